@@ -33,15 +33,16 @@ _CALLS = (
     # who and when one is; clocks by their number
     "getpid", "gettid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getresuid", "getresgid", "getgroups", "getrlimit",
     "times", "time", "gettimeofday", "getcpu", "uname", "getrandom",
-    # a pair of sockets, which event loops need
-    "sendto", "recvfrom", "sendmsg", "recvmsg", "shutdown", "getsockname", "getpeername", "getsockopt",
+    # a pair of sockets, which event loops need; no open files go through it, as those under way are counted for each user
+    "sendto", "recvfrom", "shutdown", "getsockname", "getpeername", "getsockopt",
 )  # fmt: skip
 _WRITING = (
     "mkdir", "mkdirat", "rmdir", "unlink", "unlinkat", "rename", "renameat", "renameat2", "truncate", "ftruncate", "fallocate",
     "fsync", "fdatasync", "copy_file_range", "readlink", "readlinkat",
 )  # fmt: skip
 _CONNECTING = (
-    "socket", "socketpair", "bind", "connect", "listen", "accept", "accept4", "setsockopt", "sendmmsg", "recvmmsg",
+    "socket", "socketpair", "bind", "connect", "listen", "accept", "accept4", "setsockopt", "sendmsg", "recvmsg",
+    "sendmmsg", "recvmmsg",
 )  # fmt: skip
 # The C library does without these calls where they are missing, not where they are refused. The first hides its flags. Those
 # that this libseccomp may not know by name have a number, the same on every machine.
@@ -51,6 +52,7 @@ _CLONE_THREAD = 0x00010000
 # A futex on a page of a file is known by the file: whoever maps a library could wake a process that waits in the same place.
 # The C library waits so for a thread to end, and looks again where the number has changed meanwhile.
 _FUTEX_PRIVATE, _FUTEX_COMMAND, _FUTEX_WAITS = 128, 127, (0, 9)
+_SIGNALS = ~0x1F & _UNSIGNED_INT  # that are not queued: those that are, the kernel counts for each user
 _CLOCKS = ~0xF & _UNSIGNED_INT  # of the machine and of this process; others have the number of a process, whose time they tell
 _RLIMIT_AS = 9
 _AF_UNIX, _SOCK_STREAM, _SOCKET_TYPES = 1, 1, 0xF
@@ -112,7 +114,7 @@ def _by_arguments() -> Iterator[tuple[str, tuple[pyseccomp.Arg, ...]]]:
     for name in ("clock_gettime", "clock_getres", "clock_nanosleep"):
         yield name, (masked(0, _CLOCKS, 0),)
     yield "clone", (masked(0, _CLONE_THREAD, _CLONE_THREAD),)
-    yield "tgkill", (masked(0, _UNSIGNED_INT, os.getpid()),)
+    yield "tgkill", (masked(0, _UNSIGNED_INT, os.getpid()), masked(2, _SIGNALS, 0))
     for who in (0, os.getpid()):
         yield "sched_getaffinity", (masked(0, _UNSIGNED_INT, who),)
     yield "prlimit64", (masked(0, _UNSIGNED_INT, 0), pyseccomp.Arg(2, pyseccomp.EQ, 0))

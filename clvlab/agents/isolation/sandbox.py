@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from clvlab.agents.isolation.calls import call_filter
 from clvlab.agents.isolation.resident import Resident
@@ -44,7 +44,8 @@ _LIBRARIES = {
     "libgdbm_compat", "libdb-5", "libmpdec", "libtirpc", "libblas", "liblapack", "libopenblas",
 }  # fmt: skip
 _UNNEEDED = ("site-packages", "test", "idlelib", "lib2to3", "ensurepip", "turtledemo")  # in the folder of Python's own modules
-_OF_ITSELF = ("maps", "statm", "status")  # in /proc/self, where others tell of the machine's sockets, and of faults of pages
+# In /proc/self, where others tell of the machine's sockets, of faults of pages, and of what all processes of a user have queued.
+_OF_ITSELF = ("maps", "statm")
 _NETWORK = (
     "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/run/systemd/resolve", "/etc/ssl", "/etc/pki", "/usr/lib/ssl",
 )  # fmt: skip
@@ -74,11 +75,11 @@ def lock_in(readable: Sequence[str], *, network: bool, writable: Sequence[str] =
     """
     if sys.platform != "linux":
         return False
-    with _libraries_by_name():
+    with _libraries_by_name(), Path("/proc/self/status").open(encoding="ascii", errors="replace") as status:
         calls = call_filter(network=network, writes=bool(writable))  # first: loading its library reads files
         files = _files_locked([*readable, *(_NETWORK if network else ())], writable, network=network)
         powers = _powers_dropped()
-        return calls is not None and _applied(calls) and files and powers and _is_alone()
+        return calls is not None and _applied(calls) and files and powers and _is_alone(status)
 
 
 def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> tuple[bool, int]:
@@ -98,7 +99,7 @@ def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> tuple
         return False, os.getpid()
     own = Path("/proc/self")
     given = (*_SYSTEM, *(_NETWORK if network else ()), folder, *reads)
-    visible = {*_python(), *_libraries(), *map(Path, given), *(own / name for name in _OF_ITSELF)}
+    visible = {*_python(), *_libraries(), *map(Path, given), *(own / name for name in (*_OF_ITSELF, "status"))}
     root = Path(folder, "root")
     root.mkdir()
     return enter_root(root, visible | {path.resolve() for path in visible}, _holes()), number
@@ -137,9 +138,9 @@ def _powers_dropped() -> bool:
     return bool(libc.capset(head, (ctypes.c_uint32 * 6)(kept, kept)) == 0)
 
 
-def _is_alone() -> bool:
+def _is_alone(status: TextIO) -> bool:
     """Tell whether this thread is the only one: the others would not be locked in, and run whatever it gives them."""
-    return "\nThreads:\t1\n" in Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return "\nThreads:\t1\n" in status.read()
 
 
 @contextmanager

@@ -348,6 +348,7 @@ def test_sets_have_one_order_in_every_process():
 
 
 OUTSIDE = {
+    "what a user's processes have queued": lambda: Path("/proc/self/status").read_text(),
     "a file of the system": lambda: Path("/etc/passwd").read_text(),
     "its own file": lambda: Path(__file__).read_text(),
     "the folder of a pack": lambda: list(cl.open_pack("season").source.folder.iterdir()),

@@ -144,7 +144,7 @@ WAIT = [1, 2, "WAIT", None, None, None, None, None, None, None]
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [(0, True), (1, 2.0), (2, None), (3, 1.5), (5, 1.5), (5, True), (7, ["x"]), (8, "0.5"), (9, {}), (10, 1)]
+    ("column", "value"), [(0, True), (1, 2.0), (2, None), (3, 1.5), (5, 1.5), (7, ["x"]), (8, "0.5"), (9, {}), (10, 1)]
 )
 def test_decision_of_other_types_is_refused(column, value):
     other = [*WAIT[:column], value, *WAIT[column + 1 :]]
@@ -173,7 +173,7 @@ class Loud(cl.TickAgent):
     """Prints a tenth of what may be printed, at every message."""
 
     def on_tick(self, book):
-        print("x" * 104_857)
+        print(f"{book.tick_seq:104857}")
 
 
 def test_what_is_printed_is_bounded_over_all_steps(capsys):
