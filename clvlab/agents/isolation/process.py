@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, BinaryIO, cast
@@ -150,12 +151,14 @@ class AgentProcess:
         Nothing else of the tape is where the process could read it, and what it answers counts at that message alone.
         """
         most, decided = most_decisions(tape), list[Decision]()
+        walk = steps(tape)
+        first = list(islice(walk, 1))  # before any code of the agent runs: how long that takes tells how long the tape is
         self._asked(None, FrameKind.STEP, configured | {"steps": True})
 
         def talk() -> bytes:
             size = 0
             with _on_one_core(self._first):
-                for at, step in steps(tape):
+                for at, step in chain(first, walk):
                     if answer := self._step(step):
                         size += len(answer)
                         decided.extend(answered(answer, at))

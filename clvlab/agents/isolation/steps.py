@@ -20,7 +20,7 @@ from clvlab.law.tape import Tape
 
 _MARSHAL = 2  # the last version that looks for no repeated object, which takes as long as all the rest
 _TYPES = tuple(DECISION_TYPES.values())
-_SLICE = 65_536  # messages that stand in memory as Python values
+_SLICE = 4_096  # messages that stand in memory as Python values; the time for the last ones tells how few they are
 
 
 def steps(tape: Tape) -> Iterator[tuple[tuple[int, int], bytes]]:
