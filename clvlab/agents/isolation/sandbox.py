@@ -44,7 +44,7 @@ _LIBRARIES = {
     "libgdbm_compat", "libdb-5", "libmpdec", "libtirpc", "libblas", "liblapack", "libopenblas",
 }  # fmt: skip
 _UNNEEDED = ("site-packages", "test", "idlelib", "lib2to3", "ensurepip", "turtledemo")  # in the folder of Python's own modules
-# In /proc/self, where others tell of the machine's sockets, of faults of pages, and of what all processes of a user have queued.
+# In /proc/self, where others tell of the machine's sockets, of faults of pages, and of what a user's processes have queued.
 _OF_ITSELF = ("maps", "statm")
 _NETWORK = (
     "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/run/systemd/resolve", "/etc/ssl", "/etc/pki", "/usr/lib/ssl",
