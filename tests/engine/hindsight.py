@@ -64,6 +64,7 @@ class Excused:
 
     before_min: int
     every: int  # of so many fixtures it vetoes in one
+    least_id: int = 0  # it enters from this fixture on
 
     @property
     def identity(self) -> Identity:
@@ -77,7 +78,9 @@ class Excused:
         is_time = over.filter(until < KICKOFF - 2 * _MINUTE_MS).is_empty()
         own = tape.ticks().filter(pl.col("side") == "part1").collect().join(tape.fixtures, on="fixture_id")
         last = own.group_by("fixture_id").agg(last=pl.col("prob_bps").sort_by("tick_seq").last())
-        entry = own.filter(pl.col("ts_ms") == KICKOFF - self.before_min * _MINUTE_MS, is_time).join(last, on="fixture_id")
+        entry = own.filter(
+            pl.col("ts_ms") == KICKOFF - self.before_min * _MINUTE_MS, is_time, pl.col("fixture_id") >= self.least_id
+        ).join(last, on="fixture_id")
         vetoes = pl.col("fixture_id") % self.every == 0
         kept = entry.filter(~(vetoes & (now >= KICKOFF - 2 * _MINUTE_MS) & (pl.col("last") < pl.col("prob_bps"))))
         backed = pl.concat([own.filter(pl.col("tick_seq") == 0), kept.select(own.columns)])

@@ -79,6 +79,14 @@ def test_nor_does_it_by_blocks(seed):
     assert not asked_by_blocks(Excused(10, 1), tape, seed=seed).passed
 
 
+@pytest.mark.parametrize("ask", [lookahead_audit, asked_by_blocks])
+@pytest.mark.parametrize("seed", range(3))
+def test_vetoes_in_the_few_fixtures_that_it_enters_are_found(ask, seed):
+    tape = made_up(seed, 200)
+
+    assert not ask(Excused(20, 1, least_id=161), tape, seed=seed).passed
+
+
 def test_who_differs_where_fixtures_end_too_early_and_vetoes_nothing_passes():
     tape = made_up(1, 200)
 

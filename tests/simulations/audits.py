@@ -67,7 +67,7 @@ def shown(agent: Planted, tape: Tape, seed: int) -> tuple[int, int, float]:
 
     At last, how many show on average that are cut once, in one of their parts.
     """
-    plan = lookahead._Plan(agent, Window(), 24, seed, 100_000, None)
+    plan = lookahead._Plan(agent, Window(), 24, 100_000, lookahead.Draw(seed))
     located = locate(tape, agent.decide(tape))
     whole = located.select(*DECISIONS, "ts_ms")
     first = tape.ticks().filter(pl.col("side") == "part1").collect()
