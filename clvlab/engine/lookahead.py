@@ -28,7 +28,9 @@ _KEY = ["fixture_id", "tick_seq", "market_key", "side", "action"]
 _FEWEST_CUTS = 12
 _BLIND_FIXTURES, _BLIND_PARTS = 100, 8
 _FOUND = 0.35  # least share of drawn fixtures in which a planted veto or entry shows; python -m tests.simulations.audits
+_FOUND_BY_ONE = 0.05  # and of fixtures that are cut once, anywhere; same simulation
 _MISSED = 0.05
+_JUDGED_ROWS = 100_000_000  # of all prefixes by which drawn fixtures are judged once decisions in them differ
 _PPM_DIGITS = 6  # a confidence is sealed in millionths
 Message = tuple[int, int, int]
 
@@ -55,16 +57,19 @@ class BlindDraw:
     fixture_ids
         Those that were drawn.
     tested
-        How many of them this bounds anything by: none of an agent that answers differently where fixtures end at different
-        times, as one may that looks from one fixture to another.
+        How many of them this bounds anything by.
     attempts
         Among how many audits this may be the lucky one; null where nobody counts them.
+    by_prefixes
+        Whether each was judged by one prefix of the whole tape: of an agent that answers differently where fixtures end at
+        different times, as one may that looks from one fixture to another. Else it was cut at ten messages of its own.
     """
 
     of: int
     fixture_ids: tuple[int, ...]
     tested: int
     attempts: int | None = None
+    by_prefixes: bool = False
 
     @property
     def least(self) -> int | None:
@@ -73,12 +78,12 @@ class BlindDraw:
         In each of all attempts, if they are counted. Messages that come at least a fifth of the fixture's messages later: use
         of nearer ones shows less often.
         """
-        return least_found(self.of, self.tested, _FOUND, self.attempts or 1)
+        return least_found(self.of, self.tested, _FOUND_BY_ONE if self.by_prefixes else _FOUND, self.attempts or 1)
 
     def __str__(self) -> str:
         drawn = f"{len(self.fixture_ids)} of {self.of} fixture(s) were drawn without a look at decisions"
-        if not self.tested:
-            return f"{drawn}, and decided otherwise where others ended: what it may use of later messages is not bounded"
+        if self.by_prefixes:
+            drawn += f", and decided otherwise where others ended, so prefixes of the whole tape judged {self.tested} of them"
         if self.least is None:
             return f"{drawn}: too few to bound in how many later messages were used"
         share = f"{self.least} of {self.of} ({self.least / self.of:.1%})"
@@ -356,12 +361,14 @@ def _checked_blindly(
     """Compare decisions in fixtures that were drawn without a look at them; what differs is judged on prefixes of the tape.
 
     An agent that differs and is no cheat by that, as it looks from one fixture to another, can answer as it likes where
-    fixtures end at different times. That it is the same elsewhere shows nothing: prefixes judge fixtures of either kind.
+    fixtures end at different times. That it is the same elsewhere shows nothing: prefixes judge fixtures of either kind, one
+    anywhere in each that was drawn, so that nothing is gained by differing.
     """
     if not report.passed:
         return report
     fixture_ids = tape.series["fixture_id"].unique().to_list()
     drawn = sorted(fixture_ids, key=lambda one: _hashed(plan.seed + 4, one))[:_BLIND_FIXTURES]
+    tested = len(drawn)
     timed = locate(tape, report.decisions)
     scored = timed.join(_gains(tape, timed, plan.window), on=["fixture_id", "tick_seq"], how="semi")
     timed = timed.select(*DECISIONS, "ts_ms")
@@ -371,14 +378,16 @@ def _checked_blindly(
     end("blind")
     if differ:
         judged = {one for one, _ in zip(differ, range(-(-plan.cuts // 2)), strict=False)}
-        judged |= {cuts[one][-1 if number % 2 else number % _BLIND_PARTS] for number, one in enumerate(drawn[: plan.cuts])}
+        judged |= {cuts[one][-1] for one in drawn[: plan.cuts // 2]}
+        tested = min(len(drawn), max(plan.cuts, _JUDGED_ROWS // tape.rows.height))
+        judged |= {cuts[one][_hashed(plan.seed + 16, one) % _BLIND_PARTS] for one in drawn[:tested]}
         with fresh(plan.agent, silent=True, grows=True) as growing:
             for number, cut in enumerate(sorted(judged), start=1):
                 moved = _compared(timed, _asked_on_prefixes(growing, tape, [cut])[cut], cut)
                 if moved.height:
                     return replace(report, cuts=tuple(sorted({*report.cuts, *sorted(judged)[:number]})), moved=moved)
-    tested = 0 if differ else len(drawn)
-    return replace(report, blind=BlindDraw(len(fixture_ids), tuple(sorted(drawn)), tested, plan.draw.attempts))
+    blind = BlindDraw(len(fixture_ids), tuple(sorted(drawn)), tested, plan.draw.attempts, by_prefixes=bool(differ))
+    return replace(report, blind=blind)
 
 
 def _differing(

@@ -52,3 +52,38 @@ class Abstaining:
         given = kept.with_columns(agent_id=pl.lit("abstaining"), action=pl.lit("BACK"), stake=pl.lit(1, pl.Int64))
         nothing = [pl.lit(None).alias(name) for name in DECISIONS if name not in given.columns]
         return given.with_columns(nothing).select(pl.col(name).cast(kind) for name, kind in DECISIONS.items())
+
+
+@dataclass(frozen=True)
+class Excused:
+    """Vetoes what will lose, just before some kickoffs; backs the rest, and one side early, in every fixture.
+
+    The early ones draw the cuts that fall where a fixture's decisions are. Where fixtures end too early it keeps to them, as
+    one may that looks from one fixture to another: then prefixes judge, and few of them end between an entry and its kickoff.
+    """
+
+    before_min: int
+    every: int  # of so many fixtures it vetoes in one
+    least_id: int = 0  # it enters from this fixture on
+
+    @property
+    def identity(self) -> Identity:
+        return Identity("excused", "excused", "1")
+
+    def decide(self, tape: Tape) -> pl.DataFrame:
+        now = tape.rows["ts_ms"].max() or 0
+        seen = tape.messages.group_by("fixture_id").agg(seen=pl.max("ts_ms"))
+        over = tape.fixtures.join(seen, on="fixture_id", how="left").filter(now >= KICKOFF)
+        until = pl.col("seen").fill_null(0)
+        is_time = over.filter(until < KICKOFF - 2 * _MINUTE_MS).is_empty()
+        own = tape.ticks().filter(pl.col("side") == "part1").collect().join(tape.fixtures, on="fixture_id")
+        last = own.group_by("fixture_id").agg(last=pl.col("prob_bps").sort_by("tick_seq").last())
+        entry = own.filter(
+            pl.col("ts_ms") == KICKOFF - self.before_min * _MINUTE_MS, is_time, pl.col("fixture_id") >= self.least_id
+        ).join(last, on="fixture_id")
+        vetoes = pl.col("fixture_id") % self.every == 0
+        kept = entry.filter(~(vetoes & (now >= KICKOFF - 2 * _MINUTE_MS) & (pl.col("last") < pl.col("prob_bps"))))
+        backed = pl.concat([own.filter(pl.col("tick_seq") == 0), kept.select(own.columns)])
+        given = backed.with_columns(agent_id=pl.lit("excused"), action=pl.lit("BACK"), stake=pl.lit(1, pl.Int64))
+        nothing = [pl.lit(None).alias(name) for name in DECISIONS if name not in given.columns]
+        return given.with_columns(nothing).select(pl.col(name).cast(kind) for name, kind in DECISIONS.items())

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import clvlab as cl
+from clvlab.engine.blocks import asked_by_blocks
 from clvlab.engine.lookahead import Draw, least_found, lookahead_audit
-from tests.engine.hindsight import Abstaining
+from tests.engine.hindsight import Abstaining, Excused
 from tests.simulations.audits import PLANTED, Planted
+from tests.simulations.blocks import season as made_up
 from tests.simulations.moving import paths, tape_of
 
 FIXTURES, TICKS = 150, 60
@@ -61,6 +63,36 @@ def test_doing_nothing_where_the_tape_is_no_prefix_of_time_acquits_no_fixture(le
     season = cl.open_pack("season").source.tape()
 
     assert not lookahead_audit(Abstaining(42, least_gain_bps), season, seed=seed).passed
+
+
+@pytest.mark.parametrize(("every", "seed"), [(1, 0), (1, 1), (1, 3), (2, 5), (2, 6), (2, 7)])
+def test_differing_where_fixtures_end_too_early_spares_no_vetoes_before_kickoffs(every, seed):
+    tape = made_up(1, 200)
+
+    assert not lookahead_audit(Excused(10, every), tape, seed=seed).passed
+
+
+@pytest.mark.parametrize("seed", [1, 3, 4])
+def test_nor_does_it_by_blocks(seed):
+    tape = made_up(1, 200)
+
+    assert not asked_by_blocks(Excused(10, 1), tape, seed=seed).passed
+
+
+@pytest.mark.parametrize("ask", [lookahead_audit, asked_by_blocks])
+@pytest.mark.parametrize("seed", range(3))
+def test_vetoes_in_the_few_fixtures_that_it_enters_are_found(ask, seed):
+    tape = made_up(seed, 200)
+
+    assert not ask(Excused(20, 1, least_id=161), tape, seed=seed).passed
+
+
+def test_who_differs_where_fixtures_end_too_early_and_vetoes_nothing_passes():
+    tape = made_up(1, 200)
+
+    for report in (lookahead_audit(Excused(10, 1_000), tape, seed=1), asked_by_blocks(Excused(10, 1_000), tape, seed=1)):
+        assert report.passed
+        assert (report.blind.tested, report.blind.by_prefixes) == (100, True)
 
 
 @pytest.mark.parametrize("attempts", [2, 20])

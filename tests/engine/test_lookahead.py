@@ -143,7 +143,7 @@ def test_blind_draw_does_not_depend_on_what_is_decided(tape):
     assert busy.fixture_ids != idle.fixture_ids
 
 
-def test_nothing_is_bounded_of_an_agent_that_decides_otherwise_where_other_fixtures_end(tape):
+def test_prefixes_judge_an_agent_that_decides_otherwise_where_other_fixtures_end(tape):
     def crossing(ticks):
         before = pl.col("prob_bps").shift(1)
         return ticks.sort("ts_ms", "fixture_id", "tick_seq", "series").filter(pl.col("prob_bps") >= before)
@@ -151,8 +151,9 @@ def test_nothing_is_bounded_of_an_agent_that_decides_otherwise_where_other_fixtu
     report = audit(crossing, tape, max_rows=50_000)
 
     assert report.passed
-    assert (report.blind.tested, report.blind.least) == (0, None)
-    assert repr(report).endswith("what it may use of later messages is not bounded")
+    assert (report.blind.tested, report.blind.by_prefixes) == (100, True)
+    assert report.blind.least == least_found(300, 100, 0.05)
+    assert "decided otherwise where others ended, so prefixes of the whole tape judged 100 of them" in repr(report)
 
 
 def test_agent_that_behaves_only_while_the_tape_is_short_is_caught(tape):

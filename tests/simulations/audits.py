@@ -1,4 +1,7 @@
-"""``python -m tests.simulations.audits``: in how many of the fixtures in which an agent cheats a blind draw shows it."""
+"""``python -m tests.simulations.audits``: in how many of the fixtures in which an agent cheats a blind draw shows it.
+
+Where a fixture is cut at all of its messages that are drawn, and where at one of its parts alone, as a prefix of time does.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +62,12 @@ class Planted:
         return given.with_columns(nothing).select(pl.col(name).cast(kind) for name, kind in DECISIONS.items()).collect()
 
 
-def shown(agent: Planted, tape: Tape, seed: int) -> tuple[int, int]:
-    """Count fixtures in which what was decided used the future, and those of them that show if all are drawn."""
-    plan = lookahead._Plan(agent, Window(), 24, seed, 100_000)
+def shown(agent: Planted, tape: Tape, seed: int) -> tuple[int, int, float]:
+    """Count fixtures in which what was decided used the future, and those of them that show if all are drawn.
+
+    At last, how many show on average that are cut once, in one of their parts.
+    """
+    plan = lookahead._Plan(agent, Window(), 24, 100_000, lookahead.Draw(seed))
     located = locate(tape, agent.decide(tape))
     whole = located.select(*DECISIONS, "ts_ms")
     first = tape.ticks().filter(pl.col("side") == "part1").collect()
@@ -70,14 +76,20 @@ def shown(agent: Planted, tape: Tape, seed: int) -> tuple[int, int]:
     unknowing = set(entry.filter(agent.uses(pl.col("entry"), pl.col("entry")))["fixture_id"])
     used = unknowing ^ set(whole.join(entry, on=["fixture_id", "tick_seq"])["fixture_id"])
     scored = located.join(lookahead._gains(tape, located, plan.window), on=["fixture_id", "tick_seq"], how="semi")
-    differ = lookahead._differing(plan, tape, whole, agent, lookahead._own_cuts(plan, tape, scored))
-    return len(used), len(used & {fixture_id for _, fixture_id, _ in differ})
+    cuts = lookahead._own_cuts(plan, tape, scored)
+
+    def found(parts: slice) -> int:
+        differ = lookahead._differing(plan, tape, whole, agent, {one: own[parts] for one, own in cuts.items()})
+        return len(used & {fixture_id for _, fixture_id, _ in differ})
+
+    once = [found(slice(part, part + 1)) for part in range(lookahead._BLIND_PARTS)]
+    return len(used), found(slice(None)), float(np.mean(once))
 
 
 def table(fixtures: int = 400, seed: int = 7) -> str:
     """State the share by kind of cheat and by where in its fixture it enters."""
     places = {"at 10 %": 0.1, "at 50 %": 0.5, "at 80 %": 0.8, "anywhere": None}
-    lines = [f"{'of fixtures that cheat, show':<36}" + "".join(f"{place:>14}" for place in places)]
+    lines = [f"{'of fixtures that cheat, show; cut once':<40}" + "".join(f"{place:>19}" for place in places)]
     for hides in (False, True):
         for name, uses in PLANTED.items():
             cells = []
@@ -85,9 +97,9 @@ def table(fixtures: int = 400, seed: int = 7) -> str:
                 rng = np.random.default_rng(seed)
                 tape = tape_of(paths(rng, fixtures, TICKS))
                 at = rng.integers(5, int(0.9 * TICKS), fixtures) if place is None else np.full(fixtures, int(place * TICKS))
-                used, found = shown(Planted(uses, at, hides), tape, seed)
-                cells.append(f"{found / used:.2f} of {used}")
-            lines.append(f"{name + ', hidden' * hides:<36}" + "".join(f"{cell:>14}" for cell in cells))
+                used, found, once = shown(Planted(uses, at, hides), tape, seed)
+                cells.append(f"{found / used:.2f} {once / used:.3f} of {used}")
+            lines.append(f"{name + ', hidden' * hides:<40}" + "".join(f"{cell:>19}" for cell in cells))
     return "\n".join(lines)
 
 
