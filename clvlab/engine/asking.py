@@ -11,7 +11,7 @@ import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, Isolated, decisions_of, fresh, sealable
 from clvlab.engine.blocks import asked_by_blocks
-from clvlab.engine.lookahead import Draw, LookaheadReport, lookahead_audit
+from clvlab.engine.lookahead import DrawingOf, LookaheadReport, lookahead_audit
 from clvlab.engine.replay import locate
 from clvlab.errors import DecisionError, LogError, LookaheadError, StoreError
 from clvlab.law.closing import Window
@@ -26,7 +26,7 @@ class Question:
 
     tape: Tape
     window: Window
-    audit: Callable[[str, str], Draw] | None
+    audit: DrawingOf | None
 
 
 @dataclass(frozen=True, slots=True)

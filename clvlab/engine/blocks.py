@@ -14,8 +14,7 @@ from clvlab.engine.lookahead import (
     _asked_on_prefixes,
     _checked_blindly,
     _chosen,
-    _compared,
-    _moved,
+    _moved_by,
     _Plan,
     _same,
     _telling,
@@ -24,7 +23,6 @@ from clvlab.engine.lookahead import (
 from clvlab.engine.replay import locate
 from clvlab.errors import AgentError
 from clvlab.law.closing import Window
-from clvlab.law.schema import DECISIONS
 from clvlab.law.tape import Tape
 
 BLOCKS = 48
@@ -87,9 +85,7 @@ def asked_by_blocks(
     with fresh(agent, grows=True) as process:
         answers = _asked_on_prefixes(process, tape, _cuts(plan, tape, located))
         last = decisions_of(process, tape)
-    timed = located.select(*DECISIONS, "ts_ms")
-    found = [_moved(timed.clear(), (0, 0, 0), "vanished"), *(_compared(timed, answers[cut], cut) for cut in sorted(answers))]
-    moved = pl.concat(found).unique([*DECISIONS, "change"], keep="first", maintain_order=True)
+    moved = _moved_by(located, answers)
     name = agent.identity.agent_id
     if moved.is_empty() and not _same(whole, last):
         raise AgentError(f"agent {name!r} remembers, or draws lots: after all blocks it decides otherwise than at once")
@@ -97,7 +93,7 @@ def asked_by_blocks(
     report = LookaheadReport(name, plan.seed, tuple(sorted(answers)), moved, whole, fixture_ids)
     with ExitStack() as until:
         blind = until.enter_context(fresh(agent, silent=True))
-        return _checked_blindly(plan, tape, report, blind, lambda _: until.close())
+        return _checked_blindly(plan, tape, report, blind, until.close)
 
 
 def _cuts(plan: _Plan, tape: Tape, located: pl.DataFrame) -> list[tuple[int, int, int]]:

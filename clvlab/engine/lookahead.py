@@ -44,6 +44,7 @@ class Draw:
 
 
 Drawing = Callable[[str], Draw]  # given the hash of what is answered on the whole tape: who draws knows it then, and not before
+DrawingOf = Callable[[str, str], Draw]  # the same, given the id of the agent first
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +261,9 @@ def lookahead_audit(
     with _started(agent) as processes:
         whole = decisions_of(processes.whole, tape)
         processes.end("whole")
-        plan = replace(plan, draw=drawn(seed, whole))
+        plan, end_blind = replace(plan, draw=drawn(seed, whole)), partial(processes.end, "blind")
         if tape.rows.height <= max_rows:
-            return _checked_blindly(plan, tape, _audited(plan, tape, whole, processes), processes.blind, processes.end)
+            return _checked_blindly(plan, tape, _audited(plan, tape, whole, processes), processes.blind, end_blind)
         some = _some_fixtures(tape, max_rows, plan, locate(tape, whole))
         with fresh(agent, silent=True) as other:
             alone = _asked_alone(other, some)
@@ -270,10 +271,12 @@ def lookahead_audit(
         if not report.passed:
             return report
         if _same(whole.filter(pl.col("fixture_id").is_in(report.fixture_ids)), alone):
-            return _checked_blindly(plan, tape, replace(report, decisions=whole), processes.blind, processes.end)
+            return _checked_blindly(plan, tape, replace(report, decisions=whole), processes.blind, end_blind)
     plan = replace(plan, cuts=max(_FEWEST_CUTS, cuts * max_rows // tape.rows.height))
     with _started(agent, silent=True) as processes:
-        return _checked_blindly(plan, tape, _audited(plan, tape, whole, processes), processes.blind, processes.end)
+        return _checked_blindly(
+            plan, tape, _audited(plan, tape, whole, processes), processes.blind, partial(processes.end, "blind")
+        )
 
 
 def _asked_alone(agent: Agent, some: Tape) -> pl.DataFrame:
@@ -340,9 +343,7 @@ def _audited(plan: _Plan, tape: Tape, whole: pl.DataFrame, processes: _Processes
     later = [cut for cut in _telling(tape, timed, plan) if cut not in answers][: cuts - len(answers)]
     answers |= _asked_on_prefixes(processes.second, tape, sorted(later))
     processes.end("second")
-    timed = timed.select(*DECISIONS, "ts_ms")
-    found = [_moved(timed.clear(), (0, 0, 0), "vanished"), *(_compared(timed, answers[cut], cut) for cut in sorted(answers))]
-    moved = pl.concat(found).unique([*DECISIONS, "change"], keep="first", maintain_order=True)
+    moved = _moved_by(timed, answers)
     name = agent.identity.agent_id
     if not _same(whole, grown):
         with fresh(agent, silent=True) as fourth:
@@ -355,8 +356,15 @@ def _audited(plan: _Plan, tape: Tape, whole: pl.DataFrame, processes: _Processes
     return LookaheadReport(name, seed, tuple(sorted(answers)), moved, whole, fixture_ids)
 
 
+def _moved_by(timed: pl.DataFrame, answers: Mapping[Message, pl.DataFrame]) -> pl.DataFrame:
+    """Find the decisions that prefixes were answered otherwise, each by the first that shows it."""
+    timed = timed.select(*DECISIONS, "ts_ms")
+    found = [_moved(timed.clear(), (0, 0, 0), "vanished"), *(_compared(timed, answers[cut], cut) for cut in sorted(answers))]
+    return pl.concat(found).unique([*DECISIONS, "change"], keep="first", maintain_order=True)
+
+
 def _checked_blindly(
-    plan: _Plan, tape: Tape, report: LookaheadReport, process: Agent, end: Callable[[str], None]
+    plan: _Plan, tape: Tape, report: LookaheadReport, process: Agent, end: Callable[[], None]
 ) -> LookaheadReport:
     """Compare decisions in fixtures that were drawn without a look at them; what differs is judged on prefixes of the tape.
 
@@ -375,7 +383,7 @@ def _checked_blindly(
     some = _of_fixtures(tape, drawn)
     cuts = _own_cuts(plan, some, scored)
     differ = _differing(plan, some, timed, process, cuts)
-    end("blind")
+    end()
     if differ:
         judged = {one for one, _ in zip(differ, range(-(-plan.cuts // 2)), strict=False)}
         judged |= {cuts[one][-1] for one in drawn[: plan.cuts // 2]}

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, identify, sealable
-from clvlab.engine.lookahead import Draw, LookaheadReport
+from clvlab.engine.lookahead import Draw, DrawingOf, LookaheadReport
 from clvlab.engine.paper import fills
 from clvlab.engine.replay import Replay, numbered
 from clvlab.engine.shards import decided
@@ -69,7 +69,7 @@ def run(
     *,
     policy: PolicyEnvelope | None = None,
     audit_seed: int | None = None,
-    drawing: Callable[[str, str], Draw] | None = None,
+    drawing: DrawingOf | None = None,
     again: RunStarted | None = None,
     kind: str = "backtest",
     origin_id: str | None = None,

@@ -11,7 +11,7 @@ import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, Isolated
 from clvlab.engine.asking import Question, asked
-from clvlab.engine.lookahead import Draw, LookaheadReport
+from clvlab.engine.lookahead import DrawingOf, LookaheadReport
 from clvlab.engine.replay import Replay, backed, looked_up
 from clvlab.errors import ClvlabError, DecisionError
 from clvlab.law.closing import Window
@@ -52,7 +52,7 @@ def decided(
     reads: Sequence[Read],
     roster: Roster,
     window: Window,
-    audit: Callable[[str, str], Draw] | None,
+    audit: DrawingOf | None,
     answered: Callable[[int, int], None],
 ) -> Decided:
     """Ask agents about the tape of each shard, and look their decisions up on it.

@@ -63,8 +63,7 @@ class FolderRecord:
                 check_open(shut_by(plan.pack, held_matches(rows.shut()), quotes), plan.fixture_ids)
             inputs, content_hash = inputs_hash(plan.started), plan.started["binding"]["content_hash"]
             sources = [agent["source_sha256"] for agent in plan.started["agents"]]
-            audits = len(audited(plan.started))
-            now_ms = self.clock()
+            audits, now_ms = len(audited(plan.started)), self.clock()
             index = commit(rows, plan.run_id, self.owner, inputs, content_hash, now_ms, sources=sources, audited=audits)
             return Commitment(plan.run_id, index, drawing_of(self.log, plan.run_id, self.clock))
 
@@ -81,9 +80,9 @@ class FolderRecord:
         folder = keep(done.run, self.folder, done.receipts, view_file(done.pack))
         if self.log is not None:
             with self.log.write() as rows:
-                run, ahead = done.run, done.failed_audits
+                run, failed = done.run, done.failed_audits
                 try:
-                    conclude(rows, run.run_id, run.manifest_hash, run.content_hash, self.clock(), failed_audits=ahead)
+                    conclude(rows, run.run_id, run.manifest_hash, run.content_hash, self.clock(), failed_audits=failed)
                 except LogConflictError as error:
                     held = held_of(run.events)
                     raise LogConflictError(

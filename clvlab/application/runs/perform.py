@@ -19,7 +19,7 @@ from clvlab.application.runs.entries import at_close
 from clvlab.application.runs.gaps import in_gap, lasting_gaps
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.unscored import unscored
-from clvlab.engine.lookahead import Draw
+from clvlab.engine.lookahead import DrawingOf
 from clvlab.engine.run import RunResult, run
 from clvlab.errors import PackError, PackReplayError, PlanChangedError
 from clvlab.law.closing import Window
@@ -54,7 +54,7 @@ class Commitment:
 
     run_id: str
     index: int | None = None
-    drawing: Callable[[str, str], Draw] | None = None
+    drawing: DrawingOf | None = None
 
     def __reduce__(self) -> tuple[type[Commitment], tuple[str, int | None]]:
         return Commitment, (self.run_id, self.index)

@@ -10,7 +10,7 @@ from clvlab.application.causes import cause_of
 from clvlab.application.progress import Tell, tell_nobody
 from clvlab.application.runs.perform import Commitment, PerformedRun, perform
 from clvlab.application.runs.plan import Plan
-from clvlab.engine.lookahead import Draw
+from clvlab.engine.lookahead import Draw, DrawingOf
 from clvlab.errors import ClvlabError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.started import RunStarted
@@ -51,7 +51,7 @@ class Record(Protocol):
         ...
 
 
-def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> Callable[[str, str], Draw]:
+def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> DrawingOf:
     """Return what draws the audits of a committed run by its log, which notes what an agent answered before."""
 
     def drawing(agent_id: str, answers_hash: str) -> Draw:
