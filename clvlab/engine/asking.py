@@ -72,21 +72,25 @@ def asked(question: Question, agents: Sequence[tuple[Identity, Agent]], answered
             found.failed[identity.agent_id] = error
         else:
             raise error  # somebody wants to stop
-    missed = sum(identity.agent_id in found.failed for identity, agent in agents if _is_audited(question, agent))
+    missed = sum(who.agent_id in found.failed for who, agent in agents if _audit_of(question, who, agent) is not None)
     return replace(found, audits={name: report.beside(missed) for name, report in found.audits.items()})
 
 
-def _is_audited(question: Question, agent: Agent) -> bool:
-    return question.audit is not None and isinstance(agent, Isolated) and not agent.steps
+def _audit_of(question: Question, identity: Identity, agent: Agent) -> Callable[[], LookaheadReport] | None:
+    """Return what audits an agent, or asks it by blocks; null of one that is asked without."""
+    if question.audit is None or not isinstance(agent, Isolated) or agent.steps:
+        return None
+    audit = asked_by_blocks if agent.blocks else lookahead_audit
+    return partial(audit, agent, question.tape, seed=partial(question.audit, identity.agent_id), window=question.window)
 
 
 def _answer(question: Question, identity: Identity, agent: Agent) -> tuple[pl.DataFrame, LookaheadReport | None]:
     """Ask one agent, an isolated one after its audit or by blocks, where nothing was seen: its ``DECISIONS``, located."""
     name, tape = identity.agent_id, question.tape
     sealable(identity)
-    if question.audit is not None and isinstance(agent, Isolated) and not agent.steps:
-        audit = asked_by_blocks if agent.blocks else lookahead_audit
-        report = audit(agent, tape, seed=partial(question.audit, name), window=question.window)
+    audit = _audit_of(question, identity, agent)
+    if audit is not None:
+        report = audit()
         if not report.passed:
             raise LookaheadError(f"{report!r}. Nothing was sealed")
         return located(name, tape, report.decisions), replace(report, decisions=report.decisions.clear())  # they are the run's

@@ -257,11 +257,11 @@ def lookahead_audit(
     """
     if cuts < 1:
         raise AgentError(f"an audit needs at least 1 cut, not {cuts}")
-    plan = _Plan(agent, window or Window(), cuts, max_rows, Draw(0))
     with _started(agent) as processes:
         whole = decisions_of(processes.whole, tape)
         processes.end("whole")
-        plan, end_blind = replace(plan, draw=drawn(seed, whole)), partial(processes.end, "blind")
+        plan = _Plan(agent, window or Window(), cuts, max_rows, drawn(seed, whole))
+        end_blind = partial(processes.end, "blind")
         if tape.rows.height <= max_rows:
             return _checked_blindly(plan, tape, _audited(plan, tape, whole, processes), processes.blind, end_blind)
         some = _some_fixtures(tape, max_rows, plan, locate(tape, whole))
