@@ -22,7 +22,7 @@ from clvlab.packs.synthetic import Recipe, build
 from clvlab.packs.verifying import verify_pack
 from clvlab.proof.verify import verify
 from clvlab.runlog.log import commit
-from clvlab.statistics import Clusters, estimates, family_of
+from clvlab.statistics import BoundedClusters, estimates, family_of
 from clvlab.store.runlog import RunLog
 from tests.factories import make_agent, make_decisions
 from tests.logs import audited, entries, hashed, run_of
@@ -85,7 +85,7 @@ def points(count, _):
     rng = np.random.default_rng(0)
     counts = rng.integers(1, 9, (100, count)).astype(float)
     sums = counts * rng.normal(0, 50, counts.shape)
-    clusters = Clusters(sums, counts, sums**2)
+    clusters = BoundedClusters(sums, counts, sums**2, -5_000 * counts, 5_000 * counts)
     return lambda: (estimates(clusters), family_of(clusters, resamples=500))
 
 

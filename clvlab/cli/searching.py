@@ -63,6 +63,8 @@ def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object])
         f"{passed} when all trials are counted. The family-wise p is how often the best of as many trials without any skill "
         "does as well."
     )
+    for caution in found.cautions:
+        say(caution)
     out.print()
     shown = Table(box=None, pad_edge=False, title=f"Best of {agent} on {plain(pack)}", title_justify="left", title_style="bold")
     for name in ("parameters", "mean CLV [95 %]", "fixtures", "p alone", "p family"):

@@ -3,10 +3,18 @@
 from clvlab.statistics.bankroll import Bankroll, bankroll
 from clvlab.statistics.beating import BeatRate, Middle, beat_close_rate, cluster_median, wilson_interval
 from clvlab.statistics.calibration import Calibration, calibrate, calibration
-from clvlab.statistics.clusters import MIN_CLUSTERS, Clusters, Errors, cluster_errors, sum_by_cluster
+from clvlab.statistics.clusters import (
+    MIN_CLUSTERS,
+    BoundedClusters,
+    Clusters,
+    Errors,
+    cluster_errors,
+    mean_skewness,
+    sum_by_cluster,
+)
 from clvlab.statistics.concentration import Concentration, concentration
 from clvlab.statistics.delaying import Delay, delay
-from clvlab.statistics.families import Family, family_of, normal_scores
+from clvlab.statistics.families import UNSEEN_LOSS, Family, family_of
 from clvlab.statistics.flipping import sign_flip_p_values
 from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means
 from clvlab.statistics.overfitting import Overfitting, overfitting
@@ -18,8 +26,10 @@ from clvlab.statistics.staking import Staking, kelly_shares, stakes, training_ed
 
 __all__ = [
     "MIN_CLUSTERS",
+    "UNSEEN_LOSS",
     "Bankroll",
     "BeatRate",
+    "BoundedClusters",
     "Calibration",
     "Clusters",
     "Concentration",
@@ -50,7 +60,7 @@ __all__ = [
     "group_means",
     "kelly_shares",
     "known_moves",
-    "normal_scores",
+    "mean_skewness",
     "overfitting",
     "paired_difference",
     "path_slopes",

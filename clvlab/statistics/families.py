@@ -1,16 +1,22 @@
 """Many tries: the best of many agents looks good by chance alone, and these figures take that into account.
 
-The mean of each is a t with degrees of freedom of its own: five fixtures reach a t of 5 more easily than two hundred. So each
-t is first put on one scale, that of the normal distribution; then the highest of all is drawn as chance would have it, whole
-fixtures at a time and the same ones for all agents, so that agents that resemble each other cost less than strangers.
+Prices fall otherwise than they rise: whoever backs favourites wins a little often and loses much seldom, and a sample in which
+the seldom did not happen knows nothing of it. So one fixture more is thought of, as large as the largest, that nobody saw: it
+gains nothing, and where the prices taken could lose far more than they could win, it loses a share of what was paid. Fixtures
+are weighted at random, the same weights for all agents, so that agents that resemble each other cost less than strangers; how
+the means fall and rise by the weights is how far chance takes them.
+
+The mean of each has degrees of freedom of its own: five fixtures reach a t of 5 more easily than two hundred. So each t is
+put on one scale, that of the normal distribution, before the highest of all is looked at.
 
 References
 ----------
-Romano and Wolf (2005), "Stepwise Multiple Testing as Formalized Data Snooping", Econometrica 73(4): the step-down maximum.
-Chernozhukov, Chetverikov and Kato (2013), "Gaussian Approximations and Multiplier Bootstrap for Maxima of Sums", Annals of
-Statistics 41(6): the maximum drawn with normal multipliers. Beran (1988), "Prepivoting Test Statistics", JASA 83: one scale.
-Bailey and Lopez de Prado (2014), "The Deflated Sharpe Ratio", Journal of Portfolio Management 40(5): the question; their answer
-takes the trials' own spread for that of chance, which bad trials widen.
+Gaffke (2005), "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative variable",
+Mathematical Methods of Statistics 14(4): random weights with one value more, at the bound, as ``p_worst`` has it.
+Rubin (1981), "The Bayesian Bootstrap", Annals of Statistics 9(1): the weights. Romano and Wolf (2005), "Stepwise Multiple
+Testing as Formalized Data Snooping", Econometrica 73(4): the step-down maximum. Beran (1988), "Prepivoting Test Statistics",
+JASA 83: one scale. Bailey and Lopez de Prado (2014), "The Deflated Sharpe Ratio", Journal of Portfolio Management 40(5): the
+question; their answer takes the trials' own spread for that of chance, which bad trials widen.
 """
 
 from __future__ import annotations
@@ -20,9 +26,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, Floats, cluster_errors
+from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, BoundedClusters, Floats, cluster_errors
 from clvlab.statistics.student import highest_normals, log_below, normal_score
 
+UNSEEN_LOSS = 0.35  # of the price, in the fixture that nobody saw
+_SKEWED = -0.05  # of a mean, by the prices taken where they could lose more than win: below, the unseen loses
 _CELLS = 4_000_000  # of what is drawn, in memory at once
 
 
@@ -33,10 +41,13 @@ class Family:
     Attributes
     ----------
     scores
-        Of each column: its t on the normal scale, so that 1.64 is as rare by chance, one-sided, as one in twenty; nan where
-        it has fewer than ``MIN_CLUSTERS`` clusters or no error.
+        Of each column: its t with the fixture that nobody saw, on the normal scale, so that 1.64 is as rare by chance,
+        one-sided, as one in twenty; nan where it has fewer than ``MIN_CLUSTERS`` clusters or no error.
     p_values
-        Of each column, one-sided: the chance that any mean at or below zero comes out as high; nan likewise.
+        Of each column, one-sided: the chance that any mean at or below zero comes out as high, if what the sample did not show
+        loses no more than ``UNSEEN_LOSS`` of its price; nan likewise.
+    p_worst
+        The same if it may lose the whole price: nothing is assumed of news, and little found.
     expected_max
         The highest score that chance gives over all trials, in the mean; nan where none is judged.
     trials
@@ -45,19 +56,12 @@ class Family:
 
     scores: Floats = field(repr=False)
     p_values: Floats = field(repr=False)
+    p_worst: Floats = field(repr=False)
     expected_max: float
     trials: int
 
 
-def normal_scores(clusters: Clusters) -> Floats:
-    """Return the t of each column on the normal scale; nan with too few clusters or no error."""
-    found = cluster_errors(clusters)
-    judged = ((clusters.counts > 0).sum(0) >= MIN_CLUSTERS) & (found.errors > 0)
-    t = np.divide(found.means, found.errors, out=np.full(len(judged), np.nan), where=judged)
-    return normal_score(found.degrees, t)
-
-
-def family_of(clusters: Clusters, *, earlier: int = 0, resamples: int = RESAMPLES, seed: int = 0) -> Family:
+def family_of(clusters: BoundedClusters, *, earlier: int = 0, resamples: int = RESAMPLES, seed: int = 0) -> Family:
     """Judge many means at once.
 
     Parameters
@@ -73,38 +77,71 @@ def family_of(clusters: Clusters, *, earlier: int = 0, resamples: int = RESAMPLE
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> sums = rng.normal(0, 10, (60, 3)) + [0, 0, 8]
-    >>> found = family_of(Clusters(sums, np.ones_like(sums), sums**2))
+    >>> sums, ones = rng.normal(0, 10, (60, 3)) + [0, 0, 8], np.ones((60, 3))
+    >>> found = family_of(BoundedClusters(sums, ones, sums**2, -50 * ones, 50 * ones))
     >>> [bool(p < 0.05) for p in found.p_values], round(found.expected_max, 1)
     ([False, False, True], 0.8)
     """
-    scores, count = normal_scores(clusters), clusters.sums.shape[1]
-    own = np.flatnonzero(~np.isnan(scores))
-    p_values = np.full(count, np.nan)
+    errors, trials = cluster_errors(clusters), clusters.sums.shape[1] + earlier
+    own = np.flatnonzero(((clusters.counts > 0).sum(0) >= MIN_CLUSTERS) & (errors.errors > 0))
+    scores, p_values, p_worst = np.full((3, clusters.sums.shape[1]), np.nan)
     if not own.size:
-        return Family(scores, p_values, float("nan"), count + earlier)
-    own = own[np.argsort(-scores[own], kind="stable")]
-    residuals = cluster_errors(
-        Clusters(*(part[:, own] for part in (clusters.sums, clusters.counts, clusters.squares)))
-    ).residuals
-    as_high, highest = np.zeros(own.size), []
-    for drawn in _drawn(residuals / np.sqrt((residuals**2).sum(0)), resamples, seed):
+        return Family(scores, p_values, p_worst, float("nan"), trials)
+    found, degrees = clusters.columns(own), errors.degrees[own]
+    lost = np.where(_skewness_of_losers(found) < _SKEWED, UNSEEN_LOSS, 0.0)
+    scores[own], p_values[own], highest = _judged(found, degrees, lost, earlier, resamples, seed)
+    _, p_worst[own], _ = _judged(found, degrees, np.ones(own.size), earlier, resamples, seed)
+    return Family(scores, p_values, p_worst, _expected_max(highest, earlier), trials)
+
+
+def _skewness_of_losers(clusters: BoundedClusters) -> Floats:
+    """Return the skewness that a sum would have over the clusters that can lose more than win, if prices closed at 0 or 1.
+
+    Outcomes are not asked: a sample without a loss would choose itself. Nor are the other clusters, which could hide them.
+    """
+    balance = np.minimum(clusters.highest + clusters.lowest, 0)
+    variances = -clusters.lowest * clusters.highest * (balance < 0)
+    variance = variances.sum(0)
+    return np.asarray(np.divide((variances * balance).sum(0), variance**1.5, out=np.zeros_like(variance), where=variance > 0))
+
+
+def _judged(
+    clusters: BoundedClusters, degrees: Floats, lost: Floats, earlier: int, resamples: int, seed: int
+) -> tuple[Floats, Floats, Floats]:
+    """Return the scores and p-values of columns, and the highest score of each draw, with the share that the unseen loses."""
+
+    def means() -> Iterator[Floats]:
+        return _drawn_means(clusters, lost, resamples, seed)
+
+    near = clusters.sums.sum(0) / clusters.counts.sum(0)  # what squares are taken about, so that they keep their digits
+    moments = [np.array([(drawn - near).sum(0), ((drawn - near) ** 2).sum(0)]) for drawn in means()]
+    first, second = np.sum(moments, axis=0) / resamples
+    mean, spread = near + first, np.sqrt(second - first**2)
+    scores = normal_score(degrees, mean / spread)
+    order = np.argsort(-scores, kind="stable")
+    as_high, highest = np.zeros(order.size), []
+    for drawn in means():
         # step-down: each score against the highest of its own and all lower ones; never below the p-value of a higher one
-        over = np.maximum.accumulate(drawn[:, ::-1], axis=1)[:, ::-1]
-        as_high += (over >= scores[own]).sum(0)
+        chance = ((mean - drawn) / spread)[:, order]
+        over = np.maximum.accumulate(chance[:, ::-1], axis=1)[:, ::-1]
+        as_high += (over >= scores[order]).sum(0)
         highest.append(over[:, 0])
     among = np.maximum.accumulate((1 + as_high) / (1 + resamples))
+    p_values = np.empty_like(among)
     # neither these nor any stranger comes out as high
-    p_values[own] = -np.expm1(np.log1p(-np.minimum(among, 1 - 1e-16)) + earlier * log_below(scores[own]))
-    return Family(scores, p_values, _expected_max(np.concatenate(highest), earlier), count + earlier)
+    p_values[order] = -np.expm1(np.log1p(-np.minimum(among, 1 - 1e-16)) + earlier * log_below(scores[order]))
+    return scores, p_values, np.concatenate(highest)
 
 
-def _drawn(columns: Floats, resamples: int, seed: int) -> Iterator[Floats]:
-    """Draw scores of all columns as chance gives them, in blocks of rows: normal, and as alike as the columns are."""
+def _drawn_means(clusters: BoundedClusters, lost: Floats, resamples: int, seed: int) -> Iterator[Floats]:
+    """Draw the mean of each column with random weights for fixtures and for the unseen one, in blocks of rows."""
     rng = np.random.default_rng(seed)
-    step = max(1, _CELLS // max(columns.shape))
+    loss, largest = lost * clusters.lowest.min(0), clusters.counts.max(0)
+    step = max(1, _CELLS // max(clusters.sums.shape))
     for start in range(0, resamples, step):
-        yield rng.standard_normal((min(step, resamples - start), len(columns))) @ columns
+        weights = rng.standard_exponential((min(step, resamples - start), 1 + len(clusters.sums)))
+        unseen, seen = weights[:, :1], weights[:, 1:]
+        yield (seen @ clusters.sums + unseen * loss) / (seen @ clusters.counts + unseen * largest)
 
 
 def _expected_max(highest: Floats, earlier: int) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import clvlab as cl
-from clvlab.statistics import Clusters, estimates, family_of
+from clvlab.statistics import BoundedClusters, estimates, family_of
 from tests.benchmarks.measure import Sample, spread
 from tests.benchmarks.report import Budget, Figure, growth, machine, table
 
@@ -69,7 +69,7 @@ def judged(configurations: int, resamples: int) -> Callable[[], dict[str, Any]]:
     rng = np.random.default_rng(0)
     counts = rng.integers(0, 20, (_FIXTURES, configurations)).astype(np.float64)
     sums = rng.normal(0, 50, counts.shape) * counts
-    clusters = Clusters(sums, counts, sums**2)
+    clusters = BoundedClusters(sums, counts, sums**2, -5_000 * counts, 5_000 * counts)
 
     def job() -> dict[str, Any]:
         found = family_of(clusters, resamples=resamples)

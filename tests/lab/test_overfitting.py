@@ -20,7 +20,9 @@ def sums_of(clv_bps):
     scores = {"fixture_id": range(100, 100 + len(clv_bps)), "clv_bps": clv_bps}
     rows = pl.DataFrame(scores, schema={"fixture_id": pl.Int64, "clv_bps": pl.Int64})
     return fixture_sums(
-        rows.with_columns(reason=pl.lit("scored"), at_close=False, edge_bps=0, entry_prob_bps=0, close_prob_bps=0)
+        rows.with_columns(
+            reason=pl.lit("scored"), at_close=False, edge_bps=0, entry_prob_bps=0, close_prob_bps=0, odds_milli=2000
+        )
     )
 
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.simulations import after, families, means, moving
+from tests.simulations import after, families, means, moving, nulls
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Simulate what the statistics estimate, where the truth is known.")
     parser.add_argument("--rounds", type=int, default=1_000)
     rounds = parser.parse_args().rounds
-    for table in (means.table(2 * rounds), families.table(rounds), moving.table(max(rounds // 5, 1)), after.table(rounds)):
+    for table in (
+        means.table(2 * rounds),
+        families.table(rounds),
+        nulls.table(rounds),
+        moving.table(max(rounds // 5, 1)),
+        after.table(rounds),
+    ):
         sys.stdout.write(table + "\n\n")
 
 

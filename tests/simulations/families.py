@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clvlab.statistics import Clusters, family_of
+from clvlab.statistics import BoundedClusters, family_of
 
 LOOKBACKS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15)
 THRESHOLDS_BPS = (0, 20, 40, 80, 120)
@@ -18,21 +18,26 @@ def martingales(rng: np.random.Generator, fixtures: int, ticks: int) -> np.ndarr
     return np.rint(rng.uniform(3500, 6500, (fixtures, 1))).astype(int) + steps.cumsum(1)
 
 
-def momentum(paths: np.ndarray, lookback: int, threshold_bps: int) -> tuple[np.ndarray, np.ndarray]:
-    """CLV by fixture, and its decisions, of backing whichever side rose by more than a threshold over the last ticks."""
+def momentum(paths: np.ndarray, lookback: int, threshold_bps: int) -> tuple[np.ndarray, ...]:
+    """Back whichever side rose by more than a threshold over the last ticks.
+
+    By fixture: CLV, decisions, and what the CLV would be if the price closed at 0, and at 1.
+    """
     rise = paths[:, lookback:-1] - paths[:, : -lookback - 1]
     backed = np.where(rise > threshold_bps, 1, np.where(rise < -threshold_bps, -1, 0))
-    clv = (paths[:, -1:] - paths[:, lookback:-1]) * backed
-    return clv.sum(1).astype(float), (backed != 0).sum(1).astype(float)
+    made, before = np.abs(backed), paths[:, lookback:-1]
+    entry = np.where(backed > 0, before, 10_000 - before) * made
+    clv = (paths[:, -1:] - before) * backed
+    return tuple(part.sum(1).astype(float) for part in (clv, made, -entry, 10_000 * made - entry))
 
 
-def family(rng: np.random.Generator, fixtures: int = 120, ticks: int = 60, edge_bps: float = 0.0) -> Clusters:
+def family(rng: np.random.Generator, fixtures: int = 120, ticks: int = 60, edge_bps: float = 0.0) -> BoundedClusters:
     """A column a configuration; each decision of the first one gains ``edge_bps`` more than it did."""
     paths = martingales(rng, fixtures, ticks)
     each = [momentum(paths, lookback, threshold) for lookback in LOOKBACKS for threshold in THRESHOLDS_BPS]
-    sums, counts = (np.column_stack(part) for part in zip(*each, strict=True))
+    sums, counts, lowest, highest = (np.column_stack(part) for part in zip(*each, strict=True))
     sums[:, 0] += edge_bps * counts[:, 0]
-    return Clusters(sums, counts, sums**2)
+    return BoundedClusters(sums, counts, sums**2, lowest, highest)
 
 
 def announced(rounds: int, *, fixtures: int = 120, edge_bps: float = 0.0, resamples: int = 999, seed: int = 1) -> int:

@@ -3,7 +3,23 @@
 import numpy as np
 import pytest
 
-from tests.simulations.nulls import FIXTURES, POINTS, SHAPES, SIZES, TIMES, Null, drawn, grid, paths
+from tests.length import length
+from tests.simulations.nulls import (
+    FIXTURES,
+    POINTS,
+    POWER,
+    SHAPES,
+    SIZES,
+    STATED,
+    TIMES,
+    Null,
+    announced,
+    drawn,
+    grid,
+    paths,
+)
+
+HELD = (*(Null(shape, "equal", 120, 20, 1) for shape in SHAPES), Null("totals", "equal", 300, 100, 1))
 
 
 @pytest.mark.parametrize("times", TIMES)
@@ -37,8 +53,11 @@ def test_sums_are_those_of_the_decisions():
         counts[fixture, point] += made.size[fixture, 0]
         sums[fixture, point] += made.size[fixture, 0] * gained
         squares[fixture, point] += made.size[fixture, 0] * gained**2
-    for found, expected in ((made.counts, counts), (made.sums, sums), (made.squares, squares)):
-        np.testing.assert_allclose(found, expected, atol=1e-12)
+    found = made.clusters()
+    for part, expected in ((found.counts, counts), (found.sums, sums), (found.squares, squares)):
+        np.testing.assert_allclose(part, expected, atol=1e-12)
+    assert (found.lowest <= found.sums).all()
+    assert (found.sums <= found.highest).all()
 
 
 def test_favourites_are_backed_above_a_half_and_longshots_below():
@@ -47,3 +66,37 @@ def test_favourites_are_backed_above_a_half_and_longshots_below():
     assert favourites.entry[favourites.made[:, :, 0]].min() >= 0.6
     assert longshots.entry[longshots.made[:, :, 0]].max() <= 0.4
     assert (favourites.made.sum((0, 1))[:-1] >= favourites.made.sum((0, 1))[1:]).all()
+
+
+@pytest.mark.parametrize("null", HELD, ids=str)
+def test_an_edge_is_announced_as_rarely_as_is_said(null):
+    rounds = length(100, 1_000)
+
+    assert announced(null, rounds) <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / rounds)
+
+
+def test_what_it_was_before_announces_edges_that_are_not_there():
+    assert announced(STATED[0], 100, judge="before") > 0.12
+
+
+@pytest.mark.parametrize(("null", "least"), list(zip(POWER, (0.7, 0.8, 0.8), strict=True)), ids=str)
+def test_a_true_edge_of_three_errors_is_found(null, least):
+    assert announced(null, length(100, 1_000), edge=3) >= least - length(0.05, 0)
+
+
+def test_trials_on_record_are_held_as_those_that_are_there():
+    null = Null("favourites", "equal", 120, 20, 1)
+
+    assert announced(null, length(100, 1_000), judge="on record") <= 0.05
+
+
+@pytest.mark.parametrize("shape", ["favourites", "longshots", "creeping"])
+def test_price_ratios_are_held_too(shape):
+    assert announced(Null(shape, "equal", 120, 20, 1), length(100, 1_000), by="price_ratio") <= 0.08
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_mean_that_is_not_cautioned_against_is_held(shape):
+    null, rounds = Null(shape, "equal", 1_000, 1, 1), length(100, 1_000)
+
+    assert announced(null, rounds, judge="alone, without caution") <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / rounds)

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from clvlab.application.points.grid import check_trials, grid_of, grid_points, grid_size
 from clvlab.application.points.kept import search_points
 from clvlab.application.points.search import search_of, spoken
+from clvlab.application.sheets.cautions import skewed_points
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.sums import stacked
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.statistics import Estimate, estimates, family_of
+from clvlab.statistics.means import finite
 from clvlab.statistics.verdict import Tone, Verdict, Wording, verdict_of
 
 _LEVEL = 0.95
@@ -24,17 +24,27 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Point:
-    """One point: its parameters, its mean CLV, and its p-value when all points are counted; null without an interval."""
+    """One point: its parameters, its mean CLV, and its p-values when all points are counted, null without an interval.
+
+    See ``Family``: ``p_worst`` is that if what nobody saw loses its whole price.
+    """
 
     params: Mapping[str, Any]
     clv: Estimate
     p_family: float | None
+    p_worst: float | None
 
     def facts(self) -> dict[str, Any]:
         """Return it as JSON values."""
         clv = self.clv
         figures = {"mean_clv_bps": clv.mean, "low": clv.low, "high": clv.high, "n": clv.n, "fixtures": clv.n_clusters}
-        return {"params": dict(self.params), **figures, "p_alone": clv.p_value, "p_family": self.p_family}
+        return {
+            "params": dict(self.params),
+            **figures,
+            "p_alone": clv.p_value,
+            "p_family": self.p_family,
+            "p_worst": self.p_worst,
+        }
 
 
 @dataclass(frozen=True)
@@ -47,10 +57,13 @@ class HonestSearch:
         The last parameter fastest.
     trials
         Points, and the trials made before.
+    cautions
+        What a reader has to know before the figures.
     """
 
     points: tuple[Point, ...]
     trials: int
+    cautions: tuple[str, ...]
 
     @property
     def best(self) -> Point | None:
@@ -82,6 +95,7 @@ class HonestSearch:
             "trials": self.trials,
             "verdict": self.said.sentence,
             "tone": self.said.tone.value,
+            "cautions": list(self.cautions),
             "best": None if best is None else best.facts(),
             "points": [point.facts() for point in self.points],
         }
@@ -125,10 +139,12 @@ def honest_search(
         found.append(sums)
         tell(len(found), count)
     clusters = stacked(found, MEASURES["clv"])[0]
-    p_values = family_of(clusters, earlier=earlier).p_values
-    points = zip(each, estimates(clusters, level=_LEVEL), p_values, strict=True)
+    family = family_of(clusters, earlier=earlier)
+    points = zip(each, estimates(clusters, level=_LEVEL), family.p_values, family.p_worst, strict=True)
     return HonestSearch(
-        tuple(Point(params, clv, None if np.isnan(p) else float(p)) for params, clv, p in points), count + earlier
+        tuple(Point(params, clv, finite(p), finite(worst)) for params, clv, p, worst in points),
+        count + earlier,
+        tuple(skewed_points(clusters)),
     )
 
 

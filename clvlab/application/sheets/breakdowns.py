@@ -36,7 +36,7 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps, stake``;
+        ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps, edge_bps, stake``;
         ``close_ts_ms`` of the fixture; ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio null where nothing was
         asked for the side; ``to_close_s`` from decision to close and ``closing_age_s`` of the closing message, in seconds;
         ``confidence`` 0..1; ``in_gap``, whether a gap of the capture touches its entry or close; ``at_close``, whether it was
@@ -51,7 +51,7 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
         .join(closes.lazy(), on="fixture_id", how="left", maintain_order="left")
         .select(
             "seq", "fixture_id", "tick_seq", "market_key", "side", "entry_prob_bps", "close_prob_bps", "odds_milli", "clv_bps",
-            "stake", "in_gap", "at_close", "close_ts_ms",
+            "edge_bps", "stake", "in_gap", "at_close", "close_ts_ms",
             *(one.value.alias(one.column) for one in (MEASURES["edge"], MEASURES["price_ratio"])),
             to_close_s=(pl.col("close_ts_ms") - pl.col("ts_ms")) / 1000,
             closing_age_s=pl.col("closing_age_ms") / 1000,

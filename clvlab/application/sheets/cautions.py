@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.sheet import Sheet
-from clvlab.statistics import Clusters, Estimate, cluster_errors, sum_by_cluster
+from clvlab.statistics import BoundedClusters, Estimate, mean_skewness, sum_by_cluster
 
 MIN_EFFECTIVE = 10
-MAX_SKEWNESS = 2.0
+MAX_SKEWNESS = 0.15  # of a mean: an error of 5 % to one side may be one of 7 %
+_SIDES = {
+    False: "to losses larger than gains, seen or possible: without an edge the mean comes out above zero more often than its "
+    "interval and p-value say",
+    True: "to gains larger than losses, seen or possible: without an edge the mean comes out below zero more often than its "
+    "interval says",
+}
 _OVERROUND_OF_A_SIDE = 0.1  # no bookmaker's market has more, nor less than nothing
 _ROUNDING = 0.001  # odds have three decimals: those of a fair market may sum to as much less
 _MARKET = ["fixture_id", "market_key"]
@@ -19,8 +26,7 @@ def cautions(sheet: Sheet) -> list[str]:
     """Return what is to be said of the means of a sheet over fixtures, and of the prices that they rest on."""
     sums = {f"mean {MEASURES[name].title}": sheet.sums[name] for name in ("clv", "edge")}
     if sheet.settled:
-        profit = sheet.settled.frame
-        sums["return on investment"] = sum_by_cluster(profit["profit"], profit["fixture_id"])[0]
+        sums["return on investment"] = _returned(sheet.settled.frame, sheet.scored)
     skewed = [said for name, clusters in sums.items() for said in _skewed(name, clusters)]
     run = sheet.source.result
     return [*_thin(sheet.clv), *skewed, *_impossible(run.decisions, run.closes)]
@@ -36,16 +42,31 @@ def _thin(mean: Estimate) -> list[str]:
     ]
 
 
-def _skewed(name: str, clusters: Clusters) -> list[str]:
-    added = cluster_errors(clusters).residuals[clusters.counts > 0]
-    spread = float((added**2).mean()) if added.size else 0.0
-    skewness = float((added**3).mean()) / spread**1.5 if spread > 0 else 0.0
-    if abs(skewness) <= MAX_SKEWNESS:
-        return []
-    side = "high" if skewness > 0 else "low"
+def _returned(settled: pl.DataFrame, scored: pl.DataFrame) -> BoundedClusters:
+    """Sum what a flat stake returned, and the least and the most that it could have."""
+    odds = pl.col("odds_milli") / 1000
+    rows = settled.join(scored.select("seq", "odds_milli"), on="seq", maintain_order="left")
+    rows = rows.drop_nulls("profit").with_columns(lowest=pl.lit(-1.0), highest=odds - 1)
+    own, lowest, highest = (sum_by_cluster(rows[name], rows["fixture_id"])[0] for name in ("profit", "lowest", "highest"))
+    return BoundedClusters(own.sums, own.counts, own.squares, lowest.sums, highest.sums)
+
+
+def _skewed(name: str, clusters: BoundedClusters) -> list[str]:
     return [
-        f"{name}: a few fixtures are far {side} (skewness {skewness:+.1f} of what fixtures add to the mean): the interval "
-        "holds less than it says, and the p-values are rough"
+        f"{name}: skewed {_SIDES[bool(skewness > 0)]} (skewness of the mean {skewness:+.2f})"
+        for skewness in mean_skewness(clusters)
+        if abs(skewness) > MAX_SKEWNESS
+    ]
+
+
+def skewed_points(clusters: BoundedClusters) -> list[str]:
+    """Return what is to be said of means of many points over the same fixtures."""
+    skewness = mean_skewness(clusters)
+    return [
+        f"{rough.size:,} of {skewness.size:,} points are skewed {_SIDES[above]} (skewness of the mean up to "
+        f"{rough[np.abs(rough).argmax()]:+.2f}); p_family allows for losses that nobody saw"
+        for above, rough in ((False, skewness[skewness < -MAX_SKEWNESS]), (True, skewness[skewness > MAX_SKEWNESS]))
+        if rough.size
     ]
 
 

@@ -27,6 +27,8 @@ class Measure:
         What its mean answers.
     value
         Over the columns of ``SCORES``.
+    lowest, highest
+        What the value would be if the price had closed at 0, and at 1.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Measure:
     unit: str
     question: str
     value: pl.Expr = field(repr=False)
+    lowest: pl.Expr = field(repr=False)
+    highest: pl.Expr = field(repr=False)
 
     @property
     def mean(self) -> str:
@@ -47,20 +51,21 @@ class Measure:
         return self.unit.partition(" ")[0]
 
 
-_ENTRY = pl.col("entry_prob_bps")
+_ENTRY, _WHOLE, _ALL_LOST = pl.col("entry_prob_bps"), 10_000, pl.lit(-100)
 MEASURES = {
     one.name: one
     for one in (
         Measure(
-            "clv", "clv_bps", "CLV", "bps of probability", "did the price move my way after I took it", pl.col("clv_bps")
+            "clv", "clv_bps", "CLV", "bps of probability", "did the price move my way after I took it", pl.col("clv_bps"),
+            -_ENTRY, _WHOLE - _ENTRY,
         ),
         Measure(
             "edge", "edge_pct", "edge at the price taken", "%", "would this price have paid, if the close is right",
-            pl.col("edge_bps") / 100,
+            pl.col("edge_bps") / 100, _ALL_LOST, 100 * (pl.col("odds_milli") / 1000 - 1),
         ),
         Measure(
             "price_ratio", "price_ratio_pct", "CLV as price ratio", "%", "what would a fair price have gained",
-            pl.when(_ENTRY > 0).then(100 * (pl.col("close_prob_bps") / _ENTRY - 1)),
+            pl.when(_ENTRY > 0).then(100 * (pl.col("close_prob_bps") / _ENTRY - 1)), _ALL_LOST, 100 * (_WHOLE / _ENTRY - 1),
         ),
     )
 }  # fmt: skip

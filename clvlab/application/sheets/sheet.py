@@ -9,7 +9,7 @@ import polars as pl
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.selection import Selection
 from clvlab.application.sheets.settling import Settlement
-from clvlab.statistics import BeatRate, Calibration, Clusters, Delay, Estimate, Middle, Permutation
+from clvlab.statistics import BeatRate, BoundedClusters, Calibration, Delay, Estimate, Middle, Permutation
 
 
 class Sheet(Protocol):
@@ -30,7 +30,7 @@ class Sheet(Protocol):
     @property
     def tables(self) -> dict[str, pl.DataFrame]: ...
     @property
-    def sums(self) -> dict[str, Clusters]: ...
+    def sums(self) -> dict[str, BoundedClusters]: ...
     @property
     def clv(self) -> Estimate: ...
     @property

@@ -21,13 +21,14 @@ from clvlab.application.sheets.plots import Plots
 from clvlab.application.sheets.selection import Selection
 from clvlab.application.sheets.settling import Figure, Settlement, settlement
 from clvlab.application.sheets.shown import sheet_html
+from clvlab.application.sheets.sums import stacked, summed
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.law.tape import Tape
 from clvlab.naming import names_checked
 from clvlab.statistics import (
     BeatRate,
+    BoundedClusters,
     Calibration,
-    Clusters,
     Concentration,
     Delay,
     Estimate,
@@ -43,7 +44,6 @@ from clvlab.statistics import (
     estimates,
     permute_fixtures,
     sign_flip_p_values,
-    sum_by_cluster,
 )
 from clvlab.statistics.means import finite
 
@@ -107,9 +107,10 @@ class TearSheet(Shown):
         return self.means["edge"]
 
     @cached_property
-    def sums(self) -> dict[str, Clusters]:
+    def sums(self) -> dict[str, BoundedClusters]:
         """What is averaged, by name of its measure: values by fixture."""
-        return {name: sum_by_cluster(self.scored[one.column], self.scored["fixture_id"])[0] for name, one in MEASURES.items()}
+        found = [summed(self.scored)]
+        return {name: stacked(found, one)[0] for name, one in MEASURES.items()}
 
     @cached_property
     def means(self) -> dict[str, Estimate]:

@@ -15,6 +15,7 @@ from clvlab.application.points.grid import check_trials, grid_points, grid_size
 from clvlab.application.points.kept import KeptSums, search_points
 from clvlab.application.points.scoring import point_scores
 from clvlab.application.points.search import Search, search_of, spoken
+from clvlab.application.sheets.cautions import skewed_points
 from clvlab.application.sheets.measures import Measure, measure_of
 from clvlab.application.sheets.sums import stacked
 from clvlab.application.sheets.verdict import Verdict
@@ -33,7 +34,7 @@ from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.naming import names_checked
-from clvlab.statistics import Clusters, Family, family_of
+from clvlab.statistics import BoundedClusters, Family, family_of
 from clvlab.statistics.overfitting import Statistic
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class Sweep(Shown):
         return measure_of(self.by)
 
     @cached_property
-    def sums(self) -> Clusters:
+    def sums(self) -> BoundedClusters:
         """What the points measure per fixture (row), a column each, and how many decisions."""
         return stacked(self._each, self._measure)[0]
 
@@ -179,13 +180,13 @@ class Sweep(Shown):
         """One row per point: parameters, ``n`` decisions, ``fixtures``, the mean it is judged by, ``low``, ``high``, ``t``.
 
         ``p_alone`` is the one-sided p-value as if nothing else had been tried, ``p_family`` that of the highest over all
-        trials. Null with fewer than five fixtures. The means by the other measures come last. Entries at the closing message
-        are left out.
+        trials, and ``p_worst`` the same if what nobody saw loses its whole price; see ``clvlab.statistics.Family``. Null with
+        fewer than five fixtures. The means by the other measures come last. Entries at the closing message are left out.
         """
         found = mean_table(self._each, self._measure, self.level)
         table = found.rename({"p_value": "p_alone"})
-        p_family = pl.Series("p_family", self.family.p_values).fill_nan(None)
-        table.insert_column(table.get_column_index("p_alone") + 1, p_family)
+        for name, p_values in (("p_worst", self.family.p_worst), ("p_family", self.family.p_values)):
+            table.insert_column(table.get_column_index("p_alone") + 1, pl.Series(name, p_values).fill_nan(None))
         params = [pl.Series(name, [trial.params[name] for trial in self.sources], strict=False) for name in self.grid]
         return pl.DataFrame(params).hstack(table)
 
@@ -282,6 +283,11 @@ class Sweep(Shown):
         return f"Sweep of {agent_name(self.sources[0].setting.agent)}: {self.line}; next: .frame, .heatmap(), .best().seal()"
 
     @property
+    def cautions(self) -> list[str]:
+        """What a reader has to know before the figures: where means are skewed."""
+        return skewed_points(self.sums)
+
+    @property
     def verdict(self) -> Verdict:
         """What is left when all trials are counted, in one sentence."""
         return sweep_verdict(self.frame, self.trials, 1 - self.level)
@@ -293,6 +299,7 @@ class Sweep(Shown):
         return html.block(
             f"Sweep of {agent_name(self.sources[0].setting.agent)} on {self.sources[0].setting.pack.pack_id}",
             html.verdict(said.sentence, said.tone),
+            *(f"<p>{html.escape(caution)}</p>" for caution in self.cautions),
             grid_picture(self.frame, self.grid, measure, 1 - self.level),
             f'<p class="quiet">By {measure.title}: {measure.question}? {html.escape(self.line)}.</p>',
             html.details(
