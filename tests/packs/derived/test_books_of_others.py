@@ -273,5 +273,5 @@ def test_the_rule_of_a_join_says_its_pairs(first, other):
     joined, again = (cl.join_sources([first, other]) for _ in range(2))
 
     assert joined.content_hash == again.content_hash
-    assert joined.source.derivation.rule == {"books": ["b"], "matching": "1", "pairs": [[[1, 1, 1], [2, 2, 0], [3, 3, 0]]]}
+    assert joined.source.derivation.rule == {"books": ["b"], "matching": "2", "pairs": [[[1, 1, 1], [2, 2, 0], [3, 3, 0]]]}
     assert cl.join_sources([other, first]).content_hash != joined.content_hash
