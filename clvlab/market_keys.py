@@ -117,8 +117,11 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", 
 _UNITS = {"half": 2, "quarter": 4, "period": 3, "set": 5, "inning": 9}  # and how many there are
 _SHORT = {"h": "half", "q": "quarter", "p": "period", "s": "set"}
 _WHOLE = {"", "ft", "full", "fulltime", "match", "game"}
-_REGULATION = "regulation time"
-_PERIODS = {"ht": "first half", "halftime": "first half", "fullincludingot": "including overtime", "regulation": _REGULATION}
+_REGULATION, _OVERTIME = "regulation time", "including overtime"
+_PERIODS = {
+    "ht": "first half", "halftime": "first half", "fullincludingot": _OVERTIME, "includingovertime": _OVERTIME,
+    "regulation": _REGULATION, "regulationtime": _REGULATION,
+}  # fmt: skip
 _N = r"(?:(?P<n{0}>[1-9])(?:st|nd|rd|th)?|(?P<word{0}>" + "|".join(_ORDINALS) + "))"
 _UNIT = rf"(?P<unit{{0}}>{'|'.join([*_UNITS, *_SHORT])})"
 _PERIOD = re.compile(
@@ -198,7 +201,7 @@ def _parameters(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in text.split("|") if text else ():
         name, equals, value = part.partition("=")
-        name = "line" if name in _LINES[2:] else name
+        name = name.casefold()
         if not equals or not value or name in found or name not in ("of", "market", *_LINES):
             raise ValueError(f"the parameter {part!r:.80} is not known, or stands twice")
         found[name] = value
