@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clvlab.market_keys import Kind, MarketKey, Role, UnreadKey, read_market, role_of
 from clvlab.packs.matching.names import folded, likeness
@@ -48,12 +48,15 @@ class Market:
         Role of each side that stands for one.
     no
         The side that says that its role does not come, where it asks about one role with yes and no.
+    alternate
+        Whether its line stands beside a main one.
     """
 
     key: str
     about: About
     sides: tuple[tuple[str, Role], ...]
     no: str | None = None
+    alternate: bool = False
 
     @property
     def roles(self) -> frozenset[Role]:
@@ -63,7 +66,7 @@ class Market:
         """Return it with home and away changed, as it stands where the teams do."""
         kind, line, scope = self.about
         about = (kind, -line if kind == Kind.HANDICAP and line else line, scope)
-        return Market(self.key, about, tuple((side, _OTHER.get(role, role)) for side, role in self.sides), self.no)
+        return replace(self, about=about, sides=tuple((side, _OTHER.get(role, role)) for side, role in self.sides))
 
 
 def market_of(key: str, sides: Iterable[str], teams: Sequence[str], version: str = MATCHING_VERSION) -> Market | None:
@@ -97,7 +100,9 @@ def market_of(key: str, sides: Iterable[str], teams: Sequence[str], version: str
     found = [(side, role) for side, role in zip(named, roles, strict=True) if role is not None]
     if len(found) < len(named) or len({role for _, role in found}) < len(found):
         return None
-    return Market(key, _about_1(key) if read is None else _about(read), tuple(found))
+    return (
+        Market(key, _about(read), tuple(found), alternate=read.alternate) if read else Market(key, _about_1(key), tuple(found))
+    )
 
 
 def _binary(key: str, sides: Sequence[str], teams: Sequence[str], version: str) -> Market | None:
