@@ -19,8 +19,7 @@ from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.files import whole
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of
-from clvlab.packs.importers.the_odds_api_markets import league_named
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of, league_named
 from clvlab.packs.importers.times import LAST_MS, time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.parquet import check_parquet
@@ -147,17 +146,17 @@ def _fixtures(name: str, path: Path) -> dict[str, _Listed]:
     """Event -> home team, away team, kickoff, and league where the list has a column of it."""
     try:
         lines = list(csv.DictReader(io.StringIO(whole(path).decode()), strict=True))
-        teams = {
-            row["event_id"]: (
-                row["home_team"], row["away_team"], time_ms(row["commence_time"]), league_named(row.get("sport_key"))
-            )
-            for row in lines
-        }  # fmt: skip
+        teams = {row["event_id"]: _listed(row) for row in lines}
     except (UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
         raise SourceError(f"{name} is no list of fixtures: {error}") from error
     if len(teams) != len(lines):
         raise SourceError(f"{name} lists a fixture twice")
     return teams
+
+
+def _listed(row: Mapping[str, str]) -> _Listed:
+    league = league_named(row.get("sport_key"), "sport_key")
+    return row["home_team"], row["away_team"], time_ms(row["commence_time"]), league
 
 
 def _parts(

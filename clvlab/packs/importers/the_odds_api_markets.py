@@ -1,10 +1,8 @@
-"""How outcomes, points and sports of The Odds API become sides, market keys and leagues."""
+"""How outcomes and points of The Odds API become sides and market keys."""
 
 from __future__ import annotations
 
 import math
-
-from clvlab.packs.manifest import MAX_LEAGUE
 
 
 def side_of(outcome: str, home: str, away: str) -> str:
@@ -44,16 +42,3 @@ def market_key_of(market: str, point: float | None, description: str | None = No
     """
     about = [f"of={description}"] if description else []
     return f"{market}||" + "|".join([*about, *([] if point is None else [f"point={point:g}"])])
-
-
-def league_named(sport_key: str | None) -> str | None:
-    """Return the league of an event: its ``sport_key``, which names sport and competition, as ``soccer_epl``; null without one.
-
-    Raises
-    ------
-    ValueError
-        A text that is too long for a pack.
-    """
-    if sport_key and len(sport_key) > MAX_LEAGUE:
-        raise ValueError(f"sport_key {sport_key!r:.80} has {len(sport_key):,} letters, a league has {MAX_LEAGUE} at most")
-    return sport_key or None
