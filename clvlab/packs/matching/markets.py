@@ -85,8 +85,9 @@ def market_of(key: str, sides: Iterable[str], teams: Sequence[str], version: str
 
     Examples
     --------
-    >>> market_of("totals||point=2.5", ["over", "under"], []).about
-    ('total', 2.5, ('', '', ''))
+    >>> ours, theirs = (market_of(key, ["over", "under"], []) for key in ("totals||point=2.5", "OVER_UNDER_25||"))
+    >>> ours.about == theirs.about
+    True
     >>> market_of("winner_home||", ["yes", "no"], []).sides
     (('yes', <Role.HOME: 'home'>),)
     """
