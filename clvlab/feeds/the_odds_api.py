@@ -224,6 +224,7 @@ def _fixture(event: dict[str, Any]) -> Fixture:
         names=(event["home_team"], event["away_team"]),
         source_id=event["id"],
         kickoff_ts_ms=time_ms(event["commence_time"]),
+        league=event["sport_key"],
     )
 
 

@@ -28,6 +28,8 @@ def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
     normalise = CAPTURES[named].normalise if named in CAPTURES else NORMALISERS.get(named)
     if not manifest.provenance.startswith("genuine-") or normalise is None or not manifest.raw:
         return False
+    # A pack that names no league at all was made before its normaliser read them: what it says is judged, not what it lacks.
+    leagues = any(fixture.league is not None for fixture in manifest.fixtures)
     kept = {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
     try:
         present = {path.name for path in (folder / "raw").iterdir()}
@@ -44,12 +46,13 @@ def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
         and again.provenance == manifest.provenance
         and again.capture == manifest.capture
         and all(getattr(again, label) == getattr(manifest, label) for label in _LABELS)
-        and _said(again.fixtures) == _said(manifest.fixtures)
+        and _said(again.fixtures, leagues=leagues) == _said(manifest.fixtures, leagues=leagues)
         and ticks.rows.equals(tape.rows)
         and ticks.series.equals(tape.series)
     )
 
 
-def _said(fixtures: Sequence[Fixture]) -> list[Fixture]:
-    """Return fixtures without what follows from their ticks."""
-    return [fixture.model_copy(update={"rows": 0, "digest": None}) for fixture in fixtures]
+def _said(fixtures: Sequence[Fixture], *, leagues: bool) -> list[Fixture]:
+    """Return fixtures without what follows from their ticks, and without leagues unless these are judged."""
+    left_out = {"rows": 0, "digest": None} | ({} if leagues else {"league": None})
+    return [fixture.model_copy(update=left_out) for fixture in fixtures]

@@ -22,6 +22,7 @@ PACK_SCHEMA = "clvlab-pack/1"
 DESCRIPTOR = "datapackage.json"
 TICKS_FILE = "ticks.parquet"
 BOOKS_FILE = "books.parquet"
+MAX_LEAGUE = 200
 MAX_DESCRIPTOR_BYTES = 32 << 20  # some hundred thousand fixtures; JSON takes twenty times as much memory
 DATA_FILES = (TICKS_FILE, BOOKS_FILE, RESULTS_FILE, QUALITY_FILE)
 _PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
@@ -108,7 +109,7 @@ class Fixture(_Model):
     source_id: str | None = None
     kickoff_ts_ms: _Int | None = None
     scheduled_ts_ms: _Int | None = None
-    league: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    league: Annotated[str, Field(min_length=1, max_length=MAX_LEAGUE)] | None = None
     season: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     rows: _Int = 0
     digest: _Hash | None = None

@@ -54,6 +54,9 @@ PAGES = (
             "clvlab.packs.quality.Quality",
             "clvlab.packs.grades.Grade",
             "clvlab.law.tape.Tape",
+            "clvlab.market_keys.read_market",
+            "clvlab.market_keys.MarketKey",
+            "clvlab.market_keys.UnreadKey",
         ),
     ),
     ApiPage(

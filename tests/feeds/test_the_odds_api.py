@@ -151,6 +151,13 @@ def test_it_ends_where_asking_again_can_t_help(options, plan, named):
     assert "secret-key" not in f"{raised.value}{feed!r}{feed.health}"
 
 
+def test_fixtures_name_their_league():
+    with TheOddsApiServer([body(0)]) as server:
+        (fixture,) = feed_of(server).fixtures()
+
+    assert (fixture.league, fixture.names) == ("soccer_epl", ("Home", "Away"))
+
+
 def test_an_unknown_fixture_is_said_and_a_known_one_is_asked_for():
     with TheOddsApiServer([body(1)]) as server:
         with pytest.raises(FeedError, match="no fixture 99"):

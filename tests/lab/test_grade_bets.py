@@ -10,7 +10,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.application.replays import replay_run
-from clvlab.errors import ArgumentError, OddsError, SourceError, UnsupportedError
+from clvlab.errors import ArgumentError, OddsError, SourceError, StatisticsError, UnsupportedError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof import clv_verify
 
@@ -316,3 +316,45 @@ def test_facts_of_the_rows_are_json(graded):
     assert [one["row"] for one in facts["graded"] + facts["unmatched"]] == list(range(1, 11))
     assert facts["graded"][0]["untrusted"].keys() == {"own_odds_milli", "own_result", "edge_own_price_bps", "profit_own_price"}
     assert facts["graded"][0]["edge_bps"] == graded.bets["edge_bps"][0]
+
+
+def test_a_bet_on_a_half_a_line_beside_the_main_one_and_a_handicap_are_graded_against_the_odds_api(tmp_path):
+    priced = {"h2h": [("Ash", None), ("Draw", None), ("Elm", None)], "spreads": [("Ash", -0.75), ("Elm", 0.75)]}
+    lines = {"totals": 2.5, "totals_h1": 2.5, "alternate_totals": 3.25}
+    priced |= {key: [("Over", point), ("Under", point)] for key, point in lines.items()}
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for at in (10, 11, 12):
+        when = f"2026-07-04T{at}:00:00Z"
+        quotes = [
+            {
+                "key": key,
+                "last_update": when,
+                "outcomes": [{"name": name, "price": 2 + at / 50, "point": point} for name, point in sides],
+            }
+            for key, sides in priced.items()
+        ]
+        event = {
+            "id": "e1", "sport_key": "soccer_epl", "commence_time": "2026-07-04T12:30:00Z",
+            "home_team": "Ash", "away_team": "Elm",
+            "bookmakers": [{"key": "a", "title": "a", "last_update": when, "markets": quotes}],
+        }  # fmt: skip
+        (raw / f"{at}.json").write_text(json.dumps({"timestamp": when, "data": [event]}))
+    pack = cl.import_odds("the-odds-api", raw, tmp_path / "pack", min_books=1)
+    placed = [
+        ("Over/Under 2.5 First Half", "Over", "totals_h1||point=2.5", "over"),
+        ("Over/Under 2.5", "Over 2.5", "totals||point=2.5", "over"),
+        ("Totals", "Under 3.25", "alternate_totals||point=3.25", "under"),
+        ("Asian Handicap", "Elm +0.75", "spreads||point=-0.75", "part2"),
+        ("Asian Handicap", "Elm -0.75", None, None),
+    ]
+    rows = [("2026-07-04T10:30:00Z", "Ash - Elm", market, side, 2.2, 10) for market, side, *_ in placed]
+    bets = pl.DataFrame(rows, schema=["time", "match", "market", "selection", "odds", "stake"], orient="row")
+
+    graded = cl.grade_bets(bets, pack)
+
+    assert graded.bets.select("market_key", "side").rows() == [row[2:] for row in placed]
+    assert graded.bets["reason"].to_list() == ["scored"] * 4 + [None]
+    assert graded.tear_sheet().only(leagues=["soccer_epl"]).clv.n == 4
+    with pytest.raises(StatisticsError, match="its leagues are soccer_epl"):
+        graded.tear_sheet().only(leagues=["E0"])

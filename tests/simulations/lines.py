@@ -17,8 +17,9 @@ import clvlab as cl
 from clvlab.application.packs import open_pack
 from clvlab.application.sheets.moved_lines import closing_quotes
 from clvlab.law.closing import Window, fixture_closes
+from clvlab.market_keys import Kind
 from clvlab.packs.reader import Pack
-from clvlab.statistics.moved_lines import FIRST_SIDES, Kind, Quote, leave_one_out
+from clvlab.statistics.moved_lines import FIRST_ROLES, Quote, leave_one_out
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "moved-lines.md"
 REALDATA = Path(__file__).parents[3] / "shared" / "data"
@@ -63,7 +64,7 @@ def errors_of(quotes: Iterable[list[Quote]], *, goals: bool) -> Errors:
     """Return, by kind, the error of each line that is hidden, and that of the line beside it taken as it is; in bps."""
     found: Errors = defaultdict(list)
     for listed in quotes:
-        for kind in FIRST_SIDES:
+        for kind in FIRST_ROLES:
             for line, prob in leave_one_out(kind, listed, goals=goals):
                 others = [one for one in listed if one.kind is kind and one.quarters != line.quarters and not one.is_derived]
                 near = min(others, key=lambda one: (abs(one.quarters - line.quarters), one.quarters))

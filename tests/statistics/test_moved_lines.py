@@ -4,16 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import norm, poisson, skellam
 
+from clvlab.market_keys import Kind, Role, read_market
 from clvlab.packs.importers.football_data_settling import handicap, totals
 from clvlab.packs.results import Settled
 from clvlab.statistics.moved_lines import (
     VERSION,
-    Kind,
-    LineMarket,
     Model,
     Quote,
     leave_one_out,
-    line_market,
     moved_close,
     predicted,
     quotes_of,
@@ -46,29 +44,6 @@ def priced(first, second, asked):
     ]
 
 
-@pytest.mark.parametrize(
-    ("key", "found"),
-    [
-        ("1X2_PARTICIPANT_RESULT||", LineMarket(Kind.RESULT, "", 0, goals=False)),
-        ("1X2_PARTICIPANT_RESULT|half=1|", LineMarket(Kind.RESULT, "half=1", 0, goals=False)),
-        (f"{HANDICAP}||line=-1", LineMarket(Kind.HANDICAP, "", -4, goals=True)),
-        (f"{HANDICAP}||line=+0.25", LineMarket(Kind.HANDICAP, "", 1, goals=True)),
-        (f"{TOTAL}|half=1|line=2.75", LineMarket(Kind.TOTAL, "half=1", 11, goals=True)),
-        ("spreads||point=-1.5", LineMarket(Kind.HANDICAP, "", -6, goals=False)),
-        ("alternate_spreads||point=-1.5", LineMarket(Kind.HANDICAP, "", -6, goals=False)),
-        ("totals_h1||point=101", LineMarket(Kind.TOTAL, "h1", 404, goals=False)),
-        ("h2h||", LineMarket(Kind.RESULT, "", 0, goals=False)),
-        *((key, None) for key in (
-            "h2h", "h2h_lay||", "totals||", "totals||point=2.3", "totals||point=nan", "totals||point=1e3", "h2h||point=1",
-            "team_totals||of=Ash|point=1.5", "player_points||of=Ash|point=8.5", "totals||of=Ash", "MATCH_ODDS||", "", "|||",
-            f"{TOTAL}||line=2.5|x", "CORNERS||line=9.5",
-        )),
-    ],
-)  # fmt: skip
-def test_a_key_says_what_is_bet_on_or_nothing(key, found):
-    assert line_market(key) == found
-
-
 @pytest.mark.parametrize("quarters", range(-10, 11))
 def test_a_handicap_costs_what_its_settled_bets_return(quarters):
     (found,) = priced(1.7, 1.1, [(Kind.HANDICAP, quarters)])
@@ -89,9 +64,9 @@ def test_a_total_costs_what_its_settled_bets_return(quarters):
 
 def test_a_result_is_three_handicaps():
     key = "1X2_PARTICIPANT_RESULT||"
-    sides = {"part1": skellam.sf(0, 1.7, 1.1), "draw": skellam.pmf(0, 1.7, 1.1), "part2": skellam.cdf(-1, 1.7, 1.1)}
+    sides = {Role.HOME: skellam.sf(0, 1.7, 1.1), Role.DRAW: skellam.pmf(0, 1.7, 1.1), Role.AWAY: skellam.cdf(-1, 1.7, 1.1)}
 
-    found = list(quotes_of(key, line_market(key), {side: 1e4 * prob for side, prob in sides.items()}))
+    found = list(quotes_of(key, read_market(key), {side: 1e4 * prob for side, prob in sides.items()}))
 
     for quote in found:
         assert quote.is_derived
@@ -102,15 +77,15 @@ def test_a_result_is_three_handicaps():
 @pytest.mark.parametrize(
     ("key", "sides"),
     [
-        ("h2h||", {"part1": 5000, "Ash": 5000}),
-        ("h2h||", {"part1": None, "part2": 5000}),
-        ("totals||point=2.5", {"over": 0, "under": 0}),
-        ("totals||point=2.5", {"over": 5000, "under": 4000, "exactly": 1000}),
-        ("spreads||point=1", {"home": 5000, "away": 5000}),
+        ("h2h||", {Role.HOME: 5000}),
+        ("h2h||", {Role.HOME: None, Role.AWAY: 5000}),
+        ("totals||point=2.5", {Role.OVER: 0, Role.UNDER: 0}),
+        ("spreads||point=1", {Role.HOME: 5000, Role.AWAY: 4000, Role.DRAW: 1000}),
+        ("spreads||point=1", {Role.OVER: 5000, Role.UNDER: 5000}),
     ],
 )
 def test_sides_that_are_not_those_of_a_line_quote_nothing(key, sides):
-    assert list(quotes_of(key, line_market(key), sides)) == []
+    assert list(quotes_of(key, read_market(key), sides)) == []
 
 
 def test_the_fit_is_as_good_as_the_best_of_a_grid():
@@ -166,12 +141,12 @@ def test_a_margin_of_points_needs_its_spread_from_somewhere():
 
 
 def test_goals_are_told_by_the_key_or_by_a_draw_and_low_totals():
-    result, total = line_market("h2h||"), line_market("totals||point=2.5")
+    result, total = read_market("h2h||"), read_market("totals||point=2.5")
 
-    assert scored_by_goals([(line_market(f"{TOTAL}||line=2.5"), False)])
+    assert scored_by_goals([(read_market(f"{TOTAL}||line=2.5"), False)])
     assert scored_by_goals([(result, True), (total, False)])
     assert not scored_by_goals([(result, False), (total, False)])
-    assert not scored_by_goals([(result, True), (line_market("totals||point=55.5"), False)])
+    assert not scored_by_goals([(result, True), (read_market("totals||point=55.5"), False)])
     assert not scored_by_goals([])
 
 

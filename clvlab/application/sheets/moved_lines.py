@@ -12,17 +12,9 @@ from clvlab.drawing import html
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import Reason, Schema
 from clvlab.law.tape import Tape
+from clvlab.market_keys import MarketKey, Role, UnreadKey, read_market, role_of, sides_by_role
 from clvlab.statistics import Estimate, cluster_mean
-from clvlab.statistics.moved_lines import (
-    FIRST_SIDES,
-    LineMarket,
-    MovedClose,
-    Quote,
-    line_market,
-    moved_close,
-    quotes_of,
-    scored_by_goals,
-)
+from clvlab.statistics.moved_lines import FIRST_ROLES, MovedClose, Quote, moved_close, quotes_of, scored_by_goals
 
 MOVED_LINES: Schema = {
     "seq": pl.Int64,
@@ -69,15 +61,30 @@ def priced_lines(scores: pl.DataFrame, decisions: pl.DataFrame, tape_of: TapeOf,
     pl.DataFrame
         ``MOVED_LINES``: those that have a price by the rule, entered no later than the window's horizon before the close.
     """
-    rows = scores.filter(pl.col("reason").is_in([reason.value for reason in _REASONS]))
-    read = {key: line_market(key) for key in rows["market_key"].unique()}
-    lines = {key: market for key, market in read.items() if market is not None and market.kind in FIRST_SIDES}
+    rows = _without_close(scores)
+    lines = {key: market for key in rows["market_key"].unique() if (market := _of_score(key)) and market.kind in FIRST_ROLES}
     rows = rows.filter(pl.col("market_key").is_in(list(lines)))
     if rows.is_empty():
         return pl.DataFrame(schema=MOVED_LINES)
     rows = rows.join(decisions.select("seq", "ts_ms"), on="seq", how="left", maintain_order="left")
     fixtures = _FixtureLines(tape_of(rows["fixture_id"].unique().sort().to_list()), window)
     return pl.DataFrame(_priced(rows, lines, fixtures), schema=MOVED_LINES, orient="row").sort("seq")
+
+
+def unread_markets(scores: pl.DataFrame) -> list[UnreadKey]:
+    """Return the markets of decisions without a close whose keys have no reading, which therefore have no price either."""
+    read = map(read_market, _without_close(scores)["market_key"].unique().sort())
+    return [one for one in read if isinstance(one, UnreadKey)]
+
+
+def _without_close(scores: pl.DataFrame) -> pl.DataFrame:
+    return scores.filter(pl.col("reason").is_in([reason.value for reason in _REASONS]))
+
+
+def _of_score(market_key: str) -> MarketKey | None:
+    """Read a market about the score of both sides; null of any other, and of a key without a reading."""
+    market = read_market(market_key)
+    return None if isinstance(market, UnreadKey) or market.of or market.stat else market
 
 
 def moved_mean(found: pl.DataFrame, level: float) -> Estimate:
@@ -127,7 +134,7 @@ def spelt_error(rule: str, error_bps: float | None) -> str:
 
     Examples
     --------
-    >>> spelt_error("fitted goals, moved-lines/1", 93.4), spelt_error("fitted", None), spelt_error("alternate", None)
+    >>> spelt_error("fitted goals, moved-lines/2", 93.4), spelt_error("fitted", None), spelt_error("alternate", None)
     ('93', 'not known', 'none: quoted')
     """
     if error_bps is None:
@@ -145,7 +152,7 @@ class _FixtureLines:
         self._quotes = closing_quotes(tape, ends)
         self._priced: dict[tuple[int, str], MovedClose | None] = {}
 
-    def close(self, fixture_id: int, market_key: str, market: LineMarket) -> MovedClose | None:
+    def close(self, fixture_id: int, market_key: str, market: MarketKey) -> MovedClose | None:
         """Return what a line would close at; null where nothing tells."""
         asked = (fixture_id, market_key)
         if asked not in self._priced:
@@ -164,16 +171,17 @@ def closing_quotes(tape: Tape, ends: pl.DataFrame) -> dict[tuple[int, str], tupl
     ends
         ``FIXTURE_CLOSES`` of the same tape. A market that is suspended at the close, or stale as the law says, quotes nothing.
     """
-    states: dict[tuple[int, str], list[tuple[str, LineMarket, dict[str, int]]]] = {}
+    states: dict[tuple[int, str], list[tuple[str, MarketKey, dict[Role, int]]]] = {}
     for fixture_id, market_key, sides, probs in _closing_states(tape, ends).iter_rows():
-        market = line_market(market_key)
-        if market is not None:
-            state = (market_key, market, dict(zip(sides, probs, strict=True)))
-            states.setdefault((fixture_id, market.period), []).append(state)
+        market = _of_score(market_key)
+        roles = sides_by_role(market, sides) if market else None
+        if market is not None and roles is not None:
+            prob_bps = {role: probs[sides.index(side)] for role, side in roles.items()}
+            states.setdefault((fixture_id, market.period), []).append((market_key, market, prob_bps))
     return {
         period: (
             [quote for state in found for quote in quotes_of(*state)],
-            scored_by_goals([(market, "draw" in probs) for _, market, probs in found]),
+            scored_by_goals([(market, Role.DRAW in probs) for _, market, probs in found]),
         )
         for period, found in states.items()
     }
@@ -193,17 +201,17 @@ def _closing_states(tape: Tape, ends: pl.DataFrame) -> pl.DataFrame:
     return states.group_by("fixture_id", "market_key", maintain_order=True).agg("side", "prob_bps")
 
 
-def _priced(rows: pl.DataFrame, lines: dict[str, LineMarket], fixtures: _FixtureLines) -> Iterable[tuple[object, ...]]:
+def _priced(rows: pl.DataFrame, lines: dict[str, MarketKey], fixtures: _FixtureLines) -> Iterable[tuple[object, ...]]:
     for row in rows.iter_rows(named=True):
         market, fixture_id = lines[row["market_key"]], row["fixture_id"]
-        sides = FIRST_SIDES[market.kind]
+        role, roles = role_of(row["side"], market), FIRST_ROLES[market.kind]
         # As in the law: an entry just before the close is the close.
-        if row["side"] not in sides or fixtures.close_ts_ms[fixture_id] - row["ts_ms"] < fixtures.horizon_ms:
+        if role not in roles or fixtures.close_ts_ms[fixture_id] - row["ts_ms"] < fixtures.horizon_ms:
             continue
         close = fixtures.close(fixture_id, row["market_key"], market)
         if close is None:
             continue
-        prob = close.prob_bps if row["side"] == sides[0] else _WHOLE_BPS - close.prob_bps
+        prob = close.prob_bps if role is roles[0] else _WHOLE_BPS - close.prob_bps
         entry = row["entry_prob_bps"]
         head = (row[name] for name in ("seq", "fixture_id", "tick_seq", "market_key", "side", "reason"))
         yield (*head, entry, prob, prob - entry, close.rule, close.error_bps, fixtures.close_ts_ms[fixture_id])

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from re import fullmatch
 
 from clvlab.answers.runs import Metrics
 from clvlab.law.schema import Reason
-
-_TYPES = {
-    "1X2_PARTICIPANT_RESULT": "Match result",
-    "OVERUNDER_PARTICIPANT_GOALS": "Over/Under {line} goals",
-    "ASIANHANDICAP_PARTICIPANT_GOALS": "Asian handicap {line}",
-}
-_HALVES = {"half=1": "first half", "half=2": "second half"}
+from clvlab.market_keys import MarketKey, UnreadKey, named_market, read_market
 
 REASONS: Mapping[str, str] = {
     Reason.WAIT_UNSCORED: "the agent waited",
@@ -35,22 +29,17 @@ REASONS: Mapping[str, str] = {
 
 
 def market_name(market_key: str) -> str:
-    """Return what people call a market; a key of another form stays as it is.
+    """Return what people call a market; a key that is not read stays as it is.
 
     Examples
     --------
-    >>> market_name("OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5")
-    'Over/Under 1.5 goals, first half'
-    >>> market_name("1X2_PARTICIPANT_RESULT||"), market_name("ASIANHANDICAP_PARTICIPANT_GOALS||line=-0.5"), market_name("h2h")
-    ('Match result', 'Asian handicap -0.5', 'h2h')
+    >>> market_name("OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5"), market_name("totals_h1||point=1.5")
+    ('Over/Under 1.5 goals, first half', 'Over/Under 1.5, first half')
+    >>> market_name("1X2_PARTICIPANT_RESULT||"), market_name("ASIANHANDICAP_PARTICIPANT_GOALS||line=-0.5"), market_name("cards")
+    ('Match result', 'Asian handicap -0.5', 'cards')
     """
-    kind, period, parameters = (*market_key.split("|"), "", "")[:3]
-    known = _TYPES.get(kind)
-    line = fullmatch(r"line=([+-]?[0-9.]+)", parameters)
-    if known is None or market_key.count("|") > 2 or (period and period not in _HALVES) or bool(line) != ("{line}" in known):
-        return market_key
-    named = known.format(line=line[1]) if line else known
-    return f"{named}, {_HALVES[period]}" if period else named
+    read = _read(market_key)
+    return market_key if read is None else named_market(read)
 
 
 def market_names(market_keys: Iterable[str]) -> dict[str, str]:
@@ -64,6 +53,29 @@ def market_names(market_keys: Iterable[str]) -> dict[str, str]:
     named = {key: market_name(key) for key in market_keys}
     taken = list(named.values())
     return {key: name if taken.count(name) == 1 else key for key, name in named.items()}
+
+
+def kinds_of(market_keys: Iterable[str]) -> dict[str, str]:
+    """Return the kind of each market, whatever its line: its type as the source writes it, or words where several mean one.
+
+    Examples
+    --------
+    >>> kinds_of(["totals||point=2.5", "alternate_totals||point=3", "h2h||", "corners||point=9.5"])["alternate_totals||point=3"]
+    'total'
+    >>> kinds_of(["OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5"])
+    {'OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5': 'OVERUNDER_PARTICIPANT_GOALS|half=1'}
+    """
+    types = {key: "|".join(key.split("|")[:2]).rstrip("|") for key in market_keys}
+    words = {key: ", ".join(filter(None, (read.kind, *read.scope))) for key in types if (read := _read(key))}
+    spelt: dict[str, set[str]] = defaultdict(set)
+    for key, word in words.items():
+        spelt[word].add(types[key])
+    return {key: words[key] if key in words and len(spelt[words[key]]) > 1 else name for key, name in types.items()}
+
+
+def _read(market_key: str) -> MarketKey | None:
+    read = read_market(market_key)
+    return None if isinstance(read, UnreadKey) else read
 
 
 def sample_tier(metrics: Metrics) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import polars as pl
 
 from clvlab.lab.results.pack import Pack
 from clvlab.law.schema import Schema
+from clvlab.market_keys import UnreadKey, read_market
 from clvlab.packs import reader
 from clvlab.packs.derived.derivation import DerivedPack
 from clvlab.packs.matching.fixtures import Matched
@@ -38,11 +40,20 @@ class Joined(Pack):
         One row per pair that was taken, per group of fixtures that was refused with its reason, and per fixture alone.
     """
 
+    source: DerivedPack
+
     def __init__(
         self, pack: DerivedPack, shut: Callable[[reader.Pack], reader.Pack] | None, matched: Sequence[Matched]
     ) -> None:
         super().__init__(pack, shut)
         self.matching = _matching(pack, matched)
+
+    @cached_property
+    def unread(self) -> list[UnreadKey]:
+        """Markets of the sources whose keys have no reading, so that none of another source is taken for the same."""
+        parents = self.source.derivation.parents
+        keys = {key for parent in parents for key in parent.tape().series["market_key"].unique()}
+        return [one for one in map(read_market, sorted(keys)) if isinstance(one, UnreadKey)]
 
     def __repr__(self) -> str:
         taken, refused = (self.matching.filter(outcome=outcome).height for outcome in ("taken", "refused"))

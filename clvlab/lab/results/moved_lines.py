@@ -9,13 +9,14 @@ import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.means import spelt_mean
-from clvlab.application.sheets.moved_lines import moved_html, moved_lines, moved_mean, spelt_error
+from clvlab.application.sheets.moved_lines import moved_html, moved_lines, moved_mean, spelt_error, unread_markets
 from clvlab.application.sheets.wording import REASONS, market_names
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
+from clvlab.market_keys import UnreadKey
 from clvlab.statistics import Estimate
 
-_SHOWN = 20
+_SHOWN, _NAMED = 20, 3
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,27 @@ class MovedLines(Shown):
         """Mean of ``moved_clv_bps`` over fixtures, in bps of probability."""
         return moved_mean(self.frame, self.level)
 
+    @cached_property
+    def unread(self) -> list[UnreadKey]:
+        """Markets of decisions without a close whose keys have no reading: which line they are on is not known."""
+        return unread_markets(self.source.scores)
+
+    @property
+    def _left_out(self) -> str:
+        more = f", and {len(self.unread) - _NAMED:,} more, in .unread" if len(self.unread) > _NAMED else ""
+        return "".join(f"; {one}" for one in self.unread[:_NAMED]) + more
+
     def __repr__(self) -> str:
         if self.frame.is_empty():
-            return "Lines that moved: no decision on one"
+            return f"Lines that moved: no decision on one{self._left_out}"
         count, mean = f"{self.mean.n:,} decisions in {self.mean.n_clusters:,} fixtures", spelt_mean(self.mean, "bps")
-        return f"Lines that moved: {count}, mean {mean}, not part of the mean CLV; next: .frame, .mean, .to_html(path)"
+        said = f"{count}, mean {mean}, not part of the mean CLV{self._left_out}"
+        return f"Lines that moved: {said}; next: .frame, .mean, .to_html(path)"
 
     def _repr_html_(self) -> str:
+        unread = f'<p class="quiet">{html.escape(self._left_out[2:])}</p>' if self.unread else ""
         if self.frame.is_empty():
-            return html.block("Lines that moved", "<p>No decision is on a line that moved.</p>")
+            return html.block("Lines that moved", "<p>No decision is on a line that moved.</p>", unread)
         names, shown = market_names(self.frame["market_key"]), self.frame.head(_SHOWN)
         rows = [
             (
@@ -78,4 +91,5 @@ class MovedLines(Shown):
             moved_html(self.frame, self.level),
             html.section("", html.table([*columns, "error, bps"], rows), whole=True),
             rest,
+            unread,
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from clvlab.application.sheets.verdict import Tone, Verdict
+from clvlab.application.sheets.wording import kinds_of
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
@@ -73,10 +74,9 @@ class PricePath(Shown):
 
     @cached_property
     def _markets(self) -> list[tuple[str, pl.DataFrame]]:
-        """All points, and where there are several markets those of each, without its parameters, the largest first."""
-        # TYPE|PERIOD|PARAMETERS: lines differ from fixture to fixture
-        kind = pl.col("market_key").str.split("|").list.head(2).list.join("|").str.strip_chars_end("|")
-        named = self.points.with_columns(market=kind)
+        """All points, and where there are several markets those of each kind, whatever its line, the largest first."""
+        kinds = kinds_of(self.points["market_key"].unique())
+        named = self.points.with_columns(market=pl.col("market_key").replace_strict(kinds, return_dtype=pl.String))
         sizes = named["market"].value_counts(name="n").sort("n", "market", descending=[True, False])
         if sizes.height < 2:
             return [(ALL, self.points)]

@@ -111,6 +111,7 @@ class TheOddsApiReader:
             names=(event["home_team"], event["away_team"]),
             source_id=event["id"],
             kickoff_ts_ms=time_ms(event["commence_time"]),
+            league=event["sport_key"],
         )
         known = self._fixtures.get(fixture.fixture_id, fixture)
         if (known.source_id, known.names) != (fixture.source_id, fixture.names):

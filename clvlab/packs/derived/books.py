@@ -9,8 +9,9 @@ import polars as pl
 
 from clvlab.law.schema import BOOK_ROWS
 from clvlab.law.tape import Tape
+from clvlab.market_keys import Role
 from clvlab.packs.books import STREAM
-from clvlab.packs.matching.markets import Market, Role
+from clvlab.packs.matching.markets import Market
 
 _WHOLE_BPS = 10_000
 _TOLERANCE_BPS = 50
@@ -33,11 +34,13 @@ class Joint:
 def joints(fixture_id: int, ours: Sequence[Market], other_id: int, theirs: Sequence[Market]) -> list[Joint]:
     """Return which sides of two sources' fixtures are the same; ``theirs`` are turned where the teams are.
 
-    A market with the same roles is taken before several of yes and no, and one of the same name before others.
+    A market with the same roles is taken before several of yes and no, and one of the same name before others, of which main
+    lines come first.
     """
     found = []
     for market in ours:
-        alike = sorted((one for one in theirs if one.about == market.about), key=lambda one: (one.key != market.key, one.key))
+        alike = [one for one in theirs if one.about == market.about]
+        alike.sort(key=lambda one: (one.key != market.key, one.alternate, one.key))
         whole = next((one for one in alike if one.no is None and one.roles == market.roles), None)
         yes_no = [one for one in alike if one.no]
         for side, role in market.sides:

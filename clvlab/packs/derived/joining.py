@@ -18,8 +18,8 @@ from clvlab.packs.derived.books import Joint, books_of, joints
 from clvlab.packs.derived.derivation import Derivation, DerivedPack, Kind, derived
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.matching.fixtures import Listed, Matched
-from clvlab.packs.matching.markets import Market, market_of
-from clvlab.packs.matching.matching import MATCHING_VERSION, gaps_of, matched
+from clvlab.packs.matching.markets import MATCHING_VERSION, MATCHING_VERSIONS, Market, market_of
+from clvlab.packs.matching.matching import gaps_of, matched
 from clvlab.packs.matching.prices import Series
 from clvlab.packs.reader import Pack
 
@@ -27,8 +27,8 @@ _Ticks = tuple[pl.DataFrame, pl.DataFrame]
 Pairs = tuple[tuple[int, int, bool], ...]
 
 
-def join_of(packs: Sequence[Pack]) -> tuple[DerivedPack, tuple[Matched, ...]]:
-    """Return sources joined, and what was matched of each but the first.
+def join_of(packs: Sequence[Pack], version: str = MATCHING_VERSION) -> tuple[DerivedPack, tuple[Matched, ...]]:
+    """Return sources joined, and what was matched of each but the first, by the rules of a version.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def join_of(packs: Sequence[Pack]) -> tuple[DerivedPack, tuple[Matched, ...]]:
     if len({pack.content_hash for pack in packs}) < max(2, len(packs)):
         raise ViewError("name two sources or more, each once, as join_sources([first, second])")
     tapes = [pack.tape() for pack in packs]
-    lists = [listed(pack, tape) for pack, tape in zip(packs, tapes, strict=True)]
+    lists = [listed(pack, tape, version) for pack, tape in zip(packs, tapes, strict=True)]
     found = tuple(_matched(lists[0], other, tapes[0], tape) for other, tape in zip(lists[1:], tapes[1:], strict=True))
     for pack, one in zip(packs[1:], found, strict=True):
         if not one.pairs:
@@ -48,7 +48,7 @@ def join_of(packs: Sequence[Pack]) -> tuple[DerivedPack, tuple[Matched, ...]]:
             raise ViewError(f"no fixture of {packs[0].pack_id!r} is one of {pack.pack_id!r}{': ' * bool(reasons)}{reasons}")
     rule = {
         "books": list(_names(packs[1:])),
-        "matching": MATCHING_VERSION,
+        "matching": version,
         "pairs": [[[pair.first, pair.second, int(pair.turned)] for pair in one.pairs] for one in found],
     }
     return joined_by(packs, rule), found
@@ -68,7 +68,7 @@ def joined_by(packs: Sequence[Pack], rule: Mapping[str, Any]) -> DerivedPack:
     if clash:
         raise ViewError(f"{packs[0].pack_id!r} has a book {clash[0]!r} already, which can't be another source as well")
     manifest = packs[0].manifest.model_copy(update={"books": tuple(sorted({*packs[0].books, *rule["books"]}))})
-    return derived(derivation, manifest, JoinFiles(tuple(packs), tuple(rule["books"]), pairs))
+    return derived(derivation, manifest, JoinFiles(tuple(packs), tuple(rule["books"]), pairs, rule["matching"]))
 
 
 def otherwise_matched(pack: Pack) -> str:
@@ -80,7 +80,7 @@ def otherwise_matched(pack: Pack) -> str:
     if said or own.kind is not Kind.JOIN:
         return said
     try:
-        again = join_of(own.parents)[0]
+        again = join_of(own.parents, own.rule["matching"])[0]
     except ViewError as error:
         return str(error)
     return "" if again.content_hash == pack.content_hash else _difference(own.rule, again.derivation.rule)
@@ -99,7 +99,7 @@ def _difference(stated: Mapping[str, Any], found: Mapping[str, Any]) -> str:
 def _pairs(packs: Sequence[Pack], rule: Mapping[str, Any]) -> tuple[Pairs, ...]:
     """Read the pairs of a rule, and check that it is one."""
     said = rule.get("pairs"), rule.get("books")
-    whole = rule.keys() == {"books", "matching", "pairs"} and rule["matching"] == MATCHING_VERSION
+    whole = rule.keys() == {"books", "matching", "pairs"} and rule["matching"] in MATCHING_VERSIONS
     if not whole or not all(isinstance(one, list) and len(one) == len(packs) - 1 for one in said):
         raise ViewError(f"no rule by which sources are joined: {dict(rule)!r:.200}")
     known = [{fixture.fixture_id for fixture in pack.manifest.fixtures} for pack in packs]
@@ -126,20 +126,20 @@ def _names(packs: Sequence[Pack]) -> tuple[str, ...]:
     return tuple(providers) if unique else tuple(pack.pack_id for pack in packs)
 
 
-def listed(pack: Pack, tape: Tape) -> list[Listed]:
-    """Return the fixtures of a pack as they are matched."""
+def listed(pack: Pack, tape: Tape, version: str = MATCHING_VERSION) -> list[Listed]:
+    """Return the fixtures of a pack as they are matched by a version."""
     sides: dict[int, dict[str, list[str]]] = {}
     for fixture_id, market_key, side in tape.series.select("fixture_id", "market_key", "side").iter_rows():
         sides.setdefault(fixture_id, {}).setdefault(market_key, []).append(side)
     return [
-        Listed(one.fixture_id, one.names, one.kickoff_ts_ms, markets_of(sides.get(one.fixture_id, {}), one.names))
+        Listed(one.fixture_id, one.names, one.kickoff_ts_ms, markets_of(sides.get(one.fixture_id, {}), one.names, version))
         for one in pack.manifest.fixtures
     ]
 
 
-def markets_of(sides: Mapping[str, Sequence[str]], names: Sequence[str]) -> tuple[Market, ...]:
+def markets_of(sides: Mapping[str, Sequence[str]], names: Sequence[str], version: str = MATCHING_VERSION) -> tuple[Market, ...]:
     """Return the markets of a fixture that are understood."""
-    found = (market_of(key, own, names) for key, own in sorted(sides.items()))
+    found = (market_of(key, own, names, version) for key, own in sorted(sides.items()))
     return tuple(market for market in found if market is not None)
 
 
@@ -177,6 +177,7 @@ class JoinFiles:
     parents: tuple[Pack, ...]
     names: tuple[str, ...]
     pairs: tuple[Pairs, ...] = field(repr=False)
+    matching: str = MATCHING_VERSION
 
     @property
     def verification(self) -> str:
@@ -208,7 +209,7 @@ class JoinFiles:
             if not own:
                 continue
             theirs = _tape_of(pack, {second for _, second, _ in own})
-            frame, after = books_of(ours, theirs, _joints(self.parents[0], pack, ours, theirs, own), name)
+            frame, after = books_of(ours, theirs, _joints(self, pack, ours, theirs, own), name)
             frames.append(frame)
             late += after
         return pl.concat(frames).sort(*STREAM, "tick_seq"), late
@@ -219,8 +220,9 @@ def _tape_of(pack: Pack, ids: Sequence[int] | set[int] | Mapping[int, Any]) -> T
     return pack.tape_of(tuple(one.fixture_id for one in own), *pack.files.ticks(own))
 
 
-def _joints(first: Pack, second: Pack, ours: Tape, theirs: Tape, pairs: Sequence[tuple[int, int, bool]]) -> list[Joint]:
-    one, other = ({own.fixture_id: own for own in listed(*source)} for source in ((first, ours), (second, theirs)))
+def _joints(join: JoinFiles, second: Pack, ours: Tape, theirs: Tape, pairs: Sequence[tuple[int, int, bool]]) -> list[Joint]:
+    sources = (join.parents[0], ours), (second, theirs)
+    one, other = ({own.fixture_id: own for own in listed(*source, join.matching)} for source in sources)
     found = []
     for left, right, turned in pairs:
         markets = [market.turned() if turned else market for market in other[right].markets]

@@ -15,15 +15,14 @@ from typing import Any
 import polars as pl
 
 from clvlab.errors import SourceError
+from clvlab.market_keys import read_market
 from clvlab.odds.consensus import Consensus
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.football_data_books import OfferedBooks
 from clvlab.packs.importers.football_data_markets import (
     CLOSING_MS,
-    HANDICAP,
     MARKETS,
     PRE_MATCH_MS,
-    TOTALS,
     Market,
     market_key,
     prices,
@@ -31,7 +30,7 @@ from clvlab.packs.importers.football_data_markets import (
     start_ms,
 )
 from clvlab.packs.importers.football_data_rows import Match, matches
-from clvlab.packs.importers.football_data_settling import handicap, result_1x2, totals
+from clvlab.packs.importers.football_data_settling import settled
 from clvlab.packs.importers.source import Account, Normalised, Options, Part, files_below, fixture_ids_of
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.results import RESULTS
@@ -157,10 +156,5 @@ def _settled(match: Match, keys: set[str]) -> Iterator[tuple[str, str, str, str,
         return
     home, away = match.goals
     for key in sorted(keys):
-        kind, _, line = key.partition("||line=")
-        if kind == TOTALS:
-            sides = totals(home + away, float(line))
-        else:
-            sides = handicap(home - away, float(line)) if kind == HANDICAP else result_1x2(home - away)
-        for side, result in sides.items():
+        for side, result in settled(read_market(key), home, away).items():
             yield (match.source_id, key, side, result.value, f"{home}-{away}")

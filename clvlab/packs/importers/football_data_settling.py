@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clvlab.market_keys import Kind, MarketKey, UnreadKey
 from clvlab.packs.results import Settled
 
 _OPPOSITE = {
@@ -11,6 +12,22 @@ _OPPOSITE = {
     Settled.HALF_LOST: Settled.HALF_WON,
     Settled.LOST: Settled.WON,
 }
+
+
+def settled(market: MarketKey | UnreadKey, home: int, away: int) -> dict[str, Settled]:
+    """Settle the sides of a market by the goals of a match; nothing of one that is not read, or about anything else than these.
+
+    Examples
+    --------
+    >>> from clvlab.market_keys import read_market
+    >>> settled(read_market("OVER_UNDER_25||"), 2, 1)["over"].value, settled(read_market("totals_h1||point=2.5"), 2, 1)
+    ('won', {})
+    """
+    if isinstance(market, UnreadKey) or any(market.scope):
+        return {}
+    if market.kind is Kind.TOTAL:
+        return totals(home + away, market.quarters / 4)
+    return handicap(home - away, market.quarters / 4) if market.kind is Kind.HANDICAP else result_1x2(home - away)
 
 
 def result_1x2(lead: int) -> dict[str, Settled]:

@@ -20,7 +20,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.importers.csv_rows import opened_csv
 from clvlab.packs.importers.heads import Kind, head_of, json_documents, kind_of
 from clvlab.packs.importers.scraped import AVERAGE, CLOSING_MS, Scrapes, market_key_named, scrapes, side_named
-from clvlab.packs.importers.source import Normalised, Options, files_below
+from clvlab.packs.importers.source import Normalised, Options, files_below, league_named
 from clvlab.packs.importers.times import of_iso, zone_of
 
 ENDING = "_market"
@@ -79,6 +79,7 @@ def _match(read: Scrapes, name: str, line: int, row: Mapping[str, Any], zone: Zo
     home, away, kickoff_ms = str(row["home_team"]), str(row["away_team"]), _time(row["match_date"], zone)
     scraped = row.get("scraped_date")
     scraped_ms = kickoff_ms if scraped in (None, "") else _time(scraped, zone)
+    league = league_named(row.get("league_name"), "league_name")
     source_id = str(row.get("match_link") or f"{home} - {away} {row['match_date']}")
     last_ms = kickoff_ms - CLOSING_MS if scraped_ms >= kickoff_ms else scraped_ms
     quotes = [
@@ -87,7 +88,7 @@ def _match(read: Scrapes, name: str, line: int, row: Mapping[str, Any], zone: Zo
         if column.endswith(ENDING) and cell not in (None, "")
         for quote in _market(read, column.removesuffix(ENDING), cell, last_ms, zone)
     ]
-    read.learn(source_id, home, away, kickoff_ms, scraped_ms)
+    read.learn(source_id, home, away, kickoff_ms, scraped_ms, league)
     for key, book, ts_ms, odds in quotes:
         read.quote(source_id, key, book, ts_ms, odds, name, line)
 

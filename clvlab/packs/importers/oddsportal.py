@@ -17,7 +17,7 @@ from clvlab.naming import among
 from clvlab.packs.exchange.shares import MARKET_KEY
 from clvlab.packs.importers.csv_rows import opened_csv
 from clvlab.packs.importers.scraped import AVERAGE, CLOSING_MS, OPENING_MS, Scrapes, day_of, scrapes
-from clvlab.packs.importers.source import Normalised, Options, files_below
+from clvlab.packs.importers.source import Normalised, Options, files_below, league_named
 from clvlab.packs.importers.times import of_iso, zone_of
 
 TWO_WAY = "MATCH_WINNER||"
@@ -27,6 +27,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "time": ("time", "match_time", "kickoff_time", "hour"),
     "home": ("home", "home_team", "hometeam", "team_home", "team1"),
     "away": ("away", "away_team", "awayteam", "team_away", "team2"),
+    "league": ("league", "league_name", "competition", "tournament"),
     "book": ("bookmaker", "bookmaker_name", "bookie", "book"),
 }
 _SIDES = (
@@ -142,7 +143,7 @@ def _match(read: Scrapes, columns: Columns, name: str, line: int, cells: Mapping
         for ts_ms, sides in ((close_ms - OPENING_MS, columns.opening), (close_ms, columns.sides))
         if sides
     ]
-    read.learn(source_id, said["home"], said["away"], kickoff_ms, close_ms)
+    read.learn(source_id, said["home"], said["away"], kickoff_ms, close_ms, league_named(said.get("league"), "league"))
     for ts_ms, odds in quotes:
         read.quote(source_id, columns.key, book, ts_ms, odds, name, line)
 

@@ -36,10 +36,11 @@ _DAYS = ("%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d %b %Y", "%d %B %Y")
 
 @dataclass(slots=True)
 class _Scraped:
-    """A match: its teams, and what was said of its kickoff, by when it was."""
+    """A match: its teams and league, and what was said of its kickoff, by when it was."""
 
     home: str
     away: str
+    league: str | None = None
     kickoffs: dict[int, int | None] = field(default_factory=dict)
 
 
@@ -54,8 +55,10 @@ class Scrapes:
     _rows: list[tuple[object, ...]] = field(default_factory=list)
     _times: dict[tuple[str, str], set[int]] = field(default_factory=dict)
 
-    def learn(self, source_id: str, home: str, away: str, kickoff_ms: int | None, said_ms: int) -> None:
-        """Take note of a match; of its kickoff the one said last counts.
+    def learn(
+        self, source_id: str, home: str, away: str, kickoff_ms: int | None, said_ms: int, league: str | None = None
+    ) -> None:
+        """Take note of a match; of its kickoff the one said last counts, of its league the one said first.
 
         Raises
         ------
@@ -68,6 +71,7 @@ class Scrapes:
         if (known.home, known.away) != (home, away):
             raise ValueError(f"{source_id} is {known.home} - {known.away} elsewhere, not {home} - {away}")
         known.kickoffs[said_ms] = kickoff_ms
+        known.league = known.league or league
 
     def odds(self, text: object) -> float | None:
         """Return decimal odds as the options say that they are written, see ``decimal_of``.
@@ -110,6 +114,7 @@ class Scrapes:
                     source_id=source_id,
                     kickoff_ts_ms=match.kickoffs[max(match.kickoffs)],
                     scheduled_ts_ms=match.kickoffs[min(match.kickoffs)] if moved else None,
+                    league=match.league,
                 )
                 for source_id, match in sorted(self._matches.items(), key=lambda item: ids[item[0]])
             ),

@@ -17,7 +17,7 @@ from clvlab.law.schema import ODDS_MILLI, TICKS, ClosingPolicy
 from clvlab.law.tape import check_close_age
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.margin import Margin
-from clvlab.packs.manifest import Capture, Fixture, KickoffKind, Reading
+from clvlab.packs.manifest import MAX_LEAGUE, Capture, Fixture, KickoffKind, Reading
 from clvlab.packs.quality import RefusedRows
 
 NO_ODDS = f"no price, or not one of {ODDS_MILLI[0] / 1000} to {ODDS_MILLI[1] // 1000:,} as decimal odds"
@@ -222,6 +222,23 @@ def ticks_frame(rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
 def fixture_id_of(source_id: str) -> int:
     """Return the first 52 bits of the SHA-256 of a source's own id."""
     return int.from_bytes(hashlib.sha256(source_id.encode()).digest()[:7]) >> 4
+
+
+def league_named(text: object, column: str) -> str | None:
+    """Return the league that a source names; null where it names none.
+
+    Raises
+    ------
+    ValueError
+        No text, or one that is too long for a pack.
+    """
+    if text in (None, ""):
+        return None
+    if not isinstance(text, str):
+        raise ValueError(f"{column} {text!r:.80} is no name of a league")
+    if len(text) > MAX_LEAGUE:
+        raise ValueError(f"{column} {text!r:.80} has {len(text):,} letters, a league has {MAX_LEAGUE} at most")
+    return text
 
 
 def fixture_ids_of(source_ids: Iterable[str]) -> dict[str, int]:

@@ -22,7 +22,7 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.files import whole
 from clvlab.packs.importers import the_odds_api_changes as changes
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, files_below, fixture_ids_of
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, files_below, fixture_ids_of, league_named
 from clvlab.packs.importers.the_odds_api_markets import home_point, market_key_of, side_of
 from clvlab.packs.importers.times import time_in_name, time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
@@ -64,6 +64,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
                 source_id=event_id,
                 kickoff_ts_ms=event.kickoffs[max(event.kickoffs)],
                 scheduled_ts_ms=event.kickoffs[min(event.kickoffs)],
+                league=known.sport_of[event_id],
             )
             for event_id, event in sorted(known.events.items(), key=lambda item: ids[item[0]])
         ),
@@ -234,6 +235,7 @@ def event_quotes(
     texts = (event["id"], event["sport_key"], home, away)
     if not all(isinstance(text, str) and text for text in texts):
         raise ValueError(f"id, sport_key, home_team and away_team must be texts: {texts}")
+    league_named(event["sport_key"], "sport_key")
     time_ms(event["commence_time"])
     for book in event.get("bookmakers") or ():
         for market in book["markets"]:

@@ -19,7 +19,7 @@ from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.files import whole
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of, league_named
 from clvlab.packs.importers.times import LAST_MS, time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.parquet import check_parquet
@@ -80,8 +80,9 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
                 source_id=event,
                 kickoff_ts_ms=kickoff,
                 scheduled_ts_ms=announced.get(event),
+                league=league,
             )
-            for event, (home, away, kickoff) in sorted(teams.items(), key=lambda item: ids[item[0]])
+            for event, (home, away, kickoff, league) in sorted(teams.items(), key=lambda item: ids[item[0]])
         ),
         account=account,
         provenance="imported-the-odds-api",
@@ -138,11 +139,14 @@ def _collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
         raise SourceError(f"{path.name}: can't be read to its end: {str(error).splitlines()[0]}") from error
 
 
-def _fixtures(name: str, path: Path) -> dict[str, tuple[str, str, int]]:
-    """Event -> home team, away team, kickoff."""
+_Listed = tuple[str, str, int, str | None]
+
+
+def _fixtures(name: str, path: Path) -> dict[str, _Listed]:
+    """Event -> home team, away team, kickoff, and league where the list has a column of it."""
     try:
         lines = list(csv.DictReader(io.StringIO(whole(path).decode()), strict=True))
-        teams = {row["event_id"]: (row["home_team"], row["away_team"], time_ms(row["commence_time"])) for row in lines}
+        teams = {row["event_id"]: _listed(row) for row in lines}
     except (UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
         raise SourceError(f"{name} is no list of fixtures: {error}") from error
     if len(teams) != len(lines):
@@ -150,19 +154,24 @@ def _fixtures(name: str, path: Path) -> dict[str, tuple[str, str, int]]:
     return teams
 
 
+def _listed(row: Mapping[str, str]) -> _Listed:
+    league = league_named(row.get("sport_key"), "sport_key")
+    return row["home_team"], row["away_team"], time_ms(row["commence_time"]), league
+
+
 def _parts(
     name: str,
     path: Path,
     rows: pl.LazyFrame,
     counts: Mapping[str, int],
-    teams: Mapping[str, tuple[str, str, int]],
+    teams: Mapping[str, _Listed],
     ids: Mapping[str, int],
     options: Options,
     rules: Consensus,
     account: Account,
 ) -> Iterator[Part]:
     named = pl.DataFrame(
-        [(event, home, away) for event, (home, away, _) in teams.items()],
+        [(event, home, away) for event, (home, away, *_) in teams.items()],
         schema={"event": pl.String, "home": pl.String, "away": pl.String},
         orient="row",
     )

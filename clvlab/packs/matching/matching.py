@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from clvlab.market_keys import Role
 from clvlab.packs.matching.calendar import playing_daily
 from clvlab.packs.matching.fixtures import Listed, Matched, Pair, Refused
 from clvlab.packs.matching.groups import Groups
-from clvlab.packs.matching.markets import Role
 from clvlab.packs.matching.names import likeness, may_be_alike
 from clvlab.packs.matching.prices import Gap, gap_between
 
 UNTIMED = "it has no kickoff, and teams meet more than once"
-MATCHING_VERSION = "1"
 
 EXACT_MS = 20 * 60_000
 NEAR_MS = 3 * 3_600_000

@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from clvlab.packs.matching.markets import Market, Role
+from clvlab.market_keys import Role
+from clvlab.packs.matching.markets import Market
 
 Series = dict[tuple[str, str], tuple[list[int], list[int]]]
 

@@ -16,8 +16,9 @@ from typing import Protocol
 
 import numpy as np
 
+from clvlab.market_keys import Kind
 from clvlab.statistics.clusters import Floats
-from clvlab.statistics.moved_lines.markets import Kind, Quote
+from clvlab.statistics.moved_lines.markets import Quote
 
 _MOST_GOALS = 40
 _GOALS = np.arange(_MOST_GOALS + 1)
@@ -123,7 +124,7 @@ class Model:
         )
 
     def prob(self, kind: Kind, quarters: int) -> float | None:
-        """Return the probability of ``part1`` or ``over`` at a line; null where the lines don't tell."""
+        """Return the probability of home or over at a line; null where the lines don't tell."""
         found = self.margin if kind is Kind.HANDICAP else self.total
         return None if found is None else above(found, -quarters if kind is Kind.HANDICAP else quarters)
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clvlab.market_keys import Kind
 from clvlab.statistics.clusters import Floats
 from clvlab.statistics.moved_lines.distribution import Model
-from clvlab.statistics.moved_lines.markets import Kind, Quote
+from clvlab.statistics.moved_lines.markets import Quote
 
-VERSION = "moved-lines/1"
+VERSION = "moved-lines/2"
 _WHOLE_BPS = 10_000
 _SURE = 1e-4
 
@@ -23,7 +24,7 @@ class MovedClose:
     Attributes
     ----------
     prob_bps
-        Of ``part1`` or ``over``, rounded half up.
+        Of home or over, rounded half up.
     rule
         ``alternate`` with the market that has the line, or ``fitted`` with the model; and the version.
     error_bps

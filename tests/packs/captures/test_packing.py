@@ -90,6 +90,45 @@ def test_a_capture_of_a_replay_has_the_ticks_of_its_pack_and_kickoffs_as_announc
     assert pack.fixtures.equals(source.fixtures)
 
 
+def packed_odds_api(folder):
+    """Return the pack of a capture of The Odds API, with two events of two sports."""
+    when = "2026-01-02T12:00:00Z"
+    quotes = [{"key": "h2h", "last_update": when, "outcomes": [{"name": "A", "price": 1.9}, {"name": "B", "price": 2.0}]}]
+    books = [{"key": key, "title": key, "last_update": when, "markets": quotes} for key in "abc"]
+    event = {"sport_key": "soccer_epl", "commence_time": "2026-01-02T18:00:00Z", "home_team": "A", "away_team": "B"}
+    answer = orjson.dumps([event | {"id": name, "bookmakers": books} for name in ("e1", "e2")])
+    header = Header("the-odds-api", "genuine-the-odds-api", "cap", 1, None)
+    pack_capture(segments_of(folder / "odds.capture", [Received(answer, 1_767_355_260_000)], header), folder / "odds")
+    return folder / "odds"
+
+
+@pytest.mark.parametrize(
+    ("leagues", "genuine"),
+    [
+        (["soccer_epl", "soccer_epl"], True),
+        ([None, None], True),  # as packed before leagues were read
+        (["soccer_epl", None], False),
+        (["soccer_epl", "soccer_x"], False),
+    ],
+)
+def test_a_capture_names_the_leagues_that_its_messages_say_or_none(tmp_path, leagues, genuine):
+    folder = packed_odds_api(tmp_path)
+
+    def lie(own):
+        for fixture, league in zip(own["fixtures"], leagues, strict=True):
+            fixture.pop("league")
+            if league is not None:
+                fixture["league"] = league
+
+    assert [one.league for one in verify_pack(folder).manifest.fixtures] == ["soccer_epl"] * 2
+    stated(lie)(folder)
+    if genuine:
+        assert verify_pack(folder).is_genuine
+    else:
+        with pytest.raises(PackError, match="a capture that gives these ticks"):
+            verify_pack(folder)
+
+
 def stated(change):
     """Change what the descriptor states, and hash it anew: a change that no digest shows."""
 

@@ -60,6 +60,18 @@ def test_three_books_make_a_price_and_two_a_suspended_market():
     assert suspended.suspended
 
 
+def test_the_sport_is_the_league_of_a_fixture():
+    reader = TheOddsApiReader()
+    read(reader, event(*three(NOON)))
+
+    assert reader.fixtures[E1].league == "soccer_epl"
+
+
+def test_a_sport_that_is_too_long_for_a_league_is_refused():
+    with pytest.raises(ValueError, match="has 201 letters"):
+        read(TheOddsApiReader(), event(*three(NOON), sport_key="s" * 201))
+
+
 def test_only_what_changes_is_a_state_and_its_time_is_the_newest_of_its_books():
     reader = TheOddsApiReader()
     read(reader, event(*three(NOON, totals=(1.9, 1.9))))

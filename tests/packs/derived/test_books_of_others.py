@@ -269,9 +269,64 @@ def test_what_a_plan_holds_out_of_either_source_is_shut(tmp_path):
         assert lab.backtest(joined.where(fixtures=joined.fixture_ids[:3]), "baseline").scores.height
 
 
+OF_MARKETS = {
+    "over_under": ["over", "under"], "totals||point=2.5": ["over", "under"], "alternate_totals||point=2.5": ["Over", "Under"],
+    "totals_h1||point=2.5": ["over", "under"], "totals|half=1|line=2.5": ["o", "u"], "OVER_UNDER_25||": ["47972", "47973"],
+    "spreads||line=-1": ["part1", "part2"], "spreads||point=-1": ["part1", "part2"], "handicap||line=1": ["home", "away"],
+    "home_clean_sheet||": ["yes", "no"], "draw_first_half||": ["yes", "no"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "first_version", "now"),
+    [
+        ("OVER_UNDER_25||", ["totals||point=2.5", "alternate_totals||point=2.5"], [], ["totals||point=2.5"]),
+        ("totals||point=2.5", ["alternate_totals||point=2.5"], [], ["alternate_totals||point=2.5"]),
+        ("totals_h1||point=2.5", ["totals||point=2.5", "totals|half=1|line=2.5"], [], ["totals|half=1|line=2.5"]),
+        ("spreads||point=-1", ["spreads||line=-1"], ["spreads||line=-1"], []),  # whose line?
+        ("spreads||point=-1", ["handicap||line=1"], [], []),
+        ("1X2||", ["home_clean_sheet||", "draw_first_half||"], ["draw_first_half||", "home_clean_sheet||"], []),  # not who wins
+    ],
+)
+def test_a_join_takes_for_the_same_what_its_version_reads_so(ours, theirs, first_version, now):
+    sides = OF_MARKETS | {"1X2||": ["part1", "draw", "part2"]}
+    for version, expected in (("1", first_version), ("2", now)):
+        own, other = (markets_of({key: sides[key] for key in keys}, NAMES, version) for keys in ([ours], theirs))
+
+        assert sorted({one.other_market_key for one in joints(1, own, 2, other)}) == expected
+
+
+def test_a_join_of_the_first_version_stays_what_it_was(tmp_path):
+    prices = [(5000, 5000)] * 2
+    first = pack(tmp_path / "a", "a", [NAMES] * 2, prices, key="totals||point=2.5", sides=("over", "under"))
+    other = pack(
+        tmp_path / "b", "b", [NAMES] * 2, prices, key="alternate_totals||point=2.5", sides=("over", "under"), minutes=-1
+    )
+    pairs = {"books": ["b"], "pairs": [[[1, 1, 0], [2, 2, 0]]]}
+    old, new = (joined_by((first.source, other.source), pairs | {"matching": version}) for version in "12")
+
+    assert old.content_hash != new.content_hash
+    assert (old.tape().books.collect().height, new.tape().books.collect().height) == (0, 8)
+    with pytest.raises(ViewError, match="no rule by which sources are joined"):
+        joined_by((first.source, other.source), pairs | {"matching": "3"})
+
+
+def test_markets_that_no_join_reads_are_named(first, other, tmp_path):
+    market = {"key": "corners||point=9.5", "sides": ("over", "under"), "minutes": 61}
+    corners = pack(tmp_path / "c", "a", TEAMS, [(5000, 5000)] * 3, **market)
+    late = corners.ticks().filter(tick_seq=0).with_columns(tick_seq=pl.lit(2, pl.Int32))
+    both = pl.concat([first.ticks(), late])
+    write_pack(both, first.source.manifest.model_copy(update={"pack_id": "both"}), tmp_path / "both")
+
+    joined = cl.join_sources([cl.open_pack(tmp_path / "both"), other])
+
+    assert list(map(str, joined.unread)) == ["'corners||point=9.5' is not read: the type 'corners' is not known"]
+    assert cl.join_sources([first, other]).unread == []
+
+
 def test_the_rule_of_a_join_says_its_pairs(first, other):
     joined, again = (cl.join_sources([first, other]) for _ in range(2))
 
     assert joined.content_hash == again.content_hash
-    assert joined.source.derivation.rule == {"books": ["b"], "matching": "1", "pairs": [[[1, 1, 1], [2, 2, 0], [3, 3, 0]]]}
+    assert joined.source.derivation.rule == {"books": ["b"], "matching": "2", "pairs": [[[1, 1, 1], [2, 2, 0], [3, 3, 0]]]}
     assert cl.join_sources([other, first]).content_hash != joined.content_hash

@@ -44,6 +44,18 @@ def test_a_row_that_was_scraped_after_the_match_is_its_close_and_says_that_nothi
     assert "synthetic" in verify_pack(tmp_path / "p").manifest.consensus
 
 
+def test_a_match_names_its_league_if_its_row_does(tmp_path):
+    imported(tmp_path, ROW | {"league_name": "Grove"}, ROW | {"match_link": "x#2", "league_name": None}, ROW)
+
+    assert {one.source_id: one.league for one in verify_pack(tmp_path / "p").manifest.fixtures} == {"x#1": "Grove", "x#2": None}
+
+
+@pytest.mark.parametrize(("league", "said"), [("g" * 201, "has 201 letters"), (7, "league_name 7 is no name of a league")])
+def test_a_league_that_is_none_is_refused(tmp_path, league, said):
+    with pytest.raises(SourceError, match=said):
+        imported(tmp_path, ROW | {"league_name": league})
+
+
 def test_a_row_that_was_scraped_before_the_match_is_a_quote_of_that_time(tmp_path):
     imported(tmp_path, ROW | {"scraped_date": "2026-03-01 12:00:00 UTC"})
 

@@ -46,6 +46,13 @@ def test_date_and_time_may_stand_in_one_cell(tmp_path, when):
     assert verify_pack(tmp_path / "p").manifest.fixtures[0].kickoff_ts_ms == KICKOFF_MS
 
 
+@pytest.mark.parametrize("column", ["League", "competition", "tournament"])
+def test_a_match_names_its_league_if_a_column_does(tmp_path, column):
+    imported(tmp_path, f"{column},date,time,home,away,1,X,2\nGrove,01/03/2026,15:00,Ash,Elm,2,3.5,4\n", time_zone="UTC")
+
+    assert verify_pack(tmp_path / "p").manifest.fixtures[0].league == "Grove"
+
+
 def test_opening_odds_stand_a_day_before_and_two_sides_are_a_market_of_their_own(tmp_path):
     text = "date,time,home,away,opening_1,opening_2,1,2\n01/03/2026,15:00,Ash,Elm,1.9,2.0,-110,+150\n"
 

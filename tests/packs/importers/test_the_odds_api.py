@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
+import clvlab as cl
 from clvlab.errors import SourceError
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.odds.margin import Margin
@@ -87,6 +88,40 @@ def test_historical_live_single_and_packed_answers_become_ticks_of_one_fixture(t
     assert ticks["fixture_id"].unique().to_list() == [fixture_id_of("e1")]
     (fixture,) = report.manifest.fixtures
     assert (fixture.names, fixture.source_id, fixture.kickoff_ts_ms) == (("Ash", "Elm"), "e1", ms(KICKOFF))
+
+
+def test_the_sport_is_the_league_of_snapshots_and_of_changes(tmp_path):
+    matches = [event(book("a", h2h(2.0, 3.5, 4.0)), event_id=f"e{n}", sport="soccer_epl") for n in (1, 2)]
+    games = [event(book("a", h2h(2.0, 3.5, 4.0)), event_id="e3", sport="soccer_spain_la_liga")]
+    folder = tmp_path / "raw"
+    written(folder, "a.json", historical("2026-07-04T12:00:00Z", *matches))
+    written(folder, "b.json", historical("2026-07-04T12:00:00Z", *games))
+    over, under = (0, "a", "totals", "Over", 2.5, 1.9), (0, "a", "totals", "Under", 2.5, 1.9)
+    (tmp_path / "more").mkdir()
+    path = changes(tmp_path / "more", over, under, fixtures="e1,soccer_epl,2026-07-04T17:00:00Z,Ash,Elm")
+
+    imported(tmp_path, folder)
+    import_source("the-odds-api", [path], tmp_path / "changes", Options(min_books=1))
+
+    pack = cl.open_pack(tmp_path / "p")
+    assert [one.league for one in verify_pack(tmp_path / "changes").manifest.fixtures] == ["soccer_epl"]
+    assert {one.league for one in pack.source.manifest.fixtures} == {"soccer_epl", "soccer_spain_la_liga"}
+    assert pack.where(league="soccer_epl").fixture_ids == tuple(sorted(map(fixture_id_of, ("e1", "e2"))))
+    assert len(pack.where(league="soccer_spain_la_liga").fixture_ids) == 1
+
+
+def test_changes_without_a_sport_name_no_league_and_a_sport_that_is_too_long_is_refused(tmp_path):
+    over, under = (0, "a", "totals", "Over", 2.5, 1.9), (0, "a", "totals", "Under", 2.5, 1.9)
+    path = changes(tmp_path, over, under, fixtures="e1,,2026-07-04T17:00:00Z,Ash,Elm")
+    long = event(book("a", h2h(2.0, 3.5, 4.0)), sport="s" * 201)
+
+    imported(tmp_path, path)
+
+    assert [one.league for one in verify_pack(tmp_path / "p").manifest.fixtures] == [None]
+    with pytest.raises(SourceError, match=r"sport_key 'sss.*has 201 letters"):
+        imported(tmp_path / "q", written(tmp_path / "raw", "a.json", historical("2026-07-04T12:00:00Z", long)))
+    with pytest.raises(SourceError, match=r"has 201 letters"):
+        imported(tmp_path / "r", changes(tmp_path, over, under, fixtures=f"e1,{'s' * 201},2026-07-04T17:00:00Z,Ash,Elm"))
 
 
 def test_sides_and_points_make_the_market_whatever_the_order_of_outcomes(tmp_path):

@@ -154,6 +154,10 @@ def test_matching_does_not_depend_on_the_order_of_fixtures():
         ("will_leeds_win||", ["yes", "no"], {"yes": "away"}),
         ("will_it_rain||", ["yes", "no"], None),
         ("winner||", ["yes", "no"], None),
+        ("home_clean_sheet||", ["yes", "no"], None),  # not who wins
+        ("KXGAMETOTAL-26MAR01ARSLEE-2||", ["yes", "no"], None),
+        ("leeds_first_half||", ["yes", "no"], None),
+        ("btts_home||", ["yes", "no"], None),
         ("top_scorer||", ["Kane", "Saka"], None),
         ("h2h||", ["Arsenal", "Arsenal FC"], None),
     ],
@@ -184,7 +188,7 @@ def test_markets_of_two_sources_are_about_the_same(one, other):
 def test_a_handicap_turns_with_the_teams():
     line = market_of("spreads||point=-1.5", ["part1", "part2"], ())
 
-    assert line.turned().about == ("handicap", "", 1.5)
+    assert line.turned().about == ("handicap", 1.5, ("", "", ""))
     assert line.turned().turned() == line
 
 

@@ -1,0 +1,321 @@
+"""What market keys say, as each source writes them: kind of bet, period, line and whose it is; the one place that reads them.
+
+A key stays as its source wrote it. Whatever compares markets, prices lines, settles or matches words with them reads it here,
+and what has no reading is said to have none: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from enum import StrEnum
+from functools import lru_cache
+
+__all__ = ["Kind", "MarketKey", "Role", "UnreadKey", "named_market", "period_named", "read_market", "role_of", "sides_by_role"]
+
+
+class Kind(StrEnum):
+    """What is bet on."""
+
+    RESULT = "result"
+    HANDICAP = "handicap"
+    TOTAL = "total"
+
+
+class Role(StrEnum):
+    """What a side stands for."""
+
+    HOME = "home"
+    DRAW = "draw"
+    AWAY = "away"
+    OVER = "over"
+    UNDER = "under"
+
+
+@dataclass(frozen=True, slots=True)
+class MarketKey:
+    """What a market key says.
+
+    Attributes
+    ----------
+    kind
+        Result, handicap or total.
+    period
+        Part of play, as ``first half``; empty for the whole match, as the source settles it.
+    quarters
+        The line times four, of a handicap that of the home side; 0 of a result.
+    of
+        Whose total it is; empty for both sides'.
+    stat
+        What is counted, as ``corners``; empty for the score.
+    goals
+        Whether the key itself says that the score is goals.
+    alternate
+        Whether the line stands beside the main one.
+    ways
+        How many sides a result has, where the key says it.
+    """
+
+    kind: Kind
+    period: str = ""
+    quarters: int = 0
+    of: str = ""
+    stat: str = ""
+    goals: bool = False
+    alternate: bool = False
+    ways: int | None = None
+
+    @property
+    def line(self) -> float | None:
+        """The line; null of a result."""
+        return None if self.kind is Kind.RESULT else self.quarters / 4
+
+    @property
+    def scope(self) -> tuple[str, str, str]:
+        """Period, what is counted and whose: markets of one scope are about the same numbers."""
+        return self.period, self.stat, self.of.casefold()
+
+    @property
+    def about(self) -> tuple[Kind, int, tuple[str, str, str]]:
+        """What is bet on: equal where two keys mean the same bet, whoever wrote them."""
+        return self.kind, self.quarters, self.scope
+
+    @property
+    def turned(self) -> MarketKey:
+        """The same market where the teams stand the other way round."""
+        return replace(self, quarters=-self.quarters) if self.kind is Kind.HANDICAP else self
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadKey:
+    """A market key without a reading, and why."""
+
+    key: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.key!r:.120} is not read: {self.reason}"
+
+
+# Name of a type, folded: kind, and how many sides a result has where the name says it.
+_KINDS: Mapping[str, tuple[Kind, int | None]] = {
+    name: (kind, ways)
+    for kind, ways, names in (
+        (Kind.RESULT, 3, "1x2_participant_result 1x2 h2h_3_way half_time"),
+        (Kind.RESULT, 2, "moneyline home_away"),
+        (Kind.RESULT, None, "h2h match_odds match_winner winner result"),
+        (Kind.TOTAL, None, "overunder_participant_goals totals total over_under ou goals"),
+        (Kind.HANDICAP, None, "asianhandicap_participant_goals spreads spread asian_handicap handicap draw_no_bet dnb"),
+    )
+    for name in names.split()
+}
+_NO_LINE = {"draw_no_bet", "dnb"}  # a handicap of 0 by its name
+_STATS = {"corners": "corners", "cornr": "corners", "cards": "cards", "games": "games", "sets": "sets"}
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+_UNITS = {"half": 2, "quarter": 4, "period": 3, "set": 5, "inning": 9}  # and how many there are
+_SHORT = {"h": "half", "q": "quarter", "p": "period", "s": "set"}
+_WHOLE = {"", "ft", "full", "fulltime", "match", "game"}
+_REGULATION, _OVERTIME = "regulation time", "including overtime"
+_PERIODS = {
+    "ht": "first half", "halftime": "first half", "fullincludingot": _OVERTIME, "includingovertime": _OVERTIME,
+    "regulation": _REGULATION, "regulationtime": _REGULATION,
+}  # fmt: skip
+_N = r"(?:(?P<n{0}>[1-9])(?:st|nd|rd|th)?|(?P<word{0}>" + "|".join(_ORDINALS) + "))"
+_UNIT = rf"(?P<unit{{0}}>{'|'.join([*_UNITS, *_SHORT])})"
+_PERIOD = re.compile(
+    f"{_N.format(1)}{_UNIT.format(1)}|{_UNIT.format(2)}=?{_N.format(2)}|(?:first|1st)(?P<innings>[1-9])innings?"
+)
+_TYPE = re.compile(
+    r"(?P<alternate>alternate_)?(?P<before>(?:first|second)_half_)?(?P<team>team_)?"
+    rf"(?P<kind>{'|'.join(sorted(_KINDS, key=len, reverse=True))})"
+    rf"(?:_(?P<tenths>[0-9]{{1,2}}5))?(?:_(?P<stat>{'|'.join(_STATS)}))?(?:_(?P<after>[hqp][1-9]|1st_[1-9]_innings))?"
+)
+_NUMBER = re.compile(r"[+-]?[0-9]{1,5}(?:\.[0-9]{1,4})?")
+_LINES = ("line", "point", "handicap", "total")
+
+
+@lru_cache(maxsize=10_000)
+def read_market(key: str) -> MarketKey | UnreadKey:
+    """Read a market key, ``TYPE|PERIOD|PARAMETERS``.
+
+    Parameters
+    ----------
+    key
+        Any text; parts that are left out are empty, and letters are read whatever their case.
+
+    References
+    ----------
+    ``docs/reference/market-keys.md`` lists the spellings.
+
+    Examples
+    --------
+    >>> read_market("alternate_totals||point=2.5").about == read_market("OVER_UNDER_25||").about
+    True
+    >>> read_market("totals_h1||point=1.25").period, read_market("ASIANHANDICAP_PARTICIPANT_GOALS|half=1|line=-0.75").quarters
+    ('first half', -3)
+    >>> print(read_market("corners||point=9.5"))
+    'corners||point=9.5' is not read: the type 'corners' is not known
+    """
+    try:
+        return _read(key)
+    except ValueError as error:
+        return UnreadKey(key, str(error))
+
+
+def _read(key: str) -> MarketKey:
+    name, period, rest = (*key.split("|", 2), "", "")[:3]
+    found = _TYPE.fullmatch({"corners_1x2": "1x2_corners"}.get(name.casefold(), name.casefold()))
+    if found is None:
+        raise ValueError(f"the type {name!r:.80} is not known")
+    parameters = _parameters(rest)
+    (kind, ways), word = _KINDS[found["kind"]], found["kind"]
+    of, line = parameters.get("of", ""), _line(word, found["tenths"], parameters)
+    if bool(found["team"]) != bool(of) or (of and kind is not Kind.TOTAL):
+        raise ValueError(f"it is of {of!r:.80} alone" if of else f"{name!r:.80} is one side's total and does not say whose")
+    if kind is Kind.RESULT and (line is not None or found["alternate"]):
+        raise ValueError("a result has no line")
+    if kind is not Kind.RESULT and line is None:
+        raise ValueError("it has no line")
+    if kind is Kind.TOTAL and line is not None and line < 0:
+        raise ValueError(f"{line} is no line of a total")
+    if kind is Kind.HANDICAP and word == "spreads" and "line" in parameters:
+        # Polymarket's line is that of the team which its market names first: home in one market, away in the next.
+        raise ValueError("a line of 'spreads' belongs to the team that is named first, and the key does not say which that is")
+    goals = word.endswith("goals") or bool(found["tenths"] and not found["stat"])
+    return MarketKey(
+        kind=kind,
+        period=_one_period(word, found["before"], found["after"], period),
+        quarters=int(4 * (line or 0)),
+        of=of,
+        stat=_STATS[found["stat"]] if found["stat"] else "",
+        goals=goals,
+        alternate=bool(found["alternate"]),
+        ways=ways,
+    )
+
+
+def _parameters(text: str) -> dict[str, str]:
+    """Return what ``NAME=VALUE|NAME=VALUE`` says; the id of a market tells only markets of one meaning apart."""
+    found: dict[str, str] = {}
+    for part in text.split("|") if text else ():
+        name, equals, value = part.partition("=")
+        name = name.casefold()
+        if not equals or not value or name in found or name not in ("of", "market", *_LINES):
+            raise ValueError(f"the parameter {part!r:.80} is not known, or stands twice")
+        found[name] = value
+    return found
+
+
+def _line(word: str, tenths: str | None, parameters: Mapping[str, str]) -> Decimal | None:
+    said = [parameters[name] for name in _LINES if name in parameters]
+    if tenths and word not in ("over_under", "goals"):
+        raise ValueError(f"a line of {tenths} tenths stands in the name of a total only")
+    lines = {Decimal(tenths) / 10} if tenths else {Decimal(0)} if word in _NO_LINE else set()
+    for text in said:
+        if not _NUMBER.fullmatch(text) or Decimal(text) * 4 % 1:
+            raise ValueError(f"the line {text!r:.80} is no multiple of a quarter")
+        lines.add(Decimal(text))
+    if len(lines) > 1:
+        raise ValueError(f"it has the lines {' and '.join(map(str, sorted(lines)))}")
+    return lines.pop() if lines else None
+
+
+def _one_period(word: str, *spelt: str | None) -> str:
+    """Return the period that a key names, in its type or beside it."""
+    found = {"first half"} if word == "half_time" else set[str]()
+    for text in filter(None, spelt):
+        period = period_named(text)
+        if period is None:
+            raise ValueError(f"the period {text!r:.80} is not known")
+        found |= {period} - {""}
+    if len(found) > 1:
+        raise ValueError(f"it has the periods {' and '.join(sorted(found))}")
+    # A result of three sides beside the one that counts overtime; a half or quarter has none.
+    return found.pop() if found else _REGULATION if word == "h2h_3_way" else ""
+
+
+def period_named(text: str) -> str | None:
+    """Return the period that a text means, empty for the whole match; null where it means none.
+
+    Examples
+    --------
+    >>> period_named("half=1"), period_named("h1"), period_named("1st Half"), period_named("ThirdQuarter"), period_named("FT")
+    ('first half', 'first half', 'first half', 'third quarter', '')
+    >>> period_named("1st_5_innings"), period_named("half=3")
+    ('first 5 innings', None)
+    """
+    plain = re.sub(r"[\s_-]+", "", text.casefold())
+    if plain in _WHOLE or plain in _PERIODS:
+        return _PERIODS.get(plain, "")
+    found = _PERIOD.fullmatch(plain)
+    if found is None:
+        return None
+    if found["innings"]:
+        return "first inning" if found["innings"] == "1" else f"first {found['innings']} innings"
+    unit = found["unit1"] or found["unit2"]
+    unit, word = _SHORT.get(unit, unit), found["word1"] or found["word2"]
+    number = _ORDINALS.index(word) + 1 if word else int(found["n1"] or found["n2"])
+    return f"{_ORDINALS[number - 1]} {unit}" if number <= _UNITS[unit] else None
+
+
+_ROLES = {
+    "part1": Role.HOME, "home": Role.HOME, "1": Role.HOME, "h": Role.HOME,
+    "draw": Role.DRAW, "x": Role.DRAW, "tie": Role.DRAW, "the draw": Role.DRAW, "d": Role.DRAW,
+    "part2": Role.AWAY, "away": Role.AWAY, "2": Role.AWAY, "a": Role.AWAY,
+    "over": Role.OVER, "o": Role.OVER, "under": Role.UNDER, "u": Role.UNDER,
+}  # fmt: skip
+# Betfair's runners of its totals of goals have the same ids in every match; the stream names no runner.
+_RUNNERS = {
+    "5851482": (2, Role.UNDER), "5851483": (2, Role.OVER), "1221385": (6, Role.UNDER), "1221386": (6, Role.OVER),
+    "47972": (10, Role.UNDER), "47973": (10, Role.OVER), "1222344": (14, Role.UNDER), "1222345": (14, Role.OVER),
+    "1222347": (18, Role.UNDER), "1222346": (18, Role.OVER),
+}  # fmt: skip
+_ALLOWED = {
+    Kind.RESULT: {Role.HOME, Role.DRAW, Role.AWAY},
+    Kind.HANDICAP: {Role.HOME, Role.DRAW, Role.AWAY},
+    Kind.TOTAL: {Role.OVER, Role.UNDER},
+}
+
+
+def role_of(side: str, market: MarketKey | None = None) -> Role | None:
+    """Return what a side stands for, by its own name; null where that does not say it, or the market has no such side.
+
+    Examples
+    --------
+    >>> role_of("part1").value, role_of("X").value, role_of("Ash"), role_of("47973", read_market("OVER_UNDER_25||")).value
+    ('home', 'draw', None, 'over')
+    """
+    role = _ROLES.get(side.casefold())
+    if market is None:
+        return role
+    if role is None and market.goals and not market.stat and side in _RUNNERS:
+        quarters, role = _RUNNERS[side]
+        role = role if quarters == market.quarters else None
+    return role if role in _ALLOWED[market.kind] else None
+
+
+def sides_by_role(market: MarketKey, sides: Iterable[str]) -> dict[Role, str] | None:
+    """Return the sides of a market by what they stand for; null where one is not understood, or two stand for one."""
+    named = list(sides)
+    found = {role: side for side in named if (role := role_of(side, market)) is not None}
+    return found if len(found) == len(named) else None
+
+
+def named_market(market: MarketKey) -> str:
+    """Return what people call a market.
+
+    Examples
+    --------
+    >>> named_market(read_market("totals_h1||point=1.5")), named_market(read_market("spreads||point=-1.0"))
+    ('Over/Under 1.5, first half', 'Handicap -1')
+    """
+    line = "" if market.line is None else f" {market.line:.9g}"
+    counted = market.stat or ("goals" if market.goals else "")
+    kind = {
+        Kind.RESULT: "Match result" + (f", {counted}" if market.stat else ""),
+        Kind.HANDICAP: f"{'Asian handicap' if market.goals else 'Handicap'}{line}" + (f", {counted}" if market.stat else ""),
+        Kind.TOTAL: f"Over/Under{line}" + (f" {counted}" if counted else ""),
+    }[market.kind]
+    return ", ".join(filter(None, (kind, market.of and f"of {market.of}", market.period, "alternate" * market.alternate)))
