@@ -11,6 +11,7 @@ import typer
 from rich.status import Status
 
 from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.registry import names_template
 from clvlab.application import backtests
 from clvlab.application.live.configured import feed_at
 from clvlab.application.live.following import GRACE_S
@@ -30,7 +31,6 @@ from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 
 _LIVE = "live"
-_FILE = ".py:"
 _MOST = 20  # decisions that are printed at once
 
 
@@ -82,7 +82,7 @@ def live(
             left = "left as it is: the same command goes on with it"
             err.print(left if shown.begun else "interrupted before the run began: nothing is left of it")
             raise typer.Exit(INTERRUPTED) from None
-    code = option_words("--agent", [name for name in agent if _FILE in name])
+    code = option_words("--agent", [name for name in agent if not names_template(name)])
     options = [*code, *limit_words(reads, network=network)] if code else []
     _show(done, out_folder / done.run_id, agent, options, as_json=as_json)
 
@@ -90,7 +90,9 @@ def live(
 def _agents(names: Sequence[str], param: Sequence[str], window: Window, reads: Sequence[Path], *, network: bool) -> list[Agent]:
     if param and len(names) > 1:
         raise typer.BadParameter("--param goes with one agent")
-    limited = [isolated(name, reads=reads, network=network) if _FILE in name else name for name in names]
+    if (reads or network) and all(map(names_template, names)):
+        raise typer.BadParameter("--reads and --network are for an agent of your own, as file.py:name")
+    limited = [name if names_template(name) else isolated(name, reads=reads, network=network) for name in names]
     return [backtests.resolve(own, params_of(param), window) for own in limited]
 
 
