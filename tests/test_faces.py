@@ -1,6 +1,6 @@
-"""What a face takes it passes on: a question is sealed alike through every face, and each of its fields shows in what is sealed.
+"""What a face takes it passes on: every face seals a question alike, and each of its fields shows in what is sealed.
 
-Fields are found by introspection, so that one that is added is tried too: it needs a value here, or a reason why it shapes no run.
+Fields are found by introspection, so that a new one is tried too: it needs a value here, or a reason why it shapes no run.
 """
 
 import inspect
@@ -306,7 +306,7 @@ class Face:
     ask
         Puts a question with some of them, and gives what came of it.
     values
-        Of each field that shapes a run values that differ from its default, or a pair of these and the fields that it goes with.
+        Of each field that shapes a run, values that differ from its default; or a pair of these and what it goes with.
     refuses
         Fields that it takes to say that they are for another face.
     apart
@@ -355,6 +355,10 @@ def effect(events):
     return started | {"agents": agents}, read_evidence(events).decisions.drop("run_id", strict=False).to_dicts()
 
 
+def of_the_season():
+    return ReplayFeed(pack=bundled_catalog().open("season"), speed=1e12, shift=True)
+
+
 def backtest_at(place):
     def ask(places, pack=PACK, **given):
         return told(getattr(places, place).backtest(places.pack(pack, place), **given).run.source.events)
@@ -383,7 +387,7 @@ def sweep_here(places, pack=PACK, agent="baseline", grid=None, **given):
     return told(made.sources[0].seal().run.source.events)
 
 
-def judged_here(places, **given):
+def judged_here(_, **given):
     asked = {"resamples": 200, "progress": False} | given
     made = cl.sweep("starter", "cumulative-drift", {"warmup_ticks": [10, 20, 40]}, **asked)
     return made.frame.to_dicts(), made.trials, repr(made), made._repr_html_()
@@ -516,8 +520,10 @@ OF_A_DEPLOY = {
 }  # fmt: skip
 OF_ONE_FIXTURE = {
     "pack_id": st.just(OTHER), **{name: WINDOW[name] for name in ("window_id", "market_allowlist", "min_clv_horizon_s")},
-    "end_rule": st.just("manual_stop"), "duration_s": (WINDOW["duration_s"], {"end_rule": "fixed_duration", "duration_s": 9**5}),
+    "end_rule": st.just("manual_stop"),
+    "duration_s": (WINDOW["duration_s"], {"end_rule": "fixed_duration", "duration_s": 9**5}),
 }  # fmt: skip
+OF_ONES_OWN = {"agent": "own.py:own"}
 BY_COMMAND = {
     "agent": DRIFT, "param": st.just(["stake=7"]), "fixture": SOME_FIXTURES, "market": st.just(["OU"]),
     "horizon_s": WINDOW["min_clv_horizon_s"],
@@ -591,7 +597,7 @@ FACES = {
     ),
     "live": Face(
         parameters(cl.Lab.live, "self"), live_at("here"), {
-            "agents": DRIFT, "feed": st.builds(lambda: ReplayFeed(pack=bundled_catalog().open("season"), speed=1e12, shift=True)),
+            "agents": DRIFT, "feed": st.builds(of_the_season),
             "fixture": st.just(FIXTURE + 1), "window": LIVE_WINDOW, "policy": ONE_POLICY,
         }, apart={"until": ENDS, "grace_s": ENDS, "progress": SHOWN},
     ),
@@ -638,9 +644,9 @@ FACES = {
         options("backtest"), command("backtest", ("pack", PACK)), BY_COMMAND | LOGGED | {
             "pack": st.just(OTHER), "end_rule": st.just("manual_stop"), "close": WINDOW["close_source"],
             "duration_s": (WINDOW["duration_s"], {"end_rule": "fixed_duration", "duration_s": 9**5}),
-            "policy": st.just(["max_orders=2"]), "audit": (st.just(value=False), {"agent": "own.py:own"}),
-            "stepped": (st.just(value=True), {"agent": "own.py:own"}), "reads": (st.just(["bets.csv"]), {"agent": "own.py:own"}),
-            "network": (st.just(value=True), {"agent": "own.py:own"}), "window_id": WINDOW["window_id"],
+            "policy": st.just(["max_orders=2"]), "audit": (st.just(value=False), OF_ONES_OWN),
+            "stepped": (st.just(value=True), OF_ONES_OWN), "reads": (st.just(["bets.csv"]), OF_ONES_OWN),
+            "network": (st.just(value=True), OF_ONES_OWN), "window_id": WINDOW["window_id"],
         }, apart={"runs_folder": KEPT, "as_json": SHOWN},
     ),
     "clvlab sweep": Face(
@@ -653,8 +659,8 @@ FACES = {
         options("live"), command("live", ("agent", "baseline"), feed="replay"), {
             **LOGGED, **{name: BY_COMMAND[name] for name in ("param", "market", "horizon_s")}, "agent": DRIFT,
             "fixture": st.just(FIXTURE + 1), "policy": st.just(["max_orders=2"]),
-            "reads": (st.just(["bets.csv"]), {"agent": "own.py:own"}),
-            "network": (st.just(value=True), {"agent": "own.py:own"}),
+            "reads": (st.just(["bets.csv"]), OF_ONES_OWN),
+            "network": (st.just(value=True), OF_ONES_OWN),
         }, apart={"feed": "tests/cli/test_live.py", "until": ENDS, "grace_s": ENDS, "out_folder": KEPT, "as_json": SHOWN},
     ),
 }  # fmt: skip

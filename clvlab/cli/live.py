@@ -19,13 +19,13 @@ from clvlab.application.live.paper import run_live
 from clvlab.application.live.question import LiveQuestion
 from clvlab.application.live.view import LiveView
 from clvlab.application.log import operations
-from clvlab.application.runs.in_folder import FolderRecord
+from clvlab.application.runs.in_folder import LOCAL, FolderRecord
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.listing import DEFAULT_RUNS
 from clvlab.application.times import moment
 from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of
-from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, limit_words, option_words
+from clvlab.cli.options import JsonOption, NetworkOption, OwnerOption, ReadsOption, goes_with, limit_words, option_words
 from clvlab.cli.printing import err, out, plain, print_json, show_leaderboard, show_next, show_report
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
@@ -55,13 +55,15 @@ def live(
     reads: ReadsOption = None,
     network: NetworkOption = False,
     log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the first message.")] = None,
-    owner: Annotated[str, typer.Option(help="Who commits, with --log.")] = "local",
+    owner: OwnerOption = None,
     out_folder: Annotated[
         Path, typer.Option("--out", help="Where the sealed run is written; its capture lies in live/.")
     ] = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Follow a fixture live on paper, and seal the run when play begins; Ctrl-C leaves it, and the same command goes on."""
+    goes_with("--log", log, owner=owner)
+    goes_with("file.py:name, an agent of your own", not all(map(names_template, agent)), reads=reads, network=network)
     window = Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(market or ("",)))
     agents = _agents(agent, param or [], window, reads or [], network=network)
     asked = LiveQuestion(
@@ -77,7 +79,9 @@ def live(
         shown = _Shown(status)
         try:
             with ended_like_an_interrupt():
-                done = run_live(asked, FolderRecord(out_folder, now_ms, opened, owner), out_folder / _LIVE, look=shown.look)
+                done = run_live(
+                    asked, FolderRecord(out_folder, now_ms, opened, owner or LOCAL), out_folder / _LIVE, look=shown.look
+                )
         except KeyboardInterrupt:
             left = "left as it is: the same command goes on with it"
             err.print(left if shown.begun else "interrupted before the run began: nothing is left of it")
@@ -90,8 +94,6 @@ def live(
 def _agents(names: Sequence[str], param: Sequence[str], window: Window, reads: Sequence[Path], *, network: bool) -> list[Agent]:
     if param and len(names) > 1:
         raise typer.BadParameter("--param goes with one agent")
-    if (reads or network) and all(map(names_template, names)):
-        raise typer.BadParameter("--reads and --network are for an agent of your own, as file.py:name")
     limited = [name if names_template(name) else isolated(name, reads=reads, network=network) for name in names]
     return [backtests.resolve(own, params_of(param), window) for own in limited]
 

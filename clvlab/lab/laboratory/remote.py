@@ -149,7 +149,9 @@ class RemotePlace:
         """Deploy a template on the feed of the service, or let several compete; an interrupt ends the waiting, not the run."""
         own = _differing(replace(request, fixture=None, progress=True), LiveRequest())
         if own:
-            raise UnsupportedError(f"{self.where} has a feed, rules and times of its own: give {own} to a Lab() here")
+            raise UnsupportedError(
+                f"{self.where} follows its own feed, by rules and times of its own: give {own} to a Lab() here"
+            )
         for entry in entries:
             self._template(entry, "follow")
         names = _names(entries)
