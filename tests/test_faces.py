@@ -3,11 +3,9 @@
 Fields are found by introspection, so that a new one is tried too: it needs a value here, or a reason why it shapes no run.
 """
 
-import inspect
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -25,8 +23,6 @@ from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import bundled_catalog
 from clvlab.application.reports.requests import BacktestRunRequest, PackBacktestRequest, PolicyLimits
 from clvlab.cli.app import app
-from clvlab.client import ApiError
-from clvlab.errors import ClvlabError
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
@@ -34,6 +30,7 @@ from clvlab.packs.catalog import Catalog
 from clvlab.proof.evidence import read_evidence
 from tests.booked import write_booked
 from tests.commands import clvlab
+from tests.faces import CommandError, Face, parameters
 from tests.live import FIXTURE, played
 from tests.service.serving import api
 
@@ -286,44 +283,9 @@ SOME_FIXTURES = st.sampled_from([[1], [2, 3]])
 DRIFT = st.just("cumulative-drift")
 
 
-def parameters(verb, *left_out):
-    return {name for name in inspect.signature(verb).parameters if name not in left_out}
-
-
 def options(name):
     """The options of a command, and its arguments."""
     return {one.name: one for one in get_command(app).commands[name].params}
-
-
-@dataclass(frozen=True)
-class Face:
-    """What takes a question.
-
-    Attributes
-    ----------
-    takes
-        Names of its fields, by introspection.
-    ask
-        Puts a question with some of them, and gives what came of it.
-    values
-        Of each field that shapes a run, values that differ from its default; or a pair of these and what it goes with.
-    refuses
-        Fields that it takes to say that they are for another face.
-    apart
-        Those that shape no run, each with a reason.
-    """
-
-    takes: Collection[str]
-    ask: Callable[..., object]
-    values: Mapping[str, object]
-    refuses: Collection[str] = ()
-    apart: Mapping[str, str] = field(default_factory=dict)
-
-    def draw(self, data, name):
-        """A value of a field, and what it goes with."""
-        own = self.values[name]
-        values, beside = own if isinstance(own, tuple) else (own, {})
-        return {name: data.draw(values)}, beside
 
 
 @dataclass(frozen=True)
@@ -335,7 +297,6 @@ class Places:
     service: object
     here: cl.Lab
     there: cl.Lab
-    answers: dict = field(default_factory=dict)
 
     def pack(self, name, place="here"):
         return name if place == "there" else self.shelf / name
@@ -486,10 +447,6 @@ def command(name, *arguments, **always):
         return told((run / "events.jsonl").read_bytes()), manifest.get("commit_index"), log
 
     return ask
-
-
-class CommandError(Exception):
-    """A command was refused."""
 
 
 OF_A_WINDOW = {"window": ONE_WINDOW, "close": WINDOW["close_source"]}
@@ -670,27 +627,13 @@ TRIED = [(face, name) for face, one in FACES.items() for name in one.values]
 class TestEveryField:
     @pytest.mark.parametrize("face", FACES)
     def test_is_tried_or_has_a_reason_why_it_shapes_no_run(self, face):
-        one = FACES[face]
-
-        assert set(one.takes) == {*one.values, *one.apart}
-        assert set(one.refuses) <= set(one.values)
-        assert not set(one.values) & set(one.apart)
+        FACES[face].check_listed()
 
     @pytest.mark.parametrize(("face", "name"), TRIED)
     @settings(max_examples=2)
     @given(data=st.data())
     def test_shows_in_what_comes_of_it_or_is_refused_by_name(self, places, face, name, data):
-        one = FACES[face]
-        given, beside = one.draw(data, name)
-
-        if name in one.refuses:
-            with pytest.raises((ClvlabError, ApiError, CommandError), match=name):
-                one.ask(places, **beside | given)
-        else:
-            without = places.answers.setdefault(f"{face} {beside}", None) or one.ask(places, **beside)
-            places.answers[f"{face} {beside}"] = without
-            shows = one.ask(places, **beside | given) != without
-            assert shows, f"{face} takes {given}, and it makes no difference"
+        FACES[face].check_shows(data, name, places)
 
     def test_of_a_policy_is_a_limit_over_http(self):
         assert set(PolicyLimits.model_fields) == {one.name for one in fields(PolicyEnvelope)}
