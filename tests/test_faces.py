@@ -23,6 +23,7 @@ from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import bundled_catalog
 from clvlab.application.reports.requests import BacktestRunRequest, PackBacktestRequest, PolicyLimits
 from clvlab.cli.app import app
+from clvlab.errors import AgentError, ArgumentError
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
@@ -637,3 +638,85 @@ class TestEveryField:
 
     def test_of_a_policy_is_a_limit_over_http(self):
         assert set(PolicyLimits.model_fields) == {one.name for one in fields(PolicyEnvelope)}
+
+
+class Watching(cl.TickAgent):
+    def on_tick(self, book):
+        return None if book else []
+
+
+class TestAnUnknownField:
+    """What no face takes is refused by name, or named in the answer as ignored."""
+
+    @pytest.mark.parametrize("place", [None, "here", "there"])
+    @pytest.mark.parametrize(
+        "verb",
+        ["backtest", "backtests", "compete", "sweep", "walk_forward", "plan", "grade_bets", "live", "deploy", "compare", "runs",
+         "leaderboard", "open_run", "verify"],
+    )  # fmt: skip
+    def test_of_a_verb_is_refused(self, places, place, verb):
+        made = getattr(cl if place is None else getattr(places, place), verb, None)
+        if made is None or (place == "here" and verb == "deploy"):
+            return
+        needed = {"deploy": {"pack": PACK, "agent": "baseline", "fixture": 1}}.get(verb, {})
+
+        with pytest.raises(ArgumentError, match="colour"):
+            made(**needed, colour="vermilion")
+
+    @pytest.mark.parametrize(
+        "agent",
+        ["baseline", own, Watching(), cl.isolated(own), "own.py:own"],
+        ids=["template", "strategy", "ticks", "isolated", "file"],
+    )
+    @pytest.mark.parametrize("verb", ["backtest", "compete", "sweep", "live"])
+    def test_of_an_agent_is_refused(self, places, agent, verb, monkeypatch):
+        monkeypatch.chdir(places.shelf)
+        strange = {"colour": "vermilion"}
+        ask = {
+            "backtest": lambda: places.here.backtest(places.pack(PACK), agent, params=strange),
+            "compete": lambda: places.here.compete(places.pack(PACK), {"one": (agent, strange), "two": "baseline"}),
+            "sweep": lambda: places.here.sweep(places.pack(PACK), agent, {"colour": ["vermilion"]}),
+            "live": lambda: places.here.live({"one": (agent, strange)}, played(), fixture=FIXTURE),
+        }
+
+        with pytest.raises(AgentError, match="colour"):
+            ask[verb]()
+
+    @pytest.mark.parametrize("verb", ["backtest", "compete", "live", "deploy"])
+    def test_of_a_template_is_refused_at_a_service_too(self, places, verb):
+        strange = {"colour": "vermilion"}
+        ask = {
+            "backtest": lambda: places.there.backtest(PACK, params=strange),
+            "compete": lambda: places.there.compete(PACK, {"one": ("baseline", strange), "two": "baseline"}, fixtures=[1]),
+            "live": lambda: places.there.live({"one": ("baseline", strange)}, fixture=FIXTURE),
+            "deploy": lambda: places.there.deploy(PACK, "baseline", fixture=1, params=strange),
+        }
+
+        with pytest.raises(AgentError, match="colour"):
+            ask[verb]()
+
+    @given(name=st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20))
+    @settings(max_examples=5)
+    def test_of_a_body_is_refused_or_named_as_ignored(self, service, name):
+        competition = {"competition_type": "arena", "source_mode": "replay", "market_scope": "all", "roster_size": 2}
+        made = service.post("/competitions", competition)["competition_id"]
+        bodies = {
+            "/backtests": {"pack_id": PACK, "fixture_ids": [1]},
+            "/competitions": competition,
+            f"/competitions/{made}/agents": {"agent_id": "one", "strategy": "baseline"},
+            "/agents/deploy": {"strategy": "baseline", "source_mode": "replay", "pack_id": PACK, "fixture_id": 1},
+        }
+
+        for path, known in bodies.items():
+            if name in known or name in FIELDS:
+                continue
+            answer = service.alice.post(path, json=known | {name: "vermilion"})
+            named = answer.json()["ignored"] if answer.is_success else [one["loc"][-1] for one in answer.json()["errors"]]
+            assert answer.status_code in (200, 422)
+            assert named == [name]
+
+
+FIELDS = {
+    *DeployConfig.model_fields, *CompetitionConfig.model_fields, *AgentEntry.model_fields, *PackBacktestRequest.model_fields,
+    *BacktestRunRequest.model_fields,
+}  # fmt: skip

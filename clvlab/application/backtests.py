@@ -85,7 +85,9 @@ def resolve(agent: str | Agent, params: Mapping[str, Any] | None = None, window:
     if not given:
         return agent
     if not isinstance(agent, IsolatedAgent):
-        raise AgentError(f"{type(agent).__name__} takes no parameters here: make the agent with them")
+        raise AgentError(
+            f"{type(agent).__name__} takes no parameters here, as {next(iter(given))!r:.80}: make the agent with them"
+        )
     return agent.with_params(**given)
 
 

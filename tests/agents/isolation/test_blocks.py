@@ -125,7 +125,7 @@ def test_the_best_point_of_a_sweep_is_sealed_as_it_was_asked():
 
 
 def test_an_agent_message_by_message_has_no_grid_and_says_so():
-    with pytest.raises(AgentError, match="takes no parameters here: make the agent with them"):
+    with pytest.raises(AgentError, match="takes no parameters here, as 'rise_bps': make the agent with them"):
         cl.sweep("starter", isolated(Favourite(), stepped=True), {"rise_bps": [300]}, progress=False)
 
 
