@@ -286,7 +286,10 @@ DRIFT = st.just("cumulative-drift")
 
 def options(name):
     """The options of a command, and its arguments."""
-    return {one.name: one for one in get_command(app).commands[name].params}
+    found = get_command(app)
+    for word in name.split():
+        found = found.commands[word]
+    return {one.name: one for one in found.params}
 
 
 @dataclass(frozen=True)
@@ -428,15 +431,14 @@ def command(name, *arguments, **always):
             if isinstance(value, bool):
                 said += known[option].opts[:1] if value else known[option].secondary_opts
             else:
-                said += [
-                    word for one in (value if isinstance(value, list) else [value]) for word in (known[option].opts[0], one)
-                ]
+                several = value if isinstance(value, list) else [value]
+                said += [word for one in several for word in (known[option].opts[0], one)]
         own = [given.get(argument, default) for argument, default in arguments]
-        own = [places.pack(one) if (places.shelf / one).is_dir() else one for one in own]
         folder = Path(tempfile.mkdtemp(dir=places.runs))
         for file in ("own.py", "bets.csv"):
             shutil.copy(places.shelf / file, folder)
-        code, out, err = clvlab(folder, name, *own, *said, "--json")
+        line = [places.pack(word) if word in (PACK, OTHER) else word for word in (*own, *said)]
+        code, out, err = clvlab(folder, *name.split(), *line, "--json")
         if code:
             raise CommandError(err)
         answer = json.loads(out)
@@ -612,6 +614,13 @@ FACES = {
             **{name: BY_COMMAND[name] for name in ("agent", "fixture", "market")}, "pack": st.just(OTHER),
             "grid": st.just(["warmup_ticks=0,30"]), "horizon_s": st.just(14_000), "earlier": st.just(40),
         }, apart={"reads": REACH, "network": REACH, "as_json": SHOWN},
+    ),
+    "clvlab bets grade": Face(
+        options("bets grade"), command("bets grade", ("bets", "bets.csv"), pack=PACK), {
+            **LOGGED, "pack": st.just(OTHER), "agent_id": st.just("me"), "horizon_s": BY_COMMAND["horizon_s"],
+            "column": st.just(["stake="]),
+        }, apart=dict.fromkeys(("bets", "market", "odds_format", "time_zone", "time_format"), READ)
+        | dict.fromkeys(("rows", "unmatched", "page", "as_json"), SHOWN) | {"runs_folder": KEPT},
     ),
     "clvlab live": Face(
         options("live"), command("live", ("agent", "baseline"), feed="replay"), {
