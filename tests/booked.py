@@ -21,21 +21,21 @@ def shares(random: Random, sides: int) -> list[int]:
     return [last - first for first, last in zip([0, *cuts], [*cuts, 10_000], strict=True)]
 
 
-def prices(random: Random, sides: int) -> list[tuple[int | None, int | None, bool]]:
+def prices(random: Random, sides: int, payout: int = 9_700_000) -> list[tuple[int | None, int | None, bool]]:
     """Of each side: probability, odds, suspended."""
     if random.random() < 0.15:
         return [(None, None, True)] * sides
-    return [(prob, 9_700_000 // prob, False) for prob in shares(random, sides)]
+    return [(prob, payout // prob, False) for prob in shares(random, sides)]
 
 
-def rows_of(seed: int, fixtures: int = 3, messages: int = 40):
-    """Rows of ``TICKS`` and of ``BOOKS``: at each tick some of the books say something."""
+def rows_of(seed: int, fixtures: int = 3, messages: int = 40, payout: int = 9_700_000):
+    """Rows of ``TICKS`` and of ``BOOKS``: at each tick some of the books say something; the sides pay ``payout`` in all."""
     random, ticks, books = Random(seed), [], []
     for fixture in range(1, fixtures + 1):
         for seq in range(messages):
             market = random.choice(list(MARKETS))
             sides, ts = MARKETS[market], seq * HOUR_MS // 10
-            for side, own in zip(sides, prices(random, len(sides)), strict=True):
+            for side, own in zip(sides, prices(random, len(sides), payout), strict=True):
                 ticks.append((fixture, seq, ts, False, market, side, *own))
             for book in random.sample(NAMES, random.randrange(len(NAMES) + 1)):
                 for side, own in zip(sides, prices(random, len(sides)), strict=True):
@@ -50,7 +50,7 @@ def frames(seed: int, **sizes: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     return pl.DataFrame(ticks, schema=TICKS, orient="row"), pl.DataFrame(books, schema=BOOKS, orient="row")
 
 
-def manifest(fixtures: int = 3, kickoff_ts_ms: int | None = 4 * HOUR_MS - 1) -> PackManifest:
+def manifest(fixtures: int = 3, kickoff_ts_ms: int | None = 4 * HOUR_MS - 1, pack_id: str = "booked") -> PackManifest:
     known = [
         Fixture(
             fixture_id=one,
@@ -60,9 +60,9 @@ def manifest(fixtures: int = 3, kickoff_ts_ms: int | None = 4 * HOUR_MS - 1) -> 
         )
         for one in range(1, fixtures + 1)
     ]
-    return PackManifest(pack_id="booked", provenance="unknown", fixtures=tuple(known))
+    return PackManifest(pack_id=pack_id, provenance="unknown", fixtures=tuple(known))
 
 
-def write_booked(folder, seed: int = 1, **sizes: int):
+def write_booked(folder, seed: int = 1, pack_id: str = "booked", **sizes: int):
     ticks, books = frames(seed, **sizes)
-    return write_pack(ticks, manifest(sizes.get("fixtures", 3)), folder, books=books)
+    return write_pack(ticks, manifest(sizes.get("fixtures", 3), pack_id=pack_id), folder, books=books)

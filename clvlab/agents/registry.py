@@ -6,7 +6,7 @@ import copyreg
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeGuard
 
 import polars as pl
 from pydantic import ValidationError
@@ -43,6 +43,11 @@ TEMPLATES: Mapping[str, tuple[type[Config], _Rule]] = MappingProxyType(
 
 TRANSCRIBED = tuple(strategy for strategy, (model, _) in TEMPLATES.items() if model.repeats)
 """Those that replay a transcript, which names ticks of a fixture."""
+
+
+def names_template(agent: object) -> TypeGuard[str]:
+    """Tell whether what stands for an agent is the name of a template, there or not, and no agent of one's own."""
+    return isinstance(agent, str) and not agent.rpartition(":")[0].endswith(".py")
 
 
 def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id: str | None = None) -> Template[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
-from clvlab.agents.registry import template
+from clvlab.agents.registry import names_template, template
 from clvlab.agents.template import Template
 from clvlab.application.runs.card import knowledge, may_hold_past, shown_causality
 from clvlab.application.runs.perform import PerformedRun
@@ -76,7 +76,7 @@ def resolve(agent: str | Agent, params: Mapping[str, Any] | None = None, window:
         A parameter that the agent does not have, or a value out of its range.
     """
     given = dict(params or {})
-    if isinstance(agent, str) and not agent.rpartition(":")[0].endswith(".py"):
+    if names_template(agent):
         return template(agent, {"markets": (window or Window()).market_allowlist} | given)
     if isinstance(agent, IsolatedAgent) and not is_registered(agent):  # it comes from another process
         agent = IsolatedAgent.with_params(agent)
@@ -85,7 +85,9 @@ def resolve(agent: str | Agent, params: Mapping[str, Any] | None = None, window:
     if not given:
         return agent
     if not isinstance(agent, IsolatedAgent):
-        raise AgentError(f"{type(agent).__name__} takes no parameters here: make the agent with them")
+        raise AgentError(
+            f"{type(agent).__name__} takes no parameters here, as {next(iter(given))!r:.80}: make the agent with them"
+        )
     return agent.with_params(**given)
 
 

@@ -17,7 +17,7 @@ from clvlab.application.installation import install_command
 from clvlab.application.log import operations
 from clvlab.application.runs import in_folder
 from clvlab.application.runs.card import proof_card
-from clvlab.application.runs.in_folder import FolderRecord
+from clvlab.application.runs.in_folder import LOCAL, FolderRecord
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.runs.record import make
 from clvlab.application.sheets import listing
@@ -33,7 +33,17 @@ from clvlab.cli.interrupting import interruptible
 from clvlab.cli.live import live
 from clvlab.cli.log import log_app, witness
 from clvlab.cli.making import now_ms, params_of
-from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, RunName, RunsFolderOption, RunsOption
+from clvlab.cli.options import (
+    JsonOption,
+    NetworkOption,
+    OwnerOption,
+    PackArgument,
+    ReadsOption,
+    RunName,
+    RunsFolderOption,
+    RunsOption,
+    goes_with,
+)
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import (
     err,
@@ -158,11 +168,12 @@ def backtest(
     network: NetworkOption = False,
     window_id: Annotated[str, typer.Option(help="Label of the window.")] = "full",
     log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the tape is opened.")] = None,
-    owner: Annotated[str, typer.Option(help="Who commits, with --log.")] = "local",
+    owner: OwnerOption = None,
     runs_folder: RunsOption = listing.DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Replay a pack through an agent, score it against the close, and seal the run."""
+    goes_with("--log", log, owner=owner)
     window = Window(window_id, end_rule, duration_s, horizon_s, tuple(market or ("",)), close)
     planned: list[str] = []
 
@@ -189,7 +200,7 @@ def backtest(
             audit=audit,
         )
         planned.append(plan.run_id)
-        test = make(plan, FolderRecord(runs_folder, now_ms, opened, owner), tell)
+        test = make(plan, FolderRecord(runs_folder, now_ms, opened, owner or LOCAL), tell)
     folder = runs_folder / test.run_id
     if as_json:
         audits = {"audits": {agent_id: found.facts() for agent_id, found in test.result.audits.items()}}
@@ -212,6 +223,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a run's proof card, its decisions, or one of them; exit 1 if its verification fails."""
+    goes_with("the printed card, which --json and --seq do not show", seq is None and not as_json, decisions=decisions)
     with interruptible(), err.status("reading"):
         path = listing.find_run(run, runs_folder)
         one = None if seq is None else in_folder.decision(path, seq)

@@ -13,7 +13,7 @@ from clvlab.application.bets.grading import STRATEGY, plan_grading
 from clvlab.application.bets.reading import Reading
 from clvlab.application.bets.rows import BetRows
 from clvlab.application.log import operations
-from clvlab.application.runs.in_folder import FolderRecord
+from clvlab.application.runs.in_folder import LOCAL, FolderRecord
 from clvlab.application.runs.record import make
 from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.listing import DEFAULT_RUNS
@@ -21,7 +21,7 @@ from clvlab.application.sheets.means import spelt_mean
 from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.making import now_ms
-from clvlab.cli.options import JsonOption, RunsOption
+from clvlab.cli.options import JsonOption, OwnerOption, RunsOption, goes_with
 from clvlab.cli.printing import counted, out, plain, print_json, say, show_next, show_report, show_table, table
 from clvlab.cli.progress import stages
 from clvlab.files import written_file
@@ -54,11 +54,12 @@ def bets_grade(
     unmatched: Annotated[Path | None, typer.Option(help="Write the bets that are not on the tape to this CSV file.")] = None,
     page: Annotated[Path | None, typer.Option("--html", help="Write the tear sheet to this file as a page of its own.")] = None,
     log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the bets are scored.")] = None,
-    owner: Annotated[str, typer.Option(help="Who commits, with --log.")] = "local",
+    owner: OwnerOption = None,
     runs_folder: RunsOption = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Score bets at the last tick not later than each, against the close, and seal them as a run."""
+    goes_with("--log", log, owner=owner)
     how = Reading(_columns(column or []), market, odds_format, time_zone, time_format)
     with (
         interruptible(lambda: "nothing was written; the same command begins again"),
@@ -66,7 +67,7 @@ def bets_grade(
         stages(f"grading of {bets.name}") as tell,
     ):
         grading = plan_grading(bets, packs.open_pack(pack), how, Window(min_clv_horizon_s=horizon_s), agent_id)
-        done = make(grading.plan, FolderRecord(runs_folder, now_ms, opened, owner), tell)
+        done = make(grading.plan, FolderRecord(runs_folder, now_ms, opened, owner or LOCAL), tell)
     told, folder = grading.rows(done), runs_folder / done.run_id
     for path, frame in ((rows, told.frame), (unmatched, told.unmatched)):
         if path is not None:

@@ -11,6 +11,7 @@ import typer
 from rich.status import Status
 
 from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.registry import names_template
 from clvlab.application import backtests
 from clvlab.application.live.configured import feed_at
 from clvlab.application.live.following import GRACE_S
@@ -18,19 +19,18 @@ from clvlab.application.live.paper import run_live
 from clvlab.application.live.question import LiveQuestion
 from clvlab.application.live.view import LiveView
 from clvlab.application.log import operations
-from clvlab.application.runs.in_folder import FolderRecord
+from clvlab.application.runs.in_folder import LOCAL, FolderRecord
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.listing import DEFAULT_RUNS
 from clvlab.application.times import moment
 from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of
-from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, limit_words, option_words
+from clvlab.cli.options import JsonOption, NetworkOption, OwnerOption, ReadsOption, goes_with, limit_words, option_words
 from clvlab.cli.printing import err, out, plain, print_json, show_leaderboard, show_next, show_report
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 
 _LIVE = "live"
-_FILE = ".py:"
 _MOST = 20  # decisions that are printed at once
 
 
@@ -55,13 +55,15 @@ def live(
     reads: ReadsOption = None,
     network: NetworkOption = False,
     log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the first message.")] = None,
-    owner: Annotated[str, typer.Option(help="Who commits, with --log.")] = "local",
+    owner: OwnerOption = None,
     out_folder: Annotated[
         Path, typer.Option("--out", help="Where the sealed run is written; its capture lies in live/.")
     ] = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Follow a fixture live on paper, and seal the run when play begins; Ctrl-C leaves it, and the same command goes on."""
+    goes_with("--log", log, owner=owner)
+    goes_with("file.py:name, an agent of your own", not all(map(names_template, agent)), reads=reads, network=network)
     window = Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(market or ("",)))
     agents = _agents(agent, param or [], window, reads or [], network=network)
     asked = LiveQuestion(
@@ -77,12 +79,14 @@ def live(
         shown = _Shown(status)
         try:
             with ended_like_an_interrupt():
-                done = run_live(asked, FolderRecord(out_folder, now_ms, opened, owner), out_folder / _LIVE, look=shown.look)
+                done = run_live(
+                    asked, FolderRecord(out_folder, now_ms, opened, owner or LOCAL), out_folder / _LIVE, look=shown.look
+                )
         except KeyboardInterrupt:
             left = "left as it is: the same command goes on with it"
             err.print(left if shown.begun else "interrupted before the run began: nothing is left of it")
             raise typer.Exit(INTERRUPTED) from None
-    code = option_words("--agent", [name for name in agent if _FILE in name])
+    code = option_words("--agent", [name for name in agent if not names_template(name)])
     options = [*code, *limit_words(reads, network=network)] if code else []
     _show(done, out_folder / done.run_id, agent, options, as_json=as_json)
 
@@ -90,7 +94,7 @@ def live(
 def _agents(names: Sequence[str], param: Sequence[str], window: Window, reads: Sequence[Path], *, network: bool) -> list[Agent]:
     if param and len(names) > 1:
         raise typer.BadParameter("--param goes with one agent")
-    limited = [isolated(name, reads=reads, network=network) if _FILE in name else name for name in names]
+    limited = [name if names_template(name) else isolated(name, reads=reads, network=network) for name in names]
     return [backtests.resolve(own, params_of(param), window) for own in limited]
 
 

@@ -24,11 +24,25 @@ ReadsOption = Annotated[
     list[Path] | None,
     typer.Option(help="A file that an agent of your own may read, sealed by its hash; may be repeated."),
 ]
+OwnerOption = Annotated[str | None, typer.Option(help="Who commits, with --log; 'local' by default.")]
 NetworkOption = Annotated[bool, typer.Option("--network", help="Let an agent of your own reach a network; sealed.")]
 CheckpointFileOption = Annotated[
     Path | None,
     typer.Option(help="File of the newest published checkpoint, outside the database.", envvar="CLVLAB_CHECKPOINT_FILE"),
 ]
+
+
+def goes_with(needed: str, there: object, **given: object) -> None:
+    """Refuse options that say nothing where what they go with is not there.
+
+    Raises
+    ------
+    typer.BadParameter
+        Names the first that was given.
+    """
+    for name, value in given.items():
+        if value and not there:
+            raise typer.BadParameter(f"--{name.replace('_', '-')} goes with {needed}")
 
 
 def option_words(name: str, values: Sequence[object] | None) -> list[object]:

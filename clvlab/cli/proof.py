@@ -19,7 +19,7 @@ from clvlab.application.log import operations
 from clvlab.application.runs import bundles, in_folder
 from clvlab.application.runs.pushing import push_stored
 from clvlab.cli.interrupting import interruptible
-from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, UrlArgument
+from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, UrlArgument, goes_with
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.errors import BundleError, EvidenceError, MissingExtraError
 from clvlab.files import new_file
@@ -116,6 +116,7 @@ def bundle(
     as_json: JsonOption = False,
 ) -> None:
     """Put a run and its proofs into one file, which clv_verify.py reads."""
+    goes_with("--log", log, log_key=log_key, checkpoint=checkpoint, since=since)
     with interruptible(lambda: f"the bundle in {out_file} is whole" if out_file.exists() else "no bundle was written"):
         size = _bundled(run, out_file, log, log_key, checkpoint, since, checkpoint_file)
     if as_json:

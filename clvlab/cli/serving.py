@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clvlab.cli.options import goes_with
 from clvlab.cli.printing import err, out, plain, plain_lines
 from clvlab.errors import DatabaseUrlError, MissingExtraError, StoreError
 
@@ -25,7 +26,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.", envvar="CLVLAB_HOST")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 is any free port.", envvar="CLVLAB_PORT", min=0, max=65_535)] = 8000,
     dev: Annotated[bool, typer.Option("--dev", help="Accept the tokens of dev-token, on this machine only.")] = False,
-    keys: KeysOption = _KEYS,
+    keys: Annotated[Path | None, typer.Option(help=f"With --dev, folder of the key pair; {_KEYS} by default.")] = None,
     devfeed: Annotated[bool, typer.Option("--devfeed", help="Play a synthetic match to live runs; with --dev.")] = False,
 ) -> None:
     """Serve HTTP; settings are environment variables CLVLAB_*, and without any the store is in memory."""
@@ -33,8 +34,9 @@ def serve(
         from clvlab_service.serving import serve as run
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
+    goes_with("--dev", dev, keys=keys)
     with _available():
-        run(host, port, keys if dev else None, _say, devfeed=devfeed)
+        run(host, port, (keys or _KEYS) if dev else None, _say, devfeed=devfeed)
 
 
 def worker(

@@ -15,7 +15,7 @@ from clvlab.application.sheets.listing import DEFAULT_RUNS, find_run
 from clvlab.application.versions import judge
 from clvlab.cli import proof
 from clvlab.cli.interrupting import interruptible
-from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, RunNames, RunsFolderOption
+from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, RunNames, RunsFolderOption, goes_with
 from clvlab.cli.printing import out, plain, print_json, say, show_checks
 from clvlab.cli.progress import bar
 from clvlab.proof.checks import Check
@@ -47,7 +47,12 @@ def verify(
 ) -> None:
     """Recompute the proof of runs, bundles or disclosures; exit 1 if a seal is broken or a check fails."""
     required = [name for name in require.split(",") if name]
+    goes_with("--replay", replay, agent=agent)
+    goes_with("--agent", agent, reads=reads, network=network)
+    goes_with("--require log", "log" in required, without_witness=without_witness)
     found = [find_run(name, runs_folder) for name in run]
+    of_runs = {"second_opinion": second_opinion, "replay": replay, "pack": pack, "trust": trust}
+    goes_with("runs and bundles, not disclosures", not any(map(bundles.is_disclosure, found)), **of_runs)
     agents = [isolated(one, reads=reads or [], network=network) for one in agent or []]
 
     def asked(path: Path) -> _Judged:

@@ -11,7 +11,7 @@ import polars as pl
 
 from clvlab.errors import EvidenceError
 from clvlab.law.gate import verdicts
-from clvlab.law.policy import ExecutionMode
+from clvlab.law.policy import ExecutionMode, PolicyEnvelope
 from clvlab.law.positions import proposals
 from clvlab.law.schema import VERDICTS, Action
 from clvlab.proof.audit import audit
@@ -158,10 +158,18 @@ def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> 
     fault = _executed_against(executed, allowed, evidence)
     if fault:
         return Check(Verdict.FAIL, fault)
-    return Check(
-        Verdict.PASS,
-        f"recomputed, {allowed.height} of {backs} BACKs were allowed; each of {executed.height} receipts is for one of them",
-    )
+    told = _executions_checked(executed.height, allowed.height, evidence.policy)
+    return Check(Verdict.PASS, f"recomputed, {allowed.height} of {backs} BACKs were allowed; {told}")
+
+
+def _executions_checked(receipts: int, allowed: int, policy: PolicyEnvelope) -> str:
+    """Say how much of what was executed was checked; receipts may be lost, and the verdict does not depend on that."""
+    if policy.execution_mode != ExecutionMode.PAPER or not allowed:
+        return "none was to be executed, and there is no receipt"
+    if not receipts:
+        return "there is no receipt, so that nothing was checked of what was executed"
+    missing = f", and {allowed - receipts} have none, of which nothing was checked" if receipts < allowed else ""
+    return f"each of {receipts} receipts is for one of them{missing}"
 
 
 def _executed_against(receipts: pl.DataFrame, allowed: pl.DataFrame, evidence: Evidence) -> str | None:

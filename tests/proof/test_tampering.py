@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import clvlab as cl
 from clvlab.errors import WindowError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
@@ -419,6 +420,26 @@ def test_receipts_change_neither_hash_nor_manifest_nor_rank(folder, change):
     assert (after.verified, after.recomputed) == (True, before.recomputed)
     assert after.verification.manifest_hash == before.verification.manifest_hash
     assert rank(after.verification.outcomes).equals(rank(before.verification.outcomes))
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept", "said"),
+    [
+        ({}, 24, "24 of 24 BACKs were allowed; each of 24 receipts is for one of them"),
+        ({}, 3, "each of 3 receipts is for one of them, and 21 have none, of which nothing was checked"),
+        ({}, 0, "24 of 24 BACKs were allowed; there is no receipt, so that nothing was checked of what was executed"),
+        ({"kill_switch": True}, 0, "0 of 24 BACKs were allowed; none was to be executed, and there is no receipt"),
+        ({"execution_mode": "dry_run"}, 0, "24 of 24 BACKs were allowed; none was to be executed, and there is no receipt"),
+    ],
+    ids=["all receipts", "some receipts", "no receipt", "nothing allowed", "a dry run"],
+)
+def test_the_policy_check_says_what_of_the_executions_it_could_not_check(policy, kept, said):
+    run = cl.backtest("starter", "cumulative-drift", fixtures=[90000000, 90000001], policy=cl.PolicyEnvelope(**policy)).run
+
+    check = verify(run.source, b"".join(run.receipts.splitlines(keepends=True)[:kept])).checks["policy_obeyed"]
+
+    assert check.verdict == "pass"
+    assert check.detail.endswith(said)
 
 
 LIMIT = b'"max_close_age_s":360,'

@@ -129,7 +129,9 @@ def _configured(agent: Agent, request: dict[str, Any]) -> Agent:
     if isinstance(agent, Strategy):
         return agent.with_params(agent_id, **(params if sealed is None else _unsealed(agent.params, sealed)))
     if params:
-        raise AgentError(f"{type(agent).__name__} takes no parameters here: make the agent with them")
+        raise AgentError(
+            f"{type(agent).__name__} takes no parameters here, as {next(iter(params))!r:.80}: make the agent with them"
+        )
     if agent_id not in (None, agent.identity.agent_id) and sealed is None:
         raise AgentError(f"{type(agent).__name__} can't be entered as {agent_id!r}: make it with that agent_id")
     return agent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from clvlab.agents.registry import template
@@ -25,6 +26,18 @@ def resolve(config: DeployConfig) -> DeployConfig:
     unused = {name: given[name] for name in unused_keys(config.strategy, given)}
     made = template(config.strategy, {name: value for name, value in given.items() if name not in unused})
     return config.model_copy(update={"agent_id": config.agent_id or config.strategy, "params": made.identity.config | unused})
+
+
+def without_effect(config: DeployConfig) -> dict[str, str]:
+    """Name the fields that would have no effect beside the others, and say why."""
+    kelly, known = config.sizing == "fractional_kelly", DeployConfig.model_fields
+    in_params = config.params.get("stake", config.stake)
+    found = {}
+    if in_params != config.stake and (kelly or config.stake != known["stake"].default):
+        found["stake"] = f"is {config.stake}, and params has the stake {in_params!r:.80}: give one of them"
+    if not kelly and config.kelly_fraction_bps != known["kelly_fraction_bps"].default:
+        found["kelly_fraction_bps"] = f"{config.kelly_fraction_bps} goes with sizing fractional_kelly, not {config.sizing}"
+    return found
 
 
 def deployed_agent(config: DeployConfig, agent_id: str, proof_mode: str = "reproducible") -> Entrant:
@@ -57,18 +70,7 @@ def policy_of(config: DeployConfig) -> PolicyEnvelope:
     ------
     PolicyError
     """
-    return PolicyEnvelope(
-        market_allowlist=config.market_allowlist,
-        execution_mode=config.execution_mode,
-        max_stake=config.max_stake,
-        max_exposure_per_market=config.max_exposure_per_market,
-        max_orders=config.max_orders,
-        cooldown_s=config.cooldown_s,
-        warmup_ticks=config.warmup_ticks,
-        require_quote=config.require_quote,
-        max_quote_age_s=config.max_quote_age_s,
-        min_edge_bps=config.min_edge_bps,
-    )
+    return PolicyEnvelope(**_fields_of(config, PolicyEnvelope))
 
 
 def window_of(config: DeployConfig) -> Window:
@@ -79,9 +81,9 @@ def window_of(config: DeployConfig) -> Window:
     WindowError
         ``duration_s`` missing or superfluous.
     """
-    return Window(
-        end_rule=config.end_rule,
-        duration_s=config.duration_s,
-        min_clv_horizon_s=config.min_clv_horizon_s,
-        market_allowlist=config.market_allowlist,
-    )
+    return Window(**_fields_of(config, Window))
+
+
+def _fields_of(config: DeployConfig, made: type[PolicyEnvelope | Window]) -> dict[str, Any]:
+    """Return the fields of a configuration that a policy or a window has."""
+    return {one.name: getattr(config, one.name) for one in fields(made) if one.name in DeployConfig.model_fields}

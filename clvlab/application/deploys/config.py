@@ -45,7 +45,8 @@ class DeployConfig(BaseModel):
         Whether an order needs a quote, and how old it may be, in seconds.
     sizing, stake, kelly_fraction_bps
         ``flat``: ``stake`` integer units on each position. ``fractional_kelly``: this fraction (basis points) of the Kelly
-        stake on a bankroll of 100 times ``stake``.
+        stake on a bankroll of 100 times ``stake``. One without effect fails its check: a fraction of Kelly beside ``flat``, or
+        a stake beside another one in ``params``.
     max_stake, max_exposure_per_market, max_orders, cooldown_s, min_edge_bps
         Caps of the policy gate; null is off.
     execution_mode

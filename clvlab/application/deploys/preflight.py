@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from clvlab.agents.registry import TEMPLATES
 from clvlab.answers.agents import PreflightCheck
-from clvlab.application.deploys.agent import deployed_agent, policy_of, resolve, window_of
+from clvlab.application.deploys.agent import deployed_agent, policy_of, resolve, window_of, without_effect
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.live.feed import LiveFeed
 from clvlab.application.runs.binding import Bound, PackSource, bind
@@ -61,6 +61,7 @@ def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> P
         wrong["strategy"] = f"unknown strategy {config.strategy!r}: use one of {', '.join(TEMPLATES)}"
     if "strategy" in wrong:
         config = config.model_copy(update={"strategy": _STAND_IN, "params": {}})
+    wrong = without_effect(config) | wrong
     full, wrong_params = _tried(lambda: resolve(config))
     agent = None
     if wrong_params is None and full is not None:

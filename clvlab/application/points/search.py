@@ -12,6 +12,7 @@ from importlib.metadata import distributions
 from typing import Any
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.registry import names_template
 from clvlab.application import backtests
 from clvlab.application.sharding import Shards, sharded
 from clvlab.application.versions import judge
@@ -107,7 +108,7 @@ def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None,
     pack.check_closes(window.close_source)
     asked: str | IsolatedAgent
     sent: str | IsolatedAgent
-    if isinstance(agent, str) and not agent.rpartition(":")[0].endswith(".py"):
+    if names_template(agent):
         asked = sent = agent
     else:
         found = backtests.resolve(agent, None, window)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, TypeAdapter
@@ -44,13 +44,8 @@ class _Windowed(BaseModel):
         ------
         WindowError
         """
-        return Window(
-            window_id=self.window_id,
-            end_rule=self.end_rule,
-            duration_s=self.duration_s,
-            min_clv_horizon_s=self.min_clv_horizon_s,
-            market_allowlist=tuple(self.market_allowlist),
-        )
+        own = type(self).model_fields
+        return Window(**{one.name: getattr(self, one.name) for one in fields(Window) if one.name in own})
 
 
 class BacktestRunRequest(_Windowed):
@@ -123,15 +118,6 @@ class PackBacktestRequest(_Windowed):
     market_allowlist: Allowlist = Field(default=[""])
     policy: PolicyLimits | None = None
     close_source: StrictStr | None = None
-
-    def window(self) -> Window:
-        """The window asked for.
-
-        Raises
-        ------
-        WindowError
-        """
-        return replace(super().window(), close_source=self.close_source)
 
     @property
     def fixtures(self) -> list[int] | None:

@@ -25,6 +25,9 @@ from clvlab.proof.verify import Verification, verify
 from clvlab.runlog.log import LogStore, abandon, commit, conclude, is_concluded
 from clvlab.store.folder import held_of, read_receipts, read_run, read_view, write_run
 
+LOCAL = "local"
+"""Who commits, where nobody is named."""
+
 
 @dataclass(frozen=True)
 class FolderRecord:
@@ -43,7 +46,7 @@ class FolderRecord:
     folder: Path
     clock: Callable[[], int]
     log: LogStore | None = None
-    owner: str = "local"
+    owner: str = LOCAL
 
     def commit(self, plan: Planned) -> Commitment:
         """Commit to a run.

@@ -9,7 +9,7 @@ from functools import cached_property
 from clvlab.application.sharding import sharded
 from clvlab.engine.agent import Agent, identify
 from clvlab.engine.run import run_started
-from clvlab.errors import DecisionError, UnknownFixtureError
+from clvlab.errors import ArgumentError, DecisionError, UnknownFixtureError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.tape import Binding
@@ -37,6 +37,8 @@ class Plan:
     Raises
     ------
     UnknownFixtureError, HeldOutError, DecisionError, WindowError
+    ArgumentError
+        No audit is wanted, and none would be made.
     PackTooLargeError
         An agent must see more at once than fits in memory.
     """
@@ -60,6 +62,8 @@ class Plan:
         ids = [agent.identity.agent_id for agent in self.agents]
         if not ids or len(set(ids)) != len(ids):
             raise DecisionError(f"a run needs agents with unique ids, not {ids}")
+        if not self.audit and all(identify(agent, audit=True) == identify(agent, audit=False) for agent in self.agents):
+            raise ArgumentError(f"audit=False changes nothing, as no audit is made of {', '.join(ids):.200}: leave it out")
         _ = self.shards  # what can't be replayed is not committed to
 
     @cached_property

@@ -149,7 +149,7 @@ class _FixtureLines:
         ends = fixture_closes(tape, window)
         self.close_ts_ms: dict[int, int] = dict(ends.select("fixture_id", "close_ts_ms").iter_rows())
         self.horizon_ms = 1000 * window.min_clv_horizon_s
-        self._quotes = closing_quotes(tape, ends)
+        self._quotes = closing_quotes(tape.judged_by(window.close_source), ends)
         self._priced: dict[tuple[int, str], MovedClose | None] = {}
 
     def close(self, fixture_id: int, market_key: str, market: MarketKey) -> MovedClose | None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from clvlab.agents.given import agent_given
 from clvlab.agents.isolation.isolated import step_by_step
+from clvlab.agents.registry import names_template
 from clvlab.application.live.following import GRACE_S
 from clvlab.application.live.until import Until, until_ts_ms
 from clvlab.engine.agent import Agent
-from clvlab.errors import AgentError, ArgumentError, FeedError
+from clvlab.errors import AgentError, ArgumentError, FeedError, WindowError
 from clvlab.feeds.feed import Feed
 from clvlab.lab.laboratory.given import pack_given, policy_given, window_given
 from clvlab.lab.results.fixtures import fixture_ids_given, shown
@@ -137,6 +138,8 @@ def asked_as(agent: Any, *, stepped: Any) -> Any:
     """
     if type(stepped) is not bool:
         raise ArgumentError(f"stepped is True or False, not {stepped!r:.80}")
+    if stepped and names_template(agent):
+        raise AgentError(f"stepped=True is for an agent of your own, and {agent!r:.200} names a template: leave it out")
     return step_by_step(agent) if stepped else agent
 
 
@@ -148,12 +151,14 @@ def question(
     Raises
     ------
     UnknownPackError, PackFormatError, WindowError, PolicyError
-        A value of another type, or no fixture.
+        A value of another type, no fixture, or a ``close`` beside a window that closes by another book.
     """
     own, chosen = pack_given(pack), fixture_ids_given(fixtures)
     if type(audit) is not bool:
         raise ArgumentError(f"audit is True or False, not {audit!r:.80}")
     asked = window_given(window)
+    if close is not None and asked.close_source not in (None, close):
+        raise WindowError(f"close={close!r:.80} and close_source={asked.close_source!r:.80} of the window differ: give one")
     if close is not None:
         asked = replace(asked, close_source=close)
     return Question(own, chosen, asked, policy_given(policy), audit)

@@ -47,6 +47,8 @@ class Keeping(Verbs):
         ------
         UnsupportedError
             Not at a service, or an agent of one's own.
+        ArgumentError
+            DeployConfig has no such field, or it follows from the other arguments.
         RunFailedError
             The run failed; it says why.
         ApiError

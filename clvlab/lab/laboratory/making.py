@@ -61,7 +61,7 @@ class Verbs(Searching):
             End rule, horizon and markets; ``pre_match``, 60 s, all markets by default.
         close
             The book whose own states are entry and close, of a pack that keeps its books; the consensus by default. It is the
-            window's ``close_source``.
+            window's ``close_source``, which may not name another one.
         policy
             Limits under which actions are executed on paper; scores do not depend on it.
         audit
@@ -76,6 +76,8 @@ class Verbs(Searching):
         UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, LookaheadError, WindowError, DecisionError
         PackFormatError, PolicyError
             No fixture; a policy that is not a ``clvlab.PolicyEnvelope``.
+        ArgumentError
+            ``audit=False`` where no audit would be made.
         UnsupportedError
             At a service, for an agent of one's own, a transcript, or ``audit=False``.
 

@@ -6,17 +6,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import httpx2
 from websockets.exceptions import ConnectionClosed
 
-from clvlab.agents.registry import TEMPLATES, TRANSCRIBED
+from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, names_template
 from clvlab.answers.runs import RunProgress
 from clvlab.application import backtests, packs
+from clvlab.application.deploys.config import DeployConfig
 from clvlab.client import ApiError, Client
 from clvlab.errors import (
+    ArgumentError,
     DecisionError,
     EvidenceError,
     RunFailedError,
@@ -32,8 +34,8 @@ from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult, verification_of
-from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.naming import no_argument
 from clvlab.packs.derived.derivation import DerivedPack
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.bundle import read_bundle, run_of
@@ -128,14 +130,16 @@ class RemotePlace:
 
     def deploy(self, question: Question, entry: Entry, settings: Mapping[str, Any]) -> Result:
         strategy = self._template(entry, "deploy")
-        self._check_audited(question)
-        if question.window != Window() or question.policy != PolicyEnvelope():
-            raise UnsupportedError(f"{self.where} takes window and policy of a deploy as fields of it, such as max_orders=5")
         pack_id = _named_pack(question)
         with self._asking() as client:
             fixture_id = _only(question.fixtures or client.pack(pack_id)["fixtures"])
             config = {"strategy": strategy, "source_mode": "replay", "pack_id": pack_id, "fixture_id": fixture_id}
-            run_id = client.deploy(config, params=dict(entry.params), **settings)["run_id"]
+            own = config | {"params": dict(entry.params)}
+            further = [name for name in DeployConfig.model_fields if name not in own]
+            for name in settings:
+                if name not in further:
+                    raise ArgumentError(no_argument("deploy", name, further))
+            run_id = client.deploy(own | dict(settings))["run_id"]
             told = list(client.follow(run_id))[-1]
         if told["status"] == "failed":
             raise RunFailedError(run_id, str(told["cause"]))
@@ -143,10 +147,10 @@ class RemotePlace:
 
     def live(self, request: LiveRequest, entries: Sequence[Entry]) -> Result:
         """Deploy a template on the feed of the service, or let several compete; an interrupt ends the waiting, not the run."""
-        own = replace(request, fixture=None, progress=True)
-        if own != LiveRequest():
+        own = _differing(replace(request, fixture=None, progress=True), LiveRequest())
+        if own:
             raise UnsupportedError(
-                f"{self.where} follows its own feed with its own window, policy and times: follow in a Lab() here"
+                f"{self.where} follows its own feed, by rules and times of its own: give {own} to a Lab() here"
             )
         for entry in entries:
             self._template(entry, "follow")
@@ -173,7 +177,7 @@ class RemotePlace:
             Code of one's own.
         UnknownAgentError, AgentError
         """
-        if not isinstance(entry.agent, str) or entry.agent.rpartition(":")[0].endswith(".py"):
+        if not names_template(entry.agent):
             raise UnsupportedError(
                 f"{self.where} runs its own templates, and {_said(entry)} is code of yours: {verb} in a Lab() here"
             )
@@ -183,8 +187,9 @@ class RemotePlace:
 
     def compete(self, question: Question, entries: Sequence[Entry]) -> Result:
         self._check_audited(question)
-        if question.window != Window() or question.policy != PolicyEnvelope():
-            raise UnsupportedError(f"{self.where} runs competitions with its own window and policy: compete in a Lab() here")
+        own = _differing(question, Question(question.pack, question.fixtures))
+        if own:
+            raise UnsupportedError(f"{self.where} runs competitions by its own window and policy: give {own} to a Lab() here")
         for entry in entries:
             self._template(entry, "compete")
         names, pack_id = _names(entries), _named_pack(question)
@@ -232,6 +237,12 @@ class RemotePlace:
 
     def tables(self) -> dict[str, Callable[[], Table]]:
         return {"packs": lambda: self.packs().frame} | run_tables(self.runs, self.open_run)
+
+
+def _differing(given: Question | LiveRequest, default: Question | LiveRequest) -> str:
+    """Name the fields that say something else."""
+    names = [one.name for one in fields(given)]
+    return ", ".join(name for name in names if getattr(given, name) != getattr(default, name))
 
 
 def _unknown(error: ApiError, run_id: str) -> Exception:

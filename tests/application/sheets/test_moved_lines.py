@@ -7,6 +7,9 @@ import clvlab as cl
 from clvlab.application.sheets.moved_lines import MOVED_LINES, moved_html, moved_means, priced_lines
 from clvlab.errors import StatisticsError, UnknownAgentError
 from clvlab.law.closing import Window
+from clvlab.law.schema import BOOKS, TICKS
+from clvlab.packs.manifest import Fixture, PackManifest
+from clvlab.packs.writer import write_pack
 from clvlab.statistics.moved_lines import VERSION
 from tests.factories import make_run, make_tape, message
 
@@ -144,6 +147,26 @@ def test_a_sheet_of_some_decisions_shows_theirs(backtest):
     own = backtest.tear_sheet(resamples=20, draws=2).only(fixtures=[fixture]).moved_lines
 
     assert own.equals(frame.filter(pl.col("fixture_id") == fixture))
+
+
+@cl.strategy
+def of_the_opening(ticks):
+    return ticks.filter(pl.col("tick_seq") == 0, pl.col("side") == "part1")
+
+
+def test_a_run_that_a_book_closes_prices_lines_by_that_book_too(tmp_path):
+    own = pl.DataFrame([row for rows in [*OPENING, *MOVED] for row in rows], schema=TICKS, orient="row")
+    others = own.with_columns(prob_bps=pl.when(pl.col("prob_bps").is_not_null()).then(10_000 // pl.len().over("tick_seq")))
+    books = own.select(*(name for name in BOOKS if name != "book"), book=pl.lit("ash")).select(*BOOKS)
+    about = PackManifest(pack_id="lines", provenance="unknown", fixtures=(Fixture(fixture_id=1, kickoff_ts_ms=7_200_000),))
+    write_pack(own, about, tmp_path / "consensus" / "lines")
+    write_pack(others, about, tmp_path / "book" / "lines", books=books)
+
+    consensus = cl.backtest(tmp_path / "consensus" / "lines", of_the_opening).moved_lines().frame
+    book = cl.backtest(tmp_path / "book" / "lines", of_the_opening, close="ash").moved_lines().frame
+
+    assert consensus.height == 1
+    assert book.equals(consensus)
 
 
 def test_nothing_is_shown_where_nothing_moved():
