@@ -32,7 +32,6 @@ from clvlab.packs.reader import Pack
 from clvlab.packs.remote.address import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
 
-_SHOWN = 10
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
 packs_app.command("uploads")(uploads)
 packs_app.command("admit-upload")(admit_upload)
@@ -200,10 +199,8 @@ def packs_import(
     if report.recognised is not None:
         out.print(f"Recognised {plain(str(report.recognised))}")
     show_quality(report.quality)
-    for name in report.unread[:_SHOWN]:
-        out.print(f"  not read: {plain(name)}")
-    if len(report.unread) > _SHOWN:
-        out.print(f"  not read: {len(report.unread) - _SHOWN:,} more files")
+    for files in report.unread:
+        out.print(f"  not read: {plain(str(files))}")
     show_pack(packs.open_pack(out_folder))
 
 

@@ -6,6 +6,7 @@ Nothing is guessed of a table whose columns say nothing: it is refused, with wha
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,18 +19,22 @@ import pyarrow.parquet as pq
 
 from clvlab.errors import SourceError
 from clvlab.invocation import command
+from clvlab.naming import printable
 from clvlab.packs.files import whole
 from clvlab.packs.importers import kalshi, oddsharvester, oddsportal, pmxt, trades
+from clvlab.packs.importers.archives import SHEETS
 from clvlab.packs.importers.csv_rows import delimiter_of, header_of
 from clvlab.packs.importers.heads import Kind, head_of, is_a_line, kind_of
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.rows import UNREADABLE
 
-_MAX_FILES = 50
+_MAX_ALIKE = 50
+_LIKE_BYTES = 1 << 16
 _SHOWN = 12
 _SEASON = ("Date", "HomeTeam", "AwayTeam"), ("Date", "Home", "Away", "League")
 _SEASON_ODDS = ("PSH", "PSCH", "AvgH", "AvgCH", "MaxH", "MaxCH", "B365H", "B365CH", "BbAvH", "BFEH", "BFECH", "FTR", "Res")
 _CHANGES = ("event_id", "commence_time", "bookmaker", "outcome", "snapshot_commit_time")
+_MARKET = re.compile(r"1\.\d.*|(.*-)?[\d.]+\.bz2")
 _EVENT = ("sport_key", "commence_time", "home_team", "away_team")
 _LONG = ("fixture", "time", "side", "odds")
 LOOKED_FOR: Mapping[str, str] = {
@@ -76,33 +81,54 @@ def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) 
     SourceError
         None that is known, or several; the message lists what was looked for.
     """
-    found: list[Recognised] = []
+    found: dict[str, list[Recognised]] = {}
     why_not: list[SourceError] = []
+    seen: dict[tuple[Kind, str], list[Recognised]] = {}
     for path in paths:
         for file in _files_of(path):
+            alike = seen.setdefault(_likeness(file), [])
+            if len(alike) >= (1 if kind_of(head_of(file, _LIKE_BYTES)) is Kind.TEXT else _MAX_ALIKE):
+                found[alike[0].source].append(alike[0])
+                continue
             try:
-                found.append(recognised_file(file, mapping))
+                one = recognised_file(file, mapping)
             except SourceError as error:
                 if not path.is_dir():
                     raise
                 why_not.append(error)
-    sources = {one.source: one for one in found}
-    if len(sources) > 1:
-        raise SourceError(f"the files are of several sources: {'; '.join(map(str, sources.values()))}: import them one by one")
+                continue
+            alike.append(one)
+            found.setdefault(one.source, []).append(one)
+    if len(found) > 1:
+        several = "; ".join(f"{files[0]}{_and_others(len(files) - 1)}" for files in found.values())
+        raise SourceError(
+            f"the files are of several sources: {several}: import them one by one, and name each before the files"
+        )
     if not found:
         raise why_not[0] if why_not else SourceError(f"there is no file in {', '.join(map(str, paths))}")
-    return found[0]
+    return next(iter(found.values()))[0]
+
+
+def _likeness(file: Path) -> tuple[Kind, str]:
+    """Return what files that are of one source have in common: tables their header, others how they end."""
+    head = head_of(file, _LIKE_BYTES)
+    kind = kind_of(head)
+    return kind, head.partition(b"\n")[0].decode(errors="replace") if kind is Kind.TEXT else file.suffix
+
+
+def _and_others(count: int) -> str:
+    return f", as {count:,} more files have" if count else ""
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return a file, or of a folder those that are enough to tell what it is."""
+    """Return a file, or of a folder those that tell what it is."""
     if not path.is_dir():
         return [path]
     if (path / DESCRIPTOR).is_file():
         raise SourceError(f"{str(path)!r} is a pack already, which needs no import: {command('packs', 'show', path)}")
     if (path / "fixtures.json").is_file():
         return [path / "fixtures.json"]
-    return list(islice((file for file in sorted(path.rglob("*")) if file.is_file()), _MAX_FILES))
+    return [file for file in sorted(path.rglob("*")) if file.is_file()]
 
 
 def recognised_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Recognised:
@@ -113,23 +139,42 @@ def recognised_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Rec
     SourceError
         None that is known.
     """
-    head = head_of(path)
-    kind = kind_of(head)
-    told: Callable[[Path, bytes, Mapping[str, Any]], tuple[str, str, str] | str] = _TELLERS.get(kind, _not_told)
-    found = told(path, head, mapping or {})
+    found = _told(path, mapping or {})
     if isinstance(found, str):
         looked = "".join(f"\n  {source}: {what}" for source, what in LOOKED_FOR.items())
         raise SourceError(
-            f"{path.name!r} is of no source that is known: it holds {found}. Name the source before the file: "
+            f"{printable(path.name)!r} is of no source that is known: it holds {found}. Name the source before the file: "
             f"{command('packs', 'import', 'csv', path, '--out', 'FOLDER')}\nLooked for:{looked}"
         )
     source, why, delimiter = found
-    return Recognised(source, path.name, why, delimiter)
+    return Recognised(source, printable(path.name), why, delimiter)
+
+
+def content_of(path: Path) -> str:
+    """Return in words what a file holds that was not read."""
+    found = _told(path, {})
+    return found if isinstance(found, str) else f"files of {found[0]}, for they have {found[1]}"
+
+
+def is_of_betfair(path: Path) -> bool:
+    """Whether a tar holds files of Betfair's markets."""
+    head = head_of(path)
+    return kind_of(head) is Kind.TAR and not isinstance(_of_tar(path, head, {}), str)
+
+
+def _told(path: Path, mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+    """Return source, what shows it and the delimiter; or in words what a file holds that is of no source."""
+    head = head_of(path)
+    told: Callable[[Path, bytes, Mapping[str, Any]], tuple[str, str, str] | str] = _TELLERS.get(kind_of(head), _not_told)
+    return told(path, head, mapping)
 
 
 def _not_told(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
     kind = kind_of(head)
-    mend = {Kind.ZIP: ", which has to be unpacked", Kind.UTF_16: ", which has to be saved as UTF-8"}
+    packed = dict.fromkeys((Kind.ZIP, Kind.SEVEN_ZIP, Kind.RAR, Kind.ZSTANDARD), ", which has to be unpacked")
+    mend = {**packed, Kind.UTF_16: ", which has to be saved as UTF-8"}
+    if kind is Kind.ZIP and any(head[30 : 30 + len(name)] == name for name in SHEETS):
+        return "a spreadsheet, which has to be saved as CSV"
     return f"{kind.value}{mend.get(kind, '')}"
 
 
@@ -177,7 +222,9 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> tuple[str,
     if (usual := oddsportal.columns_of(columns)) is not None:
         shown = [usual.named["date"], usual.named["home"], usual.named["away"], *usual.sides.values()]
         return "oddsportal", f"the columns {', '.join(shown)}", delimiter
-    return f"a CSV with the columns {_listed(columns)}, which name no fixture, time and odds"
+    said = mapping.get("columns")
+    lacks = f", nor {said['fixture']!r:.80} as the mapping says" if isinstance(said, Mapping) and "fixture" in said else ""
+    return f"a CSV with the columns {_listed(columns)}, which name no fixture, time and odds{lacks}"
 
 
 def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) -> tuple[str, str, str] | None:
@@ -187,7 +234,7 @@ def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) 
     if price is not None and "taker_side" in named:
         return "trades", f"the columns {price} and taker_side", ""
     meanings = mapping.get("columns")
-    if isinstance(meanings, Mapping) and "fixture" in meanings:
+    if isinstance(meanings, Mapping) and meanings.get("fixture") in named:
         return table, f"columns, and a mapping names that of the fixture, {meanings['fixture']!r}", ""
     return (table, f"the columns {', '.join(_LONG)}", "") if {*_LONG} <= named else None
 
@@ -245,9 +292,9 @@ def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> tuple[str, 
             names.extend(member.name for member in islice((member for member in tar if member.isfile()), _SHOWN))
     except (tarfile.TarError, EOFError, OSError):
         pass  # the head ends within a member: the names before it are enough
-    if path.suffix == ".tar" and any(Path(name).name.startswith("1.") or name.endswith(".bz2") for name in names):
+    if path.suffix == ".tar" and any(_MARKET.fullmatch(Path(name).name) for name in names):
         return "betfair", f"files named as Betfair's markets, such as {names[0]}", ""
-    return f"a tar archive of {_listed(names) or 'nothing that is a file'}: unpack it and give the folder"
+    return f"a tar archive of {_listed([printable(name) for name in names]) or 'nothing that is a file'}"
 
 
 _TELLERS: Mapping[Kind, Callable[[Path, bytes, Mapping[str, Any]], tuple[str, str, str] | str]] = {
