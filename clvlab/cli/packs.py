@@ -157,7 +157,9 @@ def packs_import(
     paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders of the source.", metavar="FILE...")] = None,
     *,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
-    lenient: Annotated[bool, typer.Option("--lenient", help="Count rows that can't be read instead of stopping.")] = False,
+    lenient: Annotated[
+        bool, typer.Option("--lenient/--strict", help="Leave out and count what can't be read, or stop at the first of it.")
+    ] = True,
     margin: Annotated[str, typer.Option(help=f"How margins are removed: {', '.join(Margin)}.")] = "power",
     min_books: Annotated[int | None, typer.Option(help="Fresh books that a price needs.")] = None,
     max_age_s: Annotated[int | None, typer.Option(help="Seconds after which a book's quote is stale.")] = None,

@@ -152,7 +152,7 @@ def import_odds(
     paths: str | Path | Sequence[str | Path] | Frame,
     out: str | Path,
     *,
-    lenient: bool = False,
+    lenient: bool = True,
     **options: Any,
 ) -> Pack:
     """Make a pack of a provider's files, or of a frame, and open it; ``.quality`` tells what was found.
@@ -169,7 +169,7 @@ def import_odds(
     out
         Where the pack will stand; its name becomes the pack id.
     lenient
-        Count rows that can't be read and go on, instead of stopping at the first.
+        Leave out rows and files that can't be read, and count them by reason in ``.quality``; ``False`` stops at the first.
     **options
         ``margin``, ``min_books``, ``max_age_s``, ``max_overround``, ``weights``, ``odds_format``, ``time_zone``, ``books``,
         ``closing``,
@@ -207,7 +207,7 @@ def imports(
     source: str,
     packs: Mapping[str | Path, str | Path | Sequence[str | Path]],
     *,
-    lenient: bool = False,
+    lenient: bool = True,
     executor: Executor | None = None,
     **options: Any,
 ) -> tuple[Pack, ...]:

@@ -40,7 +40,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     for name, path in sorted(files.items()):
         reading.file(name, path)
         options.progress(f"{name}: {account.messages:,} quotes and trades so far")
-    assets.check(account)
+    assets.check()
     results = pl.DataFrame(
         [(*key, result, None) for key, result in sorted(reading.results.items())], schema=RESULTS, orient="row"
     )
@@ -101,7 +101,7 @@ class _Reading:
             event = str(said.get("event_ticker", ticker))
             self.assets.describe(ticker, event, names_of(str(said.get("title", "")).removesuffix(" Winner?")))
         share = None if kind == "market" else _share(name, line, kind, ticker, said)
-        market = self.assets.markets.get(ticker) if kind == "market" else self.assets.find(ticker, name, line, self.account)
+        market = self.assets.markets.get(ticker) if kind == "market" else self.assets.find(ticker, self.account)
         if market is None:
             self.account.note("markets described that are not mapped", int(kind == "market"))
             return

@@ -21,7 +21,7 @@ from clvlab.errors import SourceError
 from clvlab.invocation import command
 from clvlab.naming import printable
 from clvlab.packs.files import whole
-from clvlab.packs.importers import kalshi, oddsharvester, oddsportal, pmxt, trades
+from clvlab.packs.importers import betfair_runners, kalshi, oddsharvester, oddsportal, pmxt, trades
 from clvlab.packs.importers.archives import SHEETS
 from clvlab.packs.importers.csv_rows import delimiter_of, header_of
 from clvlab.packs.importers.heads import Kind, head_of, is_a_line, kind_of
@@ -39,6 +39,7 @@ _EVENT = ("sport_key", "commence_time", "home_team", "away_team")
 _LONG = ("fixture", "time", "side", "odds")
 LOOKED_FOR: Mapping[str, str] = {
     "betfair": 'lines of JSON with "op":"mcm"',
+    "betfair-csv": "a CSV of runners with EVENT_ID, SELECTION_ID and BSP, or best prices such as BEST_BACK_PRICE_60_MIN_PRIOR",
     "csv": f"a CSV with the columns {', '.join(_LONG)}, or a mapping that says what they are",
     "football-data": "a CSV with Date, HomeTeam, AwayTeam and odds such as PSH or AvgH",
     "kalshi": 'JSON with "candlesticks", "trades", "markets" or order books of tickers',
@@ -216,6 +217,8 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> tuple[str,
         return "oddsharvester", f"the columns match_date and {market}", delimiter
     if {*_EVENT} <= named and "event_id" in named:
         return "the fixtures of The Odds API's changes: give the file NAME_ticks.parquet that stands beside it"
+    if (runners := betfair_runners.shape_of(columns)) is not None:
+        return "betfair-csv", f"the columns {', '.join(runners)}", delimiter
     found = _of_columns(columns, mapping, "csv")
     if found is not None:
         return *found[:2], delimiter

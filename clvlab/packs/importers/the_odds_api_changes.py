@@ -65,7 +65,7 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
     events = _collected(counted, files[ticks_name])
     account.messages = int(events["len"].sum())
     account.note("fixtures whose kickoff moved", int(events["moved"].sum()))
-    teams = _fixtures(fixtures_name, files[fixtures_name])
+    teams = _fixtures(fixtures_name, files[fixtures_name], account)
     for event, first in events.filter(~pl.col("event").is_in(list(teams))).select("event", "row").sort("row").iter_rows():
         account.refuse(ticks_name, first + 1, f"event {event} is not in {fixtures_name}", "an event without fixture")
     counts = {event: count for event, count in events.select("event", "len").iter_rows() if event in teams}
@@ -138,15 +138,27 @@ def _collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
         raise SourceError(f"{path.name}: can't be read to its end: {str(error).splitlines()[0]}") from error
 
 
-def _fixtures(name: str, path: Path) -> dict[str, tuple[str, str, int]]:
+def _fixtures(name: str, path: Path, account: Account) -> dict[str, tuple[str, str, int]]:
     """Event -> home team, away team, kickoff."""
     try:
-        lines = list(csv.DictReader(io.StringIO(whole(path).decode()), strict=True))
-        teams = {row["event_id"]: (row["home_team"], row["away_team"], time_ms(row["commence_time"])) for row in lines}
-    except (UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
+        reader = csv.DictReader(io.StringIO(whole(path).decode()), strict=True)
+        rows = [(reader.line_num, row) for row in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
         raise SourceError(f"{name} is no list of fixtures: {error}") from error
-    if len(teams) != len(lines):
-        raise SourceError(f"{name} lists a fixture twice")
+    missing = {"event_id", "home_team", "away_team", "commence_time"} - {*(reader.fieldnames or ())}
+    if missing:
+        raise SourceError(f"{name} is no list of fixtures: it lacks the columns {', '.join(sorted(missing))}")
+    teams: dict[str, tuple[str, str, int]] = {}
+    for line, row in rows:
+        try:
+            if None in row.values() or None in row:
+                raise ValueError("more or fewer cells than the header")
+            found = row["home_team"], row["away_team"], time_ms(row["commence_time"])
+        except ValueError as error:
+            account.refuse(name, line, str(error), "a fixture can't be read")
+            continue
+        if teams.setdefault(row["event_id"], found) is not found:
+            account.refuse(name, line, f"fixture {row['event_id']!r} is listed twice", "a fixture is listed twice")
     return teams
 
 

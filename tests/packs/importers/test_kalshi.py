@@ -34,12 +34,12 @@ def trade(price, created, taker="yes", **more):
     return {"ticker": "KX-RAIN", "created_time": created, "taker_side": taker, "yes_price": price, **more}
 
 
-def imported(tmp_path, *answers, assets=ONE, **options):
+def imported(tmp_path, *answers, assets=ONE, lenient=False, **options):
     folder = tmp_path / "answers"
     folder.mkdir(exist_ok=True, parents=True)
     for number, answer in enumerate(answers):
         (folder / f"{number}.json").write_text(json.dumps(answer))
-    return import_source("kalshi", [folder], tmp_path / "p", import_options(mapping=assets, **options)).quality
+    return import_source("kalshi", [folder], tmp_path / "p", import_options(mapping=assets, lenient=lenient, **options)).quality
 
 
 def ticks(tmp_path):
@@ -131,14 +131,15 @@ def test_a_ticker_that_is_not_mapped_is_refused_with_the_lines_to_add_and_these_
     assert ticks(tmp_path)["market_key"].unique().to_list() == ["KX-FOO||"]
 
 
-@pytest.mark.parametrize("more", [{"lenient": True}, {"assets": ONE | {"others": "leave-out"}}])
-def test_tickers_that_are_not_mapped_are_counted_where_the_caller_says_so(tmp_path, more):
+def test_tickers_that_are_not_mapped_are_left_out_only_where_the_mapping_says_so(tmp_path):
     known = {"ticker": "KX-RAIN", "candlesticks": [candle(KICKOFF_S - 60, 40, 42)]}
+    other = {"ticker": "KX-FOO", "candlesticks": [candle(KICKOFF_S, 1, 2)] * 3}
 
-    quality = imported(tmp_path, known, {"ticker": "KX-FOO", "candlesticks": [candle(KICKOFF_S, 1, 2)] * 3}, **more)
+    with pytest.raises(SourceError, match="does not say which side of which market 'KX-FOO' is"):
+        imported(tmp_path, known, other, lenient=True)
+    quality = imported(tmp_path, known, other, assets=ONE | {"others": "leave-out"})
 
-    counted = {refused.reason: refused.count for refused in quality.refused} | quality.notes
-    assert sum(count for reason, count in counted.items() if "mapp" in reason) == 3
+    assert sum(count for reason, count in quality.notes.items() if "mapp" in reason) == 3
 
 
 def test_results_come_from_the_markets_that_are_described(tmp_path):

@@ -26,9 +26,9 @@ ROW = {
 }  # fmt: skip
 
 
-def imported(tmp_path, *rows, content=None, name="matches.json", source="oddsharvester", **options):
+def imported(tmp_path, *rows, content=None, name="matches.json", source="oddsharvester", lenient=False, **options):
     (tmp_path / name).write_text(json.dumps(rows) if content is None else content)
-    return import_source(source, [tmp_path / name], tmp_path / "p", import_options(**options)).quality
+    return import_source(source, [tmp_path / name], tmp_path / "p", import_options(lenient=lenient, **options)).quality
 
 
 def at(tmp_path):
