@@ -16,7 +16,7 @@ from clvlab.naming import did_you_mean
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers import IMPORTERS, Normaliser
 from clvlab.packs.importers.archives import Archives, archives_in, is_archive
-from clvlab.packs.importers.recognition import Recognised, content_of, is_of_betfair, recognised
+from clvlab.packs.importers.recognition import Recognised, content_of, is_of_betfair, probabilities_in, recognised
 from clvlab.packs.importers.source import Normalised, Options, Part, as_part, left_files
 from clvlab.packs.manifest import PackManifest, SourceFile, pack_id_of
 from clvlab.packs.quality import Quality, QualityAccount, RefusedRows
@@ -86,12 +86,16 @@ def _told_and_imported(
 ) -> ImportReport:
     """Import what is given; ``left`` of archives is counted with what is refused."""
     if source is None:
-        told = recognised(paths, options.mapping)
+        form = {"odds_format": options.odds_format} if options.odds_format else {}
+        told = recognised(paths, {**form, **(options.mapping or {})})
         return replace(_imported(told.source, paths, folder, _read_so(told, options), left), recognised=told)
     try:
         return _imported(source, paths, folder, options, left)
     except SourceError as error:
         looks = _looks_like(paths, options)
+        fair = None if options.odds_format or options.mapping else next(filter(None, map(probabilities_in, paths)), None)
+        if fair is not None:
+            raise SourceError(f"{error}; {fair}: leave out the source to be told what can be done with them") from error
         if looks is None or looks.source == source or (source in _TABLES and options.mapping):
             raise
         raise SourceError(f"{error}; by its content this is {looks}") from error
@@ -107,11 +111,13 @@ def _imported(
 
 
 def _read_so(told: Recognised, options: Options) -> Options:
-    """Return the options that read a file as it was recognised: a table of one's own with its delimiter."""
-    mapping = options.mapping or {}
-    if told.source != "csv" or told.delimiter == "," or "delimiter" in mapping:
-        return options
-    return replace(options, mapping={**mapping, "delimiter": told.delimiter})
+    """Return the options that read a file as it was recognised: a table by its delimiter and what its columns hold."""
+    own, said = dict(told.mapping or {}), dict(options.mapping or {})
+    if told.source == "csv" and told.delimiter != ",":
+        own["delimiter"] = told.delimiter
+    if "columns" in own and isinstance(said.get("columns"), Mapping):
+        said["columns"] = {**own["columns"], **said["columns"]}
+    return replace(options, mapping={**own, **said} or None)
 
 
 def _looks_like(paths: Sequence[Path], options: Options) -> Recognised | None:
@@ -195,9 +201,9 @@ def _tape(kickoffs: pl.DataFrame, result: Normalised, part: pl.DataFrame | Part)
 
 
 def _check_some(quality: QualityAccount, result: Normalised, files: Mapping[str, Path], left: tuple[RefusedRows, ...]) -> None:
-    if quality.counts["ticks"]:
-        return
     refused = [*result.account.refused_rows(), *left]
+    if quality.counts["ticks"] > (quality.counts["suspended"] if refused else 0):
+        return
     if result.account.broken is not None and len(files) == sum(row.count for row in refused) == 1:
         raise result.account.broken
     why = f"; refused {sum(row.count for row in refused):,}" if refused else ""

@@ -20,11 +20,13 @@ import pyarrow.parquet as pq
 from clvlab.errors import SourceError
 from clvlab.invocation import command
 from clvlab.naming import printable
+from clvlab.odds.formats import OddsFormat
 from clvlab.packs.files import whole
 from clvlab.packs.importers import betfair_runners, kalshi, oddsharvester, oddsportal, pmxt, trades
 from clvlab.packs.importers.archives import SHEETS
 from clvlab.packs.importers.csv_rows import delimiter_of, header_of
 from clvlab.packs.importers.heads import Kind, head_of, is_a_line, kind_of
+from clvlab.packs.importers.probabilities import Probabilities, probabilities_of
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.rows import UNREADABLE
 
@@ -54,14 +56,26 @@ LOOKED_FOR: Mapping[str, str] = {
 }
 
 
+Told = tuple[str, str, str] | tuple[str, str, str, Mapping[str, Any]]  # source, what shows it, delimiter, mapping
+
+
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """A source, the file that shows it, and what in it does; ``delimiter`` separates the cells of a CSV."""
+    """A source, the file that shows it, and what in it does.
+
+    Attributes
+    ----------
+    delimiter
+        What separates the cells of a CSV.
+    mapping
+        What columns mean that are known by what they hold.
+    """
 
     source: str
     file: str
     why: str
     delimiter: str = ","
+    mapping: Mapping[str, Any] | None = None
 
     def __str__(self) -> str:
         return f"{self.source}, for {self.file} has {self.why}"
@@ -147,8 +161,7 @@ def recognised_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Rec
             f"{printable(path.name)!r} is of no source that is known: it holds {found}. Name the source before the file: "
             f"{command('packs', 'import', 'csv', path, '--out', 'FOLDER')}\nLooked for:{looked}"
         )
-    source, why, delimiter = found
-    return Recognised(source, printable(path.name), why, delimiter)
+    return Recognised(found[0], printable(path.name), *found[1:])
 
 
 def content_of(path: Path) -> str:
@@ -157,16 +170,23 @@ def content_of(path: Path) -> str:
     return found if isinstance(found, str) else f"files of {found[0]}, for they have {found[1]}"
 
 
+def probabilities_in(path: Path) -> str | None:
+    """Return in words the probabilities that a table holds in place of odds; null where it holds none."""
+    head = head_of(path) if path.is_file() else b""
+    found = probabilities_of(head.decode("utf-8-sig", errors="replace")) if kind_of(head) is Kind.TEXT else None
+    return None if found is None else f"it holds probabilities, not odds, in the columns {found}"
+
+
 def is_of_betfair(path: Path) -> bool:
     """Whether a tar holds files of Betfair's markets."""
     head = head_of(path)
     return kind_of(head) is Kind.TAR and not isinstance(_of_tar(path, head, {}), str)
 
 
-def _told(path: Path, mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+def _told(path: Path, mapping: Mapping[str, Any]) -> Told | str:
     """Return source, what shows it and the delimiter; or in words what a file holds that is of no source."""
     head = head_of(path)
-    told: Callable[[Path, bytes, Mapping[str, Any]], tuple[str, str, str] | str] = _TELLERS.get(kind_of(head), _not_told)
+    told: Callable[[Path, bytes, Mapping[str, Any]], Told | str] = _TELLERS.get(kind_of(head), _not_told)
     return told(path, head, mapping)
 
 
@@ -179,7 +199,7 @@ def _not_told(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
     return f"{kind.value}{mend.get(kind, '')}"
 
 
-def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> Told | str:
     try:
         columns = pq.read_schema(path).names
     except UNREADABLE as error:
@@ -197,7 +217,7 @@ def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> tuple[s
     return found
 
 
-def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Told | str:
     try:
         text = head.decode("utf-8-sig", errors="strict")
     except UnicodeDecodeError as error:
@@ -217,11 +237,16 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> tuple[str,
         return "oddsharvester", f"the columns match_date and {market}", delimiter
     if {*_EVENT} <= named and "event_id" in named:
         return "the fixtures of The Odds API's changes: give the file NAME_ticks.parquet that stands beside it"
+    if mapping.get("odds_format") != OddsFormat.PROBABILITY and not mapping.get("sides") and not mapping.get("probabilities"):
+        odds = oddsportal.columns_of(columns)
+        fair = probabilities_of(text)
+        if fair is not None and (odds is None or {*odds.sides.values()} & {*fair.sides.values()}):
+            return _of_probabilities(fair, columns, delimiter)
     if (runners := betfair_runners.shape_of(columns)) is not None:
         return "betfair-csv", f"the columns {', '.join(runners)}", delimiter
     found = _of_columns(columns, mapping, "csv")
     if found is not None:
-        return *found[:2], delimiter
+        return found[0], found[1], delimiter, found[3] if len(found) == 4 else {}
     if (usual := oddsportal.columns_of(columns)) is not None:
         shown = [usual.named["date"], usual.named["home"], usual.named["away"], *usual.sides.values()]
         return "oddsportal", f"the columns {', '.join(shown)}", delimiter
@@ -230,7 +255,20 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> tuple[str,
     return f"a CSV with the columns {_listed(columns)}, which name no fixture, time and odds{lacks}"
 
 
-def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) -> tuple[str, str, str] | None:
+def _of_probabilities(found: Probabilities, columns: Sequence[str], delimiter: str) -> Told | str:
+    """Tell a table of probabilities: one that says when they stood is read, without odds."""
+    if {"fixture", "time"} <= {*columns} and "odds" not in columns:
+        mapping = {"probabilities": found.sides, "percent": found.percent}
+        return "csv", f"the columns fixture and time, and probabilities without odds in {found}", delimiter, mapping
+    return (
+        f"probabilities, not odds: the columns {found}. Nobody offers them to be bet, and the table does not say when they "
+        "stood. To value bets by them give a CSV with a fixture, a time and odds beside them, and a mapping of them, as "
+        f"probabilities: {{{', '.join(f'{side}: {column}' for side, column in found.sides.items())}}}; if they are prices of "
+        "an exchange, say so by --odds-format probability"
+    )
+
+
+def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) -> Told | None:
     """Tell a table by columns that both CSV and Parquet can have."""
     named = {*columns}
     price = next((column for column in trades.PRICES if column in named), None)
@@ -239,14 +277,19 @@ def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) 
     meanings = mapping.get("columns")
     if isinstance(meanings, Mapping) and meanings.get("fixture") in named:
         return table, f"columns, and a mapping names that of the fixture, {meanings['fixture']!r}", ""
-    return (table, f"the columns {', '.join(_LONG)}", "") if {*_LONG} <= named else None
+    if {*_LONG} <= named:
+        return table, f"the columns {', '.join(_LONG)}", ""
+    fair = (*_LONG[:3], "probability")
+    if {*fair} <= named:
+        return table, f"the columns {', '.join(fair)}, and no odds", "", {"columns": {"probability": "probability"}}
+    return None
 
 
 def _listed(columns: Sequence[str]) -> str:
     return ", ".join(columns[:_SHOWN]) + (f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else "")
 
 
-def _of_json(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+def _of_json(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Told | str:
     try:
         if is_a_line(head):
             document = orjson.loads(head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0])
@@ -288,7 +331,7 @@ def of_document(document: Any) -> tuple[str, str] | None:
     return None
 
 
-def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Told | str:
     names: list[str] = []
     try:
         with tarfile.open(fileobj=io.BytesIO(head), mode="r|") as tar:
@@ -300,7 +343,7 @@ def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> tuple[str, 
     return f"a tar archive of {_listed([printable(name) for name in names]) or 'nothing that is a file'}"
 
 
-_TELLERS: Mapping[Kind, Callable[[Path, bytes, Mapping[str, Any]], tuple[str, str, str] | str]] = {
+_TELLERS: Mapping[Kind, Callable[[Path, bytes, Mapping[str, Any]], Told | str]] = {
     Kind.PARQUET: _of_parquet,
     Kind.TEXT: _of_text,
     Kind.JSON: _of_json,
