@@ -56,7 +56,7 @@ def test_an_agent_bets_on_a_pack_of_probabilities_at_no_price(tmp_path):
 
     result = cl.backtest(cl.open_pack(tmp_path / "p"), "baseline")
 
-    assert result.frame["n_count"].to_list() == [1]  # scored by its probability alone
+    assert result.frame["valid_count"].to_list() == [1]  # scored by its probability alone
 
 
 REFUSED = {
