@@ -160,7 +160,7 @@ def import_odds(
     Parameters
     ----------
     source
-        ``betfair``, ``csv``, ``football-data``, ``kalshi``, ``oddsharvester``, ``oddsportal``, ``parquet``, ``pmxt``,
+        ``betfair``, ``betfair-csv``, ``csv``, ``football-data``, ``kalshi``, ``oddsharvester``, ``oddsportal``, ``parquet``, ``pmxt``,
         ``polymarket``, ``the-odds-api``, ``trades`` or ``txline``; told by the content of the files if null.
     paths
         Files or folders of the source; for ``csv``, ``parquet`` and ``football-data`` also a frame of Polars, pandas or another
