@@ -160,8 +160,8 @@ def import_odds(
     Parameters
     ----------
     source
-        ``betfair``, ``betfair-csv``, ``csv``, ``football-data``, ``kalshi``, ``oddsharvester``, ``oddsportal``, ``parquet``, ``pmxt``,
-        ``polymarket``, ``the-odds-api``, ``trades`` or ``txline``; told by the content of the files if null.
+        ``betfair``, ``betfair-csv``, ``csv``, ``football-data``, ``kalshi``, ``oddsharvester``, ``oddsportal``, ``parquet``,
+        ``pmxt``, ``polymarket``, ``the-odds-api``, ``trades`` or ``txline``; told by the content of the files if null.
     paths
         Files or folders of the source; for ``csv``, ``parquet`` and ``football-data`` also a frame of Polars, pandas or another
         library that hands out Arrow, a named index being a column of it. What is hashed of a frame is the CSV that it is
