@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import BinaryIO
 
@@ -63,11 +64,7 @@ class Archives:
         self._packed_bytes = sum(archive.stat().st_size for archive in archives)
         for archive in archives:
             shown = printable(archive.name)
-            place, n = self._place(shown, self.folder), 1
-            while place.exists():
-                n += 1
-                place = self._place(f"{n}-{shown}", self.folder)
-            self._unpack(archive, place, shown, 1)
+            self._unpack(archive, _free(self._place(shown, self.folder)), shown, 1)
         rest = [path for path in paths if path not in archives]
         return [*rest, self.folder if rest or len(archives) > 1 else _innermost(self.folder)]
 
@@ -80,7 +77,7 @@ class Archives:
                     Kind.ZIP,
                     Kind.TAR,
                 ):  # a single file, compressed as no reader reads it
-                    self._write(decompressed(file, packing), folder.with_name(folder.name.removesuffix(".xz")), shown)
+                    self._write(decompressed(file, packing), _free(folder.with_name(folder.name.removesuffix(".xz"))), shown)
                     return
                 for entry in self._entries(file, packing):
                     self._take(entry, folder, shown, depth)
@@ -156,6 +153,12 @@ def is_archive(path: Path) -> bool:
     if kind is Kind.ZIP:
         return packed(first) is None and not any(head[30 : 30 + len(name)] == name for name in SHEETS)
     return kind is Kind.TAR
+
+
+def _free(place: Path) -> Path:
+    """Return a place where nothing is yet, with a number before its name if need be."""
+    places = (place.with_name(f"{n}-{place.name}") for n in count(2))
+    return next(one for one in chain([place], places) if not one.exists())
 
 
 def _innermost(folder: Path) -> Path:

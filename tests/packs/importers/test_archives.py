@@ -99,6 +99,17 @@ def test_a_table_in_xz_and_archives_in_a_folder_are_read(tmp_path):
     assert [one.name for one in report.manifest.sources] == ["1.zip/same.csv", "2.zip/same.csv", "a.csv", "e.csv"]
 
 
+def test_files_of_one_name_in_several_places_are_all_read(tmp_path):
+    for name in ("", "more", "most"):
+        (tmp_path / "in" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name / "a.csv.xz").write_bytes(lzma.compress(table(f"xz {name}")))
+        (tmp_path / "in" / name / "a.zip").write_bytes(
+            zipped({"a.csv": table(f"plain {name}"), "a.csv.xz": lzma.compress(table(f"zip {name}"))})
+        )
+
+    assert import_source(None, [tmp_path / "in"], tmp_path / "p", import_options(lenient=False)).quality.fixtures == 9
+
+
 def older(n):
     return f"id,day,H\n{n},1,2.0\n".encode()
 

@@ -169,6 +169,23 @@ def test_polymarket_sides_within_a_minute_are_one_normalised_tick_at_their_last_
     ]
 
 
+def test_a_bad_polymarket_fixture_and_one_without_a_file_are_left_out_and_counted(tmp_path):
+    folder = polymarket(tmp_path, home=[(0, 0.5)], draw=[(60, 0.26)], away=[(10, 0.28)])
+    (fixture,) = orjson.loads((folder / "fixtures.json").read_bytes())
+    listed = [fixture, fixture, fixture | {"fixture_id": 8}, fixture | {"fixture_id": "9"}, None]
+    (folder / "fixtures.json").write_bytes(orjson.dumps(listed))
+
+    report = import_source("polymarket", [folder], tmp_path / "p", Options(lenient=True))
+
+    assert (report.quality.ticks, report.quality.fixtures_without_ticks) == (1, 1)
+    assert {row.reason: row.count for row in report.quality.refused} == {
+        "a fixture can't be read": 3,
+        "a fixture lacks a file: fixture 8 needs one home.jsonl or home.jsonl.gz, found 0": 1,
+    }
+    with pytest.raises(SourceError, match=r"fixtures\.json:2: the fixture 7 is listed twice"):
+        import_source("polymarket", [folder], tmp_path / "q")
+
+
 def test_a_polymarket_round_that_lacks_a_side_is_suspended(tmp_path):
     folder = polymarket(tmp_path, home=[(0, 0.5), (61, 0.5)], draw=[(0, 0.26), (61, 0.2)], away=[(62, 0.28)])
 
