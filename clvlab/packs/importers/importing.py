@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -73,7 +74,10 @@ def import_source(source: str | None, paths: Sequence[Path], folder: Path, optio
         given = unpacked.unpacked(paths, archives)
         if unpacked.left and not options.lenient:
             raise SourceError("{}: {}".format(*unpacked.left[0]))
-        return _told_and_imported(source, given, folder, options, left_files(unpacked.left))
+        try:
+            return _told_and_imported(source, given, folder, options, left_files(unpacked.left))
+        except SourceError as error:  # names of files are those in the archive, not where they were unpacked
+            raise SourceError(str(error).replace(f"{scratch}{os.sep}", "")) from error
 
 
 def _is_kept(source: str | None, archive: Path) -> bool:

@@ -101,8 +101,9 @@ def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) 
     seen: dict[tuple[Kind, str], list[Recognised]] = {}
     for path in paths:
         for file in _files_of(path):
-            alike = seen.setdefault(_likeness(file), [])
-            if len(alike) >= (1 if kind_of(head_of(file, _LIKE_BYTES)) is Kind.TEXT else _MAX_ALIKE):
+            likeness = _likeness(file)
+            alike = seen.setdefault(likeness, [])
+            if len({one.source for one in alike}) == 1 and len(alike) >= (1 if likeness[0] is Kind.TEXT else _MAX_ALIKE):
                 found[alike[0].source].append(alike[0])
                 continue
             try:
@@ -128,7 +129,7 @@ def _likeness(file: Path) -> tuple[Kind, str]:
     """Return what files that are of one source have in common: tables their header, others how they end."""
     head = head_of(file, _LIKE_BYTES)
     kind = kind_of(head)
-    return kind, head.partition(b"\n")[0].decode(errors="replace") if kind is Kind.TEXT else file.suffix
+    return kind, head.partition(b"\n")[0].decode(errors="replace") if kind is Kind.TEXT else "".join(file.suffixes[-2:])
 
 
 def _and_others(count: int) -> str:

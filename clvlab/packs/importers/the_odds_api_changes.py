@@ -26,7 +26,7 @@ from clvlab.packs.parquet import check_parquet
 from clvlab.packs.rows import UNREADABLE
 
 NORMALISER = "the-odds-api-changes/1"
-_TICKS = "_ticks.parquet"
+TICKS = "_ticks.parquet"
 _RULES = Consensus(min_books=3, max_age_s=86_400)  # unchanged prices are not repeated, so age says little
 _PRICES = ("price_decimal", "price_american")
 _COLUMNS = (
@@ -44,9 +44,9 @@ _STREAM = ("event", "book", "market")
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
     """Return ``NAME_ticks.parquet`` and the ``NAME_fixtures.csv`` beside it."""
-    if len(paths) != 1 or not paths[0].name.endswith(_TICKS):
-        raise SourceError(f"give one file *{_TICKS}, not {', '.join(str(path) for path in paths)}")
-    fixtures = paths[0].with_name(paths[0].name.removesuffix(_TICKS) + "_fixtures.csv")
+    if len(paths) != 1 or not paths[0].name.endswith(TICKS):
+        raise SourceError(f"give one file *{TICKS}, not {', '.join(path.name for path in paths)}")
+    fixtures = paths[0].with_name(paths[0].name.removesuffix(TICKS) + "_fixtures.csv")
     if not fixtures.is_file():
         raise SourceError(f"{paths[0].name} needs {fixtures.name} beside it, with the teams and kickoffs of its events")
     return {paths[0].name: paths[0], fixtures.name: fixtures}
@@ -56,7 +56,7 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
     """Read the changes some events at a time, and make consensus ticks of them."""
     account = Account(options.lenient)
     rules = options.rules(_RULES)
-    (ticks_name,) = [name for name in files if name.endswith(_TICKS)]
+    (ticks_name,) = [name for name in files if name.endswith(TICKS)]
     (fixtures_name,) = files.keys() - {ticks_name}
     rows = _scanned(files[ticks_name])
     said = pl.col("commence_ms")

@@ -16,6 +16,7 @@ from clvlab.packs.importers.importing import import_source
 from clvlab.packs.verifying import verify_pack
 from tests.commands import clvlab
 from tests.packs.importers.test_betfair import OPENING, change, offers, stream
+from tests.packs.importers.test_recognition import TEXTS
 
 HEADER = "fixture,time,side,odds\n"
 
@@ -268,3 +269,16 @@ def test_the_archive_of_snapshots_is_read_file_by_file(realdata, tmp_path):
     assert (report.quality.messages, older_files.count, log.count) == (674, 29, 1)
     assert "the mapping names 'snapshot_taken_at_utc', which is none of the columns 'date'" in older_files.reason
     assert log.examples == ("data/heartbeat.csv",)
+
+
+def test_of_an_archive_of_several_sources_one_is_named_to_read_its_own_files(tmp_path):
+    (tmp_path / "x.zip").write_bytes(zipped({f"{name}.csv": text for name, text in TEXTS.items()} | {"csv2.csv": table("n")}))
+
+    with pytest.raises(
+        SourceError, match=r"several sources: csv, for csv\.csv .*, as 1 more files have; .*: name one before"
+    ) as refused:
+        import_source(None, [tmp_path / "x.zip"], tmp_path / "p")
+    report = import_source("csv", [tmp_path / "x.zip"], tmp_path / "p", import_options(lenient=True))
+
+    assert str(tmp_path) not in str(refused.value)
+    assert (report.quality.fixtures, report.quality.refused_rows) == (2, 2)

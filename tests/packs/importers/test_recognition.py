@@ -29,7 +29,7 @@ REAL = {
     "betfair-stream/*.bz2": "betfair",
     "betfair-stream/catalogue-*.json": "JSON with the keys marketId, marketName",
     "football-data/*.csv.gz": "football-data",
-    "other/BBL14_All_Markets.csv.gz": "a CSV with the columns EVENT_DATE, PATH",
+    "other/BBL14_All_Markets.csv.gz": "betfair-csv",
     "other/BBL14_LICENSE.txt": "text that begins with",
     "other/kalshi_orderbook.json.gz": "kalshi",
     "other/nhl_snapshots_sample.tar.gz": "a tar archive of ./data/heartbeat.csv, ",

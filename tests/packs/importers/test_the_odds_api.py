@@ -309,6 +309,16 @@ def test_a_bad_line_of_the_fixtures_of_changes_costs_no_more_than_itself(tmp_pat
         import_source("the-odds-api", [path], tmp_path / "q")
 
 
+def test_changes_are_read_from_their_folder_too(tmp_path):
+    (tmp_path / "in").mkdir()
+    changes(tmp_path / "in", (0, "a", "totals", "Over", 2.5, 1.9), (0, "a", "totals", "Under", 2.5, 1.9))
+
+    assert import_source(None, [tmp_path / "in"], tmp_path / "p").quality.ticks == 1
+    changes(tmp_path / "in", (0, "a", "totals", "Over", 2.5, 1.9), name="other")
+    with pytest.raises(SourceError, match=r"give one file \*_ticks\.parquet, not .*_ticks\.parquet, .*_ticks\.parquet"):
+        import_source("the-odds-api", [tmp_path / "in"], tmp_path / "q")
+
+
 def test_of_changes_agents_see_the_kickoff_as_it_was_first_said(tmp_path):
     path = changes(
         tmp_path,
