@@ -117,9 +117,7 @@ def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) 
             found.setdefault(one.source, []).append(one)
     if len(found) > 1:
         several = "; ".join(f"{files[0]}{_and_others(len(files) - 1)}" for files in found.values())
-        raise SourceError(
-            f"the files are of several sources: {several}: import them one by one, and name each before the files"
-        )
+        raise SourceError(f"the files are of several sources: {several}: name one before the files to read its own")
     if not found:
         raise why_not[0] if why_not else SourceError(f"there is no file in {', '.join(map(str, paths))}")
     return next(iter(found.values()))[0]
