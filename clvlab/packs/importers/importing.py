@@ -24,6 +24,7 @@ from clvlab.packs.quality import Quality, QualityAccount, RefusedRows
 from clvlab.packs.writer import PackWriter
 
 _TABLES = ("csv", "parquet")
+_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,4 +243,6 @@ def _report(quality: QualityAccount, result: Normalised, files: int, left: tuple
 
 def _unread(paths: Sequence[Path], read: Iterable[Path]) -> tuple[RefusedRows, ...]:
     below = {file for path in paths if path.is_dir() for file in path.rglob("*") if file.is_file()}
-    return left_files((file.name, content_of(file)) for file in sorted(below - set(read)) if not is_archive(file))
+    unread = [file for file in sorted(below - set(read)) if not is_archive(file)]
+    told = [(file.name, content_of(file)) for file in unread[:_LOOKED_AT]]
+    return left_files([*told, *((file.name, "files that were not looked at") for file in unread[_LOOKED_AT:])])

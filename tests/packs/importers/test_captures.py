@@ -116,10 +116,15 @@ def test_a_folder_of_another_fixture_and_a_backup_file_are_left_unread(tmp_path)
     (folder / "999").mkdir()
     (folder / "999" / "home.jsonl").write_text("garbage")
     (folder / "7" / "home.jsonl.bak").write_text("garbage")
+    (folder / "7" / "log.bin").write_bytes(b"\x00\x01")
 
     report = import_source("polymarket", [folder], tmp_path / "p")
 
-    assert (report.quality.files, report.unread) == (4, ("home.jsonl", "home.jsonl.bak"))
+    assert report.quality.files == 4
+    assert {row.reason: row.examples for row in report.unread} == {
+        "text that begins with 'garbage'": ("home.jsonl.bak", "home.jsonl"),
+        "bytes that are no text": ("log.bin",),
+    }
 
 
 def test_a_folder_name_that_cant_be_a_pack_id_is_refused(tmp_path):
