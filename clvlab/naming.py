@@ -1,4 +1,4 @@
-"""Names that are given wrong: what was probably meant, and what there is."""
+"""Names that are given wrong: what was probably meant, and what there is; and names that can't be printed as they are."""
 
 from __future__ import annotations
 
@@ -14,6 +14,17 @@ from clvlab.errors import ArgumentError
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+def printable(text: str) -> str:
+    r"""Return a text on one line, with each character that can't be printed as Python writes it.
+
+    Examples
+    --------
+    >>> printable("odds\x00.csv\x1b[31m")
+    'odds\\x00.csv\\x1b[31m'
+    """
+    return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def nearest(given: object, known: Iterable[str]) -> str | None:

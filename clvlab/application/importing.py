@@ -23,7 +23,7 @@ _LARGEST = 10  # overround; what is more is a percentage
 
 def import_options(
     *,
-    lenient: bool = False,
+    lenient: bool = True,
     margin: str = Margin.POWER,
     min_books: int | None = None,
     max_age_s: int | None = None,

@@ -32,7 +32,6 @@ from clvlab.packs.reader import Pack
 from clvlab.packs.remote.address import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
 
-_SHOWN = 10
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
 packs_app.command("uploads")(uploads)
 packs_app.command("admit-upload")(admit_upload)
@@ -158,7 +157,9 @@ def packs_import(
     paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders of the source.", metavar="FILE...")] = None,
     *,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
-    lenient: Annotated[bool, typer.Option("--lenient", help="Count rows that can't be read instead of stopping.")] = False,
+    lenient: Annotated[
+        bool, typer.Option("--lenient/--strict", help="Leave out and count what can't be read, or stop at the first of it.")
+    ] = True,
     margin: Annotated[str, typer.Option(help=f"How margins are removed: {', '.join(Margin)}.")] = "power",
     min_books: Annotated[int | None, typer.Option(help="Fresh books that a price needs.")] = None,
     max_age_s: Annotated[int | None, typer.Option(help="Seconds after which a book's quote is stale.")] = None,
@@ -200,10 +201,8 @@ def packs_import(
     if report.recognised is not None:
         out.print(f"Recognised {plain(str(report.recognised))}")
     show_quality(report.quality)
-    for name in report.unread[:_SHOWN]:
-        out.print(f"  not read: {plain(name)}")
-    if len(report.unread) > _SHOWN:
-        out.print(f"  not read: {len(report.unread) - _SHOWN:,} more files")
+    for files in report.unread:
+        out.print(f"  not read: {plain(str(files))}")
     show_pack(packs.open_pack(out_folder))
 
 

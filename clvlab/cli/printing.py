@@ -20,6 +20,7 @@ from clvlab.application.runs.card import ANSWERS_PUBLIC
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import Headline
 from clvlab.invocation import command
+from clvlab.naming import printable
 from clvlab.packs.derived.derivation import DerivedPack
 from clvlab.packs.derived.wording import derived_words
 from clvlab.packs.quality import Quality
@@ -38,11 +39,7 @@ err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 def plain(text: str) -> str:
     """Keep data from being read as markup, and on one line."""
-    return escape(_printable(text))
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return escape(printable(text))
 
 
 def plain_lines(text: str) -> str:
@@ -82,7 +79,7 @@ def show_quality(quality: Quality) -> None:
 def say(text: str, style: str = "") -> None:
     """Print a sentence, broken between words on a terminal, in one line elsewhere."""
     width = out.width if out.is_terminal else 0
-    text = _printable(text)
+    text = printable(text)
     for line in wrap(text, width, break_long_words=False, break_on_hyphens=False) if width else [text]:
         out.print(Text(line, style=style))
 

@@ -44,7 +44,7 @@ def opened(path: Path) -> BufferedIOBase:
 
 
 def packed(first: bytes) -> str | None:
-    """Return how a file is compressed by its first bytes: ``gzip``, ``bzip2`` or not.
+    """Return how a file is compressed by its first bytes: ``gzip``, ``bzip2``, ``xz``, which no reader opens as it is, or not.
 
     Examples
     --------
@@ -53,6 +53,8 @@ def packed(first: bytes) -> str | None:
     """
     if first.startswith(b"\x1f\x8b\x08"):
         return "gzip"
+    if first.startswith(b"\xfd7zXZ\x00"):
+        return "xz"
     return "bzip2" if re.match(rb"BZh[1-9]1AY&SY", first) else None
 
 
@@ -113,7 +115,7 @@ def whole(path: Path) -> bytes:
     return b"".join(chunks)
 
 
-def _check_size(name: str, size: int, packed_bytes: int) -> None:
+def check_size(name: str, size: int, packed_bytes: int) -> None:
     """Refuse content that grows without end, or far beyond what a file of its size can hold of odds."""
     if size > MAX_CONTENT_BYTES:
         raise SourceError(f"{name}: more than {MAX_CONTENT_BYTES} bytes when decompressed")
@@ -138,7 +140,7 @@ def _chunks(file: BufferedIOBase, name: str, packed_bytes: int) -> Iterator[byte
     try:
         while chunk := file.read1(_CHUNK_BYTES):  # of a file that is cut off, what comes before the cut
             size += len(chunk)
-            _check_size(name, size, packed_bytes)
+            check_size(name, size, packed_bytes)
             yield chunk
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"{name}: can't be read to its end: {error}") from error

@@ -15,6 +15,7 @@ from clvlab.law.tape import Tape
 QUALITY_FILE = "quality.json"
 _BPS = 10_000
 _MS = 1000
+_LINE = 200
 
 
 class _Model(BaseModel):
@@ -55,6 +56,17 @@ class RefusedRows(_Model):
     reason: str
     count: int
     examples: tuple[str, ...]
+
+    @property
+    def shown(self) -> str:
+        """The first examples, as many as fit on a line: one at least, three at most."""
+        some = self.examples[:3]
+        while len(some) > 1 and sum(map(len, some)) > _LINE:
+            some = some[:-1]
+        return "; ".join(some)
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.count:,}, as {self.shown}"
 
 
 class Quality(_Model):
@@ -122,7 +134,7 @@ class Quality(_Model):
         return [
             f"Read {self.messages:,} messages of {self.files:,} files: {self.ticks:,} ticks, "
             f"{self.suspended_ticks:,} of them suspended; refused {self.refused_rows:,}",
-            *(f"  {refused.reason}: {refused.count:,}, as {refused.examples[0]}" for refused in self.refused),
+            *(f"  {refused}" for refused in self.refused),
             *(f"  {note}: {count:,}" for note, count in self.notes.items()),
         ]
 

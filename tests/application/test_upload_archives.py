@@ -164,7 +164,7 @@ def test_a_header_as_large_as_a_file_counts_as_well(tmp_path):
     header = member("x", tarfile.XHDTYPE, size=64 << 20).tobuf()
     (tmp_path / "archive").write_bytes(gzip.compress(header + bytes(64 << 20)))
 
-    with pytest.raises(UploadRefusedError, match="unpacks to more bytes than an owner may keep"):
+    with pytest.raises(UploadRefusedError, match="unpacks to more bytes than are read of it: an owner may keep"):
         unpack(tmp_path / "archive", tmp_path / "pack", 1 << 20)
 
 

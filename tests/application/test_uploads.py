@@ -141,6 +141,25 @@ def test_a_source_file_that_can_not_be_read_is_refused_with_its_line(small, fold
     assert left_in(folder) == []
 
 
+def test_a_row_that_cant_be_read_is_counted_unless_strictness_is_asked_for(small):
+    bad = ODDS.rstrip(b"\n") + b"\nm,soon,a,2.0\n"
+
+    with pytest.raises(UploadRefusedError, match=r"'soon' is no|cells under a header"):
+        upload(small, bad, **IMPORT, lenient=False)
+    upload(small, bad, **IMPORT)
+
+    assert small.uploads.open(ALICE, "odds").quality.refused_rows == 1
+
+
+def test_a_source_file_in_an_archive_is_not_unpacked(small, folder):
+    with pytest.raises(
+        UploadRefusedError, match=r"'upload\.csv' is an archive or compressed with xz: send the source file in it"
+    ):
+        upload(small, tarred({"odds.csv": ODDS}), **IMPORT)
+
+    assert left_in(folder) == []
+
+
 @pytest.mark.parametrize("request_", [{"source": "csv"}, {"lenient": True}, {"pack_id": "a/b"}, {"filename": "x"}], ids=str)
 def test_a_request_that_contradicts_itself_is_refused(request_):
     with pytest.raises(ValueError, match=r"pack_id|lenient|filename"):

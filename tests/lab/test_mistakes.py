@@ -304,8 +304,8 @@ MISTAKES = {
         "a service is named by its whole URL: write Lab('http://localhost:8000')"),
     # odds
     "a source's dash": ("cl.import_odds('footballdata', 'odds.csv', 'out')", SourceError,
-        "unknown source 'footballdata': use one of betfair, csv, football-data, kalshi, oddsharvester, oddsportal, parquet, "
-        "pmxt, polymarket, the-odds-api, trades, txline: "
+        "unknown source 'footballdata': use one of betfair, betfair-csv, csv, football-data, kalshi, oddsharvester, "
+        "oddsportal, parquet, pmxt, polymarket, the-odds-api, trades, txline: "
         "did you mean 'football-data'?"),
     "the file before its source": ("cl.import_odds('odds.csv', 'csv', 'out')", SourceError,
         "the source comes first, then the files: 'csv', ..."),

@@ -6,20 +6,14 @@ written to the file of that name. So no entry can reach out of the folder, and l
 
 from __future__ import annotations
 
-import gzip
-import stat
 import tarfile
 import unicodedata
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, BinaryIO
 
-from clvlab.errors import UploadRefusedError
+from clvlab.errors import SourceError, UploadRefusedError
+from clvlab.packs.archives import UNPACKABLE, Entry, tarred, zipped
 from clvlab.packs.manifest import DATA_FILES, DESCRIPTOR
 
 MAX_ENTRIES = 10_000
@@ -29,17 +23,6 @@ _MAX_RATIO = 200  # ticks are compressed already, and messages as text shrink 5 
 _CHUNK = 1 << 18
 _FILES = (DESCRIPTOR, *DATA_FILES)
 _RAW = "raw"
-_LISTED = b"PK\x01\x02"  # begins each entry of a zip's directory (APPNOTE.TXT 4.3.12)
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """An entry as its archive describes it; ``oddity`` says what it is where it is neither file nor folder."""
-
-    name: str
-    is_folder: bool
-    oddity: str | None
-    opened: Callable[[], IO[bytes] | None]
 
 
 def unpack(archive: Path, folder: Path, max_bytes: int) -> None:
@@ -58,11 +41,19 @@ def unpack(archive: Path, folder: Path, max_bytes: int) -> None:
             raise UploadRefusedError("the body is empty: send an archive of a pack, or a source file with its source")
         folder.mkdir(parents=True)
         unpacked = _Unpacked(folder, max_bytes, packed_bytes)
-        entries = _zipped(file) if magic[:2] == b"PK" else _tarred(file, max_bytes, is_gzip=magic[:2] == b"\x1f\x8b")
+        packing = "gzip" if magic[:2] == b"\x1f\x8b" else None
+        bytes_read = max_bytes + 2 * tarfile.BLOCKSIZE * MAX_ENTRIES
+        entries = zipped(file, MAX_ENTRIES) if magic[:2] == b"PK" else tarred(file, packing, bytes_read)
         try:
             for entry in entries:
                 unpacked.take(entry)
-        except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, NotImplementedError) as error:
+        except SourceError as error:
+            raise UploadRefusedError(f"{error}: an owner may keep {max_bytes:,} bytes") from error
+        except UNPACKABLE as error:
+            if isinstance(error, tarfile.ReadError) and not unpacked.entries:
+                raise UploadRefusedError(
+                    "the body is no archive of a pack (zip, tar or tar.gz); a source file needs its source, as in ?source=csv"
+                ) from error
             raise UploadRefusedError(f"the archive can't be read to its end: {error!s:.200}") from error
 
 
@@ -72,12 +63,12 @@ class _Unpacked:
     def __init__(self, folder: Path, max_bytes: int, packed_bytes: int) -> None:
         self._folder, self._max_bytes, self._packed_bytes = folder, max_bytes, packed_bytes
         self._names: dict[str, str] = {}
-        self._entries = self._bytes = 0
+        self.entries = self._bytes = 0
 
-    def take(self, entry: _Entry) -> None:
+    def take(self, entry: Entry) -> None:
         """Write an entry's file."""
-        self._entries += 1
-        if self._entries > MAX_ENTRIES:
+        self.entries += 1
+        if self.entries > MAX_ENTRIES:
             raise UploadRefusedError(f"the archive has more than {MAX_ENTRIES:,} entries")
         shown = f"{entry.name!r:.120}"
         if entry.oddity:
@@ -133,75 +124,3 @@ def _check_name(name: str, shown: str) -> None:
 
 def _is_raw(name: str) -> bool:
     return 0 < len(name.encode(errors="replace")) <= 255 and name.isprintable() and not name.startswith(".")
-
-
-def _zipped(file: BinaryIO) -> Iterator[_Entry]:
-    listed = sum(chunk.count(_LISTED) for chunk in iter(partial(file.read, _CHUNK), b""))
-    if listed > 2 * MAX_ENTRIES:  # a quick look: the library would read a list of millions before it says how many they are
-        raise UploadRefusedError(f"the archive has more than {MAX_ENTRIES:,} entries")
-    file.seek(0)
-    try:
-        archive = zipfile.ZipFile(file)
-    except (UnicodeDecodeError, ValueError) as error:
-        raise UploadRefusedError(f"the zip's directory can't be read: {error!s:.200}") from error
-    with archive:
-        for info in archive.infolist():
-            yield _Entry(info.orig_filename, info.is_dir(), _oddity(info), partial(archive.open, info))
-
-
-def _oddity(info: zipfile.ZipInfo) -> str | None:
-    kind = stat.S_IFMT(info.external_attr >> 16)
-    if info.flag_bits & 1:
-        return "encrypted"
-    if kind == stat.S_IFLNK:
-        return "a symbolic link"
-    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        return "no plain file"
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return "compressed in another way than by deflate"
-    return None
-
-
-_KINDS = {
-    tarfile.SYMTYPE: "a symbolic link",
-    tarfile.LNKTYPE: "a hard link",
-    tarfile.CHRTYPE: "a device",
-    tarfile.BLKTYPE: "a device",
-    tarfile.FIFOTYPE: "a pipe",
-    tarfile.GNUTYPE_SPARSE: "a sparse file",
-}
-
-
-def _tarred(file: BinaryIO, max_bytes: int, *, is_gzip: bool) -> Iterator[_Entry]:
-    plain = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if is_gzip else file
-    bounded = cast("BinaryIO", _Bounded(plain, max_bytes + 2 * tarfile.BLOCKSIZE * MAX_ENTRIES))
-    is_tar = False
-    try:
-        with tarfile.open(fileobj=bounded, mode="r|") as archive:  # in order: nothing is sought in a compressed file
-            is_tar = True
-            for member in archive:
-                kind = None if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE) else "no plain file"
-                oddity = "a sparse file" if member.issparse() else _KINDS.get(member.type, kind)
-                yield _Entry(member.name, member.isdir(), oddity, partial(archive.extractfile, member))
-    except tarfile.ReadError as error:
-        if is_tar:
-            raise
-        raise UploadRefusedError(
-            "the body is no archive of a pack (zip, tar or tar.gz); a source file needs its source, as in ?source=csv"
-        ) from error
-
-
-@dataclass(slots=True)
-class _Bounded:
-    """A file of which only so many bytes are read: what a tar skips is decompressed, too."""
-
-    file: BinaryIO
-    left: int
-
-    def read(self, size: int) -> bytes:
-        """Read up to so many bytes."""
-        data = self.file.read(size)
-        self.left -= len(data)
-        if self.left < 0:
-            raise UploadRefusedError("the archive unpacks to more bytes than an owner may keep")
-        return data

@@ -21,6 +21,7 @@ _Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 # Sources that come as one file, and what it is called where the caller does not say.
 _FILES = {
     "betfair": "upload.tar",
+    "betfair-csv": "upload.csv",
     "csv": "upload.csv",
     "football-data": "upload.csv",
     "oddsharvester": "upload.json",
@@ -49,10 +50,15 @@ class UploadRequest(BaseModel):
 
     pack_id: _PackId | None = Field(default=None, description="Id of the new pack; of an archive, the one it must have.")
     source: (
-        Literal["betfair", "csv", "football-data", "oddsharvester", "oddsportal", "parquet", "the-odds-api", "txline"] | None
+        Literal[
+            "betfair", "betfair-csv", "csv", "football-data", "oddsharvester", "oddsportal", "parquet", "the-odds-api", "txline"
+        ]
+        | None
     ) = Field(default=None, description="Importer of a source file; without one the body is an archive of a pack.")
     filename: _PackId | None = Field(default=None, description="Name of the source file, whose ending says how to read it.")
-    lenient: bool = Field(default=False, description="Count rows that can't be read instead of refusing the file.")
+    lenient: bool = Field(
+        default=True, description="Leave out and count what can't be read; false refuses the file at the first of it."
+    )
     margin: Margin = Field(default=Margin.POWER, description="How margins are removed.")
     min_books: _Count | None = Field(default=None, description="Fresh books that a price needs.")
     max_age_s: _Count | None = Field(default=None, description="Seconds after which a book's quote is stale.")

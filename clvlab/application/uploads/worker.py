@@ -63,6 +63,8 @@ def _sentence(error: BaseException) -> str:
 def _verified(settings: dict[str, Any]) -> dict[str, Any]:
     from clvlab.application.uploads.archive import unpack
     from clvlab.application.uploads.requests import UploadRequest
+    from clvlab.errors import UploadRefusedError
+    from clvlab.packs.importers.archives import is_archive
     from clvlab.packs.importers.importing import import_source
     from clvlab.packs.verifying import verify_pack
 
@@ -72,6 +74,8 @@ def _verified(settings: dict[str, Any]) -> dict[str, Any]:
         folder = MADE / "pack"
         unpack(given, folder, settings["max_owner_bytes"])
     else:
+        if is_archive(given) and request.source != "betfair":  # its reader unpacks a tar as it reads, to no disk
+            raise UploadRefusedError(f"{request.given_name!r} is an archive or compressed with xz: send the source file in it")
         folder = MADE / str(request.pack_id)
         import_source(request.source, [given], folder, request.options())
     check_shape(folder, request.pack_id, settings["max_ticks"])

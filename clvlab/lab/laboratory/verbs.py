@@ -152,7 +152,7 @@ def import_odds(
     paths: str | Path | Sequence[str | Path] | Frame,
     out: str | Path,
     *,
-    lenient: bool = False,
+    lenient: bool = True,
     **options: Any,
 ) -> Pack:
     """Make a pack of a provider's files, or of a frame, and open it; ``.quality`` tells what was found.
@@ -160,8 +160,8 @@ def import_odds(
     Parameters
     ----------
     source
-        ``betfair``, ``csv``, ``football-data``, ``kalshi``, ``oddsharvester``, ``oddsportal``, ``parquet``, ``pmxt``,
-        ``polymarket``, ``the-odds-api``, ``trades`` or ``txline``; told by the content of the files if null.
+        ``betfair``, ``betfair-csv``, ``csv``, ``football-data``, ``kalshi``, ``oddsharvester``, ``oddsportal``, ``parquet``,
+        ``pmxt``, ``polymarket``, ``the-odds-api``, ``trades`` or ``txline``; told by the content of the files if null.
     paths
         Files or folders of the source; for ``csv``, ``parquet`` and ``football-data`` also a frame of Polars, pandas or another
         library that hands out Arrow, a named index being a column of it. What is hashed of a frame is the CSV that it is
@@ -169,7 +169,7 @@ def import_odds(
     out
         Where the pack will stand; its name becomes the pack id.
     lenient
-        Count rows that can't be read and go on, instead of stopping at the first.
+        Leave out rows and files that can't be read, and count them by reason in ``.quality``; ``False`` stops at the first.
     **options
         ``margin``, ``min_books``, ``max_age_s``, ``max_overround``, ``weights``, ``odds_format``, ``time_zone``, ``books``,
         ``closing``,
@@ -207,7 +207,7 @@ def imports(
     source: str,
     packs: Mapping[str | Path, str | Path | Sequence[str | Path]],
     *,
-    lenient: bool = False,
+    lenient: bool = True,
     executor: Executor | None = None,
     **options: Any,
 ) -> tuple[Pack, ...]:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from clvlab.packs.importers import (
     betfair,
     betfair_files,
+    betfair_runners,
     football_data,
     kalshi,
     oddsharvester,
@@ -31,6 +32,7 @@ Normaliser = Callable[[Mapping[str, Path], Options, Path], Normalised]
 IMPORTERS: Mapping[str, tuple[_Finder, Normaliser]] = MappingProxyType(
     {
         "betfair": (betfair_files.find, betfair.normalise),
+        "betfair-csv": (betfair_runners.find, betfair_runners.normalise),
         "csv": (table.find_csv, table.normalise),
         "football-data": (football_data.find, football_data.normalise),
         "kalshi": (kalshi.find, kalshi.normalise),

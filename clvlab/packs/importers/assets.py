@@ -21,7 +21,6 @@ from clvlab.packs.manifest import Fixture, KickoffKind
 _LISTED = 10
 _YES, _NO = "yes", "no"
 LEAVE_OUT = "leave-out"
-_UNMAPPED = "an asset is not mapped"
 
 
 class _Mapped(BaseModel):
@@ -126,27 +125,24 @@ class AssetMap:
         """Take note of what a source says of an asset, for the lines that a mapping may lack."""
         self._described.setdefault(asset, (event, names))
 
-    def find(self, asset: str, file: str, line: int, account: Account, count: int = 1) -> AssetMarket | None:
+    def find(self, asset: str, account: Account, count: int = 1) -> AssetMarket | None:
         """Return the market of an asset; of one that the mapping lacks take note, and return null."""
         market = self.markets.get(asset)
         if market is None:
             self._unknown[asset] += count
             if self.leaves_out:
                 account.note(f"rows of assets that the mapping leaves out by `others: {LEAVE_OUT}`", count)
-            elif account.lenient:
-                account.refuse(file, line, f"the mapping does not say what {asset!r:.120} is", _UNMAPPED)
-                account.refused[_UNMAPPED] += count - 1
         return market
 
-    def check(self, account: Account) -> None:
+    def check(self) -> None:
         """Refuse assets that the mapping lacks, with the lines to add.
 
         Raises
         ------
         SourceError
-            There are some, unless reading is lenient or the mapping leaves them out.
+            There are some, unless the mapping leaves them out: a market without one of its sides is no market.
         """
-        if not self._unknown or account.lenient or self.leaves_out:
+        if not self._unknown or self.leaves_out:
             return
         first = self._in_order()[0]
         lines = "\n".join(self._lines())

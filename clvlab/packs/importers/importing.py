@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,22 +16,24 @@ from clvlab.law.tape import Tape
 from clvlab.naming import did_you_mean
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers import IMPORTERS, Normaliser
-from clvlab.packs.importers.recognition import Recognised, recognised
-from clvlab.packs.importers.source import Normalised, Options, Part, as_part
+from clvlab.packs.importers.archives import Archives, archives_in, is_archive
+from clvlab.packs.importers.recognition import Recognised, content_of, is_of_betfair, probabilities_in, recognised
+from clvlab.packs.importers.source import Normalised, Options, Part, as_part, left_files
 from clvlab.packs.manifest import PackManifest, SourceFile, pack_id_of
-from clvlab.packs.quality import Quality, QualityAccount
+from clvlab.packs.quality import Quality, QualityAccount, RefusedRows
 from clvlab.packs.writer import PackWriter
 
 _TABLES = ("csv", "parquet")
+_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import wrote, what it found, what it left unread in the folders it was given, and the source if it told it."""
+    """What an import wrote, what it found, which files it left unread by reason, and the source if it told it."""
 
     manifest: PackManifest
     quality: Quality
-    unread: tuple[str, ...]
+    unread: tuple[RefusedRows, ...]
     recognised: Recognised | None = None
 
 
@@ -62,31 +65,64 @@ def import_source(source: str | None, paths: Sequence[Path], folder: Path, optio
     if missing or not paths:
         raise SourceError(f"no such file or folder: {', '.join(missing) or 'none given'}")
     options = options or Options()
+    pack_id_of(folder)
+    archives = archives_in(paths, partial(_is_kept, source))
+    if not archives:
+        return _told_and_imported(source, paths, folder, options)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with Unfinished(folder.parent) as scratch:
+        unpacked = Archives(scratch)
+        given = unpacked.unpacked(paths, archives)
+        if unpacked.left and not options.lenient:
+            raise SourceError("{}: {}".format(*unpacked.left[0]))
+        try:
+            return _told_and_imported(source, given, folder, options, left_files(unpacked.left))
+        except SourceError as error:  # names of files are those in the archive, not where they were unpacked
+            raise SourceError(str(error).replace(f"{scratch}{os.sep}", "")) from error
+
+
+def _is_kept(source: str | None, archive: Path) -> bool:
+    """Whether an archive is a tar of Betfair's, whose importer reads it as it is."""
+    return archive.suffix == ".tar" and (source == "betfair" or (source is None and is_of_betfair(archive)))
+
+
+def _told_and_imported(
+    source: str | None, paths: Sequence[Path], folder: Path, options: Options, left: tuple[RefusedRows, ...] = ()
+) -> ImportReport:
+    """Import what is given; ``left`` of archives is counted with what is refused."""
     if source is None:
-        told = recognised(paths, options.mapping)
-        return replace(_imported(told.source, paths, folder, _read_so(told, options)), recognised=told)
+        form = {"odds_format": options.odds_format} if options.odds_format else {}
+        told = recognised(paths, {**form, **(options.mapping or {})})
+        return replace(_imported(told.source, paths, folder, _read_so(told, options), left), recognised=told)
     try:
-        return _imported(source, paths, folder, options)
+        return _imported(source, paths, folder, options, left)
     except SourceError as error:
         looks = _looks_like(paths, options)
+        fair = None if options.odds_format or options.mapping else next(filter(None, map(probabilities_in, paths)), None)
+        if fair is not None:
+            raise SourceError(f"{error}; {fair}: leave out the source to be told what can be done with them") from error
         if looks is None or looks.source == source or (source in _TABLES and options.mapping):
             raise
         raise SourceError(f"{error}; by its content this is {looks}") from error
 
 
-def _imported(source: str, paths: Sequence[Path], folder: Path, options: Options) -> ImportReport:
+def _imported(
+    source: str, paths: Sequence[Path], folder: Path, options: Options, left: tuple[RefusedRows, ...]
+) -> ImportReport:
     find, normalise = IMPORTERS[source]
     files = find(paths)
-    manifest, quality = import_files(files, normalise, folder, options)
+    manifest, quality = import_files(files, normalise, folder, options, left)
     return ImportReport(manifest, quality, _unread(paths, files.values()))
 
 
 def _read_so(told: Recognised, options: Options) -> Options:
-    """Return the options that read a file as it was recognised: a table of one's own with its delimiter."""
-    mapping = options.mapping or {}
-    if told.source != "csv" or told.delimiter == "," or "delimiter" in mapping:
-        return options
-    return replace(options, mapping={**mapping, "delimiter": told.delimiter})
+    """Return the options that read a file as it was recognised: a table by its delimiter and what its columns hold."""
+    own, said = dict(told.mapping or {}), dict(options.mapping or {})
+    if told.source == "csv" and told.delimiter != ",":
+        own["delimiter"] = told.delimiter
+    if "columns" in own and isinstance(said.get("columns"), Mapping):
+        said["columns"] = {**own["columns"], **said["columns"]}
+    return replace(options, mapping={**own, **said} or None)
 
 
 def _looks_like(paths: Sequence[Path], options: Options) -> Recognised | None:
@@ -103,7 +139,11 @@ def _hint(source: str, paths: Sequence[Path]) -> str:
 
 
 def import_files(
-    files: Mapping[str, Path], normalise: Normaliser, folder: Path, options: Options | None = None
+    files: Mapping[str, Path],
+    normalise: Normaliser,
+    folder: Path,
+    options: Options | None = None,
+    left: tuple[RefusedRows, ...] = (),
 ) -> tuple[PackManifest, Quality]:
     """Make a pack of files by name, as ``import_source`` does; returns what was written, and what was found.
 
@@ -128,11 +168,11 @@ def import_files(
                 written_fixtures += tape.series["fixture_id"].n_unique()
                 done = f"{written_fixtures:,} of {len(result.fixtures):,} fixtures"
                 options.progress(f"{done}, {quality.counts['ticks']:,} ticks written")
-            _check_some(quality, result, files)
+            _check_some(quality, result, files, left)
             _check_weights(options, result)
             if options.max_overround is not None and not result.account.book_names:
                 raise SourceError(f"{result.normaliser} reads no single books whose overround has a limit: leave it out")
-            report = _report(quality, result, len(files))
+            report = _report(quality, result, len(files), left)
             sources = tuple(SourceFile(name=name, digest=file_sha256(path)) for name, path in sorted(files.items()))
             manifest = PackManifest(
                 pack_id=pack_id,
@@ -165,11 +205,18 @@ def _tape(kickoffs: pl.DataFrame, result: Normalised, part: pl.DataFrame | Part)
     return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy), books
 
 
-def _check_some(quality: QualityAccount, result: Normalised, files: Mapping[str, Path]) -> None:
-    if not quality.counts["ticks"]:
-        refused = result.account.refused_rows()
-        why = f"; refused {refused[0].count:,}, as {refused[0].examples[0]}" if refused else ""
-        raise SourceError(f"no tick could be made of {', '.join(sorted(files)[:5])}{why}")
+def _check_some(quality: QualityAccount, result: Normalised, files: Mapping[str, Path], left: tuple[RefusedRows, ...]) -> None:
+    refused = [*result.account.refused_rows(), *left]
+    if quality.counts["ticks"] > (quality.counts["suspended"] if refused else 0):
+        return
+    if result.account.broken is not None and len(files) == sum(row.count for row in refused) == 1:
+        raise result.account.broken
+    why = f"; refused {sum(row.count for row in refused):,}" if refused else ""
+    why += "".join(f"\n  {row}" for row in refused) if len(refused) > 1 else f", as {refused[0].shown}" if refused else ""
+    some = sorted(files)[:5]
+    raise SourceError(
+        f"no tick could be made of {', '.join(some)}{f' and {len(files) - 5:,} more' if len(files) > 5 else ''}{why}"
+    )
 
 
 def _check_weights(options: Options, result: Normalised) -> None:
@@ -180,13 +227,13 @@ def _check_weights(options: Options, result: Normalised) -> None:
         )
 
 
-def _report(quality: QualityAccount, result: Normalised, files: int) -> Quality:
+def _report(quality: QualityAccount, result: Normalised, files: int, left: tuple[RefusedRows, ...]) -> Quality:
     account = result.account
     return quality.report(
         files=files,
         fixtures=[fixture.kickoff_ts_ms for fixture in result.fixtures],
         messages=account.messages,
-        refused=account.refused_rows(),
+        refused=(*account.refused_rows(), *left),
         notes=account.notes,
         books=account.books,
         book_overround_bps=account.overround_bps,
@@ -194,6 +241,8 @@ def _report(quality: QualityAccount, result: Normalised, files: int) -> Quality:
     )
 
 
-def _unread(paths: Sequence[Path], read: Iterable[Path]) -> tuple[str, ...]:
+def _unread(paths: Sequence[Path], read: Iterable[Path]) -> tuple[RefusedRows, ...]:
     below = {file for path in paths if path.is_dir() for file in path.rglob("*") if file.is_file()}
-    return tuple(sorted(file.name for file in below - set(read)))
+    unread = [file for file in sorted(below - set(read)) if not is_archive(file)]
+    told = [(file.name, content_of(file)) for file in unread[:_LOOKED_AT]]
+    return left_files([*told, *((file.name, "files that were not looked at") for file in unread[_LOOKED_AT:])])

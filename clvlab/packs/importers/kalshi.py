@@ -6,7 +6,8 @@ market of which there are trades only can serve to enter, not to close. Prices a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from clvlab.packs.results import RESULTS, Settled
 NORMALISER = "kalshi/1"
 ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz")
 _CUTOFF = "market_settled_ts"
+_QUOTED = ("yes_bid", "yes_ask")
+_ENDING = re.compile(r"\.jsonl?(\.gz)?$")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
@@ -40,7 +43,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     for name, path in sorted(files.items()):
         reading.file(name, path)
         options.progress(f"{name}: {account.messages:,} quotes and trades so far")
-    assets.check(account)
+    assets.check()
     results = pl.DataFrame(
         [(*key, result, None) for key, result in sorted(reading.results.items())], schema=RESULTS, orient="row"
     )
@@ -72,8 +75,8 @@ class _Reading:
         """Take the answers of a file."""
         try:
             for line, document in json_documents(name, path, self.account):
-                for answer in document if isinstance(document, list) else [document]:
-                    self._answer(name, line, answer)
+                for number, answer in enumerate(document, line) if isinstance(document, list) else [(line, document)]:
+                    self._answer(name, number, answer)
         except SourceError as error:
             self.account.refuse_file(name, error)
 
@@ -95,13 +98,15 @@ class _Reading:
         if kind == "cutoff":
             self.account.note("answers about what is historical")
             return
+        if ticker is None and kind == "candlestick":
+            ticker = self._named_in(name)
         if not isinstance(ticker, str):
             raise ValueError("it names no ticker")
         if kind == "market":
             event = str(said.get("event_ticker", ticker))
             self.assets.describe(ticker, event, names_of(str(said.get("title", "")).removesuffix(" Winner?")))
         share = None if kind == "market" else _share(name, line, kind, ticker, said)
-        market = self.assets.markets.get(ticker) if kind == "market" else self.assets.find(ticker, name, line, self.account)
+        market = self.assets.markets.get(ticker) if kind == "market" else self.assets.find(ticker, self.account)
         if market is None:
             self.account.note("markets described that are not mapped", int(kind == "market"))
             return
@@ -110,6 +115,11 @@ class _Reading:
             self._settle(name, line, ticker, market, said)
         else:
             self.spill.add(share._replace(event=str(market.fixture_id)), market, self.options.chunk_rows)
+
+    def _named_in(self, name: str) -> str:
+        """Return the ticker that a file's name holds: one that is mapped, else the name without its endings."""
+        own = _ENDING.sub("", name.rpartition("/")[2])
+        return max((ticker for ticker in self.assets.markets if ticker in own), key=len, default=own)
 
     def _settle(self, name: str, line: int, ticker: str, market: AssetMarket, said: Mapping[str, Any]) -> None:
         self.account.note("markets described")
@@ -130,8 +140,15 @@ def parts_of(answer: Any) -> list[tuple[str, Any, Any]] | None:
     if not isinstance(answer, dict):
         return None
     ticker = answer.get("ticker", answer.get("market_ticker"))
-    if isinstance(answer.get("candlesticks"), list):
-        return [("candlestick", ticker, candle) for candle in answer["candlesticks"]]
+    if is_candlestick(answer):
+        return [("candlestick", ticker, answer)]
+    candles = answer.get("market_candlesticks", answer.get("candlesticks"))
+    tickers = answer.get("market_tickers")
+    if isinstance(candles, list) and isinstance(tickers, list):
+        same = len(tickers) == len(candles)
+        return _candlesticks(zip(tickers, candles, strict=True)) if same else [("candlestick", tickers, candles)]
+    if isinstance(candles, list):
+        return _candlesticks([(ticker, candles)])
     if isinstance(answer.get("markets"), list):
         return [part for market in answer["markets"] for part in _market_parts(market)]
     if isinstance(answer.get("market"), dict):
@@ -142,8 +159,27 @@ def parts_of(answer: Any) -> list[tuple[str, Any, Any]] | None:
         return [("trade", ticker, answer)]
     if _CUTOFF in answer:
         return [("cutoff", None, answer)]
+    dumped = {name: said.get("candlesticks") if isinstance(said, dict) else said for name, said in answer.items()}
+    if any(_are_candlesticks(said) for said in dumped.values()) and all(isinstance(said, list) for said in dumped.values()):
+        return _candlesticks(dumped.items())
+    own = [said for name, said in answer.items() if _are_candlesticks(said)]
+    if len(own) == 1:
+        return _candlesticks([(ticker, own[0])])
     books = {name: said for name, said in answer.items() if is_order_book(said)}
     return [("order book", name, said) for name, said in books.items()] if books and len(books) == len(answer) else None
+
+
+def is_candlestick(said: Any) -> bool:
+    """Whether it is what a ticker was bid and offered at in a period."""
+    return isinstance(said, dict) and "end_period_ts" in said and any({name, f"{name}_close"} & said.keys() for name in _QUOTED)
+
+
+def _are_candlesticks(said: Any) -> bool:
+    return isinstance(said, list) and bool(said) and is_candlestick(said[0])
+
+
+def _candlesticks(of: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any, Any]]:
+    return [("candlestick", ticker, candle) for ticker, said in of for candle in (said if isinstance(said, list) else [said])]
 
 
 def _market_parts(market: Any) -> list[tuple[str, Any, Any]]:
@@ -181,7 +217,7 @@ def _share(name: str, line: int, kind: str, ticker: str, said: Mapping[str, Any]
         end = said["end_period_ts"]
         if type(end) is not int:
             raise ValueError(f"end_period_ts {end!r:.80} is no time in seconds")
-        bid, ask = _close(said["yes_bid"], 0), _close(said["yes_ask"], WHOLE)
+        bid, ask = _close(said, "yes_bid", 0), _close(said, "yes_ask", WHOLE)
         return quote_share(ticker, of_unix(end), Quote(bid, ask), name, line)
     at_ms = time_in_name(name)
     if at_ms is None:
@@ -190,8 +226,11 @@ def _share(name: str, line: int, kind: str, ticker: str, said: Mapping[str, Any]
     return quote_share(ticker, at_ms, Quote(bid, WHOLE - no_bid), name, line)
 
 
-def _close(said: Mapping[str, Any], nothing: int) -> int:
-    """Return the price at the end of a period, or what it is where nobody offered one."""
+def _close(candle: Mapping[str, Any], name: str, nothing: int) -> int:
+    """Return the price at the end of a period, or what it is where nobody offered one; dumps may have it alone."""
+    said = candle[name] if name in candle else {"close": candle[f"{name}_close"]}
+    if not isinstance(said, dict):
+        said = {"close": said}
     in_dollars = "close_dollars" in said
     price = said["close_dollars" if in_dollars else "close"]
     return nothing if price is None else millionths(price) if in_dollars else price_millionths(price)

@@ -37,7 +37,10 @@ class Mapped(BaseModel):
         Of a wide table: side -> column of its odds.
     probabilities, results
         Of a wide table, where it has them: side -> column of its probability without margin, as a mid price is one, and of how
-        it was settled. A long table has ``columns`` for them. With probabilities the odds are only what was on offer.
+        it was settled. A long table has ``columns`` for them. With probabilities the odds are only what was on offer, and
+        may be left out: nothing is on offer then.
+    percent
+        Whether probabilities are percent.
     market
         The market of every row, where no column names it.
     kickoff_kind
@@ -55,6 +58,7 @@ class Mapped(BaseModel):
     sides: dict[str, str] = Field(default_factory=dict)
     probabilities: dict[str, str] = Field(default_factory=dict)
     results: dict[str, str] = Field(default_factory=dict)
+    percent: bool = False
     market: str = "market||"
     kickoff_kind: KickoffKind = KickoffKind.SCHEDULED
     odds_format: OddsFormat = OddsFormat.DECIMAL
@@ -68,6 +72,11 @@ class Mapped(BaseModel):
         return [column for named in (self.sides, self.probabilities, self.results) for column in named.values()]
 
     @property
+    def by_name(self) -> dict[str, str]:
+        """Of a wide table: side -> column of its odds, or of its probability where it has no odds."""
+        return self.sides or self.probabilities
+
+    @property
     def has_fair(self) -> bool:
         """Whether the table gives probabilities."""
         return bool(self.probabilities) or "probability" in self.columns
@@ -75,19 +84,22 @@ class Mapped(BaseModel):
     @model_validator(mode="after")
     def _whole(self) -> Mapped:
         long = {"side", "odds"} & self.columns.keys()
+        if "side" in long and "probability" in self.columns:
+            long = {"side", "odds"}
         missing = {"fixture", "time"} - self.columns.keys()
         if missing:
             raise ValueError(f"columns must say which is {' and '.join(sorted(missing))}, as in fixture=NAME")
-        if bool(self.sides) == bool(long) or (long and len(long) < 2):
+        wide = self.by_name
+        if bool(wide) == bool(long) or (long and len(long) < 2):
             raise ValueError("give either the columns side and odds of a long table, or the sides of a wide one")
-        if self.sides and len(self.sides) < 2:
-            raise ValueError(f"a market needs at least two sides, not {list(self.sides)}")
+        if wide and len(wide) < 2:
+            raise ValueError(f"a market needs at least two sides, not {list(wide)}")
         if self.results and "result" in self.columns:
             raise ValueError("give either a column with the side that won, or the results of each side")
         for name, given in (("probabilities", self.probabilities), ("results", self.results)):
-            if given and given.keys() != self.sides.keys():
-                raise ValueError(f"{name} must name the sides {list(self.sides)}, not {list(given)}")
-        if self.sides and "probability" in self.columns:
+            if given and given.keys() != wide.keys():
+                raise ValueError(f"{name} must name the sides {list(wide)}, not {list(given)}")
+        if wide and "probability" in self.columns:
             raise ValueError("a wide table has no column probability: write probabilities, a column for each side")
         return self
 
@@ -108,7 +120,7 @@ def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapp
         for column in named.values()
     ]
     named = {name: name for name in get_args(Meaning) if name in columns and name not in {*taken, *_NAMED}}
-    if not given.get("sides") and isinstance(given.get("columns", {}), Mapping):
+    if not (given.get("sides") or given.get("probabilities")) and isinstance(given.get("columns", {}), Mapping):
         given["columns"] = named | dict(given.get("columns", {}))
     elif isinstance(given.get("columns", {}), Mapping):
         given["columns"] = {n: c for n, c in named.items() if n not in ("side", "odds", "probability")} | dict(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -82,11 +83,12 @@ def _match(read: Scrapes, name: str, line: int, row: Mapping[str, Any], zone: Zo
     league = league_named(row.get("league_name"), "league_name")
     source_id = str(row.get("match_link") or f"{home} - {away} {row['match_date']}")
     last_ms = kickoff_ms - CLOSING_MS if scraped_ms >= kickoff_ms else scraped_ms
+    odds_of = partial(read.odds, file=name, line=line)
     quotes = [
         quote
         for column, cell in row.items()
         if column.endswith(ENDING) and cell not in (None, "")
-        for quote in _market(read, column.removesuffix(ENDING), cell, last_ms, zone)
+        for quote in _market(read, column.removesuffix(ENDING), cell, odds_of, last_ms, zone)
     ]
     read.learn(source_id, home, away, kickoff_ms, scraped_ms, league)
     for key, book, ts_ms, odds in quotes:
@@ -99,10 +101,11 @@ def _time(text: object, zone: ZoneInfo | None) -> int:
     return of_iso(text.strip().removesuffix(" UTC") + "+00:00" if text.strip().endswith(" UTC") else text, zone)
 
 
+_Odds = Callable[[object], float | None]
 _Quoted = tuple[str, str, int, dict[str, float | None]]
 
 
-def _market(read: Scrapes, market: str, cell: Any, last_ms: int, zone: ZoneInfo | None) -> Iterator[_Quoted]:
+def _market(read: Scrapes, market: str, cell: Any, odds_of: _Odds, last_ms: int, zone: ZoneInfo | None) -> Iterator[_Quoted]:
     if market.startswith(_OVERLAP):
         read.account.note("markets of double chances were left out: their sides overlap")
         return
@@ -115,8 +118,8 @@ def _market(read: Scrapes, market: str, cell: Any, last_ms: int, zone: ZoneInfo 
             raise ValueError(f"a book of {market} has the sides {labels}")
         blocked = book.get("blocked_outcomes") or ()
         named = str(book.get("bookmaker_name") or AVERAGE)
-        odds = [None if label in blocked else read.odds(book[label]) for label in labels]
-        for ts_ms, then in _changes(read, book, len(labels), last_ms, zone):
+        odds = [None if label in blocked else odds_of(book[label]) for label in labels]
+        for ts_ms, then in _changes(read, book, len(labels), odds_of, last_ms, zone):
             yield key, named, ts_ms, dict(zip(sides, then, strict=True))
         yield key, named, last_ms, dict(zip(sides, odds, strict=True))
 
@@ -140,7 +143,7 @@ def _books(cell: Any, market: str) -> list[dict[str, Any]]:
 
 
 def _changes(
-    read: Scrapes, book: Mapping[str, Any], sides: int, last_ms: int, zone: ZoneInfo | None
+    read: Scrapes, book: Mapping[str, Any], sides: int, odds_of: _Odds, last_ms: int, zone: ZoneInfo | None
 ) -> Iterator[tuple[int, list[float | None]]]:
     """Return the odds of all sides at each time at which one of them changed, before the last that are known."""
     histories = book.get("odds_history_data") or ()
@@ -152,7 +155,7 @@ def _changes(
     for side, history in enumerate(histories):
         opening = [history["opening_odds"]] if history.get("opening_odds") else []
         for change in [*opening, *(history.get("odds_history") or ())]:
-            at[_time(change["timestamp"], zone)][side] = read.odds(change["odds"])
+            at[_time(change["timestamp"], zone)][side] = odds_of(change["odds"])
     late = [ts_ms for ts_ms in at if ts_ms >= last_ms]
     read.account.note("changes of a history at or after the last odds of its row were left out", len(late))
     now: list[float | None] = [None] * sides

@@ -139,7 +139,7 @@ def _match(read: Scrapes, columns: Columns, name: str, line: int, cells: Mapping
     source_id = f"{said['home']} - {said['away']} {when}"
     book = said.get("book") or AVERAGE
     quotes = [
-        (ts_ms, {side: read.odds(cells.get(column)) for side, column in sides.items()})
+        (ts_ms, {side: read.odds(cells.get(column), name, line) for side, column in sides.items()})
         for ts_ms, sides in ((close_ms - OPENING_MS, columns.opening), (close_ms, columns.sides))
         if sides
     ]

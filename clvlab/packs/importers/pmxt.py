@@ -64,7 +64,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
             reading.cut(before + _HOUR_MS)
         if not reading.hour(name, files[name], hour):
             gaps.append(Gap(from_ts_ms=hour, to_ts_ms=hour + _HOUR_MS, cause="empty or unreadable hour"))
-        assets.check(account)
+        assets.check()
         before = hour
         options.progress(f"{name}: {account.messages:,} rows of mapped assets so far")
     reading.end(hours[-1][0] + _HOUR_MS)
@@ -149,9 +149,9 @@ class _Reading:
         """Take some rows of an hour, of which the first stands behind that line, and return the latest time in them."""
         numbered = rows.with_row_index("line", line + 1)
         known = pl.col("asset_id").is_in(list(self._assets.markets))
-        others = numbered.filter(~known).group_by("asset_id").agg(pl.len(), pl.first("line")).sort("line")
-        for asset, count, first in others.iter_rows():
-            self._assets.find(str(asset), name, first, self._account, count)
+        others = numbered.filter(~known).group_by("asset_id").len()
+        for asset, count in others.iter_rows():
+            self._assets.find(str(asset), self._account, count)
         for row in numbered.filter(known).iter_rows(named=True):
             self._account.messages += 1
             try:

@@ -26,6 +26,7 @@ from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.manifest import Fixture
 
 NORMALISER = "polymarket/1"
+_LACKS = "a fixture lacks a file"
 _ROUND_S = 60
 _SIDES = {"home": "part1", "draw": "draw", "away": "part2"}
 _FIXTURES = "fixtures.json"
@@ -43,7 +44,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     """Return ``fixtures.json`` and the quote files of one folder, by flat names: ``<fixture>-home.jsonl.gz``."""
     if len(paths) != 1 or not (paths[0] / _FIXTURES).is_file():
         raise SourceError(f"give one folder with a {_FIXTURES}, not {', '.join(str(path) for path in paths)}")
-    fixtures = {str(fixture.fixture_id) for fixture in _fixtures(paths[0] / _FIXTURES)}
+    fixtures = {str(fixture.fixture_id) for fixture in _fixtures(paths[0] / _FIXTURES, Account(lenient=True))}
     endings = [f"*/{name}.{ending}" for name in _SIDES for ending in ("jsonl", "jsonl.gz")]
     files = sorted(file for ending in endings for file in paths[0].glob(ending) if file.parent.name in fixtures)
     return {_FIXTURES: paths[0] / _FIXTURES} | {f"{file.parent.name}-{file.name}": file for file in files}
@@ -54,7 +55,7 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
     account = Account(options.lenient)
     if _FIXTURES not in files:
         raise SourceError(f"there is no {_FIXTURES} among {sorted(files)}")
-    fixtures = _fixtures(files[_FIXTURES])
+    fixtures = _fixtures(files[_FIXTURES], account)
     return Normalised(
         parts=_parts(fixtures, files, options, account),
         fixtures=fixtures,
@@ -72,38 +73,46 @@ def _parts(
     fixtures: Sequence[Fixture], files: Mapping[str, Path], options: Options, account: Account
 ) -> Iterator[pl.DataFrame]:
     for fixture in fixtures:
-        quotes: list[_Quote] = []
-        for name in _SIDES:
-            found = [file for file in files if file.startswith(f"{fixture.fixture_id}-{name}.jsonl")]
-            if len(found) != 1:
-                raise SourceError(f"fixture {fixture.fixture_id} needs one {name}.jsonl or {name}.jsonl.gz, found {len(found)}")
-            quotes += _read(found[0], files[found[0]], fixture.fixture_id, name, account)
+        of = {name: [file for file in files if file.startswith(f"{fixture.fixture_id}-{name}.jsonl")] for name in _SIDES}
+        wrong = next((name for name, found in of.items() if len(found) != 1), None)
+        if wrong is not None:
+            text = f"needs one {wrong}.jsonl or {wrong}.jsonl.gz, found {len(of[wrong])}"
+            account.refuse_file(str(fixture.fixture_id), SourceError(f"fixture {fixture.fixture_id} {text}"), _LACKS)
+            continue
+        quotes = [
+            quote for name, (file,) in of.items() for quote in _read(file, files[file], fixture.fixture_id, name, account)
+        ]
         account.messages += len(quotes)
         options.progress(f"fixture {fixture.fixture_id}: {len(quotes):,} quotes read")
         yield ticks_frame(_rows(fixture.fixture_id, sorted(quotes, key=lambda quote: (quote.ts_s, quote.side)), account))
 
 
-def _fixtures(path: Path) -> tuple[Fixture, ...]:
+def _fixtures(path: Path, account: Account) -> tuple[Fixture, ...]:
     try:
         listed = orjson.loads(whole(path))
     except orjson.JSONDecodeError as error:
         raise SourceError(f"{path.name}:{error.lineno}: no JSON: {error.msg}") from error
     if not isinstance(listed, list) or not listed:
         raise SourceError(f"{path.name} has to be a list of fixtures")
-    fixtures = [_fixture(path.name, entry) for entry in listed]
-    if len({fixture.fixture_id for fixture in fixtures}) != len(fixtures):
-        raise SourceError(f"{path.name} lists a fixture twice")
-    return tuple(sorted(fixtures, key=lambda fixture: fixture.fixture_id))
+    fixtures: dict[int, Fixture] = {}
+    for number, entry in enumerate(listed, 1):
+        try:
+            fixture = _fixture(entry)
+            if fixtures.setdefault(fixture.fixture_id, fixture) is not fixture:
+                raise ValueError(f"the fixture {fixture.fixture_id} is listed twice")
+        except ValueError as error:
+            account.refuse(path.name, number, str(error), "a fixture can't be read")
+    return tuple(fixtures[fixture_id] for fixture_id in sorted(fixtures))
 
 
-def _fixture(file: str, entry: Any) -> Fixture:
+def _fixture(entry: Any) -> Fixture:
     kinds = {"fixture_id": int, "home_team": str, "away_team": str, "event_slug": str, "kickoff_ts": int}
     wrong = [key for key, kind in kinds.items() if not isinstance(entry, dict) or type(entry.get(key)) is not kind]
     if wrong:
         said = entry.get(wrong[0]) if isinstance(entry, dict) else entry
-        raise SourceError(f"{file}: {wrong[0]} of a fixture has to be {kinds[wrong[0]].__name__}, not {said!r:.80}")
+        raise ValueError(f"{wrong[0]} of a fixture has to be {kinds[wrong[0]].__name__}, not {said!r:.80}")
     if abs(entry["fixture_id"]) > SAFE_INTEGER or not 0 <= entry["kickoff_ts"] <= LAST_MS // 1000:
-        raise SourceError(f"{file}: fixture_id {entry['fixture_id']} or kickoff_ts {entry['kickoff_ts']} is out of range")
+        raise ValueError(f"fixture_id {entry['fixture_id']} or kickoff_ts {entry['kickoff_ts']} is out of range")
     return Fixture(
         fixture_id=entry["fixture_id"],
         names=(entry["home_team"], entry["away_team"]),

@@ -6,6 +6,7 @@ Nothing is guessed of a table whose columns say nothing: it is refused, with wha
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,22 +19,29 @@ import pyarrow.parquet as pq
 
 from clvlab.errors import SourceError
 from clvlab.invocation import command
+from clvlab.naming import printable
+from clvlab.odds.formats import OddsFormat
 from clvlab.packs.files import whole
-from clvlab.packs.importers import kalshi, oddsharvester, oddsportal, pmxt, trades
+from clvlab.packs.importers import betfair_runners, kalshi, oddsharvester, oddsportal, pmxt, trades
+from clvlab.packs.importers.archives import SHEETS
 from clvlab.packs.importers.csv_rows import delimiter_of, header_of
 from clvlab.packs.importers.heads import Kind, head_of, is_a_line, kind_of
+from clvlab.packs.importers.probabilities import Probabilities, probabilities_of
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.rows import UNREADABLE
 
-_MAX_FILES = 50
+_MAX_ALIKE = 50
+_LIKE_BYTES = 1 << 16
 _SHOWN = 12
 _SEASON = ("Date", "HomeTeam", "AwayTeam"), ("Date", "Home", "Away", "League")
 _SEASON_ODDS = ("PSH", "PSCH", "AvgH", "AvgCH", "MaxH", "MaxCH", "B365H", "B365CH", "BbAvH", "BFEH", "BFECH", "FTR", "Res")
 _CHANGES = ("event_id", "commence_time", "bookmaker", "outcome", "snapshot_commit_time")
+_MARKET = re.compile(r"1\.\d.*|(.*-)?[\d.]+\.bz2")
 _EVENT = ("sport_key", "commence_time", "home_team", "away_team")
 _LONG = ("fixture", "time", "side", "odds")
 LOOKED_FOR: Mapping[str, str] = {
     "betfair": 'lines of JSON with "op":"mcm"',
+    "betfair-csv": "a CSV of runners with EVENT_ID, SELECTION_ID and BSP, or best prices such as BEST_BACK_PRICE_60_MIN_PRIOR",
     "csv": f"a CSV with the columns {', '.join(_LONG)}, or a mapping that says what they are",
     "football-data": "a CSV with Date, HomeTeam, AwayTeam and odds such as PSH or AvgH",
     "kalshi": 'JSON with "candlesticks", "trades", "markets" or order books of tickers',
@@ -48,14 +56,26 @@ LOOKED_FOR: Mapping[str, str] = {
 }
 
 
+Told = tuple[str, str, str] | tuple[str, str, str, Mapping[str, Any]]  # source, what shows it, delimiter, mapping
+
+
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """A source, the file that shows it, and what in it does; ``delimiter`` separates the cells of a CSV."""
+    """A source, the file that shows it, and what in it does.
+
+    Attributes
+    ----------
+    delimiter
+        What separates the cells of a CSV.
+    mapping
+        What columns mean that are known by what they hold.
+    """
 
     source: str
     file: str
     why: str
     delimiter: str = ","
+    mapping: Mapping[str, Any] | None = None
 
     def __str__(self) -> str:
         return f"{self.source}, for {self.file} has {self.why}"
@@ -76,33 +96,53 @@ def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) 
     SourceError
         None that is known, or several; the message lists what was looked for.
     """
-    found: list[Recognised] = []
+    found: dict[str, list[Recognised]] = {}
     why_not: list[SourceError] = []
+    seen: dict[tuple[Kind, str], list[Recognised]] = {}
     for path in paths:
         for file in _files_of(path):
+            likeness = _likeness(file)
+            alike = seen.setdefault(likeness, [])
+            if len({one.source for one in alike}) == 1 and len(alike) >= (1 if likeness[0] is Kind.TEXT else _MAX_ALIKE):
+                found[alike[0].source].append(alike[0])
+                continue
             try:
-                found.append(recognised_file(file, mapping))
+                one = recognised_file(file, mapping)
             except SourceError as error:
                 if not path.is_dir():
                     raise
                 why_not.append(error)
-    sources = {one.source: one for one in found}
-    if len(sources) > 1:
-        raise SourceError(f"the files are of several sources: {'; '.join(map(str, sources.values()))}: import them one by one")
+                continue
+            alike.append(one)
+            found.setdefault(one.source, []).append(one)
+    if len(found) > 1:
+        several = "; ".join(f"{files[0]}{_and_others(len(files) - 1)}" for files in found.values())
+        raise SourceError(f"the files are of several sources: {several}: name one before the files to read its own")
     if not found:
         raise why_not[0] if why_not else SourceError(f"there is no file in {', '.join(map(str, paths))}")
-    return found[0]
+    return next(iter(found.values()))[0]
+
+
+def _likeness(file: Path) -> tuple[Kind, str]:
+    """Return what files that are of one source have in common: tables their header, others how they end."""
+    head = head_of(file, _LIKE_BYTES)
+    kind = kind_of(head)
+    return kind, head.partition(b"\n")[0].decode(errors="replace") if kind is Kind.TEXT else "".join(file.suffixes[-2:])
+
+
+def _and_others(count: int) -> str:
+    return f", as {count:,} more files have" if count else ""
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return a file, or of a folder those that are enough to tell what it is."""
+    """Return a file, or of a folder those that tell what it is."""
     if not path.is_dir():
         return [path]
     if (path / DESCRIPTOR).is_file():
         raise SourceError(f"{str(path)!r} is a pack already, which needs no import: {command('packs', 'show', path)}")
     if (path / "fixtures.json").is_file():
         return [path / "fixtures.json"]
-    return list(islice((file for file in sorted(path.rglob("*")) if file.is_file()), _MAX_FILES))
+    return [file for file in sorted(path.rglob("*")) if file.is_file()]
 
 
 def recognised_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Recognised:
@@ -113,27 +153,52 @@ def recognised_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Rec
     SourceError
         None that is known.
     """
-    head = head_of(path)
-    kind = kind_of(head)
-    told: Callable[[Path, bytes, Mapping[str, Any]], tuple[str, str, str] | str] = _TELLERS.get(kind, _not_told)
-    found = told(path, head, mapping or {})
+    found = _told(path, mapping or {})
     if isinstance(found, str):
         looked = "".join(f"\n  {source}: {what}" for source, what in LOOKED_FOR.items())
         raise SourceError(
-            f"{path.name!r} is of no source that is known: it holds {found}. Name the source before the file: "
+            f"{printable(path.name)!r} is of no source that is known: it holds {found}. Name the source before the file: "
             f"{command('packs', 'import', 'csv', path, '--out', 'FOLDER')}\nLooked for:{looked}"
         )
-    source, why, delimiter = found
-    return Recognised(source, path.name, why, delimiter)
+    return Recognised(found[0], printable(path.name), *found[1:])
+
+
+def content_of(path: Path) -> str:
+    """Return in words what a file holds that was not read."""
+    found = _told(path, {})
+    return found if isinstance(found, str) else f"files of {found[0]}, for they have {found[1]}"
+
+
+def probabilities_in(path: Path) -> str | None:
+    """Return in words the probabilities that a table holds in place of odds; null where it holds none."""
+    head = head_of(path) if path.is_file() else b""
+    found = probabilities_of(head.decode("utf-8-sig", errors="replace")) if kind_of(head) is Kind.TEXT else None
+    return None if found is None else f"it holds probabilities, not odds, in the columns {found}"
+
+
+def is_of_betfair(path: Path) -> bool:
+    """Whether a tar holds files of Betfair's markets."""
+    head = head_of(path)
+    return kind_of(head) is Kind.TAR and not isinstance(_of_tar(path, head, {}), str)
+
+
+def _told(path: Path, mapping: Mapping[str, Any]) -> Told | str:
+    """Return source, what shows it and the delimiter; or in words what a file holds that is of no source."""
+    head = head_of(path)
+    told: Callable[[Path, bytes, Mapping[str, Any]], Told | str] = _TELLERS.get(kind_of(head), _not_told)
+    return told(path, head, mapping)
 
 
 def _not_told(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
     kind = kind_of(head)
-    mend = {Kind.ZIP: ", which has to be unpacked", Kind.UTF_16: ", which has to be saved as UTF-8"}
+    packed = dict.fromkeys((Kind.ZIP, Kind.SEVEN_ZIP, Kind.RAR, Kind.ZSTANDARD), ", which has to be unpacked")
+    mend = {**packed, Kind.UTF_16: ", which has to be saved as UTF-8"}
+    if kind is Kind.ZIP and any(head[30 : 30 + len(name)] == name for name in SHEETS):
+        return "a spreadsheet, which has to be saved as CSV"
     return f"{kind.value}{mend.get(kind, '')}"
 
 
-def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> Told | str:
     try:
         columns = pq.read_schema(path).names
     except UNREADABLE as error:
@@ -151,7 +216,7 @@ def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> tuple[s
     return found
 
 
-def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Told | str:
     try:
         text = head.decode("utf-8-sig", errors="strict")
     except UnicodeDecodeError as error:
@@ -171,32 +236,59 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> tuple[str,
         return "oddsharvester", f"the columns match_date and {market}", delimiter
     if {*_EVENT} <= named and "event_id" in named:
         return "the fixtures of The Odds API's changes: give the file NAME_ticks.parquet that stands beside it"
+    if mapping.get("odds_format") != OddsFormat.PROBABILITY and not mapping.get("sides") and not mapping.get("probabilities"):
+        odds = oddsportal.columns_of(columns)
+        fair = probabilities_of(text)
+        if fair is not None and (odds is None or {*odds.sides.values()} & {*fair.sides.values()}):
+            return _of_probabilities(fair, columns, delimiter)
+    if (runners := betfair_runners.shape_of(columns)) is not None:
+        return "betfair-csv", f"the columns {', '.join(runners)}", delimiter
     found = _of_columns(columns, mapping, "csv")
     if found is not None:
-        return *found[:2], delimiter
+        return found[0], found[1], delimiter, found[3] if len(found) == 4 else {}
     if (usual := oddsportal.columns_of(columns)) is not None:
         shown = [usual.named["date"], usual.named["home"], usual.named["away"], *usual.sides.values()]
         return "oddsportal", f"the columns {', '.join(shown)}", delimiter
-    return f"a CSV with the columns {_listed(columns)}, which name no fixture, time and odds"
+    said = mapping.get("columns")
+    lacks = f", nor {said['fixture']!r:.80} as the mapping says" if isinstance(said, Mapping) and "fixture" in said else ""
+    return f"a CSV with the columns {_listed(columns)}, which name no fixture, time and odds{lacks}"
 
 
-def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) -> tuple[str, str, str] | None:
+def _of_probabilities(found: Probabilities, columns: Sequence[str], delimiter: str) -> Told | str:
+    """Tell a table of probabilities: one that says when they stood is read, without odds."""
+    if {"fixture", "time"} <= {*columns} and "odds" not in columns:
+        mapping = {"probabilities": found.sides, "percent": found.percent}
+        return "csv", f"the columns fixture and time, and probabilities without odds in {found}", delimiter, mapping
+    return (
+        f"probabilities, not odds: the columns {found}. Nobody offers them to be bet, and the table does not say when they "
+        "stood. To value bets by them give a CSV with a fixture, a time and odds beside them, and a mapping of them, as "
+        f"probabilities: {{{', '.join(f'{side}: {column}' for side, column in found.sides.items())}}}; if they are prices of "
+        "an exchange, say so by --odds-format probability"
+    )
+
+
+def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) -> Told | None:
     """Tell a table by columns that both CSV and Parquet can have."""
     named = {*columns}
     price = next((column for column in trades.PRICES if column in named), None)
     if price is not None and "taker_side" in named:
         return "trades", f"the columns {price} and taker_side", ""
     meanings = mapping.get("columns")
-    if isinstance(meanings, Mapping) and "fixture" in meanings:
+    if isinstance(meanings, Mapping) and meanings.get("fixture") in named:
         return table, f"columns, and a mapping names that of the fixture, {meanings['fixture']!r}", ""
-    return (table, f"the columns {', '.join(_LONG)}", "") if {*_LONG} <= named else None
+    if {*_LONG} <= named:
+        return table, f"the columns {', '.join(_LONG)}", ""
+    fair = (*_LONG[:3], "probability")
+    if {*fair} <= named:
+        return table, f"the columns {', '.join(fair)}, and no odds", "", {"columns": {"probability": "probability"}}
+    return None
 
 
 def _listed(columns: Sequence[str]) -> str:
     return ", ".join(columns[:_SHOWN]) + (f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else "")
 
 
-def _of_json(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+def _of_json(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Told | str:
     try:
         if is_a_line(head):
             document = orjson.loads(head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0])
@@ -238,19 +330,19 @@ def of_document(document: Any) -> tuple[str, str] | None:
     return None
 
 
-def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Told | str:
     names: list[str] = []
     try:
         with tarfile.open(fileobj=io.BytesIO(head), mode="r|") as tar:
             names.extend(member.name for member in islice((member for member in tar if member.isfile()), _SHOWN))
     except (tarfile.TarError, EOFError, OSError):
         pass  # the head ends within a member: the names before it are enough
-    if path.suffix == ".tar" and any(Path(name).name.startswith("1.") or name.endswith(".bz2") for name in names):
+    if path.suffix == ".tar" and any(_MARKET.fullmatch(Path(name).name) for name in names):
         return "betfair", f"files named as Betfair's markets, such as {names[0]}", ""
-    return f"a tar archive of {_listed(names) or 'nothing that is a file'}: unpack it and give the folder"
+    return f"a tar archive of {_listed([printable(name) for name in names]) or 'nothing that is a file'}"
 
 
-_TELLERS: Mapping[Kind, Callable[[Path, bytes, Mapping[str, Any]], tuple[str, str, str] | str]] = {
+_TELLERS: Mapping[Kind, Callable[[Path, bytes, Mapping[str, Any]], Told | str]] = {
     Kind.PARQUET: _of_parquet,
     Kind.TEXT: _of_text,
     Kind.JSON: _of_json,

@@ -73,14 +73,13 @@ class Scrapes:
         known.kickoffs[said_ms] = kickoff_ms
         known.league = known.league or league
 
-    def odds(self, text: object) -> float | None:
-        """Return decimal odds as the options say that they are written, see ``decimal_of``.
-
-        Raises
-        ------
-        ValueError
-        """
-        return decimal_of(text, self.options.odds_format or OddsFormat.DECIMAL)
+    def odds(self, text: object, file: str, line: int) -> float | None:
+        """Return decimal odds as the options say that they are written, see ``decimal_of``; null for what is none, refused."""
+        try:
+            return decimal_of(text, self.options.odds_format or OddsFormat.DECIMAL)
+        except ValueError as error:
+            self.account.refuse(file, line, str(error), "no odds")
+            return None
 
     def quote(
         self, source_id: str, key: str, book: str, ts_ms: int, odds: dict[str, float | None], file: str, line: int

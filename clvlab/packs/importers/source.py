@@ -15,6 +15,7 @@ import polars as pl
 from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI, TICKS, ClosingPolicy
 from clvlab.law.tape import check_close_age
+from clvlab.naming import printable
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.margin import Margin
 from clvlab.packs.manifest import MAX_LEAGUE, Capture, Fixture, KickoffKind, Reading
@@ -22,6 +23,11 @@ from clvlab.packs.quality import RefusedRows
 
 NO_ODDS = f"no price, or not one of {ODDS_MILLI[0] / 1000} to {ODDS_MILLI[1] // 1000:,} as decimal odds"
 _EXAMPLES = 5
+_BREAKS_OFF = "a file can't be read to its end"
+_PLACE = re.compile(r"^(:\d+)?: ")
+_MAX_SAID = 300
+_MOST_REASONS = 20
+_OTHERS = "files are left out for other reasons"
 
 
 def silent(_: str) -> None:
@@ -99,22 +105,32 @@ class Refused:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.reason}"
+        return printable(f"{self.file}:{self.line}: {self.reason}")
 
 
 @dataclass(slots=True)
 class Account:
-    """What an import met: rows read and refused, what is to note, books and their overround."""
+    """What an import met: rows and files refused, what is to note, books and their overround.
+
+    Attributes
+    ----------
+    refused, examples
+        How many by reason, and the first of them: rows with their place and reason, files by their names.
+    broken
+        What is wrong with the first file that was refused.
+    """
 
     lenient: bool = False
     messages: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[Refused]] = field(default_factory=dict)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    broken: SourceError | None = None
     notes: Counter[str] = field(default_factory=Counter)
     books: Counter[int] = field(default_factory=Counter)
     overround_bps: Counter[int] = field(default_factory=Counter)
     margin_fallbacks: int = 0
     book_names: set[str] = field(default_factory=set)
+    _reasons: set[str] = field(default_factory=set)
 
     def refuse(self, file: str, line: int, reason: str, kind: str = "can't be read") -> None:
         """Take note of a bad row; ``kind`` is the reason without its values.
@@ -127,13 +143,16 @@ class Account:
         refused = Refused(file, line, reason)
         if not self.lenient:
             raise SourceError(f"{refused} (lenient reading would count it and go on)")
+        self._count(kind, str(refused))
+
+    def _count(self, kind: str, example: str) -> None:
         self.refused[kind] += 1
         known = self.examples.setdefault(kind, [])
         if len(known) < _EXAMPLES:
-            known.append(refused)
+            known.append(example)
 
-    def refuse_file(self, file: str, error: SourceError, reason: str = "a file can't be read to its end") -> None:
-        """Take note of a file that can't be read.
+    def refuse_file(self, file: str, error: SourceError, reason: str = _BREAKS_OFF) -> None:
+        """Take note of a file that can't be read, or not to its end; files count by what is wrong with them.
 
         Raises
         ------
@@ -142,7 +161,16 @@ class Account:
         """
         if not self.lenient:
             raise error
-        self.refuse(file, 1, str(error), reason)
+        said = _PLACE.sub("", printable(str(error)).removeprefix(printable(file)))
+        kind = f"a file {said}" if said.startswith(_BREAKS_OFF.removeprefix("a file ")) else f"{reason}: {said}"
+        self.leave_file(file, kind)
+        self.broken = self.broken or error
+
+    def leave_file(self, file: str, reason: str) -> None:
+        """Count a file that is left out, for one of so many reasons at most: beyond them it is one of all the others."""
+        kind = reason[:_MAX_SAID]
+        self._reasons.add(kind if len(self._reasons) < _MOST_REASONS else _OTHERS)
+        self._count(kind if kind in self._reasons else _OTHERS, printable(file))
 
     def note(self, what: str, count: int = 1) -> None:
         """Count something that a reader of the pack should know; none of it is not worth a word."""
@@ -152,9 +180,17 @@ class Account:
     def refused_rows(self) -> tuple[RefusedRows, ...]:
         """Return the refused rows by reason, most frequent first."""
         return tuple(
-            RefusedRows(reason=kind, count=count, examples=tuple(str(row) for row in self.examples[kind]))
+            RefusedRows(reason=kind, count=count, examples=tuple(self.examples[kind]))
             for kind, count in self.refused.most_common()
         )
+
+
+def left_files(left: Iterable[tuple[str, str]]) -> tuple[RefusedRows, ...]:
+    """Return files, given by name and with the reason why they were left, as ``Account.refuse_file`` counts them."""
+    account = Account(lenient=True)
+    for name, why in left:
+        account.leave_file(name, why)
+    return account.refused_rows()
 
 
 class Part(NamedTuple):
@@ -267,15 +303,18 @@ def files_below(paths: Sequence[Path], endings: Sequence[str], named_so: re.Patt
     """
     named: dict[str, Path] = {}
     for path in paths:
-        found = (
-            {path.name: path}
+        below = (
+            [path]
             if path.is_file()
-            else {
-                file.relative_to(path).as_posix(): file
+            else [
+                file
                 for file in sorted(path.rglob("*"))
                 if file.is_file() and (file.name.endswith(tuple(endings)) or (named_so and named_so.fullmatch(file.name)))
-            }
+            ]
         )
+        found = {printable(file.name if file == path else file.relative_to(path).as_posix()): file for file in below}
+        if len(found) < len(below):
+            raise SourceError(f"two files of {printable(str(path))!r} have names that are printed alike: rename one")
         twice = sorted(named.keys() & found.keys())
         if twice:
             raise SourceError(f"two files are named {twice[0]!r}: {named[twice[0]]} and {found[twice[0]]}")

@@ -57,8 +57,11 @@ def meant(chunk: Chunk, options: Options, account: Account) -> TableRows:
         account.refuse(chunk.file, line, "names no side", "a row names no side")
     fair, is_fair = _fair(long, mapping, chunk.file, account)
     kept = long.with_columns(odds.set(~sound, None), fair).filter((sound | ~priced) & is_fair & ~unnamed)
-    if kept["price"].null_count():
-        account.note("sides without a price", kept["price"].null_count())
+    only_fair = "odds" not in mapping.columns and not mapping.sides
+    account.note(
+        "probabilities without odds: nothing is on offer that could be bet" if only_fair else "sides without a price",
+        kept["price"].null_count(),
+    )
     quotes = kept.with_columns(file=pl.lit(chunk.file), seen_ms=pl.min_horizontal("seen_ms", "ts_ms"))
     facts = heads.filter(sound_rows).select("event", "ts_ms", "kickoff_ms", "home", "away", "league", "season")
     return TableRows(quotes, facts, _results(quotes, chunk, account))
@@ -69,7 +72,8 @@ def _fair(long: pl.DataFrame, mapping: Mapped, file: str, account: Account) -> t
     if not mapping.has_fair:
         return pl.Series("fair", [None] * long.height, dtype=pl.Float64), pl.Series([True] * long.height, dtype=pl.Boolean)
     written = long["probability"]
-    fair = pl.Series("fair", _written(written, OddsFormat.PROBABILITY)).fill_nan(None)
+    plain = written.str.strip_suffix("%") if written.dtype == pl.String else written
+    fair = pl.Series("fair", _written(plain, OddsFormat.PROBABILITY) / (100 if mapping.percent else 1)).fill_nan(None)
     sound = ((fair > 0) & (fair < 1)).fill_null(value=False)
     wrong = ~sound & written.is_not_null()
     for line, side, given in long.select("line", "side", "probability").filter(wrong).iter_rows():
@@ -183,18 +187,18 @@ def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: Mapped) -> pl.DataF
     nothing = pl.lit(None, pl.String)
     own = mapping.columns
     result = rows[own["result"]].cast(pl.String) if "result" in own else nothing
-    if not mapping.sides:
-        side, price = rows[own["side"]].cast(pl.String), rows[own["odds"]]
+    if not mapping.by_name:
+        side, price = rows[own["side"]].cast(pl.String), rows[own["odds"]] if "odds" in own else nothing
         probability = rows[own["probability"]] if "probability" in own else nothing
         return shared.with_columns(side=side, price=price, probability=probability, result=result)
     parts = [
         shared.with_columns(
             side=pl.lit(side),
-            price=rows[column],
+            price=rows[column] if mapping.sides else nothing,
             probability=rows[mapping.probabilities[side]] if mapping.probabilities else nothing,
             result=rows[mapping.results[side]].cast(pl.String) if mapping.results else result,
         )
-        for side, column in mapping.sides.items()
+        for side, column in mapping.by_name.items()
     ]
     return pl.concat(parts, how="vertical_relaxed").sort("line", maintain_order=True)
 
@@ -229,9 +233,9 @@ def _results(quotes: pl.DataFrame, chunk: Chunk, account: Account) -> pl.DataFra
     """Return how sides were settled: each side's own result, or in a wide table the name of the one that won."""
     named = quotes.filter(pl.col("result").is_not_null())
     text = pl.col("result").str.to_lowercase()
-    if chunk.mapping.sides and not chunk.mapping.results:
+    if chunk.mapping.by_name and not chunk.mapping.results:
         won = pl.when(pl.col("result") == pl.col("side")).then(pl.lit(Settled.WON.value)).otherwise(pl.lit(Settled.LOST.value))
-        known = pl.col("result").is_in(list(chunk.mapping.sides))
+        known = pl.col("result").is_in(list(chunk.mapping.by_name))
         settled = pl.when(known).then(won).otherwise(None)
     else:
         settled = text.replace_strict({name: of.value for name, of in _RESULTS.items()}, default=None, return_dtype=pl.String)

@@ -31,11 +31,23 @@ NORMALISER = "the-odds-api/1"
 RULES = Consensus(min_books=3, max_age_s=3600)
 
 
+_ENDINGS = (".json", ".json.gz")
+
+
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return snapshots, ``*.json`` and ``*.json.gz``; or one ``*_ticks.parquet`` of changes with the fixtures beside it."""
+    """Return snapshots, ``*.json`` and ``*.json.gz``; or one ``*_ticks.parquet`` of changes with the fixtures beside it.
+
+    Of a folder without snapshots the changes in it are returned.
+    """
+    below = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    ticks = [file for file in below if file.name.endswith(changes.TICKS)]
     if any(path.suffix == ".parquet" for path in paths):
         return changes.find(paths)
-    return files_below(paths, (".json", ".json.gz"))
+    return (
+        changes.find(ticks)
+        if ticks and not any(file.name.endswith(_ENDINGS) for file in below)
+        else files_below(paths, _ENDINGS)
+    )
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:

@@ -26,7 +26,7 @@ from clvlab.packs.parquet import check_parquet
 from clvlab.packs.rows import UNREADABLE
 
 NORMALISER = "the-odds-api-changes/1"
-_TICKS = "_ticks.parquet"
+TICKS = "_ticks.parquet"
 _RULES = Consensus(min_books=3, max_age_s=86_400)  # unchanged prices are not repeated, so age says little
 _PRICES = ("price_decimal", "price_american")
 _COLUMNS = (
@@ -44,9 +44,9 @@ _STREAM = ("event", "book", "market")
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
     """Return ``NAME_ticks.parquet`` and the ``NAME_fixtures.csv`` beside it."""
-    if len(paths) != 1 or not paths[0].name.endswith(_TICKS):
-        raise SourceError(f"give one file *{_TICKS}, not {', '.join(str(path) for path in paths)}")
-    fixtures = paths[0].with_name(paths[0].name.removesuffix(_TICKS) + "_fixtures.csv")
+    if len(paths) != 1 or not paths[0].name.endswith(TICKS):
+        raise SourceError(f"give one file *{TICKS}, not {', '.join(path.name for path in paths)}")
+    fixtures = paths[0].with_name(paths[0].name.removesuffix(TICKS) + "_fixtures.csv")
     if not fixtures.is_file():
         raise SourceError(f"{paths[0].name} needs {fixtures.name} beside it, with the teams and kickoffs of its events")
     return {paths[0].name: paths[0], fixtures.name: fixtures}
@@ -56,7 +56,7 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
     """Read the changes some events at a time, and make consensus ticks of them."""
     account = Account(options.lenient)
     rules = options.rules(_RULES)
-    (ticks_name,) = [name for name in files if name.endswith(_TICKS)]
+    (ticks_name,) = [name for name in files if name.endswith(TICKS)]
     (fixtures_name,) = files.keys() - {ticks_name}
     rows = _scanned(files[ticks_name])
     said = pl.col("commence_ms")
@@ -65,7 +65,7 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
     events = _collected(counted, files[ticks_name])
     account.messages = int(events["len"].sum())
     account.note("fixtures whose kickoff moved", int(events["moved"].sum()))
-    teams = _fixtures(fixtures_name, files[fixtures_name])
+    teams = _fixtures(fixtures_name, files[fixtures_name], account)
     for event, first in events.filter(~pl.col("event").is_in(list(teams))).select("event", "row").sort("row").iter_rows():
         account.refuse(ticks_name, first + 1, f"event {event} is not in {fixtures_name}", "an event without fixture")
     counts = {event: count for event, count in events.select("event", "len").iter_rows() if event in teams}
@@ -142,15 +142,27 @@ def _collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
 _Listed = tuple[str, str, int, str | None]
 
 
-def _fixtures(name: str, path: Path) -> dict[str, _Listed]:
+def _fixtures(name: str, path: Path, account: Account) -> dict[str, _Listed]:
     """Event -> home team, away team, kickoff, and league where the list has a column of it."""
     try:
-        lines = list(csv.DictReader(io.StringIO(whole(path).decode()), strict=True))
-        teams = {row["event_id"]: _listed(row) for row in lines}
-    except (UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
+        reader = csv.DictReader(io.StringIO(whole(path).decode()), strict=True)
+        rows = [(reader.line_num, row) for row in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
         raise SourceError(f"{name} is no list of fixtures: {error}") from error
-    if len(teams) != len(lines):
-        raise SourceError(f"{name} lists a fixture twice")
+    missing = {"event_id", "home_team", "away_team", "commence_time"} - {*(reader.fieldnames or ())}
+    if missing:
+        raise SourceError(f"{name} is no list of fixtures: it lacks the columns {', '.join(sorted(missing))}")
+    teams: dict[str, _Listed] = {}
+    for line, row in rows:
+        try:
+            if None in row.values() or None in row:
+                raise ValueError("more or fewer cells than the header")
+            found = _listed(row)
+        except ValueError as error:
+            account.refuse(name, line, str(error), "a fixture can't be read")
+            continue
+        if teams.setdefault(row["event_id"], found) is not found:
+            account.refuse(name, line, f"fixture {row['event_id']!r} is listed twice", "a fixture is listed twice")
     return teams
 
 

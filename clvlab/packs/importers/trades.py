@@ -56,7 +56,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
                 options.progress(f"{account.messages:,} trades of mapped assets so far")
         except SourceError as error:
             account.refuse_file(name, error)
-        assets.check(account)
+        assets.check()
     return Normalised(
         parts=spill.parts(options, account),
         fixtures=assets.fixtures,
@@ -74,9 +74,9 @@ def _take(name: str, rows: pl.DataFrame, spill: ShareSpill, zone: ZoneInfo | Non
     """Take the trades of mapped assets among some rows."""
     assets = spill.assets
     known = pl.col("asset").is_in(list(assets.markets))
-    others = rows.filter(~known | known.is_null()).group_by("asset").agg(pl.len(), pl.first("line")).sort("line")
-    for asset, count, line in others.iter_rows():
-        assets.find(str(asset), name, line, account, count)
+    others = rows.filter(~known | known.is_null()).group_by("asset").len()
+    for asset, count in others.iter_rows():
+        assets.find(str(asset), account, count)
     for row in rows.filter(known).iter_rows(named=True):
         account.messages += 1
         try:

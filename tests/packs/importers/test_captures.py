@@ -116,10 +116,15 @@ def test_a_folder_of_another_fixture_and_a_backup_file_are_left_unread(tmp_path)
     (folder / "999").mkdir()
     (folder / "999" / "home.jsonl").write_text("garbage")
     (folder / "7" / "home.jsonl.bak").write_text("garbage")
+    (folder / "7" / "log.bin").write_bytes(b"\x00\x01")
 
     report = import_source("polymarket", [folder], tmp_path / "p")
 
-    assert (report.quality.files, report.unread) == (4, ("home.jsonl", "home.jsonl.bak"))
+    assert report.quality.files == 4
+    assert {row.reason: row.examples for row in report.unread} == {
+        "text that begins with 'garbage'": ("home.jsonl.bak", "home.jsonl"),
+        "bytes that are no text": ("log.bin",),
+    }
 
 
 def test_a_folder_name_that_cant_be_a_pack_id_is_refused(tmp_path):
@@ -167,6 +172,23 @@ def test_polymarket_sides_within_a_minute_are_one_normalised_tick_at_their_last_
         (1_700_000_060_000, "part1", 4808, 2000, False),
         (1_700_000_060_000, "part2", 2692, 3571, False),
     ]
+
+
+def test_a_bad_polymarket_fixture_and_one_without_a_file_are_left_out_and_counted(tmp_path):
+    folder = polymarket(tmp_path, home=[(0, 0.5)], draw=[(60, 0.26)], away=[(10, 0.28)])
+    (fixture,) = orjson.loads((folder / "fixtures.json").read_bytes())
+    listed = [fixture, fixture, fixture | {"fixture_id": 8}, fixture | {"fixture_id": "9"}, None]
+    (folder / "fixtures.json").write_bytes(orjson.dumps(listed))
+
+    report = import_source("polymarket", [folder], tmp_path / "p", Options(lenient=True))
+
+    assert (report.quality.ticks, report.quality.fixtures_without_ticks) == (1, 1)
+    assert {row.reason: row.count for row in report.quality.refused} == {
+        "a fixture can't be read": 3,
+        "a fixture lacks a file: fixture 8 needs one home.jsonl or home.jsonl.gz, found 0": 1,
+    }
+    with pytest.raises(SourceError, match=r"fixtures\.json:2: the fixture 7 is listed twice"):
+        import_source("polymarket", [folder], tmp_path / "q")
 
 
 def test_a_polymarket_round_that_lacks_a_side_is_suspended(tmp_path):

@@ -34,12 +34,12 @@ def trade(price, created, taker="yes", **more):
     return {"ticker": "KX-RAIN", "created_time": created, "taker_side": taker, "yes_price": price, **more}
 
 
-def imported(tmp_path, *answers, assets=ONE, **options):
+def imported(tmp_path, *answers, assets=ONE, lenient=False, **options):
     folder = tmp_path / "answers"
     folder.mkdir(exist_ok=True, parents=True)
     for number, answer in enumerate(answers):
         (folder / f"{number}.json").write_text(json.dumps(answer))
-    return import_source("kalshi", [folder], tmp_path / "p", import_options(mapping=assets, **options)).quality
+    return import_source("kalshi", [folder], tmp_path / "p", import_options(mapping=assets, lenient=lenient, **options)).quality
 
 
 def ticks(tmp_path):
@@ -131,14 +131,76 @@ def test_a_ticker_that_is_not_mapped_is_refused_with_the_lines_to_add_and_these_
     assert ticks(tmp_path)["market_key"].unique().to_list() == ["KX-FOO||"]
 
 
-@pytest.mark.parametrize("more", [{"lenient": True}, {"assets": ONE | {"others": "leave-out"}}])
-def test_tickers_that_are_not_mapped_are_counted_where_the_caller_says_so(tmp_path, more):
+CANDLES = [candle(KICKOFF_S - 120, 30, 32), candle(KICKOFF_S - 60, 40, 42) | {"price": {"close": None}, "volume": 0}]
+FLAT = [
+    {"end_period_ts": KICKOFF_S - 120, "yes_bid": 30, "yes_ask": 32},
+    {"end_period_ts": KICKOFF_S - 60, "yes_bid": 40, "yes_ask": 42},
+]
+CLOSES = [
+    {"end_period_ts": one["end_period_ts"], "yes_bid_close": one["yes_bid"], "yes_ask_close": one["yes_ask"]} for one in FLAT
+]
+DUMPS = {
+    "the answer": {"ticker": "KX-RAIN", "candlesticks": CANDLES},
+    "that of several markets": {"markets": [{"market_ticker": "KX-RAIN", "candlesticks": CANDLES}]},
+    "that of an event": {"market_tickers": ["KX-RAIN", "KX-SNOW"], "market_candlesticks": [CANDLES, []], "adjusted_end_ts": 1},
+    "by ticker": {"KX-RAIN": CANDLES, "KX-SNOW": []},
+    "answers by ticker": {"KX-RAIN": {"candlesticks": CANDLES}},
+    "a list that names the ticker": [one | {"ticker": "KX-RAIN"} for one in CANDLES],
+    "under another key": {"market_ticker": "KX-RAIN", "period": 60, "data": CANDLES},
+    "a list": CANDLES,
+    "prices alone": FLAT,
+    "closes alone": CLOSES,
+}
+
+
+@pytest.mark.parametrize("lines", [False, True])
+@pytest.mark.parametrize("dump", DUMPS)
+def test_candlesticks_are_told_by_what_they_are_however_they_were_dumped(tmp_path, dump, lines):
+    document = DUMPS[dump]
+    some = document if isinstance(document, list) else [document]
+    (tmp_path / "candles_KX-RAIN_1m.json").write_text(
+        "".join(json.dumps(one) + "\n" for one in some) if lines else json.dumps(document, indent=1)
+    )
+
+    report = import_source(None, [tmp_path / "candles_KX-RAIN_1m.json"], tmp_path / "p", import_options(mapping=ONE))
+
+    assert report.recognised.source == "kalshi"
+    assert ticks(tmp_path).filter(pl.col("side") == "yes").select("ts_ms", "prob_bps").rows() == [
+        ((KICKOFF_S - 120) * 1000, 3100),
+        ((KICKOFF_S - 60) * 1000, 4100),
+    ]
+
+
+def test_candlesticks_that_name_no_ticker_are_of_that_which_the_file_is_named_by(tmp_path):
+    (tmp_path / "KX-HAIL.json").write_text(json.dumps(CANDLES))
+
+    with pytest.raises(SourceError, match="does not say which side of which market 'KX-HAIL' is"):
+        import_source(None, [tmp_path / "KX-HAIL.json"], tmp_path / "p", import_options(mapping=ONE))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"yes_bid": None, "yes_ask": "x"}, {"end_period_ts": "soon"}, {"yes_bid": {}}, {"yes_bid": [1]}]
+)
+def test_a_candlestick_that_cant_be_read_is_counted_and_the_others_are_read(tmp_path, wrong):
+    quality = imported(tmp_path, {"KX-RAIN": [CANDLES[0], CANDLES[1] | wrong]}, lenient=True)
+
+    assert (quality.ticks, [(row.reason, row.count) for row in quality.refused]) == (1, [("a candlestick can't be read", 1)])
+
+
+def test_candlesticks_and_tickers_of_other_numbers_are_refused(tmp_path):
+    with pytest.raises(SourceError, match="it names no ticker"):
+        imported(tmp_path, {"market_tickers": ["KX-RAIN", "KX-SNOW"], "market_candlesticks": [CANDLES]})
+
+
+def test_tickers_that_are_not_mapped_are_left_out_only_where_the_mapping_says_so(tmp_path):
     known = {"ticker": "KX-RAIN", "candlesticks": [candle(KICKOFF_S - 60, 40, 42)]}
+    other = {"ticker": "KX-FOO", "candlesticks": [candle(KICKOFF_S, 1, 2)] * 3}
 
-    quality = imported(tmp_path, known, {"ticker": "KX-FOO", "candlesticks": [candle(KICKOFF_S, 1, 2)] * 3}, **more)
+    with pytest.raises(SourceError, match="does not say which side of which market 'KX-FOO' is"):
+        imported(tmp_path, known, other, lenient=True)
+    quality = imported(tmp_path, known, other, assets=ONE | {"others": "leave-out"})
 
-    counted = {refused.reason: refused.count for refused in quality.refused} | quality.notes
-    assert sum(count for reason, count in counted.items() if "mapp" in reason) == 3
+    assert sum(count for reason, count in quality.notes.items() if "mapp" in reason) == 3
 
 
 def test_results_come_from_the_markets_that_are_described(tmp_path):

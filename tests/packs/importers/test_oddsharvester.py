@@ -26,9 +26,9 @@ ROW = {
 }  # fmt: skip
 
 
-def imported(tmp_path, *rows, content=None, name="matches.json", source="oddsharvester", **options):
+def imported(tmp_path, *rows, content=None, name="matches.json", source="oddsharvester", lenient=False, **options):
     (tmp_path / name).write_text(json.dumps(rows) if content is None else content)
-    return import_source(source, [tmp_path / name], tmp_path / "p", import_options(**options)).quality
+    return import_source(source, [tmp_path / name], tmp_path / "p", import_options(lenient=lenient, **options)).quality
 
 
 def at(tmp_path):
@@ -94,7 +94,6 @@ BAD_ROWS = {
     "the books of 1x2 are no list": {"1x2_market": "[{'1': open('x')}]"},
     "are no list of books": {"1x2_market": ["x"]},
     "has the sides": {"1x2_market": [{"1": "2.0"}]},
-    "'x' is no price": {"1x2_market": [BOOK | {"1": "x"}]},
     "a book with 3 sides has 1 histories": {"1x2_market": [BOOK | {"odds_history_data": [{}]}]},
     "KeyError: 'away_team'": {"away_team": ...},
 }
@@ -109,6 +108,17 @@ def test_a_row_that_cant_be_read_is_refused_whole(tmp_path, reason):
     quality = imported(tmp_path, ROW, bad, lenient=True)
 
     assert (quality.ticks, quality.fixtures, quality.refused_rows) == (1, 1, 1)
+
+
+def test_a_price_that_cant_be_read_costs_its_market_and_not_the_match(tmp_path):
+    other = [{"odds_over": "1.9", "odds_under": "1.9", "bookmaker_name": "Birch", "period": "FullTime"}]
+    row = ROW | {"1x2_market": [BOOK | {"1": "x"}], "over_under_2_5_market": other}
+
+    with pytest.raises(SourceError, match=r"matches\.json:1: 'x' is no price"):
+        imported(tmp_path, row)
+    quality = imported(tmp_path, row, lenient=True)
+
+    assert (quality.ticks, quality.suspended_ticks, quality.refused[0].reason, quality.refused_rows) == (2, 1, "no odds", 1)
 
 
 def test_dashes_and_blocked_outcomes_are_no_price_and_double_chances_are_left_out(tmp_path):

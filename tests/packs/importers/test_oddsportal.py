@@ -12,9 +12,11 @@ KICKOFF_MS = 1_772_377_200_000
 DAY_MS = 86_400_000
 
 
-def imported(tmp_path, text, **options):
+def imported(tmp_path, text, *, lenient=False, **options):
     (tmp_path / "season.csv").write_text(text)
-    return import_source("oddsportal", [tmp_path / "season.csv"], tmp_path / "p", import_options(**options)).quality
+    return import_source(
+        "oddsportal", [tmp_path / "season.csv"], tmp_path / "p", import_options(lenient=lenient, **options)
+    ).quality
 
 
 def states(tmp_path):

@@ -26,13 +26,13 @@ def at(hour, seconds=0, ms=0):
     return DAY + timedelta(hours=hour, seconds=seconds, milliseconds=ms)
 
 
-def imported(tmp_path, hours, fixture=ONE, schema=pmxt.SCHEMA, **options):
+def imported(tmp_path, hours, fixture=ONE, schema=pmxt.SCHEMA, *, lenient=False, **options):
     folder = tmp_path / "hours"
     folder.mkdir(parents=True, exist_ok=True)
     for hour, rows in hours.items():
         pl.DataFrame(rows, schema=schema, orient="row").write_parquet(folder / pmxt.named(DAY, hour))
     mapping = {"fixtures": [fixture]} | options.pop("assets", {})
-    return import_source("pmxt", [folder], tmp_path / "p", import_options(mapping=mapping, **options)).quality
+    return import_source("pmxt", [folder], tmp_path / "p", import_options(mapping=mapping, lenient=lenient, **options)).quality
 
 
 def yes(tmp_path):

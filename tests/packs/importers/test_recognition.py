@@ -29,7 +29,7 @@ REAL = {
     "betfair-stream/*.bz2": "betfair",
     "betfair-stream/catalogue-*.json": "JSON with the keys marketId, marketName",
     "football-data/*.csv.gz": "football-data",
-    "other/BBL14_All_Markets.csv.gz": "a CSV with the columns EVENT_DATE, PATH",
+    "other/BBL14_All_Markets.csv.gz": "betfair-csv",
     "other/BBL14_LICENSE.txt": "text that begins with",
     "other/kalshi_orderbook.json.gz": "kalshi",
     "other/nhl_snapshots_sample.tar.gz": "a tar archive of ./data/heartbeat.csv, ",
@@ -124,6 +124,10 @@ NOTHINGS = {
     "nothing.": b" \n\n",
     "bytes that are no text": b"\x00\x01\x02",
     "a zip archive, which has to be unpacked": b"PK\x03\x04rest",
+    "a 7z archive, which has to be unpacked": b"7z\xbc\xaf\x27\x1crest",
+    "a RAR archive, which has to be unpacked": b"Rar!\x1a\x07rest",
+    "bytes compressed with Zstandard, which has to be unpacked": b"\x28\xb5\x2f\xfdrest",
+    "a spreadsheet, which has to be saved as CSV": b"PK\x03\x04" + bytes(26) + b"[Content_Types].xml",
     "text in UTF-16, which has to be saved as UTF-8": LONG.encode("utf-16"),
     "JSON with the keys a": b'{"a": 1}',
     "JSON with '\\[\\]'": b"[]",
@@ -183,24 +187,35 @@ def test_python_leaves_the_source_out_as_none_and_a_frame_needs_one(tmp_path):
 def test_files_of_several_sources_are_named(tmp_path):
     for name, text in TEXTS.items():
         (tmp_path / name).write_text(text)
+    for n in (1, 2):
+        (tmp_path / f"portal{n}").write_text(PORTAL)
 
-    with pytest.raises(SourceError, match=r"of several sources: csv, for csv has .*; football-data, for .*; oddsportal, for"):
+    with pytest.raises(
+        SourceError,
+        match=r"several sources: csv, for csv has .*; football-data, .*; oddsportal, .*, as 2 more files have",
+    ):
         recognised([tmp_path])
     with pytest.raises(SourceError, match="there is no file in"):
         recognised([(tmp_path / "empty").mkdir() or tmp_path / "empty"])
 
 
-def test_a_tar_of_streams_is_betfairs_and_any_other_has_to_be_unpacked(tmp_path):
-    for name, member in (("own.tar", "1.234.bz2"), ("other.tar", "odds.csv")):
+def test_a_tar_of_streams_is_betfairs_and_any_other_is_named_by_what_it_holds(tmp_path):
+    for name, member in (("own.tar", "1.234.bz2"), ("other.tar", "odds.csv"), ("packed.tar", "odds.csv.bz2")):
         with tarfile.open(tmp_path / name, "w") as tar:
             tar.addfile(tarfile.TarInfo(member), io.BytesIO())
 
     assert recognised([tmp_path / "own.tar"]).source == "betfair"
-    with pytest.raises(SourceError, match=r"it holds a tar archive of odds\.csv: unpack it and give the folder"):
-        recognised([tmp_path / "other.tar"])
-    (tmp_path / "own.tar.gz").write_bytes(gzip.compress((tmp_path / "own.tar").read_bytes()))
-    with pytest.raises(SourceError, match=r"it holds a tar archive of 1\.234\.bz2: unpack it"):
-        recognised([tmp_path / "own.tar.gz"])
+    for name, member in (("other.tar", "odds.csv"), ("packed.tar", "odds.csv.bz2")):
+        with pytest.raises(SourceError, match=f"it holds a tar archive of {member}\\."):
+            recognised([tmp_path / name])
+
+
+def test_a_folder_is_told_however_many_files_of_no_source_come_first_in_it(tmp_path):
+    for n in range(200):
+        (tmp_path / f"a{n:03}.txt").write_text(f"day {n}\n")
+    (tmp_path / "z.csv").write_text(LONG)
+
+    assert recognised([tmp_path]).source == "csv"
 
 
 def test_a_table_with_a_mapping_is_ones_own(tmp_path):

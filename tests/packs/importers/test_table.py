@@ -28,9 +28,9 @@ def table(tmp_path, *lines, name="odds.csv"):
     return tmp_path / name
 
 
-def imported(tmp_path, path, **options):
+def imported(tmp_path, path, *, lenient=False, **options):
     source = "parquet" if path.suffix == ".parquet" else "csv"
-    report = import_source(source, [path], tmp_path / "p", import_options(**options))
+    report = import_source(source, [path], tmp_path / "p", import_options(lenient=lenient, **options))
     return report, verify_pack(tmp_path / "p")
 
 
@@ -434,4 +434,4 @@ def test_a_table_without_the_column_of_probabilities_is_refused_beside_one_that_
     table(tmp_path, LONG, *ROWS, name="b.csv")
 
     with pytest.raises(SourceError, match="the mapping names 'mid'"):
-        import_source("csv", [tmp_path], tmp_path / "p", import_options(mapping=MIDS))
+        import_source("csv", [tmp_path], tmp_path / "p", import_options(mapping=MIDS, lenient=False))

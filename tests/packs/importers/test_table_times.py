@@ -78,18 +78,20 @@ def test_files_of_another_header_are_passed_over_and_counted_when_lenient(tmp_pa
     table(folder, "when,odds\n1,2\n", "older.csv")
 
     with pytest.raises(SourceError, match="the columns are 'run_at', 'rows', 'error'"):
-        cl.import_odds("csv", folder, tmp_path / "strict", mapping=DAY_FIRST, time_zone="UTC")
+        cl.import_odds("csv", folder, tmp_path / "strict", mapping=DAY_FIRST, time_zone="UTC", lenient=False)
     pack = cl.import_odds("csv", folder, tmp_path / "pack", mapping=DAY_FIRST, time_zone="UTC", lenient=True)
 
     refused = {one.reason: one.count for one in pack.quality.refused}
-    assert refused == {"a file is no such table": 2}
+    assert sorted(refused.values()) == [1, 1]
+    assert any("'run_at', 'rows', 'error'" in reason for reason in refused)
+    assert any("'when', 'odds'" in reason for reason in refused)
     assert pack.ticks().height == 2
 
 
 def test_nothing_but_other_files_is_no_pack(tmp_path):
     path = table(tmp_path, "run_at,rows,error\n2026-04-03,0,\n")
 
-    with pytest.raises(SourceError, match=r"no tick could be made of odds\.csv; refused 1, as "):
+    with pytest.raises(SourceError, match=r"the columns are 'run_at', 'rows', 'error'$"):
         cl.import_odds("csv", path, tmp_path / "pack", mapping=DAY_FIRST, lenient=True)
 
 

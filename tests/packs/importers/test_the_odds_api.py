@@ -325,6 +325,35 @@ def test_an_outcome_that_did_not_change_keeps_its_price(tmp_path):
     assert ticks["odds_milli"].to_list() == [1900, 1900, 2100, 1900]
 
 
+def test_a_bad_line_of_the_fixtures_of_changes_costs_no_more_than_itself(tmp_path):
+    path = changes(
+        tmp_path,
+        (0, "a", "totals", "Over", 2.5, 1.9),
+        (0, "a", "totals", "Under", 2.5, 1.9),
+        fixtures="e1,s,2026-07-04T18:30:00Z,Ash,Elm\ne1,s,2026-07-04T18:30:00Z,Oak,Elm\ne2,s,soon,Ash,Elm\ne3,s\ne4,s,1,2,3,4",
+    )
+
+    report, ticks = imported(tmp_path, path, lenient=True)
+
+    assert ticks.height == 2
+    assert {row.reason: row.count for row in report.quality.refused} == {
+        "a fixture can't be read": 3,
+        "a fixture is listed twice": 1,
+    }
+    with pytest.raises(SourceError, match=r"_fixtures\.csv:3: fixture 'e1' is listed twice"):
+        import_source("the-odds-api", [path], tmp_path / "q")
+
+
+def test_changes_are_read_from_their_folder_too(tmp_path):
+    (tmp_path / "in").mkdir()
+    changes(tmp_path / "in", (0, "a", "totals", "Over", 2.5, 1.9), (0, "a", "totals", "Under", 2.5, 1.9))
+
+    assert import_source(None, [tmp_path / "in"], tmp_path / "p").quality.ticks == 1
+    changes(tmp_path / "in", (0, "a", "totals", "Over", 2.5, 1.9), name="other")
+    with pytest.raises(SourceError, match=r"give one file \*_ticks\.parquet, not .*_ticks\.parquet, .*_ticks\.parquet"):
+        import_source("the-odds-api", [tmp_path / "in"], tmp_path / "q")
+
+
 def test_of_changes_agents_see_the_kickoff_as_it_was_first_said(tmp_path):
     path = changes(
         tmp_path,

@@ -23,9 +23,11 @@ ASSETS = {
 }
 
 
-def imported(tmp_path, text, assets=ASSETS, name="trades.csv", **options):
+def imported(tmp_path, text, assets=ASSETS, name="trades.csv", *, lenient=False, **options):
     (tmp_path / name).write_text(text)
-    return import_source("trades", [tmp_path / name], tmp_path / "p", import_options(mapping=assets, **options)).quality
+    return import_source(
+        "trades", [tmp_path / name], tmp_path / "p", import_options(mapping=assets, lenient=lenient, **options)
+    ).quality
 
 
 @pytest.mark.parametrize("delimiter", ",;\t|")
