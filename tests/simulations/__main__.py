@@ -14,6 +14,7 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     for table in (
         means.table(2 * rounds),
+        means.skewed_table(10 * rounds),
         families.table(rounds),
         nulls.table(rounds),
         moving.table(max(rounds // 5, 1)),

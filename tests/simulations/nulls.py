@@ -183,7 +183,9 @@ def p_by_normals(clusters: BoundedClusters, seed: int) -> float:
     if not own.size:
         return 1.0
     highest = normal_score(found.degrees[own], found.means[own] / found.errors[own]).max()
-    drawn = np.random.default_rng(seed).standard_normal((999, len(clusters.sums))) @ (found.residuals / found.errors)[:, own]
+    drawn = np.random.default_rng(seed).standard_normal((999, len(clusters.sums))) @ (
+        found.residuals[:, own] / found.errors[own]
+    )
     return float((1 + (drawn.max(1) >= highest).sum()) / 1_000)
 
 

@@ -5,7 +5,16 @@ import polars as pl
 import pytest
 from scipy import linalg, stats
 
-from clvlab.statistics import MIN_CLUSTERS, Clusters, cluster_errors, cluster_mean, group_means, sum_by_cluster
+from clvlab.statistics import (
+    MIN_CLUSTERS,
+    BoundedClusters,
+    Clusters,
+    cluster_errors,
+    cluster_mean,
+    group_means,
+    mean_skewness,
+    sum_by_cluster,
+)
 from tests.length import length
 from tests.simulations import means
 
@@ -177,6 +186,23 @@ def test_skewed_values_get_less_than_is_said_and_the_tables_say_how_much():
     held = means.coverage(means.drawn(500, 30, "pareto", "lognormal"))
 
     assert 0.80 <= held <= 0.92
+
+
+@pytest.mark.parametrize(("skewness", "above", "below"), [(-0.15, 0.072, 0.036), (0.15, 0.036, 0.072), (-0.3, 0.09, 0.023)])
+def test_errors_to_either_side_are_what_docs_state_of_a_skewed_mean(skewness, above, below):
+    assert means.one_sided(10_000, skewness) == pytest.approx((above, below), abs=0.001)
+
+
+def test_the_skewness_of_a_mean_is_seen_or_possible():
+    ones = np.ones((100, 1))
+    even, favourites = (BoundedClusters(ones * 0, ones, ones * 0, -p * ones, (1 - p) * ones) for p in (0.5, 0.9))
+    rare = np.where(np.arange(100)[:, None] == 7, -0.4, 0.01)
+    shown = BoundedClusters(rare, ones, rare**2, -0.5 * ones, 0.5 * ones)
+
+    assert mean_skewness(even)[0] == 0
+    assert mean_skewness(favourites)[0] == pytest.approx(-0.8 / np.sqrt(0.09 * 100))
+    assert mean_skewness(shown)[0] == pytest.approx(stats.skew(rare)[0] / 10)
+    assert np.isnan(mean_skewness(BoundedClusters(*np.zeros((5, 3, 1))))[0])
 
 
 def test_decisions_as_if_independent_would_be_far_off():

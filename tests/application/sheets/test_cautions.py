@@ -71,6 +71,14 @@ def test_a_mean_that_hangs_on_a_few_fixtures_is_told_by_name(tmp_path):
     assert [one.partition(":")[0] for one in found] == ["mean edge at the price taken", "return on investment"]
 
 
+def test_favourites_are_told_of_losses_that_nobody_saw(tmp_path):
+    rising = [((1.25, 4.4), (1.25, 4.4), (1.24 - 0.001 * (n % 3), 4.5)) for n in range(60)]
+
+    found = said(sheet_of(tmp_path, rising), "skewness")
+
+    assert found[0].startswith("mean CLV: skewed to losses larger than gains, seen or possible")
+
+
 def test_closes_of_yesterday_are_told(tmp_path):
     (found,) = said(sheet_of(tmp_path, steady(12), times=("01:00", "02:00", "05:00")), "older than 6 h")
 
