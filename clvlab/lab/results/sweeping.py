@@ -275,8 +275,8 @@ class Sweep(Shown):
             return f"{said}; no point has a t"
         top = int(np.nanargmax(found.scores))
         return (
-            f"{said}; best t {self.frame['t'][top]:.2f}, {found.scores[top]:.2f} on the normal scale, where chance gives "
-            f"{found.expected_max:z.2f}: p {found.p_values[top]:.2g}"
+            f"{said}; best t {self.frame['t'][top]:.2f}, with a fixture that nobody saw {found.scores[top]:z.2f} on the normal "
+            f"scale, where chance gives {found.expected_max:z.2f}: p {found.p_values[top]:.2g}"
         )
 
     def __repr__(self) -> str:
