@@ -87,10 +87,12 @@ def family_of(clusters: BoundedClusters, *, earlier: int = 0, resamples: int = R
     scores, p_values, p_worst = np.full((3, clusters.sums.shape[1]), np.nan)
     if not own.size:
         return Family(scores, p_values, p_worst, float("nan"), trials)
-    found, degrees = clusters.columns(own), errors.degrees[own]
+    found = clusters.columns(own)
     lost = np.where(_skewness_of_losers(found) < _SKEWED, UNSEEN_LOSS, 0.0)
-    scores[own], p_values[own], highest = _judged(found, degrees, lost, earlier, resamples, seed)
-    _, p_worst[own], _ = _judged(found, degrees, np.ones(own.size), earlier, resamples, seed)
+    shares = np.array([lost, np.ones(own.size)])
+    (scores[own], _), (p_values[own], p_worst[own]), highest = _judged(
+        found, errors.degrees[own], shares, earlier, resamples, seed
+    )
     return Family(scores, p_values, p_worst, _expected_max(highest, earlier), trials)
 
 
@@ -106,42 +108,44 @@ def _skewness_of_losers(clusters: BoundedClusters) -> Floats:
 
 
 def _judged(
-    clusters: BoundedClusters, degrees: Floats, lost: Floats, earlier: int, resamples: int, seed: int
+    clusters: BoundedClusters, degrees: Floats, shares: Floats, earlier: int, resamples: int, seed: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the scores and p-values of columns, and the highest score of each draw, with the share that the unseen loses."""
+    """Return scores and p-values of columns, by rows of shares that the unseen loses, and the highest draws by the first."""
 
     def means() -> Iterator[Floats]:
-        return _drawn_means(clusters, lost, resamples, seed)
+        return _drawn_means(clusters, shares, resamples, seed)
 
     near = clusters.sums.sum(0) / clusters.counts.sum(0)  # what squares are taken about, so that they keep their digits
-    moments = [np.array([(drawn - near).sum(0), ((drawn - near) ** 2).sum(0)]) for drawn in means()]
-    first, second = np.sum(moments, axis=0) / resamples
-    mean, spread = near + first, np.sqrt(second - first**2)
-    scores = normal_score(degrees, mean / spread)
-    order = np.argsort(-scores, kind="stable")
-    as_high, highest = np.zeros(order.size), []
+    first, second = np.sum([[(part := drawn - near).sum(1), (part**2).sum(1)] for drawn in means()], axis=0) / resamples
+    centre, spread = near + first, np.sqrt(second - first**2)
+    scores = normal_score(degrees, centre / spread)
+    orders = np.argsort(-scores, axis=1, kind="stable")
+    as_high, highest = np.zeros(scores.shape), []
     for drawn in means():
-        # step-down: each score against the highest of its own and all lower ones; never below the p-value of a higher one
-        chance = ((mean - drawn) / spread)[:, order]
-        over = np.maximum.accumulate(chance[:, ::-1], axis=1)[:, ::-1]
-        as_high += (over >= scores[order]).sum(0)
-        highest.append(over[:, 0])
-    among = np.maximum.accumulate((1 + as_high) / (1 + resamples))
-    p_values = np.empty_like(among)
-    # neither these nor any stranger comes out as high
-    p_values[order] = -np.expm1(np.log1p(-np.minimum(among, 1 - 1e-16)) + earlier * log_below(scores[order]))
+        for row, order in enumerate(orders):
+            # step-down: each score against the highest of its own and all lower ones; never below the p-value of a higher one
+            chance = ((centre[row] - drawn[row]) / spread[row])[:, order]
+            over = np.maximum.accumulate(chance[:, ::-1], axis=1)[:, ::-1]
+            as_high[row, order] += (over >= scores[row, order]).sum(0)
+            if not row:
+                highest.append(over[:, 0])
+    p_values = np.empty_like(scores)
+    for row, order in enumerate(orders):
+        among = np.maximum.accumulate((1 + as_high[row, order]) / (1 + resamples))
+        # neither these nor any stranger comes out as high
+        p_values[row, order] = -np.expm1(np.log1p(-np.minimum(among, 1 - 1e-16)) + earlier * log_below(scores[row, order]))
     return scores, p_values, np.concatenate(highest)
 
 
-def _drawn_means(clusters: BoundedClusters, lost: Floats, resamples: int, seed: int) -> Iterator[Floats]:
-    """Draw the mean of each column with random weights for fixtures and for the unseen one, in blocks of rows."""
+def _drawn_means(clusters: BoundedClusters, shares: Floats, resamples: int, seed: int) -> Iterator[Floats]:
+    """Draw the mean of each column with random weights for all fixtures: blocks of (row of shares, draw, column)."""
     rng = np.random.default_rng(seed)
-    loss, largest = lost * clusters.lowest.min(0), clusters.counts.max(0)
+    losses, largest = shares * clusters.lowest.min(0), clusters.counts.max(0)
     step = max(1, _CELLS // max(clusters.sums.shape))
     for start in range(0, resamples, step):
         weights = rng.standard_exponential((min(step, resamples - start), 1 + len(clusters.sums)))
         unseen, seen = weights[:, :1], weights[:, 1:]
-        yield (seen @ clusters.sums + unseen * loss) / (seen @ clusters.counts + unseen * largest)
+        yield (seen @ clusters.sums + unseen * losses[:, None]) / (seen @ clusters.counts + unseen * largest)
 
 
 def _expected_max(highest: Floats, earlier: int) -> float:
