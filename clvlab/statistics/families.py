@@ -31,7 +31,7 @@ from clvlab.statistics.student import highest_normals, log_below, normal_score
 
 UNSEEN_LOSS = 0.35  # of the price, in the fixture that nobody saw
 _SKEWED = -0.05  # of a mean, by the prices taken where they could lose more than win: below, the unseen loses
-_CELLS = 4_000_000  # of what is drawn, in memory at once
+_CELLS = 200_000  # of what is drawn at once: what a cache holds
 
 
 @dataclass(frozen=True, slots=True)
