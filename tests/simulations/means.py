@@ -11,7 +11,7 @@ from clvlab.statistics import Clusters, estimates, sign_flip_p_values
 SIZES = ("equal", "pareto")
 ERRORS = ("normal", "t3", "lognormal")
 FIXTURES = (5, 10, 30, 100)
-SKEWNESS = (-0.3, -0.15, -0.05, 0.05, 0.15, 0.3)
+SKEWNESS = (-0.3, -0.12, -0.05, 0.05, 0.12, 0.3)
 _LARGEST = 2_000
 
 

@@ -10,7 +10,7 @@ from clvlab.application.sheets.sheet import Sheet
 from clvlab.statistics import BoundedClusters, Estimate, mean_skewness, sum_by_cluster
 
 MIN_EFFECTIVE = 10
-MAX_SKEWNESS = 0.15  # of a mean: an error of 5 % to one side may be one of 7 %
+MAX_SKEWNESS = 0.12  # of a mean: an error of 5 % to one side may be one of 7 %
 _SIDES = {
     False: "to losses larger than gains, seen or possible: without an edge the mean comes out above zero more often than its "
     "interval and p-value say",
