@@ -38,7 +38,7 @@ def one_column(clusters, k):
 
 @pytest.mark.parametrize("alike", [0.0, 0.9])
 def test_chance_is_called_good_in_about_one_family_of_twenty(alike):
-    rng, rounds = np.random.default_rng(1), length(400, 2_000)
+    rng, rounds = np.random.default_rng(1), length(200, 2_000)
 
     lowest = np.array([np.nanmin(family_of(season(rng, alike=alike), resamples=400, seed=k).p_values) for k in range(rounds)])
 
@@ -155,14 +155,14 @@ def test_draws_in_blocks_are_those_at_once(monkeypatch):
 
 
 def test_over_martingales_an_edge_is_announced_as_rarely_as_is_said():
-    rounds = length(200, 1_000)
+    rounds = length(80, 1_000)
 
-    assert families.announced(rounds) <= length(20, 64)
+    assert families.announced(rounds) <= length(9, 64)
 
 
 @pytest.mark.parametrize("harmful", [0, 25])
 def test_the_p_of_the_best_is_never_too_small(harmful):
-    p_values = families.best_p_values(length(200, 1_000), harmful=harmful)
+    p_values = families.best_p_values(length(80, 1_000), harmful=harmful)
 
     assert np.mean(p_values <= 0.05) <= 0.09
     assert 0.3 <= np.mean(p_values <= 0.5) <= 0.56

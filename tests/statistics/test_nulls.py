@@ -19,7 +19,7 @@ from tests.simulations.nulls import (
     paths,
 )
 
-HELD = (*(Null(shape, "equal", 120, 20, 1) for shape in SHAPES), Null("totals", "equal", 300, 100, 1))
+HELD = tuple(Null(shape, "equal", 120, 20, 1) for shape in SHAPES)
 
 
 @pytest.mark.parametrize("times", TIMES)
@@ -70,7 +70,7 @@ def test_favourites_are_backed_above_a_half_and_longshots_below():
 
 @pytest.mark.parametrize("null", HELD, ids=str)
 def test_an_edge_is_announced_as_rarely_as_is_said(null):
-    rounds = length(100, 1_000)
+    rounds = length(60, 1_000)
 
     assert announced(null, rounds) <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / rounds)
 
@@ -81,22 +81,22 @@ def test_what_it_was_before_announces_edges_that_are_not_there():
 
 @pytest.mark.parametrize(("null", "least"), list(zip(POWER, (0.7, 0.8, 0.8), strict=True)), ids=str)
 def test_a_true_edge_of_three_errors_is_found(null, least):
-    assert announced(null, length(100, 1_000), edge=3) >= least - length(0.05, 0)
+    assert announced(null, length(60, 1_000), edge=3) >= least - length(0.1, 0)
 
 
 def test_trials_on_record_are_held_as_those_that_are_there():
     null = Null("favourites", "equal", 120, 20, 1)
 
-    assert announced(null, length(100, 1_000), judge="on record") <= 0.05
+    assert announced(null, length(60, 1_000), judge="on record") <= 0.05
 
 
 @pytest.mark.parametrize("shape", ["favourites", "longshots", "creeping"])
 def test_price_ratios_are_held_too(shape):
-    assert announced(Null(shape, "equal", 120, 20, 1), length(100, 1_000), by="price_ratio") <= 0.08
+    assert announced(Null(shape, "equal", 120, 20, 1), length(60, 1_000), by="price_ratio") <= 0.08
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_mean_that_is_not_cautioned_against_is_held(shape):
-    null, rounds = Null(shape, "equal", 1_000, 1, 1), length(100, 1_000)
+    null, rounds = Null(shape, "equal", 1_000, 1, 1), length(60, 1_000)
 
     assert announced(null, rounds, judge="alone, without caution") <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / rounds)
