@@ -33,6 +33,25 @@ def falls_in_few_fixtures(rng: np.random.Generator) -> BoundedClusters:
     return falls_at_a_half(rng, 20, 20)
 
 
+def falls_in_six_fixtures(rng: np.random.Generator) -> BoundedClusters:
+    """Six fixtures, one in ten of which loses 30 % of its price."""
+    entry = rng.uniform(0.45, 0.5, 6)
+    return _backed(entry, _crept(rng, entry, 0.1, 0.3))
+
+
+def falls_among_noise(rng: np.random.Generator, fixtures: int = 300) -> BoundedClusters:
+    """Falls to 0 at a half, one in 300; the others move up and down by more than they creep, so that two in five lose."""
+    entry = rng.uniform(0.45, 0.5, fixtures)
+    close = _crept(rng, entry, 1 / fixtures)
+    return _backed(entry, np.where(close > 0.01, close + 0.006 * rng.standard_normal(fixtures), close))
+
+
+def falls_of_a_thousand_favourites(rng: np.random.Generator) -> BoundedClusters:
+    """Favourites from .6 to .7, one in 1,000 of which goes to 0: with so many the mean is not skewed by its prices."""
+    entry = rng.uniform(0.6, 0.7, 1_000)
+    return _backed(entry, _crept(rng, entry, 1 / 1_000))
+
+
 def opposite_sides(rng: np.random.Generator, fixtures: int = 120, gain: float = 0.004) -> BoundedClusters:
     """A side at one half that moves freely up and down until it is 0 or 1; once it gained a little, the other is backed too.
 
@@ -103,6 +122,12 @@ def suspended_after_a_fall(rng: np.random.Generator, fixtures: int = 60) -> Boun
     return _backed(entry, close, made=close > entry - 0.02)
 
 
+def seldom_suspended_in_many(rng: np.random.Generator) -> BoundedClusters:
+    """A thousand fixtures, of which the lowest twenty-fifth is suspended."""
+    entry, move = rng.uniform(0.45, 0.5, 1_000), rng.standard_normal(1_000)
+    return _backed(entry, entry + _MOVE * move, made=move > -1.75)
+
+
 def suspended_in_many(rng: np.random.Generator) -> BoundedClusters:
     """The same with 400 fixtures."""
     return suspended_after_a_fall(rng, 400)
@@ -164,8 +189,9 @@ def _shared(rng: np.random.Generator, fixtures: int, shared: float, each: int = 
 
 
 WON: tuple[Draw, ...] = (
-    falls_at_a_half, falls_in_few_fixtures, opposite_sides, diluted_favourites, falls_of_favourites, doubling, shared_news,
-    shared_news_of_many, listed_thrice, suspended_after_a_fall, suspended_in_many, rounded_longshots,
+    falls_at_a_half, falls_in_few_fixtures, falls_in_six_fixtures, falls_among_noise, falls_of_a_thousand_favourites,
+    opposite_sides, diluted_favourites, falls_of_favourites, doubling, shared_news, shared_news_of_many, listed_thrice,
+    suspended_after_a_fall, suspended_in_many, seldom_suspended_in_many, rounded_longshots,
 )  # fmt: skip
 FAILED: tuple[Draw, ...] = (padded_losers, points_of_few_fixtures)
 
