@@ -2,9 +2,9 @@
 
 Prices fall otherwise than they rise: whoever backs favourites wins a little often and loses much seldom, and a sample in which
 the seldom did not happen knows nothing of it. So one fixture more is thought of, as large as the largest, that nobody saw: it
-gains nothing, and where the prices taken could lose far more than they could win, it loses a share of what was paid. Fixtures
-are weighted at random, the same weights for all agents, so that agents that resemble each other cost less than strangers; how
-the means fall and rise by the weights is how far chance takes them.
+gains nothing, and where the prices taken could lose far more than they could win, or next to none of those seen lost, it loses
+a share of what was paid. Fixtures are weighted at random, the same weights for all agents, so that agents that resemble each
+other cost less than strangers; how the means fall and rise by the weights is how far chance takes them.
 
 The mean of each has degrees of freedom of its own: five fixtures reach a t of 5 more easily than two hundred. So each t is
 put on one scale, that of the normal distribution, before the highest of all is looked at.
@@ -25,12 +25,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, BoundedClusters, Floats, cluster_errors
 from clvlab.statistics.student import highest_normals, log_below, normal_score
 
 UNSEEN_LOSS = 0.35  # of the price, in the fixture that nobody saw
 _SKEWED = -0.05  # of a mean, by the prices taken where they could lose more than win: below, the unseen loses
+_SELDOM = 0.1  # of the fixtures that moved: where fewer lost, the unseen loses
 _CELLS = 200_000  # of what is drawn at once: what a cache holds
 
 
@@ -88,7 +90,7 @@ def family_of(clusters: BoundedClusters, *, earlier: int = 0, resamples: int = R
     if not own.size:
         return Family(scores, p_values, p_worst, float("nan"), trials)
     found = clusters.columns(own)
-    lost = np.where(_skewness_of_losers(found) < _SKEWED, UNSEEN_LOSS, 0.0)
+    lost = np.where((_skewness_of_losers(found) < _SKEWED) | _seldom_lost(found), UNSEEN_LOSS, 0.0)
     shares = np.array([lost, np.ones(own.size)])
     (scores[own], _), (p_values[own], p_worst[own]), highest = _judged(
         found, errors.degrees[own], shares, earlier, resamples, seed
@@ -105,6 +107,11 @@ def _skewness_of_losers(clusters: BoundedClusters) -> Floats:
     variances = -clusters.lowest * clusters.highest * (balance < 0)
     variance = variances.sum(0)
     return np.asarray(np.divide((variances * balance).sum(0), variance**1.5, out=np.zeros_like(variance), where=variance > 0))
+
+
+def _seldom_lost(clusters: BoundedClusters) -> npt.NDArray[np.bool_]:
+    """Tell where next to none lost of the clusters that moved: outcomes may make it more careful, and never less."""
+    return np.asarray((clusters.sums < 0).sum(0) < _SELDOM * (clusters.sums != 0).sum(0))
 
 
 def _judged(

@@ -137,7 +137,7 @@ def test_a_sweep_says_what_is_left_when_all_trials_count(p_family, tone, begins)
 
 def test_a_sweep_frames_the_points_that_are_left():
     sweep = cl.sweep(
-        "starter", "baseline", {"warmup_ticks": [0, 20], "min_prob_bps": [500, 3000]}, resamples=100, progress=False
+        "starter", "baseline", {"warmup_ticks": [0, 20], "min_prob_bps": [500, 3000]}, resamples=1_000, progress=False
     )
 
     shown = sweep._repr_html_()

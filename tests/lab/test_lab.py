@@ -137,9 +137,9 @@ class TestEveryLab:
 
     def test_gives_a_tear_sheet_of_one_agent_of_several(self, lab):
         found = lab.compete("starter", BOTH, fixtures=[FIXTURE])
-        alone = cl.backtest("starter", "cumulative-drift", fixtures=[FIXTURE]).tear_sheet(resamples=50, draws=5)
+        alone = cl.backtest("starter", "cumulative-drift", fixtures=[FIXTURE]).tear_sheet(resamples=1_000, draws=5)
 
-        sheet = found.tear_sheet("cumulative-drift", resamples=50, draws=5)
+        sheet = found.tear_sheet("cumulative-drift", resamples=1_000, draws=5)
 
         assert sheet.clv == alone.clv
         assert sheet.frame.equals(alone.frame)
@@ -198,7 +198,7 @@ class TestEveryLab:
 class TestALabHere:
     def test_from_odds_to_a_tear_sheet(self, here, odds):
         pack = here.import_odds("csv", odds)
-        sheet = here.backtest(pack, opening).tear_sheet(resamples=50, draws=5)
+        sheet = here.backtest(pack, opening).tear_sheet(resamples=1_000, draws=5)
 
         assert pack.pack_id == "mine"
         assert sheet.clv.n == 1
@@ -272,29 +272,29 @@ class TestALabHere:
 
     def test_every_trial_over_a_pack_is_on_record_once(self, here):
         grid = {"warmup_ticks": [10, 20]}
-        one = here.sweep("starter", "cumulative-drift", grid, resamples=50)
-        again = here.sweep("starter", "cumulative-drift", grid, resamples=50)
+        one = here.sweep("starter", "cumulative-drift", grid, resamples=1_000)
+        again = here.sweep("starter", "cumulative-drift", grid, resamples=1_000)
         here.backtest("starter", "cumulative-drift", params={"warmup_ticks": 40})
-        more = here.sweep("starter", "cumulative-drift", {"warmup_ticks": [20, 80]}, resamples=50, earlier_trials=100)
+        more = here.sweep("starter", "cumulative-drift", {"warmup_ticks": [20, 80]}, resamples=1_000, earlier_trials=100)
         sealed = more.best().seal()
 
         assert [one.trials, again.trials, more.trials] == [2, 2, 104]
         assert here.runs().frame["run_id"].to_list().count(sealed.run.run_id) == 1
-        assert here.sweep("season", "cumulative-drift", {"warmup_ticks": [20]}, fixtures=[FIXTURE], resamples=50).trials == 1
+        assert here.sweep("season", "cumulative-drift", {"warmup_ticks": [20]}, fixtures=[FIXTURE], resamples=1_000).trials == 1
 
     def test_every_agent_of_a_competition_is_a_trial_whatever_it_is_called_and_limited_by(self, here):
         entries = {"one": ("cumulative-drift", {"warmup_ticks": 10}), "two": ("cumulative-drift", {"warmup_ticks": 30})}
         here.compete("starter", entries)
         here.backtest("starter", "cumulative-drift", params={"warmup_ticks": 30}, policy=cl.PolicyEnvelope(max_orders=1))
 
-        assert here.sweep("starter", "cumulative-drift", {"warmup_ticks": [30, 50]}, resamples=50).trials == 3
+        assert here.sweep("starter", "cumulative-drift", {"warmup_ticks": [30, 50]}, resamples=1_000).trials == 3
 
     def test_the_seal_of_a_trial_of_ones_own_is_that_trial(self, here):
         parametrised = cl.strategy(agent_id="seq")(lambda ticks, *, seq=0: ticks.filter(pl.col("tick_seq") == seq))
-        first = here.sweep("starter", parametrised, {"seq": [0, 1]}, resamples=50)
+        first = here.sweep("starter", parametrised, {"seq": [0, 1]}, resamples=1_000)
         first.sources[1].seal()
 
-        assert here.sweep("starter", parametrised, {"seq": [0]}, resamples=50).trials == 2
+        assert here.sweep("starter", parametrised, {"seq": [0]}, resamples=1_000).trials == 2
 
     @pytest.mark.parametrize("grid", [{}, {"stake": "100"}, {"stake": []}, {"stake": 100}])
     def test_a_grid_without_values_is_refused(self, here, grid):
@@ -309,14 +309,14 @@ class TestALabHere:
     def test_a_grid_may_come_from_a_generator(self, here):
         grid = {"warmup_ticks": (ticks for ticks in (10, 20))}
 
-        assert here.sweep("starter", "cumulative-drift", grid, resamples=50).trials == 2
+        assert here.sweep("starter", "cumulative-drift", grid, resamples=1_000).trials == 2
 
     @pytest.mark.parametrize("settings", [{"level": 9}, {"level": "x"}, {"resamples": 0}])
     def test_a_sweep_with_a_wrong_setting_leaves_no_trial(self, here, settings):
         with pytest.raises(StatisticsError):
             here.sweep("starter", "baseline", {"stake": [1, 2]}, **settings)
 
-        assert here.sweep("starter", "baseline", {"stake": [3]}, resamples=50).trials == 1
+        assert here.sweep("starter", "baseline", {"stake": [3]}, resamples=1_000).trials == 1
 
     def test_sql_reaches_neither_files_nor_settings(self, here, odds):
         for statement in (f"select * from read_csv('{odds}')", f"copy (select 1) to '{odds}'", "set threads = 1", ""):
@@ -374,7 +374,7 @@ class TestALabHere:
 
     def test_a_closed_laboratory_seals_no_trial_of_a_sweep_that_was_kept(self, tmp_path):
         with cl.Lab(tmp_path / "lab.db") as lab:
-            best = lab.sweep("starter", "cumulative-drift", {"warmup_ticks": [10]}, resamples=50).best()
+            best = lab.sweep("starter", "cumulative-drift", {"warmup_ticks": [10]}, resamples=1_000).best()
 
         with pytest.raises(UnsupportedError, match="was closed"):
             best.seal()
@@ -389,12 +389,12 @@ class TestAFile:
         with cl.Lab(tmp_path / "lab.db") as first:
             pack = first.import_odds("csv", odds)
             run_id = first.backtest(pack, opening).run.run_id
-            first.sweep("mine", "baseline", {"stake": [1, 2, 3]}, resamples=50)
+            first.sweep("mine", "baseline", {"stake": [1, 2, 3]}, resamples=1_000)
 
         with cl.Lab(tmp_path / "lab.db") as later:
             assert later.packs().frame["pack_id"].to_list() == ["mine", "season", "starter"]
-            assert later.open_run(run_id).tear_sheet(resamples=50, draws=5).clv.n == 1
-            assert later.sweep("mine", "baseline", {"stake": [3, 4]}, resamples=50).trials == 5
+            assert later.open_run(run_id).tear_sheet(resamples=1_000, draws=5).clv.n == 1
+            assert later.sweep("mine", "baseline", {"stake": [3, 4]}, resamples=1_000).trials == 5
         assert sorted(path.name for path in tmp_path.iterdir()) == ["lab.db", "lab.packs", "lab.sums", "mine.csv"]
 
     def test_is_one_for_two_labs_at_once(self, tmp_path, odds):
@@ -539,4 +539,4 @@ def test_points_of_a_search_that_broke_off_are_on_record():
     with pytest.raises(RuntimeError, match="1 of 3"):
         lab.sweep("starter", "baseline", {"stake": [1, 2, 3]}, progress=broken)
 
-    assert lab.sweep("starter", "baseline", {"stake": [4]}, resamples=50).trials == 4
+    assert lab.sweep("starter", "baseline", {"stake": [4]}, resamples=1_000).trials == 4

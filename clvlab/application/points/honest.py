@@ -9,7 +9,7 @@ from typing import Any
 from clvlab.application.points.grid import check_trials, grid_of, grid_points, grid_size
 from clvlab.application.points.kept import search_points
 from clvlab.application.points.search import search_of, spoken
-from clvlab.application.sheets.cautions import skewed_points
+from clvlab.application.sheets.cautions import cautions_of_points
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.sums import stacked
 from clvlab.engine.agent import Agent
@@ -144,7 +144,7 @@ def honest_search(
     return HonestSearch(
         tuple(Point(params, clv, finite(p), finite(worst)) for params, clv, p, worst in points),
         count + earlier,
-        tuple(skewed_points(clusters)),
+        tuple(cautions_of_points(clusters)),
     )
 
 

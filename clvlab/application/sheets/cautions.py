@@ -7,6 +7,7 @@ import polars as pl
 
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.sheet import Sheet
+from clvlab.law.schema import Reason
 from clvlab.statistics import BoundedClusters, Estimate, mean_skewness, sum_by_cluster
 
 MIN_EFFECTIVE = 10
@@ -20,6 +21,8 @@ _SIDES = {
 _OVERROUND_OF_A_SIDE = 0.1  # no bookmaker's market has more, nor less than nothing
 _ROUNDING = 0.001  # odds have three decimals: those of a fair market may sum to as much less
 _MARKET = ["fixture_id", "market_key"]
+_GONE = [Reason.CLOSING_MARKET_ABSENT, Reason.CLOSING_SUSPENDED, Reason.CLOSING_SIDE_MISSING]
+_MOST_GONE = 0.01
 
 
 def cautions(sheet: Sheet) -> list[str]:
@@ -29,7 +32,7 @@ def cautions(sheet: Sheet) -> list[str]:
         sums["return on investment"] = _returned(sheet.settled.frame, sheet.scored)
     skewed = [said for name, clusters in sums.items() for said in _skewed(name, clusters)]
     run = sheet.source.result
-    return [*_thin(sheet.clv), *skewed, *_impossible(run.decisions, run.closes)]
+    return [*_thin(sheet.clv), *skewed, *_without_close(sheet.source.scores), *_impossible(run.decisions, run.closes)]
 
 
 def _thin(mean: Estimate) -> list[str]:
@@ -59,14 +62,34 @@ def _skewed(name: str, clusters: BoundedClusters) -> list[str]:
     ]
 
 
-def skewed_points(clusters: BoundedClusters) -> list[str]:
+def cautions_of_points(clusters: BoundedClusters) -> list[str]:
     """Return what is to be said of means of many points over the same fixtures."""
     skewness = mean_skewness(clusters)
-    return [
+    found = [
         f"{rough.size:,} of {skewness.size:,} points are skewed {_SIDES[above]} (skewness of the mean up to "
         f"{rough[np.abs(rough).argmax()]:+.2f}); p_family allows for losses that nobody saw"
         for above, rough in ((False, skewness[skewness < -MAX_SKEWNESS]), (True, skewness[skewness > MAX_SKEWNESS]))
         if rough.size
+    ]
+    evenly = clusters.counts.sum(0) ** 2 / np.maximum((clusters.counts**2).sum(0), 1)
+    few = int(((evenly > 0) & (evenly < MIN_EFFECTIVE)).sum())
+    if few:
+        found.append(
+            f"{few:,} of {evenly.size:,} points have decisions in fewer fixtures than {MIN_EFFECTIVE} of equal size: their "
+            "intervals are wide, and their p-values rough"
+        )
+    return found
+
+
+def _without_close(scores: pl.DataFrame) -> list[str]:
+    """Warn of decisions that no close judges, because their market was gone or suspended: that may be because they lost."""
+    made = scores.filter(pl.col("reason").is_in([Reason.SCORED, *_GONE]))
+    gone = made.filter(pl.col("reason").is_in(_GONE)).height
+    if gone <= _MOST_GONE * made.height:
+        return []
+    return [
+        f"{gone:,} of {made.height:,} decisions have no close: their market or line was gone or suspended by then. Means and "
+        "p-values leave them out; where prices that fell are taken down, what is left looks good without an edge"
     ]
 
 

@@ -16,7 +16,7 @@ from clvlab.lab.laboratory.asked import Folds, entry, question
 from clvlab.lab.laboratory.records import Records
 from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack
-from clvlab.lab.results.sweeping import Sweep
+from clvlab.lab.results.sweeping import Sweep, check_draws
 from clvlab.lab.results.walking import WalkForward
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
@@ -72,12 +72,13 @@ class Searching(Records):
         level
             Of the intervals.
         resamples, seed
-            Of the highest that chance gives over all points.
+            Of the highest that chance gives over all points; 1,000 resamples or more.
 
         Raises
         ------
         StatisticsError
-            A grid without a parameter or a value, or with a value twice; a negative number of earlier trials; no such measure.
+            A grid without a parameter or a value, with a value twice, or with a parameter named as a column of the frame; a
+            negative number of earlier trials; no such measure; too few resamples.
         UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
             As for ``backtest``; a note names the point of the grid.
         UnsupportedError
@@ -96,7 +97,7 @@ class Searching(Records):
         4
         """
         asked, values = question(pack, fixtures, window, policy), grid_of(grid)
-        check_settings(level, seed, resamples=resamples)
+        check_draws(level, seed, resamples)
         measure_of(by)
         check_trials(earlier_trials)
         trials, recorded = self._place.sweep(asked, entry(agent), values, Work(executor, progress))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isclose
 from typing import Any
 
 import polars as pl
@@ -13,6 +14,7 @@ from clvlab.drawing import html
 from clvlab.drawing.cells import cell_grid
 
 _MOST_COLUMNS, _MOST_ROWS = 12, 20
+_ALPHA = 0.05  # of sentences that do not name it
 
 
 def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
@@ -38,7 +40,9 @@ def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
         return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
     left, alone = (known.filter(pl.col(name) < alpha).height for name in ("p_family", "p_alone"))
     best = p_words(float(known["p_family"].sort()[0]))
-    counted = f"when all {trials:,} trials are counted (best {best})"
+    counted = (
+        f"when all {trials:,} trials are counted (best {best}{'' if isclose(alpha, _ALPHA) else f', judged at {alpha:.2g}'})"
+    )
     if left:
         verb = "stays" if left == 1 else "stay"
         return Verdict(

@@ -15,8 +15,8 @@ from clvlab.application.points.grid import check_trials, grid_points, grid_size
 from clvlab.application.points.kept import KeptSums, search_points
 from clvlab.application.points.scoring import point_scores
 from clvlab.application.points.search import Search, search_of, spoken
-from clvlab.application.sheets.cautions import skewed_points
-from clvlab.application.sheets.measures import Measure, measure_of
+from clvlab.application.sheets.cautions import cautions_of_points
+from clvlab.application.sheets.measures import MEASURES, Measure, measure_of
 from clvlab.application.sheets.sums import stacked
 from clvlab.application.sheets.verdict import Verdict
 from clvlab.drawing import axes as drawing
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 Seal = Callable[[Mapping[str, Any]], Result]
 _SHOWN_ROWS = 40
+_LEAST_RESAMPLES = 1_000
+_COLUMNS = {"n", "fixtures", "low", "high", "t", "p_alone", "p_family", "p_worst", *(one.mean for one in MEASURES.values())}
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,22 @@ class Trial:
         return f"Trial {self.number} with {spoken(self.params)}; next: .seal()"
 
 
+def check_draws(level: float, seed: int, resamples: int) -> None:
+    """Refuse what no sweep is judged by; see ``Sweep``.
+
+    Raises
+    ------
+    StatisticsError
+        As ``check_settings``, or too few resamples.
+    """
+    check_settings(level, seed, resamples=resamples)
+    if resamples < _LEAST_RESAMPLES:
+        raise StatisticsError(
+            f"a sweep is judged by {_LEAST_RESAMPLES:,} resamples or more, not {resamples}: with few, one seed announces what "
+            "another does not"
+        )
+
+
 def sweep_grid(
     pack: LabPack,
     agent: str | Agent,
@@ -107,6 +125,9 @@ def sweep_grid(
 
     ``seal`` makes a backtest of the parameters of a point.
     """
+    taken = [name for name in grid if name in _COLUMNS]
+    if taken:
+        raise StatisticsError(f"the frame of a sweep has a column {taken[0]!r} of its own: give the parameter another name")
     count = grid_size(grid)
     search = search_of(pack.source, agent, fixture_ids, window or Window(), next(grid_points(grid)))
 
@@ -148,7 +169,7 @@ class Sweep(Shown):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_settings(self.level, self.seed, resamples=self.resamples)
+        check_draws(self.level, self.seed, self.resamples)
         check_trials(self.earlier_trials)
         measure_of(self.by)
 
@@ -285,7 +306,7 @@ class Sweep(Shown):
     @property
     def cautions(self) -> list[str]:
         """What a reader has to know before the figures: where means are skewed."""
-        return skewed_points(self.sums)
+        return cautions_of_points(self.sums)
 
     @property
     def verdict(self) -> Verdict:
