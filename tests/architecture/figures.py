@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[2]
 BUDGET = Path(__file__).with_name("budget.toml")
@@ -161,7 +162,18 @@ def ideas() -> dict[str, int]:
 def main() -> None:
     """Print every figure, in the form of ``budget.toml``."""
     for kind, figures in {**sizes(), "ideas": ideas()}.items():
-        print(f"[{kind}]", *(f'"{name}" = {figures[name]}' for name in sorted(figures)), sep="\n", end="\n\n")
+        _print(kind, figures)
+    from tests.architecture.trips import VERBS, trips  # which bring in what they go through
+
+    for verb in VERBS:
+        with TemporaryDirectory() as folder:
+            (trip,) = trips(verb, Path(folder))
+        _print(f"trips.{verb}", trip.figures(verb))
+
+
+def _print(table: str, figures: Mapping[str, int]) -> None:
+    names = {name: name if name.isidentifier() else f'"{name}"' for name in sorted(figures)}
+    print(f"[{table}]", *(f"{names[name]} = {figures[name]}" for name in names), sep="\n", end="\n\n")
 
 
 if __name__ == "__main__":
