@@ -2,8 +2,8 @@
 
 A trip is counted on its second run: the first pays for imports and caches. A function counts once however often it is entered.
 A room is a first-level folder of ``clvlab`` or of the service, and a stay begins at each call that enters another room than the
-call before it on the same thread. A query is a ``collect`` of Polars, those of its eager frames too; no audit hook sees what Rust
-opens. Garbage is collected before, not within, so that no finaliser joins a trip.
+call before it on the same thread. A query is a ``collect`` of Polars, those of its eager frames too.
+What Rust opens, no audit hook sees. Garbage is collected before, not within, so that no finaliser joins a trip.
 """
 
 import gc
