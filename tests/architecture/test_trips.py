@@ -1,0 +1,57 @@
+"""No verb goes further than it does: a detour is found by what is on the way, which no clock on a busy machine can tell."""
+
+import sys
+
+import pytest
+
+from tests.architecture import figures
+from tests.architecture.trips import VERBS, profiled, trip, trips
+
+pytestmark = [
+    pytest.mark.skipif(
+        sys.version_info[:2] != (3, 11), reason="other interpreters enter other frames: bounds are those of Python 3.11"
+    ),
+    pytest.mark.skipif(sys.gettrace() is not None, reason="a tracer enters frames of its own"),
+]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_goes_no_further(verb, tmp_path):
+    bounds = {name: bound for name, bound in figures.budget("trips").items() if name.startswith(f"{verb}.")}
+
+    first, second = trips(verb, tmp_path, 2)
+
+    assert first.functions ^ second.functions == set()
+    assert first.figures(verb) == second.figures(verb)
+    measured = {f"{verb}.{name}": figure for name, figure in second.figures(verb).items()}
+    assert figures.misfits("trips", measured, bounds) == [], sorted(name for _, name, _ in second.functions)
+
+
+def test_every_bound_is_of_a_verb():
+    assert {name.partition(".")[0] for name in figures.budget("trips")} == set(VERBS)
+
+
+def test_what_a_run_does_more_is_counted(tmp_path):
+    import polars as pl
+
+    from clvlab.law.clv import clv_bps, edge_bps
+    from clvlab.market_keys import role_of
+
+    def more():
+        clv_bps()
+        edge_bps()
+        pl.LazyFrame({"a": [1]}).collect()
+        role_of("home")
+        (tmp_path / "a").write_text("x")
+        (tmp_path / "a").read_text()
+
+    with profiled():
+        more()
+        little, much = trip(clv_bps), trip(more)
+
+    assert [name for _, name, _ in little.functions] == ["clv_bps"]
+    assert {name for _, name, _ in much.functions} == {"clv_bps", "edge_bps", "quoted_edge_bps", "role_of"}
+    assert (little.figures("verify"), much.figures("verify")) == (
+        {"functions": 1, "modules": 1, "stays": 1, "collects": 0, "reads": 0},
+        {"functions": 4, "modules": 2, "stays": 2, "collects": 1, "reads": 1},
+    )
