@@ -125,6 +125,7 @@ def test_a_sweep_announces_what_closes_that_are_missing_leave(tmp_path, match):
 
     assert "1 of 1 points stays above zero when all 1 trials are counted (best p" in found.verdict.sentence
     assert found.frame["p_family"][0] < 0.01
+    assert any("decisions of a point have no close" in caution for caution in found.cautions)
     sealed = found.best().seal()
     assert sealed.run.verify().passed  # audited: it does not look ahead
     assert any("have no close" in caution for caution in sealed.tear_sheet(resamples=50, draws=2).cautions)

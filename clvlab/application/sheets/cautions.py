@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
-from clvlab.application.sheets.measures import MEASURES
+from clvlab.application.sheets.measures import MEASURES, Measure, counted, without_close
 from clvlab.application.sheets.sheet import Sheet
-from clvlab.law.schema import Reason
+from clvlab.application.sheets.sums import stacked
 from clvlab.statistics import BoundedClusters, Estimate, mean_skewness, sum_by_cluster
 
 MIN_EFFECTIVE = 10
@@ -21,8 +23,7 @@ _SIDES = {
 _OVERROUND_OF_A_SIDE = 0.1  # no bookmaker's market has more, nor less than nothing
 _ROUNDING = 0.001  # odds have three decimals: those of a fair market may sum to as much less
 _MARKET = ["fixture_id", "market_key"]
-_GONE = [Reason.CLOSING_MARKET_ABSENT, Reason.CLOSING_SUSPENDED, Reason.CLOSING_SIDE_MISSING]
-_MOST_GONE = 0.01
+_MOST_GONE = 0.01  # of decisions that would be scored
 
 
 def cautions(sheet: Sheet) -> list[str]:
@@ -31,8 +32,14 @@ def cautions(sheet: Sheet) -> list[str]:
     if sheet.settled:
         sums["return on investment"] = _returned(sheet.settled.frame, sheet.scored)
     skewed = [said for name, clusters in sums.items() for said in _skewed(name, clusters)]
-    run = sheet.source.result
-    return [*_thin(sheet.clv), *skewed, *_without_close(sheet.source.scores), *_impossible(run.decisions, run.closes)]
+    run, scores = sheet.source.result, sheet.source.scores.with_columns(sheet.source.at_close)
+    gone = scores.filter(without_close()).height
+    return [
+        *_thin(sheet.clv),
+        *skewed,
+        *_without_close(gone, gone + scores.filter(counted()).height),
+        *_impossible(run.decisions, run.closes),
+    ]
 
 
 def _thin(mean: Estimate) -> list[str]:
@@ -62,8 +69,9 @@ def _skewed(name: str, clusters: BoundedClusters) -> list[str]:
     ]
 
 
-def cautions_of_points(clusters: BoundedClusters) -> list[str]:
-    """Return what is to be said of means of many points over the same fixtures."""
+def cautions_of_points(each: Sequence[pl.DataFrame], measure: Measure) -> list[str]:
+    """Return what is to be said of the means of many points, of their ``FIXTURE_SUMS``."""
+    clusters = stacked(each, measure)[0]
     skewness = mean_skewness(clusters)
     found = [
         f"{rough.size:,} of {skewness.size:,} points are skewed {_SIDES[above]} (skewness of the mean up to "
@@ -78,18 +86,18 @@ def cautions_of_points(clusters: BoundedClusters) -> list[str]:
             f"{few:,} of {evenly.size:,} points have decisions in fewer fixtures than {MIN_EFFECTIVE} of equal size: their "
             "intervals are wide, and their p-values rough"
         )
-    return found
+    gone = [(int(own["gone"].sum()), int(own["clv_counts"].sum())) for own in each]
+    most, scored = max(gone, key=lambda one: one[0] / max(sum(one), 1), default=(0, 0))
+    return [*found, *_without_close(most, most + scored, "decisions of a point")]
 
 
-def _without_close(scores: pl.DataFrame) -> list[str]:
-    """Warn of decisions that no close judges, because their market was gone or suspended: that may be because they lost."""
-    made = scores.filter(pl.col("reason").is_in([Reason.SCORED, *_GONE]))
-    gone = made.filter(pl.col("reason").is_in(_GONE)).height
-    if gone <= _MOST_GONE * made.height:
+def _without_close(gone: int, count: int, what: str = "decisions") -> list[str]:
+    """Warn of decisions that no close judges."""
+    if gone <= _MOST_GONE * count:
         return []
     return [
-        f"{gone:,} of {made.height:,} decisions have no close: their market or line was gone or suspended by then. Means and "
-        "p-values leave them out; where prices that fell are taken down, what is left looks good without an edge"
+        f"{gone:,} of {count:,} {what} have no close: their market or line was gone or suspended by then. Means and p-values "
+        "leave them out; where prices that fell are taken down, what is left looks good without an edge"
     ]
 
 

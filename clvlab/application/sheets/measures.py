@@ -96,3 +96,8 @@ def counted() -> pl.Expr:
     An entry at the closing message is the close: its CLV is 0 by construction, and dilutes a mean. The law scores it.
     """
     return (pl.col("reason") == Reason.SCORED) & ~pl.col("at_close")
+
+
+def without_close() -> pl.Expr:
+    """Tell which decisions no close judges because their market or line was gone or suspended: perhaps because they lost."""
+    return pl.col("reason").is_in([Reason.CLOSING_MARKET_ABSENT, Reason.CLOSING_SUSPENDED, Reason.CLOSING_SIDE_MISSING])

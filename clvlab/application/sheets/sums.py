@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from clvlab.application.sheets.measures import MEASURES, Measure, counted
+from clvlab.application.sheets.measures import MEASURES, Measure, counted, without_close
 from clvlab.law.schema import Schema
 from clvlab.statistics import BoundedClusters
 
@@ -15,7 +15,10 @@ _PARTS = ("sums", "counts", "squares", "lowest", "highest")
 
 # Per fixture and measure: the sum of the values, how many they are, the sum of their squares, and what the sum would be if
 # every price had closed at 0, and at 1; see ``BoundedClusters``.
-FIXTURE_SUMS: Schema = {"fixture_id": pl.Int64, **{f"{name}_{part}": pl.Float64 for name in MEASURES for part in _PARTS}}
+_SUMS: Schema = {"fixture_id": pl.Int64, **{f"{name}_{part}": pl.Float64 for name in MEASURES for part in _PARTS}}
+
+# And how many decisions have no close.
+FIXTURE_SUMS: Schema = {**_SUMS, "gone": pl.Int64}
 
 
 def fixture_sums(scores: pl.DataFrame) -> pl.DataFrame:
@@ -23,7 +26,9 @@ def fixture_sums(scores: pl.DataFrame) -> pl.DataFrame:
 
     Rows are added in their order, so that the last bit of a sum is the same on any number of threads.
     """
-    return summed(scores.filter(counted()))
+    gone = scores.filter(without_close()).group_by("fixture_id").agg(gone=pl.len().cast(pl.Int64))
+    found = summed(scores.filter(counted())).join(gone, on="fixture_id", how="full", coalesce=True)
+    return found.select(pl.col(*FIXTURE_SUMS).fill_null(0)).sort("fixture_id")
 
 
 def summed(scores: pl.DataFrame) -> pl.DataFrame:
@@ -43,7 +48,7 @@ def summed(scores: pl.DataFrame) -> pl.DataFrame:
         value, lowest, highest = (rows[f"{name}_{part}"].to_numpy()[known] for part in ("sums", "lowest", "highest"))
         for part, weights in zip(_PARTS, (value, np.ones_like(value), value * value, lowest, highest), strict=True):
             found[f"{name}_{part}"] = pl.Series(np.bincount(place[known], weights, fixtures.len()))
-    return pl.DataFrame(found, schema=FIXTURE_SUMS)
+    return pl.DataFrame(found, schema=_SUMS)
 
 
 def stacked(each: Sequence[pl.DataFrame], measure: Measure) -> tuple[BoundedClusters, pl.Series]:

@@ -306,7 +306,7 @@ class Sweep(Shown):
     @property
     def cautions(self) -> list[str]:
         """What a reader has to know before the figures: where means are skewed."""
-        return cautions_of_points(self.sums)
+        return cautions_of_points(self._each, self._measure)
 
     @property
     def verdict(self) -> Verdict:
