@@ -5,6 +5,9 @@ from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
+# Before NumPy is imported: workers share the cores, and threads that wait for those of others take many times longer.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import HealthCheck, settings
 
