@@ -353,7 +353,7 @@ def sweep_here(places, pack=PACK, agent="baseline", grid=None, **given):
 
 
 def judged_here(_, **given):
-    asked = {"resamples": 200, "progress": False} | given
+    asked = {"resamples": 1_000, "progress": False} | given
     made = cl.sweep("starter", "cumulative-drift", {"warmup_ticks": [10, 20, 40]}, **asked)
     return made.frame.to_dicts(), made.trials, repr(made), made._repr_html_()
 
@@ -517,7 +517,7 @@ FACES = {
     "judgement of a sweep": Face(
         ("earlier_trials", "by", "level", "resamples", "seed"), judged_here, {
             "earlier_trials": st.just(40), "by": st.sampled_from(["edge", "price_ratio"]), "level": st.just(0.8),
-            "resamples": st.just(300), "seed": st.just(7),
+            "resamples": st.just(2_000), "seed": st.just(7),
         },
     ),
     "plan": Face(

@@ -74,7 +74,7 @@ def audit(_, agent="baseline", tape="starter", **given):
 
 def overfitting(_, **given):
     grid = {"warmup_ticks": [5, 10, 20], "cooldown_s": [0, 600, 1_200, 3_600]}
-    found = cl.sweep("season", "cumulative-drift", grid, fixtures=range(FIXTURE, FIXTURE + 40), resamples=20, progress=False)
+    found = cl.sweep("season", "cumulative-drift", grid, fixtures=range(FIXTURE, FIXTURE + 40), resamples=1_000, progress=False)
     return found.overfitting(**{"blocks": 4} | given).source
 
 

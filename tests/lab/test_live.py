@@ -118,11 +118,11 @@ class TestALiveRun:
         live = here.live("cumulative-drift", played(), fixture=FIXTURE)
         grid = {"warmup_ticks": [5, 7]}
 
-        trials = here.sweep(live.pack.pack_id, "cumulative-drift", grid, resamples=50).trials
+        trials = here.sweep(live.pack.pack_id, "cumulative-drift", grid, resamples=1_000).trials
         here.backtest(live.pack.pack_id, "cumulative-drift")
 
         assert trials == 3
-        assert here.sweep(live.pack.pack_id, "cumulative-drift", grid, resamples=50).trials == 3
+        assert here.sweep(live.pack.pack_id, "cumulative-drift", grid, resamples=1_000).trials == 3
 
     def test_is_watched_while_it_lasts(self, here):
         seen = []

@@ -46,7 +46,7 @@ def values():
 @pytest.fixture(scope="module")
 def sweep():
     grid = {"warmup_ticks": [5, 10, 15, 20, 30, 40], "cooldown_s": [0, 3600]}
-    return cl.sweep("season", "cumulative-drift", grid, resamples=100, progress=False)
+    return cl.sweep("season", "cumulative-drift", grid, resamples=1_000, progress=False)
 
 
 def test_blocks_follow_kickoffs_and_not_ids(values):

@@ -19,7 +19,7 @@ def results():
         "tear sheet": bt.tear_sheet(resamples=100, draws=5),
         "leaderboard": cl.leaderboard([bt]),
         "comparison": cl.compare([bt, bt]),
-        "sweep": cl.sweep("starter", "baseline", {"warmup_ticks": [0, 20]}, resamples=100),
+        "sweep": cl.sweep("starter", "baseline", {"warmup_ticks": [0, 20]}, resamples=1_000),
         "audit report": cl.lookahead_audit("baseline", "starter"),
         "pack": cl.open_pack("starter"),
         "verification": bt.run.verify(),

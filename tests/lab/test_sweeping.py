@@ -17,7 +17,7 @@ GRID = {"warmup_ticks": [10, 20, 40], "cooldown_s": [0, 3600]}
 
 @pytest.fixture(scope="module")
 def found():
-    return cl.sweep("starter", "cumulative-drift", GRID, resamples=300)
+    return cl.sweep("starter", "cumulative-drift", GRID, resamples=1_000)
 
 
 def test_points_are_in_order_of_the_grid_with_the_means_of_backtests(found):
@@ -47,7 +47,7 @@ def test_the_best_point_seals_to_the_scores_of_the_trial(found):
 
 
 def test_earlier_trials_are_on_record_and_deflate(found):
-    more = cl.sweep("starter", "cumulative-drift", GRID, resamples=300, earlier_trials=500)
+    more = cl.sweep("starter", "cumulative-drift", GRID, resamples=1_000, earlier_trials=500)
 
     assert (found.trials, more.trials) == (6, 506)
     assert more.family.expected_max > found.family.expected_max
@@ -87,7 +87,7 @@ def test_an_agent_of_one_s_own_is_swept_and_sealed_with_an_audit():
     def above(ticks, *, prob_bps=6000):
         return ticks.filter(pl.col("prob_bps") >= prob_bps, ~pl.col("in_running"))
 
-    found = cl.sweep("starter", above, {"prob_bps": [6000, 7000]}, resamples=100)
+    found = cl.sweep("starter", above, {"prob_bps": [6000, 7000]}, resamples=1_000)
 
     sealed = found.best().seal()
     assert sealed.report["agent"]["causality"] == AUDITED
@@ -129,7 +129,7 @@ class TestHeatmap:
         assert [text.get_text() for text in across.texts] == means[::2] + means[1::2]
 
     def test_of_one_parameter_has_one_row_and_averages_over_the_others(self):
-        alone = cl.sweep("starter", "baseline", {"warmup_ticks": [0, 5]}, resamples=50)
+        alone = cl.sweep("starter", "baseline", {"warmup_ticks": [0, 5]}, resamples=1_000)
 
         ax = alone.heatmap(ax=Figure().add_subplot())
 
@@ -137,7 +137,9 @@ class TestHeatmap:
         assert not ax.get_ylabel()
 
     def test_over_fewer_parameters_than_the_grid_says_that_it_averages(self):
-        wide = cl.sweep("starter", "baseline", {"warmup_ticks": [0, 5], "stake": [1, 2], "min_prob_bps": [5000]}, resamples=50)
+        wide = cl.sweep(
+            "starter", "baseline", {"warmup_ticks": [0, 5], "stake": [1, 2], "min_prob_bps": [5000]}, resamples=1_000
+        )
 
         ax = wide.heatmap("warmup_ticks", "min_prob_bps", ax=Figure().add_subplot())
 

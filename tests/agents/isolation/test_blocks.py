@@ -119,7 +119,7 @@ def test_both_kinds_compete_beside_a_template():
 
 
 def test_the_best_point_of_a_sweep_is_sealed_as_it_was_asked():
-    found = cl.sweep("starter", isolated(rising, stepped=True), {"rise_bps": [300, 400]}, resamples=100, progress=False)
+    found = cl.sweep("starter", isolated(rising, stepped=True), {"rise_bps": [300, 400]}, resamples=1_000, progress=False)
 
     assert found.best().seal().report["agent"]["causality"] == "stepped-blocks"
 
