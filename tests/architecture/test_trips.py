@@ -1,5 +1,6 @@
 """No verb goes further than it does: a detour is found by what is on the way, which no clock on a busy machine can tell."""
 
+import os
 import sys
 
 import pytest
@@ -10,6 +11,9 @@ from tests.architecture.trips import VERBS, profiled, trip, trips
 pytestmark = [
     pytest.mark.skipif(
         sys.version_info[:2] != (3, 11), reason="other interpreters enter other frames: bounds are those of Python 3.11"
+    ),
+    pytest.mark.skipif(
+        "PYTEST_XDIST_WORKER" in os.environ, reason="what other tests left in caches is on the way: `pytest -n 0` of this file"
     ),
     pytest.mark.skipif(sys.gettrace() is not None, reason="a tracer enters frames of its own"),
 ]
