@@ -13,8 +13,6 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
 
-__all__ = ["Kind", "MarketKey", "Role", "UnreadKey", "named_market", "period_named", "read_market", "role_of", "sides_by_role"]
-
 
 class Kind(StrEnum):
     """What is bet on."""
@@ -164,6 +162,11 @@ def read_market(key: str) -> MarketKey | UnreadKey:
         return UnreadKey(key, str(error))
 
 
+def unread_keys(keys: Iterable[str]) -> list[UnreadKey]:
+    """Return those of some market keys that have no reading, in their order."""
+    return [one for one in map(read_market, keys) if isinstance(one, UnreadKey)]
+
+
 def _read(key: str) -> MarketKey:
     name, period, rest = (*key.split("|", 2), "", "")[:3]
     found = _TYPE.fullmatch({"corners_1x2": "1x2_corners"}.get(name.casefold(), name.casefold()))
@@ -183,14 +186,13 @@ def _read(key: str) -> MarketKey:
     if kind is Kind.HANDICAP and word == "spreads" and "line" in parameters:
         # Polymarket's line is that of the team which its market names first: home in one market, away in the next.
         raise ValueError("a line of 'spreads' belongs to the team that is named first, and the key does not say which that is")
-    goals = word.endswith("goals") or bool(found["tenths"] and not found["stat"])
     return MarketKey(
         kind=kind,
         period=_one_period(word, found["before"], found["after"], period),
         quarters=int(4 * (line or 0)),
         of=of,
         stat=_STATS[found["stat"]] if found["stat"] else "",
-        goals=goals,
+        goals=word.endswith("goals") or bool(found["tenths"] and not found["stat"]),
         alternate=bool(found["alternate"]),
         ways=ways,
     )

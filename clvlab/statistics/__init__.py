@@ -9,12 +9,13 @@ from clvlab.statistics.clusters import (
     Clusters,
     Errors,
     cluster_errors,
+    effective_clusters,
     mean_skewness,
     sum_by_cluster,
 )
 from clvlab.statistics.concentration import Concentration, concentration
 from clvlab.statistics.delaying import Delay, delay
-from clvlab.statistics.families import UNSEEN_LOSS, Family, family_of
+from clvlab.statistics.families import Family, family_of
 from clvlab.statistics.flipping import sign_flip_p_values
 from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means
 from clvlab.statistics.overfitting import Overfitting, overfitting
@@ -26,7 +27,6 @@ from clvlab.statistics.staking import Staking, kelly_shares, stakes, training_ed
 
 __all__ = [
     "MIN_CLUSTERS",
-    "UNSEEN_LOSS",
     "Bankroll",
     "BeatRate",
     "BoundedClusters",
@@ -54,6 +54,7 @@ __all__ = [
     "cluster_slope",
     "concentration",
     "delay",
+    "effective_clusters",
     "estimates",
     "explained_share",
     "family_of",

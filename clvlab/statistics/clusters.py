@@ -134,6 +134,12 @@ def cluster_errors(clusters: Clusters) -> Errors:
     return Errors(means, np.where(constant, 0.0, errors), np.where(np.isfinite(errors), degrees, np.nan), residuals)
 
 
+def effective_clusters(counts: Floats) -> Floats:
+    """Return, of each column of counts, how many clusters of equal size would be spread as evenly; nan without any."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(counts.sum(0) ** 2 / (counts**2).sum(0))
+
+
 def mean_skewness(clusters: BoundedClusters) -> Floats:
     """Return how skewed the mean of each column is, with its sign; nan where nothing varies.
 
@@ -150,12 +156,12 @@ def mean_skewness(clusters: BoundedClusters) -> Floats:
     residuals = clusters.sums - clusters.sums.sum(0) / np.maximum(clusters.counts.sum(0), 1) * clusters.counts
     residuals[np.abs(residuals) <= ROUNDING * np.abs(clusters.sums)] = 0
     variances = -clusters.lowest * clusters.highest
-    shown = _skewness(residuals**2, residuals**3)
-    possible = _skewness(variances, variances * (clusters.highest + clusters.lowest))
+    shown = sum_skewness(residuals**2, residuals**3)
+    possible = sum_skewness(variances, variances * (clusters.highest + clusters.lowest))
     return np.where(np.nan_to_num(np.abs(shown)) > np.nan_to_num(np.abs(possible)), shown, possible)
 
 
-def _skewness(seconds: Floats, thirds: Floats) -> Floats:
-    """Return the skewness of sums of independent values, of their second and third central moments."""
+def sum_skewness(seconds: Floats, thirds: Floats) -> Floats:
+    """Return the skewness of the sum of each column, of second and third central moments of its terms; nan without any."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(thirds.sum(0) / seconds.sum(0) ** 1.5)

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, BoundedClusters, Floats, cluster_errors
+from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, BoundedClusters, Floats, cluster_errors, sum_skewness
 from clvlab.statistics.student import highest_normals, log_below, normal_score
 
 UNSEEN_LOSS = 0.35  # of the price, in the fixture that nobody saw
@@ -91,9 +91,8 @@ def family_of(clusters: BoundedClusters, *, earlier: int = 0, resamples: int = R
         return Family(scores, p_values, p_worst, float("nan"), trials)
     found = clusters.columns(own)
     lost = np.where((_skewness_of_losers(found) < _SKEWED) | _seldom_lost(found), UNSEEN_LOSS, 0.0)
-    shares = np.array([lost, np.ones(own.size)])
     (scores[own], _), (p_values[own], p_worst[own]), highest = _judged(
-        found, errors.degrees[own], shares, earlier, resamples, seed
+        found, errors.degrees[own], np.array([lost, np.ones(own.size)]), earlier, resamples, seed
     )
     return Family(scores, p_values, p_worst, _expected_max(highest, earlier), trials)
 
@@ -105,8 +104,7 @@ def _skewness_of_losers(clusters: BoundedClusters) -> Floats:
     """
     balance = np.minimum(clusters.highest + clusters.lowest, 0)
     variances = -clusters.lowest * clusters.highest * (balance < 0)
-    variance = variances.sum(0)
-    return np.asarray(np.divide((variances * balance).sum(0), variance**1.5, out=np.zeros_like(variance), where=variance > 0))
+    return sum_skewness(variances, variances * balance)
 
 
 def _seldom_lost(clusters: BoundedClusters) -> npt.NDArray[np.bool_]:

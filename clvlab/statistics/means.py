@@ -12,7 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from clvlab.statistics.clusters import MIN_CLUSTERS, ROUNDING, Clusters, Floats, cluster_errors, sum_by_cluster
+from clvlab.statistics.clusters import (
+    MIN_CLUSTERS,
+    ROUNDING,
+    Clusters,
+    Floats,
+    cluster_errors,
+    effective_clusters,
+    sum_by_cluster,
+)
 from clvlab.statistics.student import two_sided_quantile, upper_tail
 
 
@@ -64,14 +72,13 @@ def estimates(clusters: Clusters, *, level: float = 0.95) -> list[Estimate]:
         spread = squares - total * found.means**2
         independent = np.where(spread > ROUNDING * squares, spread, 0.0) / (total * (total - 1))
         effect = np.where(independent > 0, found.errors**2 / independent, np.nan)
-        evenly = total**2 / (counts**2).sum(0)
         size = np.where(effect > 0, total / effect, np.nan)
     enough = used >= MIN_CLUSTERS
     half = np.where(enough, np.where(found.errors > 0, two_sided_quantile(found.degrees, level) * found.errors, 0.0), np.nan)
     p_value = np.where(enough, upper_tail(found.degrees, t), np.nan)
     columns: tuple[Floats, ...] = (
-        found.means, found.errors, found.degrees, t, found.means - half, found.means + half, p_value, total, used, evenly,
-        effect, size,
+        found.means, found.errors, found.degrees, t, found.means - half, found.means + half, p_value, total, used,
+        effective_clusters(counts), effect, size,
     )  # fmt: skip
     return [_estimate(*(float(column[k]) for column in columns)) for k in range(len(total))]
 

@@ -207,8 +207,9 @@ class Announced:
     sheet
         By the interval of the tear sheet of the first point.
     family_uncautioned, sheet_uncautioned
-        The same where nothing on that face says that the mean comes out above zero too often: neither a skewness to losses, of
-        any point, nor, on a sheet, few fixtures. That gains are skewed is no such caution: it says the contrary.
+        The same where nothing says that the mean comes out above zero too often: neither a skewness to losses, of any point,
+        nor, on a sheet, few fixtures. That gains are skewed is no such caution: it says the contrary. Missing closes, which
+        all faces tell, are not asked here: what is drawn are the decisions that were scored.
     """
 
     family: float

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from clvlab.application.bets.fixtures import NoMatch, folded
 from clvlab.application.sheets.wording import market_name
-from clvlab.market_keys import Kind, MarketKey, Role, UnreadKey, period_named, read_market, role_of
+from clvlab.market_keys import Kind, MarketKey, Role, period_named, read_market, role_of, unread_keys
 from clvlab.naming import nearest
 
 Markets = Mapping[str, Sequence[str]]  # sides by market key
@@ -68,7 +68,7 @@ def position_of(market: str, side: str, markets: Markets, teams: tuple[str, str]
     if not found:
         meant = nearest(market, markets)
         near = f" (is it {meant!r}?)" if meant else ""
-        unread = next((one for one in map(read_market, markets) if isinstance(one, UnreadKey)), None)
+        unread = next(iter(unread_keys(markets)), None)
         also = "" if unread is None else f"; {unread}"
         said = f"{market!r:.120} names no market of the fixture{near}: lines and handicaps go by their keys, as in"
         return NoMatch("market_unknown", f"{said} {_listed(list(markets))}{also}")

@@ -144,7 +144,7 @@ def honest_search(
     return HonestSearch(
         tuple(Point(params, clv, finite(p), finite(worst)) for params, clv, p, worst in points),
         count + earlier,
-        tuple(cautions_of_points(found, MEASURES["clv"])),
+        tuple(cautions_of_points(clusters, found)),
     )
 
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from clvlab.application.sheets.measures import MEASURES, Measure, counted, without_close
+from clvlab.application.sheets.measures import MEASURES, counted, without_close
 from clvlab.application.sheets.sheet import Sheet
-from clvlab.application.sheets.sums import stacked
-from clvlab.statistics import BoundedClusters, Estimate, mean_skewness, sum_by_cluster
+from clvlab.statistics import BoundedClusters, Estimate, effective_clusters, mean_skewness, sum_by_cluster
 
 MIN_EFFECTIVE = 10
 MAX_SKEWNESS = 0.12  # of a mean: an error of 5 % to one side may be one of 7 %
@@ -33,7 +32,7 @@ def cautions(sheet: Sheet) -> list[str]:
         sums["return on investment"] = _returned(sheet.settled.frame, sheet.scored)
     skewed = [said for name, clusters in sums.items() for said in _skewed(name, clusters)]
     run, scores = sheet.source.result, sheet.source.scores.with_columns(sheet.source.at_close)
-    gone = scores.filter(without_close()).height
+    gone = scores.filter(without_close()).height if sheet.selection.is_whole else 0
     return [
         *_thin(sheet.clv),
         *skewed,
@@ -69,9 +68,8 @@ def _skewed(name: str, clusters: BoundedClusters) -> list[str]:
     ]
 
 
-def cautions_of_points(each: Sequence[pl.DataFrame], measure: Measure) -> list[str]:
-    """Return what is to be said of the means of many points, of their ``FIXTURE_SUMS``."""
-    clusters = stacked(each, measure)[0]
+def cautions_of_points(clusters: BoundedClusters, each: Sequence[pl.DataFrame]) -> list[str]:
+    """Return what is to be said of the means of many points, and of their ``FIXTURE_SUMS`` that the means are of."""
     skewness = mean_skewness(clusters)
     found = [
         f"{rough.size:,} of {skewness.size:,} points are skewed {_SIDES[above]} (skewness of the mean up to "
@@ -79,11 +77,10 @@ def cautions_of_points(each: Sequence[pl.DataFrame], measure: Measure) -> list[s
         for above, rough in ((False, skewness[skewness < -MAX_SKEWNESS]), (True, skewness[skewness > MAX_SKEWNESS]))
         if rough.size
     ]
-    evenly = clusters.counts.sum(0) ** 2 / np.maximum((clusters.counts**2).sum(0), 1)
-    few = int(((evenly > 0) & (evenly < MIN_EFFECTIVE)).sum())
+    few = int((effective_clusters(clusters.counts) < MIN_EFFECTIVE).sum())
     if few:
         found.append(
-            f"{few:,} of {evenly.size:,} points have decisions in fewer fixtures than {MIN_EFFECTIVE} of equal size: their "
+            f"{few:,} of {skewness.size:,} points have decisions in fewer fixtures than {MIN_EFFECTIVE} of equal size: their "
             "intervals are wide, and their p-values rough"
         )
     gone = [(int(own["gone"].sum()), int(own["clv_counts"].sum())) for own in each]

@@ -12,7 +12,7 @@ from clvlab.drawing import html
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import Reason, Schema
 from clvlab.law.tape import Tape
-from clvlab.market_keys import MarketKey, Role, UnreadKey, read_market, role_of, sides_by_role
+from clvlab.market_keys import MarketKey, Role, UnreadKey, read_market, role_of, sides_by_role, unread_keys
 from clvlab.statistics import Estimate, cluster_mean
 from clvlab.statistics.moved_lines import FIRST_ROLES, MovedClose, Quote, moved_close, quotes_of, scored_by_goals
 
@@ -73,8 +73,7 @@ def priced_lines(scores: pl.DataFrame, decisions: pl.DataFrame, tape_of: TapeOf,
 
 def unread_markets(scores: pl.DataFrame) -> list[UnreadKey]:
     """Return the markets of decisions without a close whose keys have no reading, which therefore have no price either."""
-    read = map(read_market, _without_close(scores)["market_key"].unique().sort())
-    return [one for one in read if isinstance(one, UnreadKey)]
+    return unread_keys(_without_close(scores)["market_key"].unique().sort())
 
 
 def _without_close(scores: pl.DataFrame) -> pl.DataFrame:

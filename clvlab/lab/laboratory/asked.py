@@ -139,7 +139,7 @@ def asked_as(agent: Any, *, stepped: Any) -> Any:
     if type(stepped) is not bool:
         raise ArgumentError(f"stepped is True or False, not {stepped!r:.80}")
     if stepped and names_template(agent):
-        raise AgentError(f"stepped=True is for an agent of your own, and {agent!r:.200} names a template: leave it out")
+        raise AgentError(f"stepped=True is for an agent of yours, and {agent!r:.200} is a template, which needs no isolation")
     return step_by_step(agent) if stepped else agent
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from clvlab.lab.results.pack import Pack
 from clvlab.law.schema import Schema
-from clvlab.market_keys import UnreadKey, read_market
+from clvlab.market_keys import UnreadKey, unread_keys
 from clvlab.packs import reader
 from clvlab.packs.derived.derivation import DerivedPack
 from clvlab.packs.matching.fixtures import Matched
@@ -52,8 +52,7 @@ class Joined(Pack):
     def unread(self) -> list[UnreadKey]:
         """Markets of the sources whose keys have no reading, so that none of another source is taken for the same."""
         parents = self.source.derivation.parents
-        keys = {key for parent in parents for key in parent.tape().series["market_key"].unique()}
-        return [one for one in map(read_market, sorted(keys)) if isinstance(one, UnreadKey)]
+        return unread_keys(sorted({key for parent in parents for key in parent.tape().series["market_key"].unique()}))
 
     def __repr__(self) -> str:
         taken, refused = (self.matching.filter(outcome=outcome).height for outcome in ("taken", "refused"))

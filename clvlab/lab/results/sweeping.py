@@ -305,8 +305,8 @@ class Sweep(Shown):
 
     @property
     def cautions(self) -> list[str]:
-        """What a reader has to know before the figures: where means are skewed."""
-        return cautions_of_points(self._each, self._measure)
+        """What a reader has to know before the figures: means that are skewed or thin, and closes that are missing."""
+        return cautions_of_points(self.sums, self._each)
 
     @property
     def verdict(self) -> Verdict:
