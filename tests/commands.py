@@ -16,10 +16,10 @@ from tests.waiting import PATIENCE_S
 ROOT = Path(__file__).parents[1]
 
 
-def clvlab(folder, *args):
+def clvlab(folder, *args, stdin=""):
     """Give exit code, output and errors of ``clvlab`` in a folder."""
     out, err = (TextIOWrapper(BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-    given = patch.multiple(sys, argv=["clvlab", *map(str, args)], stdin=StringIO())
+    given = patch.multiple(sys, argv=["clvlab", *map(str, args)], stdin=StringIO(stdin))
     with chdir(folder), given, redirect_stdout(out), redirect_stderr(err):
         try:
             main()

@@ -1,17 +1,50 @@
-"""``python -m tests.architecture.snapshots`` writes anew what is exposed: names with signatures, commands with options."""
+"""What clvlab shows to others, as texts that stand beside this file: a change of it is seen as a difference.
+
+``python -m tests.architecture.snapshots`` writes them anew, and with a folder writes them there.
+
+``exposed.txt``
+    Public names with their signatures, commands with their options.
+``errors.txt``
+    HTTP status and exit codes of every error.
+``commands.txt``
+    What every command prints, and with which code it ends.
+``answers.txt``
+    What the service answers to every operation.
+``pages.txt``
+    Hashes of its pages.
+"""
 
 import inspect
+import os
+import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr
+from functools import cache
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import WrapperDescriptorType
+from typing import NoReturn
+from unittest.mock import patch
 
-EXPOSED = Path(__file__).with_name("exposed.txt")
+import typer
+from starlette.testclient import TestClient
+from typer.models import CommandInfo
+
+from tests.architecture.command_answers import said
+from tests.architecture.faces import SERVE, Settings, commands, create_app, errors, library
+from tests.architecture.http_answers import answers
+from tests.commands import clvlab
+
+FOLDER = Path(__file__).parent
+NAMES = ("exposed.txt", "errors.txt", "commands.txt", "answers.txt", "pages.txt")
+_ALIKE = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"}
+_OURS = "CLVLAB_"
 
 
 def _names() -> Iterator[str]:
-    import clvlab
-
-    for name in dir(clvlab):
-        thing = getattr(clvlab, name)
+    for name in dir(library):
+        thing = getattr(library, name)
         if inspect.isclass(thing):
             yield f"class {name}{_signature(thing)}"
             for member in sorted(one for one in dir(thing) if not one.startswith("_")):
@@ -52,11 +85,7 @@ class _Default:
 
 
 def _commands() -> Iterator[str]:
-    import typer
-
-    from clvlab.cli.app import app
-
-    yield from _options("clvlab", typer.main.get_command(app))
+    yield from _options("clvlab", typer.main.get_command(commands))
 
 
 def _options(path: str, command) -> Iterator[str]:
@@ -74,5 +103,55 @@ def exposed() -> str:
     return "\n".join([*_names(), "", *_commands(), ""])
 
 
+def _made(kind: type[Exception]) -> Exception:
+    """Return an error of a class, of as many texts, numbers and empty sequences as it is made of."""
+    if isinstance(kind.__init__, WrapperDescriptorType):  # that of Exception
+        return kind("why")
+    own = list(inspect.signature(kind).parameters.values())
+    return kind(*({"str": "why", "int": 1}.get(one.annotation, ()) for one in own if one.default is one.empty))
+
+
+def failures(folder: Path) -> str:
+    """Return how each class of errors is told: HTTP status and type, exit code of a command, and of ``serve`` if another."""
+    raised: list[Exception] = []
+
+    def refused(*_: object, **__: object) -> NoReturn:
+        raise raised[-1]
+
+    def told(kind: type[Exception]) -> str:
+        raised.append(_made(kind))
+        answer = client.get("/refused")
+        code, of_serve = (clvlab(folder, command)[0] for command in ("refused", "serve"))
+        again = f", Retry-After: {answer.headers['retry-after']}" if "retry-after" in answer.headers else ""
+        ended = f"{code}" if code == of_serve else f"{code}, of serve {of_serve}"
+        return f"{answer.status_code} {answer.json()['type']}{again}; {ended}; {raised[-1]}"
+
+    (serve,) = [one for one in commands.registered_commands if one.callback.__name__ == "serve"]
+    two = [CommandInfo("refused", callback=lambda: refused()), serve]
+    few = patch.multiple(commands, registered_commands=two, registered_groups=[])  # to make all of them takes long
+    with few, patch(SERVE, refused), redirect_stderr(TextIOWrapper(BytesIO())):
+        app = create_app(Settings(log_level="error"))
+        app.get("/refused")(lambda: refused())
+        client = TestClient(app)
+        kinds = [one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, errors.ClvlabError)]
+        rows = [f"{one.__name__}: {told(one)}" for one in sorted(kinds, key=lambda one: one.__name__)]
+    return "\n".join(["class: HTTP status and type; exit code; what it says, made of 'why' and 1", "", *rows, ""])
+
+
+def texts() -> dict[str, str]:
+    """Return every text by its name, in an environment that has nothing of whoever asks."""
+    others = {key: value for key, value in os.environ.items() if not key.startswith(_OURS)}
+    with TemporaryDirectory() as name, patch.dict(os.environ, others | _ALIKE | {"HOME": name}, clear=True):
+        http, shell = (Path(name).resolve() / each for each in ("http", "shell"))
+        http.mkdir()
+        shell.mkdir()
+        answered, pages = answers(http)
+        with patch.object(typer.main, "get_command", cache(typer.main.get_command)):  # it takes long, and is the same each time
+            printed = said(shell)
+        return dict(zip(NAMES, (exposed(), failures(shell), printed, answered, pages), strict=True))
+
+
 if __name__ == "__main__":
-    EXPOSED.write_text(exposed(), encoding="utf-8")
+    where = Path(*sys.argv[1:]) if sys.argv[1:] else FOLDER
+    for file, text in texts().items():
+        (where / file).write_text(text, encoding="utf-8")

@@ -1,19 +1,50 @@
-"""What others call is changed on purpose only, and a reader sees how."""
+"""What others call and are answered is changed on purpose only, and a reader sees how."""
 
 import difflib
+import os
+import re
+import subprocess
 import sys
 
 import pytest
 
-from tests.architecture.snapshots import EXPOSED, exposed
+from tests.architecture.snapshots import FOLDER, NAMES
+from tests.commands import ROOT
+from tests.waiting import PATIENCE_S
+
+_HEADING = re.compile(r"=====|\$ |> [A-Z]+ ")
+"""Of a part of a text: an operation or a page, a command, a request."""
+
+
+def differences(name, was, now):
+    """What differs between two texts, each change below the heading of its part."""
+    was, now = was.splitlines(), now.splitlines()
+    for line in difflib.unified_diff(was, now, name, "the code", lineterm="", n=0):
+        yield line
+        if changed := re.match(r"@@ -(\d+)", line):
+            yield from [one for one in was[: int(changed[1])] if _HEADING.match(one)][-1:]
 
 
 @pytest.mark.skipif(
     sys.version_info[:2] != (3, 11), reason="other interpreters show other signatures of what is inherited from them"
 )
-def test_names_and_commands_are_those_that_were_written_down():
-    was, now = EXPOSED.read_text(encoding="utf-8").splitlines(), exposed().splitlines()
+def test_what_is_shown_to_others_is_what_was_written_down(tmp_path):
+    """In a process of its own, whose clock stands still and whose environment has nothing of this one."""
+    command = [sys.executable, "-m", "tests.architecture.snapshots", str(tmp_path)]
+    alone = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
 
-    changes = list(difflib.unified_diff(was, now, "exposed.txt", "the code", lineterm="", n=0))
+    done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
-    assert changes == [], "if it is meant: python -m tests.architecture.snapshots"
+    assert done.returncode == 0, done.stderr
+    texts = {name: [(folder / name).read_text(encoding="utf-8") for folder in (FOLDER, tmp_path)] for name in NAMES}
+    changes = [line for name, (was, now) in texts.items() for line in differences(name, was, now)]
+    if changes:
+        pytest.fail("\n".join([*changes, "if it is meant: python -m tests.architecture.snapshots"]), pytrace=False)
+
+
+def test_a_change_is_shown_below_the_heading_of_its_part():
+    was = "$ clvlab runs\nexit 0\n\n$ clvlab show\nexit 0\n"
+
+    shown = list(differences("commands.txt", was, was.replace("show\nexit 0", "show\nexit 2")))
+
+    assert shown == ["--- commands.txt", "+++ the code", "@@ -5 +5 @@", "$ clvlab show", "-exit 0", "+exit 2"]

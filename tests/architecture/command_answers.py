@@ -1,0 +1,316 @@
+"""What every command prints and with which code it ends: once good, and once for each other code that it has.
+
+Servers, and what listens to a provider, are met by their help and by what they refuse: they do not end by themselves.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import sqlite3
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import typer
+
+from tests.architecture.faces import commands
+from tests.architecture.http_answers import ALICE, BACKTEST, FILES, LOG_KEY, ODDS, TABLE, TIME_MS, served
+from tests.architecture.outlines import Placeholders, outline
+from tests.commands import ROOT, clvlab, typed
+
+LOG = "log.example+b252d0cf+AQOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4"
+NEW_LOG_KEY = "PRIVATE+KEY+log.example/2+cff5d1c4+AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAh\n"
+WITNESS_KEY = "PRIVATE+KEY+witness.example+40e5303d+BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g\n"
+BETS = """\
+placed_at,match,market,pick,odds,stake
+2026-01-02T09:00Z,Birch North - Glen North,1X2,home,+110,£10
+2026-01-02T09:00Z,Birch North - Glen North,1X2,X,3.5,£5
+2026-01-02T09:00Z,Nobody - Nowhere,1X2,home,2.0,£5
+"""
+FIXTURE = ("--fixture", "90000000")
+_DAY_MS = 86_400_000
+NO_DATABASE = {"CLVLAB_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
+ENDLESS = ("capture", "devchain", "devfeed", "live", "serve", "worker", "packs pull", "packs push", "push", "anchor")
+"""Commands that do not end by themselves, or need a bucket or a chain: their help stands for what they do."""
+
+_MEMBERS = FILES | {"written": "time"} | dict.fromkeys(("versions", "libraries", "judged_by"), "version")
+_JUDGE = ("clvlab", "source_digest", "polars", "pyarrow", "orjson")
+_PATTERNS = {
+    r"eyJ[\w-]+\.[\w-]+\.[\w-]+": "<token>",
+    r"other\.example\+[0-9a-f]{8}\+\S{44}": "<random public key>",
+    r"(?<=judged by            ).*": "<versions>",
+    r"(?<=parquet of 'mine': expected )sha256:\w{64}, found sha256:\w{64}": "<hash of a file>, found <hash of a file>",
+    r"(?<=Wrote )[0-9,]+(?= bytes to copy.db)": "<size>",
+}
+
+
+@dataclass
+class Shell:
+    """A folder in which commands are called, and what each of them said."""
+
+    folder: Path
+    placeholders: Placeholders
+    said: list[str] = field(default_factory=list)
+    codes: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    def call(
+        self,
+        line: str,
+        *,
+        code: int = 0,
+        environment: Mapping[str, str] | None = None,
+        stdin: str = "",
+        members: Mapping[str, str] | None = None,
+    ) -> str:
+        """Call a command, which must end with a code, write down what came of it, and return what it printed."""
+        words = shlex.split(line)
+        with patch.dict(os.environ, environment or {}):
+            ended, out, err = clvlab(self.folder, *words, stdin=stdin)
+        assert ended == code, f"clvlab {line}: {ended} and not {code}\n{out}{err}"
+        for size in (1, 2):  # as "log show"
+            self.codes[" ".join(words[:size])].add(ended)
+        placeholders = replace(self.placeholders, members=members or self.placeholders.members)
+        given = [f"{name}={value} " for name, value in (environment or {}).items()]
+        self.said.append(
+            "\n".join(
+                [
+                    placeholders.of_text(f"$ {''.join(given)}clvlab {line}"),
+                    *outline(out.encode(), placeholders),
+                    *(f"! {one}" for one in outline(err.encode(), placeholders)),
+                    f"exit {ended}",
+                    "",
+                ]
+            )
+        )
+        return out
+
+
+def _leaves(command: Any, path: str = "") -> Iterator[str]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield path
+        return
+    for name, one in inner.items():
+        yield from _leaves(one, f"{path} {name}".strip())
+
+
+def said(folder: Path) -> str:
+    """Return what all commands say, one after the other in a folder.
+
+    Raises
+    ------
+    AssertionError
+        A command ends with another code than it did, was never met at its best, or never refused anything.
+    """
+    placeholders = Placeholders(
+        {str(folder): "<folder>", str(ROOT): "<clone>", typed(folder): "clvlab", sys.executable: "<python>"},
+        _MEMBERS,
+        _PATTERNS,
+    )
+    shell = Shell(folder, placeholders)
+    with _time_stands_still(TIME_MS):
+        _installed(shell)
+        _of_packs(shell)
+        _of_runs(shell)
+        _of_proofs(shell)
+        _of_logs(shell)
+        _endless(shell)
+    _of_stores(shell)
+    for name in _leaves(typer.main.get_command(commands)):
+        codes = shell.codes[name]
+        assert 0 in codes, f"clvlab {name} was never met at its best: call it in {Path(__file__).name}"
+        assert codes & {1, 2} or name in ("doctor", "version"), f"clvlab {name} never refused: call it in {Path(__file__).name}"
+    return "\n".join(shell.said)
+
+
+@contextmanager
+def _time_stands_still(at_ms: int) -> Iterator[None]:
+    with patch.multiple("time", time_ns=lambda: at_ms * 1_000_000, time=lambda: at_ms / 1000):
+        yield
+
+
+def _installed(shell: Shell) -> None:
+    shell.call("version --json", members=dict.fromkeys(_JUDGE, "version"))
+    shell.call("version --colour", code=2)
+    shell.call("doctor --json")
+    shell.call("doctor --colour", code=2)
+    shell.call("agents list --json")
+    shell.call("agents list --colour", code=2)
+    shell.call("agents show cumulative-drift --json")
+    shell.call("agents show cumulative-drift")
+    shell.call("agents show cumulative-drifts", code=2)
+    shell.call("nothing", code=2)
+
+
+def _of_packs(shell: Shell) -> None:
+    call, folder = shell.call, shell.folder
+    (folder / "odds.csv").write_bytes(ODDS)
+    call("packs build --out mine --seed 5 --fixtures 2 --messages 40")
+    call("packs build --out mine", code=2)
+    call("packs list --json")
+    call("packs list somewhere", code=2)
+    call("packs show mine --json")
+    call("packs show mine")
+    call("packs show nothing", code=2)
+    call("packs verify mine --json")
+    call("packs verify nothing", code=2)
+    call("packs verify mine --log log.db", code=2)
+    call("packs export mine ticks.csv")
+    call("packs export mine ticks.csv", code=2)
+    call("packs import csv odds.csv --out odds --column book=bookmaker")
+    call("packs import csv gone.csv --out other", code=2)
+    call("packs import csv odds.csv --out other --margin magic", code=2)
+    (folder / "catalog").mkdir()
+    shutil.copytree(folder / "mine", folder / "catalog" / "mine")
+    call("packs admit mine --catalog catalog")
+    call("packs admit other --catalog catalog", code=2)
+    ticks = folder / "mine" / "ticks.parquet"
+    ticks.write_bytes(ticks.read_bytes()[:-1])
+    call("packs verify mine --json", code=1)
+    call("packs verify mine", code=1)
+    call("packs push starter somewhere", code=2)
+    call("packs pull somewhere --out other", code=2)
+
+
+def _of_runs(shell: Shell) -> None:
+    call, folder = shell.call, shell.folder
+    (folder / "bets.csv").write_text(BETS)
+    call("runs")
+    for agent in ("baseline", "cumulative-drift"):
+        made = json.loads(call(f"backtest starter --agent {agent} --json"))
+        first = folder / made["run_folder"]
+    call("backtest starter --agent cumulative-drift --param cooldown_s=3600 --policy max_orders=2 --market 1X2 --horizon-s 600")
+    call("backtest starter --agent nobody", code=2)
+    call("backtest starter --fixture 5", code=2)
+    call("backtest starter --end-rule never", code=2)
+    call("backtest", code=2)
+    call("runs --json")
+    call("runs --verify --json")
+    call("runs --colour", code=2)
+    call(f"show {first.name} --json")
+    call(f"show {first.name} --decisions 2")
+    call(f"show {first.name} --seq 1")
+    call("show nowhere", code=2)
+    call(f"verify {first.name} --json --second-opinion --replay")
+    call(f"verify {first.name}")
+    call("verify nowhere", code=2)
+    call(f"verify {first.name} --require love", code=2)
+    call(f"report {first.name} --json")
+    call(f"report {first.name}")
+    call("report nowhere", code=2)
+    call("compare --pack starter baseline cumulative-drift --json")
+    call("compare nowhere", code=2)
+    call(f"sweep starter --grid warmup_ticks=5,10 {' '.join(FIXTURE)} --json")
+    call("sweep starter --grid colour=1", code=2)
+    call("bets grade bets.csv --pack starter --json")
+    call("bets grade bets.csv --pack starter --column tim=placed_at", code=2)
+    call("demo --json")
+    call("demo --colour", code=2)
+    broken = folder / "broken" / first.name
+    shutil.copytree(first, broken)
+    scores = (broken / "scores.jsonl").read_bytes().splitlines(keepends=True)
+    (broken / "scores.jsonl").write_bytes(b"".join(scores[1:]))
+    call("runs --runs broken --verify --json", code=1)
+    call(f"show broken/{first.name} --json", code=1)
+    call(f"verify broken/{first.name} --json", code=1)
+
+
+def _of_proofs(shell: Shell) -> None:
+    call = shell.call
+    made = json.loads(call(f"backtest starter {' '.join(FIXTURE)} --log log.db --owner did:x:me --json"))["run_folder"]
+    unlogged = json.loads(call(f"backtest starter {' '.join(FIXTURE)} --horizon-s 30 --json"))["run_folder"]
+    call(f"bundle {unlogged} --out alone.clv --json")
+    call(f"bundle {unlogged} --out alone.clv", code=2)
+    call(f"bundle {made} --out logged.clv", code=2)
+    (shell.folder / "log.key").write_text(LOG_KEY)
+    call(f"bundle {made} --out logged.clv --log log.db --log-key log.key")
+    (shell.folder / "keys.json").write_text(json.dumps({"logs": [LOG]}))
+    call("verify logged.clv --trust keys.json --require log --without-witness --json")
+    call("verify logged.clv --trust keys.json --require log", code=1)
+    (shell.folder / "one.json").write_text(call(f"disclose {made} 1"))
+    call(f"disclose {made} 99999", code=2)
+    call("verify one.json --json")
+    call("verifier")
+    call("verifier --states")
+    call("verifier --html")
+    call("verifier --html --states", code=2)
+    call(f"anchor {made} --json", code=2)
+    call(f"push {made} somewhere", code=2)
+
+
+def _of_logs(shell: Shell) -> None:
+    call, folder = shell.call, shell.folder
+    (folder / "witness.key").write_text(WITNESS_KEY)
+    (folder / "new.key").write_text(NEW_LOG_KEY)
+    call("log keygen other.example --out other.key")
+    call("log keygen other.example --out other.key", code=2)
+    call("log show log.db --json")
+    call("log show log.db")
+    call("log show nowhere", code=2)
+    (folder / "first.note").write_text(call("log checkpoint log.db --key log.key"))
+    call("log checkpoint log.db --key nothing", code=2)
+    request = call("log request log.db --checkpoint first.note")
+    call("log request nowhere --checkpoint first.note", code=2)
+    call(f"witness --key witness.key --state seen.json --log {LOG}", stdin=request)
+    call(f"witness --key witness.key --state seen.json --log {LOG}", code=2)
+    call(f"log audit log.db --key {LOG} --checkpoint first.note --bundle logged.clv --json")
+    call("log audit log.db")
+    call("log audit nowhere", code=2)
+    shutil.copy(folder / "log.db", folder / "old.db")
+    call(f"backtest starter {' '.join(FIXTURE)} --horizon-s 90 --log log.db --owner did:x:me")
+    (folder / "second.note").write_text(call("log checkpoint log.db --key log.key"))
+    call("log restart log.db --key new.key --checkpoint second.note", code=2)
+    call("log restart old.db --key new.key --checkpoint second.note")
+    call("log audit old.db --json")
+    with closing(sqlite3.connect(folder / "log.db")) as connection, connection:
+        again = "SELECT 4, kind, run_id, owner, 99, entry, content_hash FROM log_entries WHERE idx = 1"
+        connection.execute(f"INSERT INTO log_entries {again}")
+    call("log audit log.db --json", code=1)
+    call("log audit log.db", code=1)
+
+
+def _endless(shell: Shell) -> None:
+    call = shell.call
+    for name in ENDLESS:
+        call(f"{name} --help")
+    call("capture radio --out match", code=2)
+    call("devchain --port many", code=2)
+    call("devfeed --feed betfair --fixture 1", code=2)
+    call("devfeed --faults nonsense", code=2)
+    call("live baseline", code=2)
+    call("live baseline --feed radio", code=2)
+    call("serve --keys mine", code=2)
+    call("serve", code=3, environment=NO_DATABASE)
+    call("worker", code=2)
+    call("worker", code=3, environment=NO_DATABASE)
+
+
+def _of_stores(shell: Shell) -> None:
+    """Call commands of an operator, with whose store a service was served."""
+    call, folder = shell.call, shell.folder
+    store = f"sqlite:///{folder / 'store.db'}"
+    with served(folder, database_url=store, uploads=folder / "uploads") as service:
+        service.ask("runBacktest", json=BACKTEST)
+        service.ask("uploadPack", ALICE, content=ODDS, params=TABLE)
+    with _time_stands_still(TIME_MS + _DAY_MS):
+        call(f"rebuild-leaderboard --database-url {store}")
+        with closing(sqlite3.connect(folder / "store.db")) as connection, connection:
+            connection.execute("UPDATE standings SET total_clv_bps = 999999")
+        call(f"rebuild-leaderboard --database-url {store}", code=1)
+        call("rebuild-leaderboard --database-url sqlite:///gone.db", code=2)
+        call(f"packs uploads --database-url {store} --uploads uploads --json", members=FILES | {"bytes": "size"})
+        call(f"packs uploads --database-url {store} --uploads gone", code=2)
+        call(f"packs admit-upload {ALICE} odds --database-url {store} --uploads uploads --catalog catalog")
+        call(f"packs admit-upload {ALICE} other --database-url {store} --uploads uploads --catalog catalog", code=2)
+        call(f"backup --database-url {store} --out copy.db")
+        call(f"backup --database-url {store} --out copy.db", code=2)
+        call(f"retention --days 0.5 --database-url {store}")
+        call("retention --days 0.5 --database-url sqlite:///gone.db", code=2)
+        call("dev-token --keys keys")
+        call("dev-token --lifetime-s 0", code=2)

@@ -1,0 +1,27 @@
+"""All that the snapshots know of clvlab by name: when modules move, these are the imports to change."""
+
+from clvlab_service.app import create_app
+from clvlab_service.dev import AUDIENCE, ISSUER, dev_token, public_key_file
+from clvlab_service.settings import Settings
+
+import clvlab as library
+from clvlab import errors
+from clvlab.application.application import Application
+from clvlab.cli import app as commands
+
+SERVE = "clvlab_service.serving.serve"
+"""Where the command ``serve`` finds what it calls."""
+
+__all__ = [
+    "AUDIENCE",
+    "ISSUER",
+    "SERVE",
+    "Application",
+    "Settings",
+    "commands",
+    "create_app",
+    "dev_token",
+    "errors",
+    "library",
+    "public_key_file",
+]
