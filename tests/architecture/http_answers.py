@@ -95,6 +95,7 @@ class Service:
     answers: dict[str, list[str]] = field(default_factory=dict)
     succeeded: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
+    last: str = "nothing"
 
     def ask(self, operation: str, by: str | None = NOBODY, /, **options: Any) -> Any:
         """Ask for an operation, and write down what came of it.
@@ -115,7 +116,8 @@ class Service:
     def note(self, method: str, path: str, by: str | None = NOBODY, /, *, operation: str = _ANY, **options: Any) -> Any:
         """Ask for a path, and write down what came of it."""
         answer = self.get(method, path, by, **options)
-        self.answers.setdefault(operation, []).append("\n".join([*_asked(answer, by, options), *_answered(answer), ""]))
+        self.last = "\n".join([*_asked(answer, by, options), *_answered(answer), ""])
+        self.answers.setdefault(operation, []).append(self.last)
         return answer
 
     def get(self, method: str, path: str, by: str | None = NOBODY, /, *, come: Come = _any, **options: Any) -> Any:
@@ -190,7 +192,12 @@ def served(folder: Path, **settings: Any) -> Iterator[Service]:
     }
     still = {"clock": lambda: TIME_MS, "new_id": _counted_ids()}
     with patch.dict(Application.__init__.__kwdefaults__, still), TestClient(app, base_url="http://service") as client:
-        yield Service(client, operations, tokens)
+        service = Service(client, operations, tokens)
+        try:
+            yield service
+        except Exception as error:
+            error.add_note(f"the last answer:\n{service.last}")
+            raise
 
 
 def answers(folder: Path) -> tuple[str, str]:
