@@ -22,7 +22,9 @@ import typer
 from tests.architecture.faces import commands
 from tests.architecture.http_answers import ALICE, BACKTEST, FILES, LOG_KEY, ODDS, TABLE, TIME_MS, served
 from tests.architecture.outlines import Placeholders, outline
+from tests.chains import local_chain
 from tests.commands import ROOT, clvlab, typed
+from tests.packs.remote.buckets import bucket
 
 LOG = "log.example+b252d0cf+AQOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4"
 NEW_LOG_KEY = "PRIVATE+KEY+log.example/2+cff5d1c4+AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAh\n"
@@ -36,8 +38,8 @@ placed_at,match,market,pick,odds,stake
 FIXTURE = ("--fixture", "90000000")
 _DAY_MS = 86_400_000
 NO_DATABASE = {"CLVLAB_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
-ENDLESS = ("capture", "devchain", "devfeed", "live", "serve", "worker", "packs pull", "packs push", "push", "anchor")
-"""Commands that do not end by themselves, or need a bucket or a chain: their help stands for what they do."""
+ENDLESS = ("capture", "devchain", "devfeed", "live", "serve", "worker")
+"""Commands that do not end by themselves: their help stands for what they do."""
 
 _MEMBERS = FILES | {"written": "time"} | dict.fromkeys(("versions", "libraries", "judged_by"), "version")
 _JUDGE = ("clvlab", "source_digest", "polars", "pyarrow", "orjson")
@@ -46,6 +48,7 @@ _PATTERNS = {
     r"other\.example\+[0-9a-f]{8}\+\S{44}": "<random public key>",
     r"(?<=judged by            ).*": "<versions>",
     r"(?<=parquet of 'mine': expected )sha256:\w{64}, found sha256:\w{64}": "<hash of a file>, found <hash of a file>",
+    r"(?<=127\.0\.0\.1:)\d{2,}": "<port>",
     r"(?<=Wrote )[0-9,]+(?= bytes to copy.db)": "<size>",
 }
 
@@ -74,11 +77,11 @@ class Shell:
         for size in (1, 2):  # as "log show"
             self.codes[" ".join(words[:size])].add(ended)
         placeholders = replace(self.placeholders, members=members or self.placeholders.members)
-        given = [f"{name}={value} " for name, value in (environment or {}).items()]
+        given = f" (with {', '.join(environment)})" if environment else ""
         self.said.append(
             "\n".join(
                 [
-                    placeholders.of_text(f"$ {''.join(given)}clvlab {line}"),
+                    placeholders.of_text(f"$ clvlab {line}{given}"),
                     *outline(out.encode(), placeholders),
                     *(f"! {one}" for one in outline(err.encode(), placeholders)),
                     f"exit {ended}",
@@ -119,6 +122,7 @@ def said(folder: Path) -> str:
             _of_runs(shell)
             _of_proofs(shell)
             _of_logs(shell)
+            _of_places(shell)
             _endless(shell)
         _of_stores(shell)
     except Exception as error:
@@ -246,6 +250,27 @@ def _of_proofs(shell: Shell) -> None:
     call(f"push {made} somewhere")
 
 
+def _of_places(shell: Shell) -> None:
+    """Call commands that reach a bucket and a chain, both on loopback."""
+    call, url = shell.call, "s3://tested/mine"
+    with bucket() as made:
+        there = made.variables | {"CLVLAB_CACHE": str(shell.folder / "cache")}
+        call(f"packs push starter {url}/starter", environment=there)
+        call(f"packs push odds {url}/starter", environment=there)
+        call(f"packs list {url} --json", environment=there)
+        call(f"packs pull {url}/starter --out pulled", environment=there)
+        call(f"packs pull {url}/other --out other", environment=there)
+        call(f"push alone.clv {url} --json", environment=there)
+        call(f"push broken/{next((shell.folder / 'broken').iterdir()).name} {url}", environment=there)
+    with local_chain(shell.folder) as chain:
+        asked = chain.settings.model_dump(include={"rpc_url", "cluster", "genesis_hash", "keypair", "poll_s", "patience_s"})
+        there = {f"CLVLAB_ANCHOR_{name.upper()}": str(value) for name, value in asked.items()}
+        run = json.loads(call("runs --json"))[-1]["run_folder"]
+        call(f"anchor {run} --json", environment=there)
+        call(f"anchor {run}", environment=there)
+        call(f"verify {run}", environment=there)
+
+
 def _of_logs(shell: Shell) -> None:
     call, folder = shell.call, shell.folder
     (folder / "witness.key").write_text(WITNESS_KEY)
@@ -296,8 +321,8 @@ def _endless(shell: Shell) -> None:
 def _of_stores(shell: Shell) -> None:
     """Call commands of an operator, with whose store a service was served."""
     call, folder = shell.call, shell.folder
-    store = f"sqlite:///{folder / 'store.db'}"
-    with served(folder, database_url=store, uploads=folder / "uploads") as service:
+    store = "sqlite:///store.db"
+    with served(folder, database_url=f"sqlite:///{folder / 'store.db'}", uploads=folder / "uploads") as service:
         service.ask("runBacktest", json=BACKTEST)
         service.ask("uploadPack", ALICE, content=ODDS, params=TABLE)
     with _time_stands_still(TIME_MS + _DAY_MS):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 _SHORT = 240
+_LONG_LINE = 400
 _LINES = 40
 _HEAD = 3
 
@@ -74,12 +75,11 @@ def outline(content: bytes, placeholders: Placeholders) -> Iterator[str]:
 
 def _of_text(text: str) -> Iterator[str]:
     lines = text.splitlines()
-    if len(lines) <= _LINES and all(len(line) <= _SHORT for line in lines):
-        yield from lines
-        return
-    yield f"({len(lines):,} lines, {hashed(text.encode())})"
-    for line in lines[:_HEAD]:
-        yield line if len(line) <= _SHORT else f"{line[:_SHORT]}..."
+    if len(lines) > _LINES:
+        yield f"({len(lines):,} lines, {hashed(text.encode())}), the first:"
+        lines = lines[:_HEAD]
+    for line in lines:
+        yield line if len(line) <= _LONG_LINE else f"{line[:_LONG_LINE]}... ({hashed(line.encode())})"
 
 
 def _of_json(value: object, before: str) -> Iterator[str]:
