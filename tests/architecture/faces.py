@@ -1,4 +1,7 @@
-"""All that the snapshots know of clvlab by name: when modules move, these are the imports to change."""
+"""What the snapshots know of clvlab by name: when modules move, these are the imports to change.
+
+Beside them they use ``tests.commands``, ``tests.waiting``, ``tests.chains`` and the bucket of ``tests.packs.remote``.
+"""
 
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, dev_token, public_key_file

@@ -17,7 +17,8 @@ from typing import Any
 from unittest.mock import patch
 
 from fastapi.routing import iter_route_contexts
-from starlette.testclient import TestClient
+from starlette.testclient import TestClient, WebSocketDenialResponse
+from starlette.websockets import WebSocketDisconnect
 
 from tests.architecture.faces import AUDIENCE, ISSUER, Application, Settings, create_app, dev_token, public_key_file
 from tests.architecture.outlines import Placeholders, hashed, outline
@@ -392,6 +393,14 @@ def _rest(service: Service) -> None:
     service.note("GET", "/strategies", headers={"Accept-Encoding": "gzip"})
     for method, path in (("HEAD", "/runs"), ("OPTIONS", "/runs"), ("DELETE", "/leaderboard"), ("GET", f"/{GONE}")):
         service.note(method, path)
+    run, competition = (_json(service, path) for path in ("/runs?kind=competition&limit=1", "/competitions?limit=1"))
+    for path in (
+        f"/runs/{run['runs'][0]['run_id']}/progress",
+        f"/competitions/{competition[0]['competition_id']}/arena",
+        f"/competitions/{competition[0]['competition_id']}/arena?since_seq=first",
+        f"/competitions/{GONE}/arena",
+    ):
+        service.answers[_ANY].append("\n".join([f"> WEBSOCKET {path}", *_streamed(service, path), ""]))
     ask("getLog")
     ask("getCheckpoint")
     ask("listLogEntries", params={"since": 1, "limit": 2})
@@ -457,6 +466,21 @@ def _document(document: Mapping[str, Any]) -> str:
 
 def _is_page(route: Any) -> bool:
     return getattr(route, "include_in_schema", True) is False and not {"{digest}", "openapi.json"} & set(route.path.split("/"))
+
+
+def _streamed(service: Service, path: str) -> Iterator[str]:
+    """Return what is sent over a socket until the service closes it."""
+    try:
+        with service.client.websocket_connect(path, headers=_REQUEST) as socket:
+            sent: list[Any] = []
+            try:
+                while True:
+                    sent.append(socket.receive_json())
+            except WebSocketDisconnect as end:
+                yield from outline(json.dumps(sent).encode(), _PLACEHOLDERS)
+                yield f"closed with {end.code}: {end.reason}"
+    except WebSocketDenialResponse as refusal:
+        yield from _answered(refusal)
 
 
 def _refused_alike(service: Service) -> None:

@@ -9,7 +9,7 @@
 ``commands.txt``
     What every command prints, and with which code it ends.
 ``answers.txt``
-    What the service answers to every operation.
+    What the service answers to every operation, to other requests, and sends over its sockets.
 ``pages.txt``
     Hashes of its pages.
 """
