@@ -22,11 +22,12 @@ from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.making import now_ms
 from clvlab.cli.options import JsonOption, OwnerOption, RunsOption, goes_with
-from clvlab.cli.printing import counted, out, plain, print_json, say, show_next, show_report, show_table, table
+from clvlab.cli.printing import out, plain, print_json, say, show_next, show_report, show_table, table
 from clvlab.cli.progress import stages
 from clvlab.files import written_file
 from clvlab.law.closing import Window
 from clvlab.odds.formats import OddsFormat
+from clvlab.words import counted
 
 _SHOWN = 10
 bets_app = typer.Typer(help="Grade bets that somebody placed.", no_args_is_help=True)

@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from html import escape
 
 from clvlab.drawing.ink import BLUE, GREY, RED, picture, text
+from clvlab.words import amount, day
 
 _MOST_WEEKS = 60
 _LABEL = 0.07
@@ -40,8 +41,8 @@ def calendar_map(days: Mapping[date, tuple[float, int]], *, unit: str = "bps", w
     if weeks > _MOST_WEEKS:
         return _months(days, unit, what)
     cells = [
-        ((day - first).days // 7, day.weekday(), mean, f"{day.day} {day:%b %Y}: {mean:+,.0f} {unit}, {n:,} {what}")
-        for day, (mean, n) in sorted(days.items())
+        ((when - first).days // 7, when.weekday(), mean, f"{day(when)}: {amount(mean, unit)}, {n:,} {what}")
+        for when, (mean, n) in sorted(days.items())
     ]
     sundays = [first + timedelta(days=7 * week + 6) for week in range(weeks)]
     heads = {k: f"{day:%b}" for k, day in enumerate(sundays) if k == 0 or day.month != sundays[k - 1].month}
@@ -50,12 +51,12 @@ def calendar_map(days: Mapping[date, tuple[float, int]], *, unit: str = "bps", w
 
 def _months(days: Mapping[date, tuple[float, int]], unit: str, what: str) -> str:
     sums: dict[tuple[int, int], tuple[float, int]] = {}
-    for day, (mean, n) in days.items():
-        total, count = sums.get((day.year, day.month), (0.0, 0))
-        sums[day.year, day.month] = total + mean * n, count + n
+    for when, (mean, n) in days.items():
+        total, count = sums.get((when.year, when.month), (0.0, 0))
+        sums[when.year, when.month] = total + mean * n, count + n
     years = range(min(days).year, max(days).year + 1)
     cells = [
-        (month - 1, years.index(year), total / n, f"{date(year, month, 1):%b %Y}: {total / n:+,.0f} {unit}, {n:,} {what}")
+        (month - 1, years.index(year), total / n, f"{date(year, month, 1):%b %Y}: {amount(total / n, unit)}, {n:,} {what}")
         for (year, month), (total, n) in sorted(sums.items())
     ]
     heads = {k: f"{date(2000, k + 1, 1):%b}" for k in range(0, 12, 2)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clvlab.drawing.ink import BLUE, dot, line, picture, text
+from clvlab.words import amount
 
 _EDGE = 0.2  # room for numbers on both sides, also on a telephone
 _MIDDLE, _HEIGHT = 27, 50
@@ -38,7 +39,7 @@ def interval_bar(mean: float | None, low: float | None, high: float | None, *, u
     def at(value: float) -> float:
         return _EDGE + (1 - 2 * _EDGE) * (value - least) / reach
 
-    said, away, toward = f"{mean:+,.{digits}f} {unit}", *(("start", "end") if mean >= 0 else ("end", "start"))
+    said, away, toward = amount(mean, unit, digits), *(("start", "end") if mean >= 0 else ("end", "start"))
     parts = [
         line(0, _MIDDLE, 1, _MIDDLE, width=1, more=' opacity=".2"'),
         line(at(0), _MIDDLE - 14, at(0), _MIDDLE + 10, more=' stroke-dasharray="3 2" opacity=".7"'),

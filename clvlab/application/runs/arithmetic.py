@@ -7,24 +7,6 @@ from dataclasses import dataclass
 from clvlab.answers.runs import InspectorRecord
 from clvlab.law.schema import Reason
 
-REASONS = {
-    Reason.SCORED: "Both the entry and the close are known, so the decision is scored.",
-    Reason.WAIT_UNSCORED: "The agent waited. Silence is neither skill nor failure, and is not scored.",
-    Reason.PENDING_HORIZON: "It came too close to the close to be told apart from it, and is not scored.",
-    Reason.MARKET_KEY_MISSING: "It names no market.",
-    Reason.SIDE_MISSING: "It names no side of its market.",
-    Reason.MARKET_NOT_ALLOWED: "Its market is not one that this run scores.",
-    Reason.OUTSIDE_WINDOW: "It came after the window had ended.",
-    Reason.ENTRY_MARKET_ABSENT: "The market had not been quoted when it was made.",
-    Reason.ENTRY_SUSPENDED: "The market was suspended when it was made: nobody could have bet.",
-    Reason.ENTRY_SIDE_MISSING: "Its side had no price when it was made.",
-    Reason.CLOSING_MARKET_ABSENT: "The market has no closing state.",
-    Reason.CLOSING_SUSPENDED: "The market was suspended at the close, and a close is never made up.",
-    Reason.CLOSING_STALE: "The closing price is older than the pack allows.",
-    Reason.CLOSING_SIDE_MISSING: "Its side has no closing price.",
-}
-"""What the law says of a decision, in a sentence."""
-
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -19,6 +19,7 @@ from clvlab.errors import StatisticsError
 from clvlab.statistics import Bankroll, Staking, bankroll, stakes, training_edge
 from clvlab.statistics.bankroll import QUANTILES
 from clvlab.statistics.staking import check_edge
+from clvlab.words import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,8 +103,8 @@ class BankrollFan(Shown):
             return f"{self.staking}{self._assumed}: no bet gets a stake, so the bankroll stays as it is"
         grown = "all lost" if growth.mean is None and found.path[-1] <= 0 else "no growth to estimate"
         if growth.mean is not None:
-            span = "" if growth.low is None or growth.high is None else f" [{100 * growth.low:z.3f}, {100 * growth.high:z.3f}]"
-            grown = f"log growth {100 * growth.mean:+z.3f} % a fixture{span}"
+            bounds = interval(_percent(growth.low), _percent(growth.high), "z.3f")
+            grown = f"log growth {100 * growth.mean:+z.3f} % a fixture{bounds}"
         low, high, fall = found.fan[0, -1], found.fan[-1, -1], 100 * found.drawdowns[2]
         return (
             f"{self.staking}{self._assumed}: {found.path[-1]:.2f} of the start after {found.n:,} bets on "
@@ -148,7 +149,7 @@ class BankrollFan(Shown):
         return f"Bankroll of {self.agent_id}: {self.line}; next: .frame, .figures, .chart()"
 
     def _repr_html_(self) -> str:
-        rows = [(name, value, _span(low, high), unit) for name, value, low, high, unit in self.figures]
+        rows = [(name, value, interval(low, high, "z,.3f").lstrip(), unit) for name, value, low, high, unit in self.figures]
         return html.block(
             f"Bankroll of {self.agent_id}",
             f"<p>{html.unbroken(self.line)}.</p>",
@@ -252,7 +253,3 @@ def _edge(scored: pl.DataFrame, bet_on: pl.DataFrame, settled: pl.DataFrame, edg
 
 def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
-
-
-def _span(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"[{low:z,.3f}, {high:z,.3f}]"

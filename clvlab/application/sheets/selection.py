@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.application.sheets.wording import market_name
 from clvlab.errors import StatisticsError
 from clvlab.packs.about import league_of
 from clvlab.packs.reader import Pack
+from clvlab.words import market_name
 
 
 @dataclass(frozen=True, slots=True)

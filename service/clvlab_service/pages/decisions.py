@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import Path, Query, Request, Response
 from pydantic import BeforeValidator
 
+from clvlab import words
 from clvlab.application.application import Application
-from clvlab.application.runs.arithmetic import REASONS, arithmetic
+from clvlab.application.runs.arithmetic import arithmetic
 from clvlab.application.runs.decisions import DecisionFilter, Order, Reason
 from clvlab.application.tables import MAX_PAGE, PAGE
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
@@ -68,5 +69,6 @@ def decision(
 ) -> Response:
     """Show one decision: what was known, what was proposed, how the law scores it, and what was only claimed."""
     record = application.runs.inspect(run_id, seq)
-    said = REASONS.get(Reason(record["recompute"]["reason"])) if record["recompute"]["reason"] in list(Reason) else None
+    found = words.REASON_WORDS.get(record["recompute"]["reason"])
+    said = None if found is None else found.finding
     return page(request, "decision.html", {"record": record, "seq": seq, "steps": arithmetic(record), "said": said})
