@@ -92,15 +92,26 @@ def estimate(mean: float, low: float | None, high: float | None, unit: str = "")
     return f"{shown[0]}{behind} [{shown[1]}, {shown[2]}]"
 
 
+def plus(number: float, digits: int = 0) -> str:
+    """Write a number always with a sign; what rounds to zero is ``+0``.
+
+    Examples
+    --------
+    >>> plus(1250.4), plus(-0.04, 1)
+    ('+1,250', '+0.0')
+    """
+    return f"{number:+z,.{digits}f}"
+
+
 def amount(number: float, unit: str = "bps", digits: int = 0) -> str:
-    """Write a number with its sign and its unit; what rounds to zero is ``+0``.
+    """Write a number always with a sign, and its unit.
 
     Examples
     --------
     >>> amount(-1250), amount(-0.3), amount(12.34, "%", 1)
     ('-1,250 bps', '+0 bps', '+12.3 %')
     """
-    return f"{number:+z,.{digits}f} {unit}"
+    return f"{plus(number, digits)} {unit}"
 
 
 def mean_clv(mean_bps: float | None) -> str:

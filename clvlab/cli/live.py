@@ -28,7 +28,7 @@ from clvlab.cli.options import JsonOption, NetworkOption, OwnerOption, ReadsOpti
 from clvlab.cli.printing import err, out, plain, print_json, show_leaderboard, show_next, show_report
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
-from clvlab.words import moment, odds, percent
+from clvlab.words import counted, moment, odds, percent
 
 _LIVE = "live"
 _MOST = 20  # decisions that are printed at once
@@ -114,7 +114,7 @@ class _Shown:
         rows = view.decisions(self._decisions)
         self._decisions += rows.height
         if rows.height > _MOST:
-            err.print(f"{rows.height - _MOST:,} decisions, and")
+            err.print(f"{counted(rows.height - _MOST, 'decision')}, and")
             rows = rows.tail(_MOST)
         for row in rows.iter_rows(named=True):
             err.print(plain(_decision(row)))

@@ -30,7 +30,7 @@ from clvlab.packs.importers.mapping import with_flags
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.address import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
-from clvlab.words import TO_MINUTE, moment
+from clvlab.words import TO_MINUTE, counted, moment
 
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
 packs_app.command("uploads")(uploads)
@@ -254,7 +254,7 @@ def packs_export(
     frame = rows.collect(engine="in-memory")
     with written_file(file) as whole:
         (frame.write_parquet if file.suffix == ".parquet" else frame.write_csv)(whole)
-    out.print(f"Wrote {frame.height:,} rows to {plain(str(file))}")
+    out.print(f"Wrote {counted(frame.height, 'row')} to {plain(str(file))}")
 
 
 @packs_app.command("admit")

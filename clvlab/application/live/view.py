@@ -17,7 +17,7 @@ from clvlab.law.message import Message
 from clvlab.law.schema import Schema
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.manifest import Gap
-from clvlab.words import count, moment, span, spoken, tally, yes
+from clvlab.words import count, counted, moment, span, spoken, tally, yes
 
 PENDING = "pending_closing"
 """Why a decision of a live run is not scored before its seal."""
@@ -150,9 +150,9 @@ class LiveView:
     def line(self) -> str:
         """The most of it in one line."""
         facts = self.facts
-        parts = [f"{facts['messages']} messages", f"{facts['decisions']} decisions"]
+        parts = [counted(self.messages, "message"), counted(self.count, "decision")]
         parts += [f"{name} {facts[name]}" for name in ("last data", "gaps") if name in facts]
-        parts += [f"{len(self.failures):,} agents failed"] if self.failures else []
+        parts += [f"{counted(len(self.failures), 'agent')} failed"] if self.failures else []
         parts += [facts["error"]] if "error" in facts else [] if facts["connected"] == "yes" else ["not connected"]
         return ", ".join(parts)
 

@@ -14,7 +14,7 @@ from clvlab.feeds.segments import Segments
 from clvlab.packs.captures.records import Record
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.sources import SOURCES
-from clvlab.words import count, span, spoken, tally, yes
+from clvlab.words import count, counted, span, spoken, tally, yes
 
 _OLDEST = 10
 _LONG_MS = 10_000
@@ -77,7 +77,7 @@ class CaptureState:
                 "messages": f"{self.messages:,}",
                 "refused": tally(self.refused),
                 "gaps": tally(self.gaps),
-                "lost by a kill": f"{self.lost_bytes:,} bytes" if self.lost_bytes else "",
+                "lost by a kill": counted(self.lost_bytes, "byte") if self.lost_bytes else "",
             }
         )
 
@@ -103,10 +103,10 @@ class CaptureState:
     @property
     def line(self) -> str:
         """The most of it in one line."""
-        parts = [f"{self.messages:,} messages", f"{self.messages_per_s:,.0f}/s"]
+        parts = [counted(self.messages, "message"), f"{self.messages_per_s:,.0f}/s"]
         parts += [f"{sum(self.refused.values()):,} refused"] if self.refused else []
         parts += [f"gaps: {tally(self.gaps)}"] if self.gaps else []
-        parts += [f"{self.lost_bytes:,} bytes lost by a kill"] if self.lost_bytes else []
+        parts += [f"{counted(self.lost_bytes, 'byte')} lost by a kill"] if self.lost_bytes else []
         parts += [f"oldest market {span(self.oldest[0].age_s)}"] if self.oldest else []
         if self.is_over:
             return ", ".join([*parts, "over: a pack is made of it"])

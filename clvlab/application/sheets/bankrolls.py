@@ -19,7 +19,7 @@ from clvlab.errors import StatisticsError
 from clvlab.statistics import Bankroll, Staking, bankroll, stakes, training_edge
 from clvlab.statistics.bankroll import QUANTILES
 from clvlab.statistics.staking import check_edge
-from clvlab.words import interval
+from clvlab.words import counted, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,16 +107,17 @@ class BankrollFan(Shown):
             grown = f"log growth {100 * growth.mean:+z.3f} % a fixture{bounds}"
         low, high, fall = found.fan[0, -1], found.fan[-1, -1], 100 * found.drawdowns[2]
         return (
-            f"{self.staking}{self._assumed}: {found.path[-1]:.2f} of the start after {found.n:,} bets on "
-            f"{found.path.size - 1:,} fixtures (nine in ten paths {low:.2f} to {high:.2f}), {grown}; {100 * found.ruin:.1f} % "
-            f"of {found.paths:,} paths fall below {found.ruin_below:g}, the median path by {fall:.0f} % from a peak; no score"
+            f"{self.staking}{self._assumed}: {found.path[-1]:.2f} of the start after {counted(found.n, 'bet')} on "
+            f"{counted(found.path.size - 1, 'fixture')} (nine in ten paths {low:.2f} to {high:.2f}), {grown}; "
+            f"{100 * found.ruin:.1f} % of {found.paths:,} paths fall below {found.ruin_below:g}, the median path by "
+            f"{fall:.0f} % from a peak; no score"
         )
 
     @property
     def _assumed(self) -> str:
         if self.edge is None:
             return ""
-        whence = f"the mean of {self.training:,} other fixtures" if self.training else "as stated"
+        whence = f"the mean of {counted(self.training, 'other fixture')}" if self.training else "as stated"
         return f" for an edge of {100 * self.edge:+z.2f} %, {whence}"
 
     def chart(self, ax: Axes | None = None) -> Axes:

@@ -12,7 +12,7 @@ import polars as pl
 from clvlab.application.sheets.sheet import Sheet
 from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new, svg
 from clvlab.statistics import Calibration
-from clvlab.words import interval
+from clvlab.words import counted, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +62,9 @@ class Plots:
             ax.axvline(clv.mean, color=RED, linewidth=1.2, label=f"mean {clv.mean:+.1f}{interval(clv.low, clv.high, _TENTHS)}")
             ax.axvline(sheet.median.median, color=GREY, linestyle="--", label=f"median {sheet.median.median:+.1f}")
             ax.legend()
-        ax.set(xlabel=f"{_CLV} (outer 0.5 % at the edges)", ylabel="decisions", title=f"CLV of {values.size:,} decisions")
+        ax.set(
+            xlabel=f"{_CLV} (outer 0.5 % at the edges)", ylabel="decisions", title=f"CLV of {counted(values.size, 'decision')}"
+        )
         return ax
 
     def cumulative(self, ax: Axes | None = None) -> Axes:
@@ -112,7 +114,7 @@ class Plots:
                 ax.fill_between(edges, part, step="post", color=colour, linewidth=0)
         share = self._sheet.top_five[0]
         title = "Total CLV by fixture" if share is None else f"The five best fixtures bring {share:.0f} % of the total"
-        ax.set(xlabel=f"{totals.size:,} fixtures, the best first{_pooled(width)}", ylabel=_CLV, title=title)
+        ax.set(xlabel=f"{counted(totals.size, 'fixture')}, the best first{_pooled(width)}", ylabel=_CLV, title=title)
         return ax
 
     def entry_and_close(self, ax: Axes | None = None) -> Axes:
@@ -127,7 +129,7 @@ class Plots:
         sizes = (4 + 80 * cells["n"] / most).to_numpy() if pooled else 6
         ax.scatter(cells["entry_prob_bps"], cells["close_prob_bps"], s=sizes, color=BLUE, alpha=0.6, linewidths=0)
         ax.plot([0, 100], [0, 100], color=GREY, linewidth=0.8)
-        said = f"{scored.height:,} decisions" + (f" in cells of 5 %, at most {most:,} in one" if pooled else "")
+        said = counted(scored.height, "decision") + (f" in cells of 5 %, at most {most:,} in one" if pooled else "")
         ax.set(xlabel="entry probability, %", ylabel="closing probability, %", title=said)
         return ax
 
@@ -196,7 +198,7 @@ def _calibrated(ax: Axes, found: Calibration | None, stated: str, share: str) ->
     if found:
         rows = found.frame
         _points(ax, rows["confidence"].to_numpy(), rows["share"], rows["low"], rows["high"])
-    title = f"No decision has a {stated}" if found is None else f"Brier {found.brier:.3f}, {found.n:,} decisions"
+    title = f"No decision has a {stated}" if found is None else f"Brier {found.brier:.3f}, {counted(found.n, 'decision')}"
     ax.set(xlabel=stated, ylabel=share, title=title)
     return ax
 

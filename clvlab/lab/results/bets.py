@@ -20,7 +20,7 @@ from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs import reader
-from clvlab.words import counted
+from clvlab.words import counted, plus
 
 _SHOWN = 12
 _UNTRUSTED = "Untrusted: prices and results as the bettor tells them, which no verifier can check and the law never sees."
@@ -145,7 +145,7 @@ def _by_word(rows: BetRows) -> dict[str, str]:
     profit = rows.own_profit
     return {
         "edge at own prices, 95 % interval": "none" if rows.own_edge.mean is None else spelt_mean(rows.own_edge, "%"),
-        "profit at own prices": "none" if profit is None else f"{profit:+,.2f}",
+        "profit at own prices": "none" if profit is None else plus(profit, 2),
     }
 
 

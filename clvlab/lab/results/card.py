@@ -89,7 +89,7 @@ def _not_scored(scores: pl.DataFrame, scored: pl.DataFrame) -> str:
         )
     if not rows:
         return ""
-    head = f"Not counted: {sum(row[0] for row in rows):,} of {scores.height:,} decisions"
+    head = f"Not counted: {sum(row[0] for row in rows):,} of {words.counted(scores.height, 'decision')}"
     return html.section(head, html.table(["decisions", "share", "why"], rows))
 
 

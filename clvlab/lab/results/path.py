@@ -105,7 +105,7 @@ class PricePath(Shown):
         when = "" if hour is None else f"half of the move was known {hour:g} h before the close"
         results = "" if self.points["won"].count() else "no result is known"
         slopes = f"slopes: {_slopes(rows)}" if rows.height else "no price moved"
-        return "; ".join(part for part in (f"{self.points.height:,} sides", slopes, when, results) if part)
+        return "; ".join(part for part in (counted(self.points.height, "side"), slopes, when, results) if part)
 
     @property
     def verdict(self) -> Verdict:

@@ -32,7 +32,7 @@ from clvlab.lab.results.grid import agent_name
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.statistics import Clusters, estimates
-from clvlab.words import interval
+from clvlab.words import counted, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,7 +134,7 @@ class WalkForward(Shown):
         bounds = interval(found.low, found.high, "+z.2f")
         return (
             f"{self.points} points over {len(self.steps)} folds out of sample: mean {measure.title} {found.mean:+z.2f} "
-            f"{measure.unit}{bounds}, where the chosen points had {train:+z.2f} in training; {found.n:,} decisions, "
+            f"{measure.unit}{bounds}, where the chosen points had {train:+z.2f} in training; {counted(found.n, 'decision')}, "
             f"{self.removed:,} removed as made before the last training close"
         )
 

@@ -15,7 +15,7 @@ from clvlab.law.schema import MAX_CLOSE_AGE_S
 from clvlab.naming import did_you_mean
 from clvlab.packs.about import league_of, season_of
 from clvlab.packs.manifest import Fixture
-from clvlab.words import minute
+from clvlab.words import counted, minute
 
 _SEASON = re.compile(r"(\d{4})(?:[-/](\d{2}|\d{4}))?")
 _MOST_OVERROUND = 1000
@@ -121,10 +121,10 @@ class Rule:
                 *([f"season {' or '.join(self.seasons)}"] if self.seasons else []),
                 *([f"kickoff at or after {minute(self.after_ms)}"] if self.after_ms is not None else []),
                 *([f"kickoff before {minute(self.before_ms)}"] if self.before_ms is not None else []),
-                *([f"{len(self.fixtures):,} named fixtures"] if self.fixtures else []),
+                *([counted(len(self.fixtures), "named fixture")] if self.fixtures else []),
                 *([f"markets {' or '.join(self.markets)}"] if self.markets else []),
                 *([f"overround at most {self.max_overround_bps / 100:g} %"] if self.max_overround_bps is not None else []),
-                *([f"at least {self.min_books:,} books"] if self.min_books is not None else []),
+                *([f"at least {counted(self.min_books, 'book')}"] if self.min_books is not None else []),
                 *([f"closes at most {self.max_close_age_s:,} s old"] if self.max_close_age_s is not None else []),
             ]
         )
