@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from math import log10
 from typing import Any
@@ -136,6 +135,21 @@ def interval(low: float | None, high: float | None, form: str = "z.2f") -> str:
     return "" if low is None or high is None else f" [{low:{form}}, {high:{form}}]"
 
 
+def with_interval(mean: str, low: float | None, high: float | None, digits: int = 1) -> str:
+    """Say a mean and its interval for whoever hears a picture.
+
+    Examples
+    --------
+    >>> with_interval("+34.2", -6.1, 76.8), with_interval("+34.2", None, None)
+    ('+34.2, interval -6.1 to +76.8', '+34.2, no interval')
+    """
+    return (
+        f"{mean}, no interval"
+        if low is None or high is None
+        else f"{mean}, interval {plus(low, digits)} to {plus(high, digits)}"
+    )
+
+
 def percent(prob_bps: int | None) -> str | None:
     """Write basis points of probability as percent.
 
@@ -195,7 +209,7 @@ def short_p_value(p: float) -> str:
     return f"p {p:.3f}".replace("0.", ".", 1) if p < 0.0995 else f"p {p:.2f}".replace("0.", ".", 1)
 
 
-def spoken(facts: Mapping[str, str]) -> dict[str, str]:
+def nonempty(facts: Mapping[str, str]) -> dict[str, str]:
     """Leave out the facts of which there is nothing to say."""
     return {name: said for name, said in facts.items() if said}
 
@@ -395,133 +409,80 @@ def _read(market_key: str) -> MarketKey | None:
     return None if isinstance(read, UnreadKey) else read
 
 
-@dataclass(frozen=True, slots=True)
-class ReasonWords:
-    """Why a decision is scored or not, in words.
-
-    Attributes
-    ----------
-    brief
-        In a table.
-    finding
-        What the law found of the decision, in a sentence.
-    rule
-        What the first rule that failed says, in a sentence; empty where none did.
-    """
-
-    brief: str
-    finding: str
-    rule: str = ""
-
-
-REASON_WORDS: Mapping[str, ReasonWords] = {
-    "wait_unscored": ReasonWords(
-        "the agent waited",
-        "The agent waited. Silence is neither skill nor failure, and is not scored.",
-        "An abstention is valid and is never scored.",
-    ),
-    "market_key_missing": ReasonWords("no market was named", "It names no market.", "The action names no market."),
-    "side_missing": ReasonWords("no side was named", "It names no side of its market.", "The action names no side."),
-    "market_not_allowed": ReasonWords(
-        "the window does not allow the market",
-        "Its market is not one that this run scores.",
-        "The window's allowlist has no prefix of this market.",
-    ),
-    "outside_window": ReasonWords(
-        "decided outside of the window",
-        "It came after the window had ended.",
-        "The decision came at or after the end of the window.",
-    ),
-    "entry_market_absent": ReasonWords(
-        "the market had no price yet",
-        "The market had not been quoted when it was made.",
-        "The market had not been quoted when the agent decided.",
-    ),
-    "entry_suspended": ReasonWords(
-        "the market was suspended at the entry",
-        "The market was suspended when it was made: nobody could have bet.",
-        "The market was suspended when the agent decided.",
-    ),
-    "entry_side_missing": ReasonWords(
-        "the side had no price at the entry",
-        "Its side had no price when it was made.",
-        "The market had no price for this side when the agent decided.",
-    ),
-    "closing_market_absent": ReasonWords(
-        "the market has no close", "The market has no closing state.", "The market has no message inside the window."
-    ),
-    "closing_suspended": ReasonWords(
-        "the market was suspended at the close",
-        "The market was suspended at the close, and a close is never made up.",
-        "The market was suspended at the close.",
-    ),
-    "closing_stale": ReasonWords(
-        "the closing price is too old",
-        "The closing price is older than the pack allows.",
-        "The last message before the close is older than the pack's limit.",
-    ),
-    "closing_side_missing": ReasonWords(
-        "the side has no price at the close",
-        "Its side has no closing price.",
-        "The market had no price for this side at the close.",
-    ),
-    "pending_horizon": ReasonWords(
-        "decided too close to the close",
-        "It came too close to the close to be told apart from it, and is not scored.",
-        "The decision is nearer to the close than the horizon: valid, and not scored.",
-    ),
-    "scored": ReasonWords("scored", "Both the entry and the close are known, so the decision is scored."),
+REASONS: Mapping[str, str] = {
+    "wait_unscored": "the agent waited",
+    "market_key_missing": "no market was named",
+    "side_missing": "no side was named",
+    "market_not_allowed": "the window does not allow the market",
+    "outside_window": "decided outside of the window",
+    "entry_market_absent": "the market had no price yet",
+    "entry_suspended": "the market was suspended at the entry",
+    "entry_side_missing": "the side had no price at the entry",
+    "closing_market_absent": "the market has no close",
+    "closing_suspended": "the market was suspended at the close",
+    "closing_stale": "the closing price is too old",
+    "closing_side_missing": "the side has no price at the close",
+    "pending_horizon": "decided too close to the close",
+    "scored": "scored",
 }
-"""By the code of the law."""
+"""Why a decision is scored or not, by the code of the law, as a table says it."""
 
-
-def brief_reason(code: str) -> str:
-    """Return why a decision is not scored, or was refused, as a table says it; a code without words stays as it is.
-
-    Examples
-    --------
-    >>> brief_reason("closing_stale"), brief_reason("max_orders")
-    ('the closing price is too old', 'max_orders')
-    """
-    return REASON_WORDS[code].brief if code in REASON_WORDS else code
-
-
-@dataclass(frozen=True, slots=True)
-class CheckWords:
-    """What a check of a verification asks, and what it means that it passes."""
-
-    question: str
-    meaning: str
-
-
-CHECK_WORDS: Mapping[str, CheckWords] = {
-    "evidence_integrity": CheckWords(
-        "Are the stored bytes the ones that were sealed?", "The bytes of the evidence have the hash that was sealed."
-    ),
-    "llm_boundary": CheckWords(
-        "Is the code that scores kept apart from models and networks?",
-        "No code that decides a score is seen to import a language model: a maintainer's guard, not a wall.",
-    ),
-    "metrics_recomputed": CheckWords(
-        "Do the scores follow again from the sealed evidence alone?",
-        "Every score follows from the evidence, and none is missing or added.",
-    ),
-    "manifest_bound": CheckWords(
-        "Does the manifest bind this run, its evidence and its scores?",
-        "The manifest binds the run, its inputs, its evidence and its scores.",
-    ),
-    "policy_obeyed": CheckWords(
-        "Was only executed what the policy allowed?", "Every execution passed both phases of the policy gate."
-    ),
-    "receipt_separation": CheckWords(
-        "Is the evidence free of what venues said?", "Nothing that a venue said is part of the evidence."
-    ),
-    "anchor": CheckWords(
-        "Was the manifest hash written to a public chain?",
-        "The manifest's hash stands on the chain, in a transaction by a key that is trusted.",
-    ),
+REASON_FINDINGS: Mapping[str, str] = {
+    "wait_unscored": "The agent waited. Silence is neither skill nor failure, and is not scored.",
+    "market_key_missing": "It names no market.",
+    "side_missing": "It names no side of its market.",
+    "market_not_allowed": "Its market is not one that this run scores.",
+    "outside_window": "It came after the window had ended.",
+    "entry_market_absent": "The market had not been quoted when it was made.",
+    "entry_suspended": "The market was suspended when it was made: nobody could have bet.",
+    "entry_side_missing": "Its side had no price when it was made.",
+    "closing_market_absent": "The market has no closing state.",
+    "closing_suspended": "The market was suspended at the close, and a close is never made up.",
+    "closing_stale": "The closing price is older than the pack allows.",
+    "closing_side_missing": "Its side has no closing price.",
+    "pending_horizon": "It came too close to the close to be told apart from it, and is not scored.",
+    "scored": "Both the entry and the close are known, so the decision is scored.",
 }
-"""By the name of the check."""
+"""What the law found of a decision, in a sentence."""
+
+REASON_RULES: Mapping[str, str] = {
+    "wait_unscored": "An abstention is valid and is never scored.",
+    "market_key_missing": "The action names no market.",
+    "side_missing": "The action names no side.",
+    "market_not_allowed": "The window's allowlist has no prefix of this market.",
+    "outside_window": "The decision came at or after the end of the window.",
+    "entry_market_absent": "The market had not been quoted when the agent decided.",
+    "entry_suspended": "The market was suspended when the agent decided.",
+    "entry_side_missing": "The market had no price for this side when the agent decided.",
+    "closing_market_absent": "The market has no message inside the window.",
+    "closing_suspended": "The market was suspended at the close.",
+    "closing_stale": "The last message before the close is older than the pack's limit.",
+    "closing_side_missing": "The market had no price for this side at the close.",
+    "pending_horizon": "The decision is nearer to the close than the horizon: valid, and not scored.",
+}
+"""The first rule that a decision failed, in a sentence."""
+
+CHECK_QUESTIONS: Mapping[str, str] = {
+    "evidence_integrity": "Are the stored bytes the ones that were sealed?",
+    "llm_boundary": "Is the code that scores kept apart from models and networks?",
+    "metrics_recomputed": "Do the scores follow again from the sealed evidence alone?",
+    "manifest_bound": "Does the manifest bind this run, its evidence and its scores?",
+    "policy_obeyed": "Was only executed what the policy allowed?",
+    "receipt_separation": "Is the evidence free of what venues said?",
+    "anchor": "Was the manifest hash written to a public chain?",
+}
+"""What a check of a verification asks."""
+
+CHECK_MEANINGS: Mapping[str, str] = {
+    "evidence_integrity": "The bytes of the evidence have the hash that was sealed.",
+    "llm_boundary": "No code that decides a score is seen to import a language model: a maintainer's guard, not a wall.",
+    "metrics_recomputed": "Every score follows from the evidence, and none is missing or added.",
+    "manifest_bound": "The manifest binds the run, its inputs, its evidence and its scores.",
+    "policy_obeyed": "Every execution passed both phases of the policy gate.",
+    "receipt_separation": "Nothing that a venue said is part of the evidence.",
+    "anchor": "The manifest's hash stands on the chain, in a transaction by a key that is trusted.",
+}
+"""What it means that a check passes."""
 
 VERDICTS: Mapping[str, str] = {"pass": "passes", "fail": "fails", "pending": "pending", "not_applicable": "does not apply"}
 

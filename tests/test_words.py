@@ -137,9 +137,9 @@ def test_a_report_tells_of_gaps_and_verification_where_it_has_them():
 
 
 def test_every_code_has_words():
-    assert set(words.REASON_WORDS) == set(Reason)
-    assert {code for code, said in words.REASON_WORDS.items() if not said.rule} == {Reason.SCORED}
-    assert list(words.CHECK_WORDS) == list(CHECKS)
+    assert set(words.REASONS) == set(words.REASON_FINDINGS) == set(Reason)
+    assert set(words.REASON_RULES) == set(Reason) - {Reason.SCORED}
+    assert tuple(words.CHECK_QUESTIONS) == tuple(words.CHECK_MEANINGS) == CHECKS
     assert set(words.VERDICTS) == set(Verdict)
     assert set(words.CAUSALITY) == set(Causality)
     assert set(words.RUN_KINDS) == set(RunKind.__value__.__args__[0].__args__)

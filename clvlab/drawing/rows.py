@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clvlab.drawing.html import Html
 from clvlab.drawing.ink import BLUE, dot, line, path, picture, round_steps, stretched, text
-from clvlab.words import plus
+from clvlab.words import plus, with_interval
 
 _HEIGHT = 20
 _EDGE = 0.03
@@ -46,11 +46,10 @@ def interval_cell(mean: float | None, low: float | None, high: float | None, wit
 
     middle, parts = _HEIGHT / 2, [line(at(0), 0, at(0), _HEIGHT, more=' stroke-dasharray="3 2" opacity=".5"')]
     known = low is not None and high is not None
-    said = f"{plus(mean, 1)}, no interval"
     if low is not None and high is not None:
-        said = f"{plus(mean, 1)}, interval {plus(low, 1)} to {plus(high, 1)}"
         parts.append(line(at(low), middle, at(high), middle, BLUE, 2.5))
-    return Html(picture(said, _HEIGHT, *parts, dot(at(mean), middle, hollow=not known, radius=3.5)))
+    parts.append(dot(at(mean), middle, hollow=not known, radius=3.5))
+    return Html(picture(with_interval(plus(mean, 1), low, high), _HEIGHT, *parts))
 
 
 def scale_axis(within: tuple[float, float]) -> Html:

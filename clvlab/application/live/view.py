@@ -17,7 +17,7 @@ from clvlab.law.message import Message
 from clvlab.law.schema import Schema
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.manifest import Gap
-from clvlab.words import count, counted, moment, span, spoken, tally, yes
+from clvlab.words import count, counted, moment, nonempty, span, tally, yes
 
 PENDING = "pending_closing"
 """Why a decision of a live run is not scored before its seal."""
@@ -94,7 +94,7 @@ class LiveView:
     @property
     def outcome(self) -> dict[str, str]:
         """What came of it so far in words, by name; what there is nothing to say of is left out."""
-        return spoken(
+        return nonempty(
             {
                 "run": self.plan.run_id,
                 "fixture": f"{self.fixture} on {self.plan.feed.name}",
@@ -116,7 +116,7 @@ class LiveView:
     def facts(self) -> dict[str, str]:
         """Everything in words, likewise."""
         age_s, health = self.data_age_s, self.plan.feed.health
-        return self.outcome | spoken(
+        return self.outcome | nonempty(
             {
                 "kickoff": f"{self.kickoff}{self._until_kickoff}",
                 "connected": yes(health.connected),

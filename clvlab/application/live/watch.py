@@ -14,7 +14,7 @@ from clvlab.feeds.segments import Segments
 from clvlab.packs.captures.records import Record
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.sources import SOURCES
-from clvlab.words import count, counted, span, spoken, tally, yes
+from clvlab.words import count, counted, nonempty, span, tally, yes
 
 _OLDEST = 10
 _LONG_MS = 10_000
@@ -72,7 +72,7 @@ class CaptureState:
     @property
     def outcome(self) -> dict[str, str]:
         """What came of it so far in words, by name; what there is nothing to say of is left out."""
-        return spoken(
+        return nonempty(
             {
                 "messages": f"{self.messages:,}",
                 "refused": tally(self.refused),
@@ -86,7 +86,7 @@ class CaptureState:
         """Everything in words, likewise."""
         if self.is_over:
             return self.outcome | {"over": "a pack is made of it"}
-        return self.outcome | spoken(
+        return self.outcome | nonempty(
             {
                 "messages a second": f"{self.messages_per_s:,.0f}",
                 "connected": yes(self.connected),

@@ -45,7 +45,7 @@ def arithmetic(record: InspectorRecord) -> list[Step]:
     if law["reason"] != Reason.SCORED or entry is None or close is None:
         return []
     steps = [Step("CLV", "closing probability less entry probability", f"{close} - {entry}", close - entry)]
-    quote = _quote(record)
+    quote = quote_of(record)
     if quote is not None:
         numbers, edge = f"floor((2 x {close} x {quote} + 1000) / 2000) - 10000", (2 * close * quote + 1000) // 2000 - 10_000
         steps.append(Step("Edge", "closing probability times the price taken (decimal odds x 1000), less one", numbers, edge))
@@ -56,7 +56,7 @@ def arithmetic(record: InspectorRecord) -> list[Step]:
     return steps
 
 
-def _quote(record: InspectorRecord) -> int | None:
+def quote_of(record: InspectorRecord) -> int | None:
     """Return the decimal odds, in thousandths, at which the side stood when the decision was made."""
     state, side = record["market_state"], record["agent_action"]["side"]
     return next((own["odds_milli"] for own in state["sides"] if own["side"] == side), None) if state else None

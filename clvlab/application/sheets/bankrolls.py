@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from clvlab.application.sheets.settling import PERCENT, Figure, returns_of
+from clvlab.application.sheets.settling import PERCENT, Figure, percent_of, returns_of
 from clvlab.application.sheets.sheet import Sheet
 from clvlab.drawing import html
 from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new, svg
@@ -85,7 +85,7 @@ class BankrollFan(Shown):
         return [
             ("bankroll at the end", float(found.path[-1]), low, high, start),
             ("bankroll at the end, median of the paths", middle, None, None, start),
-            ("log growth per fixture", _percent(growth.mean), _percent(growth.low), _percent(growth.high), PERCENT),
+            ("log growth per fixture", percent_of(growth.mean), percent_of(growth.low), percent_of(growth.high), PERCENT),
             (f"paths that fall below {found.ruin_below:g} of the start", 100 * found.ruin, None, None, PERCENT),
             ("largest fall from a peak, median of the paths", falls[2], falls[0], falls[-1], PERCENT),
             ("staked in all", found.turnover, None, None, start),
@@ -103,7 +103,7 @@ class BankrollFan(Shown):
             return f"{self.staking}{self._assumed}: no bet gets a stake, so the bankroll stays as it is"
         grown = "all lost" if growth.mean is None and found.path[-1] <= 0 else "no growth to estimate"
         if growth.mean is not None:
-            bounds = interval(_percent(growth.low), _percent(growth.high), "z.3f")
+            bounds = interval(percent_of(growth.low), percent_of(growth.high), "z.3f")
             grown = f"log growth {100 * growth.mean:+z.3f} % a fixture{bounds}"
         low, high, fall = found.fan[0, -1], found.fan[-1, -1], 100 * found.drawdowns[2]
         return (
@@ -250,7 +250,3 @@ def _edge(scored: pl.DataFrame, bet_on: pl.DataFrame, settled: pl.DataFrame, edg
             "before they close: name a training fold (training=[...])"
         )
     return stated
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share

@@ -19,7 +19,7 @@ from clvlab.drawing import html
 from clvlab.drawing.calendar_map import calendar_map
 from clvlab.drawing.rows import interval_cell, scale, sparkline
 from clvlab.statistics import Calibration
-from clvlab.words import brief_reason, counted, interval, market_names, share
+from clvlab.words import REASONS, counted, interval, market_names, share
 
 _CAUTION = (
     "CLV is not return on investment. Results are one draw of luck: over as many decisions their interval is far wider than "
@@ -161,7 +161,7 @@ def _in_words(name: str, table: pl.DataFrame) -> list[tuple[object, ...]]:
         names = market_names(table["market"])
         return [(html.hinted(names[key], key), *rest) for key, *rest in table.iter_rows()]
     if name in ("reasons", "refusals"):
-        return [(html.hinted(brief_reason(key), key), *rest) for key, *rest in table.iter_rows()]
+        return [(html.hinted(REASONS.get(key, key), key), *rest) for key, *rest in table.iter_rows()]
     return table.rows()
 
 

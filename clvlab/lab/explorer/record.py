@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from clvlab.answers.runs import AgentAction, InspectorRecord, MarketState, PolicyVerdict, UntrustedMetadata
+from clvlab.application.runs.arithmetic import quote_of
 from clvlab.drawing import html
 from clvlab.lab.explorer.figure import clock
 from clvlab.law.schema import Action, Reason
-from clvlab.words import REASON_WORDS, amount, odds, percent, seconds
+from clvlab.words import REASON_RULES, amount, odds, percent, seconds
 
 
 def reasoning(record: InspectorRecord) -> str:
     """Say how the law comes to its result: the first rule that failed, or the sums behind CLV and edge."""
     law = record["recompute"]
     if law["reason"] != Reason.SCORED:
-        return REASON_WORDS[law["reason"]].rule
+        return REASON_RULES[law["reason"]]
     entry, close = law["entry_prob_bps"], law["close_prob_bps"]
-    quote = _quote(record)
+    quote = quote_of(record)
     edge = law["recomputed_edge_bps"]
     said = f"CLV = close {close:,} - entry {entry:,} = {law['clv_bps']:+,} bps of probability."
     if edge is None:
         return said
     at = f"the price {odds(quote)}" if quote is not None else f"the fair price of {entry:,} bps"
     return f"{said} Edge = close {close:,} bps at {at}: {amount(edge)} of the stake, which ranks nothing."
-
-
-def _quote(record: InspectorRecord) -> int | None:
-    sides = record["market_state"]["sides"] if record["market_state"] else []
-    return next((own["odds_milli"] for own in sides if own["side"] == record["agent_action"]["side"]), None)
 
 
 def record_html(seq: int, record: InspectorRecord, *, known: bool = True) -> str:

@@ -8,7 +8,7 @@ from clvlab.application.sheets.verdict import Tone
 from clvlab.drawing import html
 from clvlab.proof.checks import CHECKS, Check, Verdict
 from clvlab.proof.verify import Verification
-from clvlab.words import CHECK_WORDS
+from clvlab.words import CHECK_MEANINGS
 
 
 def state(verification: Verification) -> str:
@@ -43,7 +43,7 @@ def tone(found: Verification) -> Tone:
 def checks_table(checks: Mapping[str, Check]) -> str:
     """The checks in their order: verdict, meaning, and what the verdict rests on."""
     own = [name for name in CHECKS if name in checks]
-    rows = [(name, html.badge(checks[name].verdict.value), CHECK_WORDS[name].meaning, checks[name].detail) for name in own]
+    rows = [(name, html.badge(checks[name].verdict.value), CHECK_MEANINGS[name], checks[name].detail) for name in own]
     return html.table(["check", "verdict", "means", "rests on"], rows)
 
 

@@ -80,7 +80,7 @@ def _not_scored(scores: pl.DataFrame, scored: pl.DataFrame) -> str:
     others = scores.filter(pl.col("reason") != Reason.SCORED)["reason"].value_counts(name="n")
     late = scores.height - int(others["n"].sum()) - scored.height
     rows = [
-        (count, _share(count, scores.height), words.brief_reason(reason))
+        (count, _share(count, scores.height), words.REASONS.get(reason, reason))
         for reason, count in others.sort("n", "reason", descending=[True, False]).rows()
     ]
     if late:

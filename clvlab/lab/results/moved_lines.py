@@ -14,7 +14,7 @@ from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.market_keys import UnreadKey
 from clvlab.statistics import Estimate
-from clvlab.words import brief_reason, counted, market_names
+from clvlab.words import REASONS, counted, market_names
 
 _SHOWN, _NAMED = 20, 3
 
@@ -74,7 +74,7 @@ class MovedLines(Shown):
                 str(row["fixture_id"]),
                 html.hinted(names[row["market_key"]], row["market_key"]),
                 row["side"],
-                html.hinted(brief_reason(row["reason"]), row["reason"]),
+                html.hinted(REASONS[row["reason"]], row["reason"]),
                 row["entry_prob_bps"],
                 row["moved_close_prob_bps"],
                 row["moved_clv_bps"],

@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import Path, Query, Request, Response
 from pydantic import BeforeValidator
 
-from clvlab import words
 from clvlab.application.application import Application
 from clvlab.application.runs.arithmetic import arithmetic
 from clvlab.application.runs.decisions import DecisionFilter, Order, Reason
 from clvlab.application.tables import MAX_PAGE, PAGE
+from clvlab.words import REASON_FINDINGS
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
 from clvlab_service.pages.route import page_router
 from clvlab_service.parameters import shortened
@@ -69,6 +69,5 @@ def decision(
 ) -> Response:
     """Show one decision: what was known, what was proposed, how the law scores it, and what was only claimed."""
     record = application.runs.inspect(run_id, seq)
-    found = words.REASON_WORDS.get(record["recompute"]["reason"])
-    said = None if found is None else found.finding
+    said = REASON_FINDINGS.get(record["recompute"]["reason"])
     return page(request, "decision.html", {"record": record, "seq": seq, "steps": arithmetic(record), "said": said})
