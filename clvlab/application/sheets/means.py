@@ -8,7 +8,7 @@ from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.sums import fixture_sums, stacked
 from clvlab.drawing.html import Html
 from clvlab.statistics import BeatRate, Estimate, estimates
-from clvlab.words import estimate, interval, share
+from clvlab.words import counted, estimate, interval, share
 
 LEVEL = 0.95
 TOO_FEW = "too few fixtures for an interval"
@@ -40,6 +40,16 @@ def spelt_mean(found: Estimate, unit: str) -> str:
     if found.mean is None:
         return "none"
     return estimate(found.mean, found.low, found.high, unit) + _too_few(found)
+
+
+def key_figures(clv: Estimate, edge: Estimate, beat: BeatRate, level: str) -> dict[str, str]:
+    """Return the few figures that stand beside the first picture, by name; ``level`` is that of the interval, as it is read."""
+    return {
+        f"mean CLV, {level} interval": spelt_mean(clv, "bps"),
+        "edge at the price taken": spelt_mean(edge, "%"),
+        "beat the close, of those that moved": spelt_rate(beat),
+        "scored decisions": f"{clv.n:,} in {counted(clv.n_clusters, 'fixture')}",
+    }
 
 
 def mean_cell(mean: float | None, low: float | None, high: float | None) -> Html:

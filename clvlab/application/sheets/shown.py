@@ -10,7 +10,7 @@ from clvlab.application.sheets import breakdowns
 from clvlab.application.sheets.dates import dated_pictures
 from clvlab.application.sheets.figures import BPS
 from clvlab.application.sheets.meanings import GLOSSARY, MEANINGS
-from clvlab.application.sheets.means import mean_cell, spelt_mean, spelt_rate
+from clvlab.application.sheets.means import key_figures, mean_cell
 from clvlab.application.sheets.moved_lines import moved_html
 from clvlab.application.sheets.settling import Figure
 from clvlab.application.sheets.sheet import Sheet
@@ -32,7 +32,8 @@ def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
     """Show a tear sheet, with pictures that were drawn of it."""
     clv, own, pack = sheet.clv, sheet.tables, sheet.source.pack
     said = verdict_of(clv, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}")
-    head = interval_bar(clv.mean, clv.low, clv.high) + (html.strip(_strip(sheet)) if clv.n else "")
+    strip = html.strip(key_figures(clv, sheet.edge, sheet.beat, f"{sheet.level:.0%}")) if clv.n else ""
+    head = interval_bar(clv.mean, clv.low, clv.high) + strip
     scored = sheet.scored
     tables = {
         name: html.section(title, _SHOWN[name](own[name]) if name in _SHOWN else _table(name, own[name]))
@@ -60,16 +61,6 @@ def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
         *(drawn for name, drawn in tables.items() if not name.startswith("by_")),
         moved_html(sheet.moved_lines, sheet.level),
     )
-
-
-def _strip(sheet: Sheet) -> dict[str, str]:
-    """Return the few figures that stand beside the first picture."""
-    return {
-        f"mean CLV, {sheet.level:.0%} interval": spelt_mean(sheet.clv, "bps"),
-        "edge at the price taken": spelt_mean(sheet.edge, "%"),
-        "beat the close, of those that moved": spelt_rate(sheet.beat),
-        "scored decisions": f"{sheet.clv.n:,} in {counted(sheet.clv.n_clusters, 'fixture')}",
-    }
 
 
 def _days(scored: pl.DataFrame) -> dict[date, tuple[float, int]]:

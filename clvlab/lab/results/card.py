@@ -9,7 +9,7 @@ import polars as pl
 from clvlab import words
 from clvlab.answers.runs import Metrics
 from clvlab.application.sheets.dates import cumulative_clv, cumulative_picture
-from clvlab.application.sheets.means import LEVEL, means_of, spelt_mean, spelt_rate
+from clvlab.application.sheets.means import LEVEL, key_figures, means_of
 from clvlab.application.sheets.measures import counted
 from clvlab.application.sheets.verdict import interval_bar, verdict_of
 from clvlab.drawing import html
@@ -63,16 +63,11 @@ def agent_card(
 
 
 def _key_figures(scored: pl.DataFrame, means: Mapping[str, Estimate], metrics: Metrics) -> dict[str, str]:
+    size = {"sample": words.sample(metrics["clv_confidence"], metrics["valid_count"])}
     if scored.is_empty():
-        return {"sample": words.sample(metrics["clv_confidence"], metrics["valid_count"])}
+        return size
     beat = beat_close_rate(scored["clv_bps"], scored["fixture_id"], LEVEL)
-    return {
-        "mean CLV, 95 % interval": spelt_mean(means["clv"], "bps"),
-        "edge at the price taken": spelt_mean(means["edge"], "%"),
-        "beat the close, of those that moved": spelt_rate(beat),
-        "scored decisions": f"{scored.height:,} in {words.counted(scored['fixture_id'].n_unique(), 'fixture')}",
-        "sample": words.sample(metrics["clv_confidence"], metrics["valid_count"]),
-    }
+    return key_figures(means["clv"], means["edge"], beat, "95 %") | size
 
 
 def _not_scored(scores: pl.DataFrame, scored: pl.DataFrame) -> str:
