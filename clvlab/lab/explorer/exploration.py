@@ -202,7 +202,6 @@ class Exploration:
         said = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
         return (
             f"{part}{shown}; {counted(view.decided.height, 'decision')}{': ' if said else ''}{said}"
-            f""
             + (f"; {counted(waits, 'WAIT')} in the fixture" if waits else "")
             + (f"; {counted(astray, 'BACK')} of no market" if astray else "")
         )
