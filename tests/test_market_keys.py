@@ -6,13 +6,13 @@ import pytest
 
 from clvlab.application.bets.markets import position_of
 from clvlab.application.sheets.moved_lines import priced_lines, unread_markets
-from clvlab.application.sheets.wording import kinds_of, market_name
 from clvlab.law.closing import Window
 from clvlab.market_keys import Kind, MarketKey, Role, UnreadKey, read_market, role_of, sides_by_role
 from clvlab.packs.importers.football_data_settling import settled
 from clvlab.packs.importers.scraped import market_key_named
 from clvlab.packs.importers.the_odds_api_markets import home_point, is_spread, market_key_of
 from clvlab.packs.matching.markets import market_of
+from clvlab.words import kinds_of, market_name
 from tests.factories import make_run, make_tape, message
 from tests.length import length
 

@@ -67,6 +67,7 @@ from clvlab.cli.versions import version
 from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
 from clvlab.invocation import command
 from clvlab.law.closing import Window
+from clvlab.words import counted
 
 
 class _Commands(TyperGroup):
@@ -242,7 +243,7 @@ def show(
             )
         )
     if decisions and verdict.scores is not None:
-        out.print(f"[bold]First {min(decisions, verdict.scores.height):,} of {verdict.scores.height:,} decisions[/]")
+        out.print(f"[bold]First {min(decisions, verdict.scores.height):,} of {counted(verdict.scores.height, 'decision')}[/]")
         for row in verdict.scores.head(decisions).iter_rows(named=True):
             out.print(plain(_decision(row)))
     raise typer.Exit(0 if verdict.passed else 1)

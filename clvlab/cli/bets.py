@@ -22,11 +22,12 @@ from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.making import now_ms
 from clvlab.cli.options import JsonOption, OwnerOption, RunsOption, goes_with
-from clvlab.cli.printing import counted, out, plain, print_json, say, show_next, show_report, show_table, table
+from clvlab.cli.printing import out, plain, print_json, say, show_next, show_report, show_table, table
 from clvlab.cli.progress import stages
 from clvlab.files import written_file
 from clvlab.law.closing import Window
 from clvlab.odds.formats import OddsFormat
+from clvlab.words import counted, plus
 
 _SHOWN = 10
 bets_app = typer.Typer(help="Grade bets that somebody placed.", no_args_is_help=True)
@@ -106,7 +107,7 @@ def _show_rows(told: BetRows) -> None:
     if told.own_edge.mean is not None:
         say(f"untrusted, by the bettor's own prices: mean edge at the close {spelt_mean(told.own_edge, '%')}")
     if told.own_profit is not None:
-        say(f"untrusted, by the bettor's own prices: settled profit {told.own_profit:+,.2f}")
+        say(f"untrusted, by the bettor's own prices: settled profit {plus(told.own_profit, 2)}")
     if told.unmatched.height:
         shown = told.unmatched.head(_SHOWN).select("row", "reason", "detail")
         show_table(table(shown, f"Not on the tape (first {shown.height} of {told.unmatched.height:,})"))

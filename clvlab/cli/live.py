@@ -23,12 +23,12 @@ from clvlab.application.runs.in_folder import LOCAL, FolderRecord
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.listing import DEFAULT_RUNS
-from clvlab.application.times import moment
 from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of
 from clvlab.cli.options import JsonOption, NetworkOption, OwnerOption, ReadsOption, goes_with, limit_words, option_words
 from clvlab.cli.printing import err, out, plain, print_json, show_leaderboard, show_next, show_report
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
+from clvlab.words import counted, moment, odds, percent
 
 _LIVE = "live"
 _MOST = 20  # decisions that are printed at once
@@ -114,7 +114,7 @@ class _Shown:
         rows = view.decisions(self._decisions)
         self._decisions += rows.height
         if rows.height > _MOST:
-            err.print(f"{rows.height - _MOST:,} decisions, and")
+            err.print(f"{counted(rows.height - _MOST, 'decision')}, and")
             rows = rows.tail(_MOST)
         for row in rows.iter_rows(named=True):
             err.print(plain(_decision(row)))
@@ -139,8 +139,8 @@ def _decision(row: dict[str, Any]) -> str:
     where = f"{moment(row['ts_ms'])} {row['agent_id']}:"
     if row["market_key"] is None:
         return f"{where} {row['action']}, pending"
-    price = "unpriced" if row["prob_bps"] is None else f"at {row['prob_bps'] / 100:.2f} %"
-    quote = "" if row["odds_milli"] is None else f", odds {row['odds_milli'] / 1000:.3f}"
+    price = "unpriced" if row["prob_bps"] is None else f"at {percent(row['prob_bps'])}"
+    quote = "" if row["odds_milli"] is None else f", odds {odds(row['odds_milli'])}"
     return f"{where} {row['action']} {row['side']} of {row['market_key']} {price}{quote}, pending"
 
 

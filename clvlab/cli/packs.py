@@ -12,7 +12,6 @@ import typer
 from clvlab.application import importing, packs
 from clvlab.application.log.captures import Witnessed, witnessed
 from clvlab.application.runs.bundles import read_trust
-from clvlab.application.times import moment
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, show_table, table
@@ -31,6 +30,7 @@ from clvlab.packs.importers.mapping import with_flags
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.address import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
+from clvlab.words import TO_MINUTE, counted, moment
 
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
 packs_app.command("uploads")(uploads)
@@ -64,7 +64,7 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
     show_pack(opened)
     if opened.quality is not None:
         show_quality(opened.quality)
-    kickoff = pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime("%Y-%m-%d %H:%M").alias("kickoff (UTC)")
+    kickoff = pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime(TO_MINUTE).alias("kickoff (UTC)")
     show_table(table(opened.fixtures.select("fixture_id", "names", kickoff, "rows").head(20), "Fixtures (first 20)"))
 
 
@@ -254,7 +254,7 @@ def packs_export(
     frame = rows.collect(engine="in-memory")
     with written_file(file) as whole:
         (frame.write_parquet if file.suffix == ".parquet" else frame.write_csv)(whole)
-    out.print(f"Wrote {frame.height:,} rows to {plain(str(file))}")
+    out.print(f"Wrote {counted(frame.height, 'row')} to {plain(str(file))}")
 
 
 @packs_app.command("admit")

@@ -27,6 +27,7 @@ from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
 from clvlab.proof.verify import Verification
 from clvlab.statistics.verdict import Tone
+from clvlab.words import close_facts, counted, mean_clv, sample, tally, yes
 
 _TONES = {Tone.BEATS: "bold green", Tone.LOSES: "bold red", Tone.UNCLEAR: "bold", Tone.NOTHING: "bold"}
 _NARROWEST = 30
@@ -47,16 +48,12 @@ def plain_lines(text: str) -> str:
     return "\n".join(plain(line) for line in text.rstrip().splitlines())
 
 
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
-
-
 def show_pack(pack: Pack) -> None:
     facts(
         f"Pack {pack.pack_id}",
         {
             "provenance": pack.provenance,
-            "genuine": "not judged here" if pack.verification else _yes(pack.is_genuine),
+            "genuine": "not judged here" if pack.verification else yes(pack.is_genuine),
             "grade": pack.grade.value,
             "fixtures": len(pack.fixture_ids),
             "closing policy": pack.closing,
@@ -97,26 +94,21 @@ def show_verdict(found: Headline, agent: str = "") -> None:
 
 def show_report(report: Mapping[str, Any], found: Headline | None = None) -> None:
     """Print a report, what can be said of its mean first; a mean never stands without its interval."""
-    metrics, age = report["metrics"], report["closing_age_ms"]
+    metrics = report["metrics"]
     if found is not None:
         show_verdict(found, report["agent"]["agent_id"])
     mean = metrics["avg_clv_bps"]
-    alone = "no scored action" if mean is None else f"{mean:+.2f} bps of probability, as the law ranks"
-    ages = "none" if age["median"] is None else f"median {age['median'] / 1000:,.0f} s, at most {age['max'] / 1000:,.0f} s"
+    alone = mean_clv(mean) + (", as the law ranks" if mean is not None else "")
     facts(
         f"{report['mode_label']}: {report['agent']['agent_id']} on {report['pack_id']}",
         {
             "mean CLV": alone if found is None else found.interval,
             "scored actions": f"{metrics['action_count']:,} in {counted(report['n_fixtures'], 'fixture')}",
-            "sample": f"{metrics['clv_confidence']} ({counted(metrics['valid_count'], 'decision')})",
-            "decisions by reason": _counted(report["reasons"]),
+            "sample": sample(metrics["clv_confidence"], metrics["valid_count"]),
+            "decisions by reason": tally(report["reasons"]) or "none",
             "allowed to execute": _gate(report["policy"]),
-            "decisions by close": _counted(report["close_kinds"]),
-            "age of the close": ages,
-            "source of the close": f"{report['closing_source']} ({report['provenance']}, {report.get('grade', 'not shown')})",
         }
-        | ({"gaps": _counted(report["gaps"])} if "gaps" in report else {})
-        | ({"verification": report["pack_verification"]} if "pack_verification" in report else {})
+        | close_facts(report)
         | {
             "evidence hash": report["evidence_hash"],
             "run": report["run_id"],
@@ -126,24 +118,9 @@ def show_report(report: Mapping[str, Any], found: Headline | None = None) -> Non
         say(f"warning: {warning}", "yellow")
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number and what it counts, in the plural where it is not one.
-
-    Examples
-    --------
-    >>> counted(1, "fixture"), counted(6168, "decision")
-    ('1 fixture', '6,168 decisions')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _gate(policy: Mapping[str, Any]) -> str:
-    refused = f"; refused by {_counted(policy['refused'])}" if policy["refused"] else ""
+    refused = f"; refused by {tally(policy['refused'])}" if policy["refused"] else ""
     return f"{policy['allowed']:,} on paper{refused}"
-
-
-def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
 
 
 def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -> None:

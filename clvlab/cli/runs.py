@@ -21,11 +21,12 @@ from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.making import now_ms
 from clvlab.cli.options import JsonOption, RunName, RunNames, RunsFolderOption
-from clvlab.cli.printing import counted, err, out, plain, print_json, say, show_next, show_report, show_table
+from clvlab.cli.printing import err, out, plain, print_json, say, show_next, show_report, show_table
 from clvlab.cli.progress import stages
 from clvlab.errors import UnknownPackError
 from clvlab.files import written_file
 from clvlab.packs.reader import Pack
+from clvlab.words import counted
 
 _SHOWN_ID = 8
 

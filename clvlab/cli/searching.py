@@ -15,10 +15,10 @@ from clvlab.application.points.honest import HonestSearch, honest_search, named
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.making import value_of
 from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, limit_words, option_words
-from clvlab.cli.printing import counted, out, plain, print_json, say, show_next, show_table
+from clvlab.cli.printing import out, plain, print_json, say, show_next, show_table
 from clvlab.cli.progress import bar
 from clvlab.law.closing import Window
-from clvlab.statistics.verdict import signed
+from clvlab.words import counted, estimate, p_value
 
 _SHOWN = 10
 
@@ -72,11 +72,9 @@ def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object])
     ranked = sorted(found.points, key=lambda point: (point.clv.low is None, -(point.clv.mean or 0.0)))
     for point in ranked[:_SHOWN]:
         clv = point.clv
-        spelt = "none" if clv.mean is None else f"{signed(clv.mean)}"
-        if clv.mean is not None and clv.low is not None and clv.high is not None:
-            mean, low, high = (signed(value, clv.mean, clv.low, clv.high) for value in (clv.mean, clv.low, clv.high))
-            spelt = f"{mean} bps [{low}, {high}]"
-        p_values = ("" if p is None else f"{p:.2g}" for p in (clv.p_value, point.p_family))
+        unit = "" if clv.low is None else "bps"
+        spelt = "none" if clv.mean is None else estimate(clv.mean, clv.low, clv.high, unit)
+        p_values = (p_value(p) or "" for p in (clv.p_value, point.p_family))
         shown.add_row(plain(named(point)), spelt, str(clv.n_clusters), *p_values)
     show_table(shown)
     if len(ranked) > _SHOWN:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
+from clvlab.words import day
+
 DAY_MS = 86_400_000
 _MONTHS = (1, 2, 3, 6, 12, 24, 60)
 _DAYS = (1, 2, 7, 14)
@@ -22,7 +24,7 @@ def spelt(time_ms: float) -> str:
     >>> spelt(0)
     '1 Jan 1970'
     """
-    return _day(day_of(time_ms), year=True)
+    return day(day_of(time_ms))
 
 
 def day_marks(first_ms: float, last_ms: float, most: int = 5) -> list[tuple[float, str]]:
@@ -42,14 +44,10 @@ def day_marks(first_ms: float, last_ms: float, most: int = 5) -> list[tuple[floa
 def _days(first_ms: float, last_ms: float, most: int) -> list[tuple[float, str]]:
     first, last = -(-first_ms // DAY_MS), last_ms // DAY_MS
     if first > last:
-        return [((first_ms + last_ms) / 2, _day(day_of(first_ms), year=True))]
+        return [((first_ms + last_ms) / 2, day(day_of(first_ms)))]
     step = next((days for days in _DAYS if (last - first) / days < most), _DAYS[-1])
     marks = [DAY_MS * (first + step * number) for number in range(int((last - first) // step) + 1)]
-    return [(mark, _day(day_of(mark), year=not k)) for k, mark in enumerate(marks)]
-
-
-def _day(day: date, *, year: bool) -> str:
-    return f"{day.day} {day:%b %Y}" if year else f"{day.day} {day:%b}"
+    return [(mark, day(day_of(mark), year=not k)) for k, mark in enumerate(marks)]
 
 
 def _months(first_ms: float, last_ms: float, step: int) -> list[tuple[float, str]]:

@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from html import escape
 
 from clvlab.drawing.ink import BLUE, GREY, RED, picture, text
+from clvlab.words import amount, counted, day
 
 _MOST_WEEKS = 60
 _LABEL = 0.07
@@ -15,7 +16,7 @@ _WEEKDAYS = ("Mon", "", "Wed", "", "Fri", "", "Sun")
 _Cell = tuple[int, int, float, str]
 
 
-def calendar_map(days: Mapping[date, tuple[float, int]], *, unit: str = "bps", what: str = "decisions") -> str:
+def calendar_map(days: Mapping[date, tuple[float, int]], *, unit: str = "bps", what: str = "decision") -> str:
     """Draw means by day, blue above zero and red below, the stronger the further; empty without a day.
 
     Parameters
@@ -25,7 +26,7 @@ def calendar_map(days: Mapping[date, tuple[float, int]], *, unit: str = "bps", w
     unit
         Unit of the means.
     what
-        What is counted.
+        What is counted, one of it.
 
     Examples
     --------
@@ -40,8 +41,8 @@ def calendar_map(days: Mapping[date, tuple[float, int]], *, unit: str = "bps", w
     if weeks > _MOST_WEEKS:
         return _months(days, unit, what)
     cells = [
-        ((day - first).days // 7, day.weekday(), mean, f"{day.day} {day:%b %Y}: {mean:+,.0f} {unit}, {n:,} {what}")
-        for day, (mean, n) in sorted(days.items())
+        ((when - first).days // 7, when.weekday(), mean, f"{day(when)}: {amount(mean, unit)}, {counted(n, what)}")
+        for when, (mean, n) in sorted(days.items())
     ]
     sundays = [first + timedelta(days=7 * week + 6) for week in range(weeks)]
     heads = {k: f"{day:%b}" for k, day in enumerate(sundays) if k == 0 or day.month != sundays[k - 1].month}
@@ -50,12 +51,17 @@ def calendar_map(days: Mapping[date, tuple[float, int]], *, unit: str = "bps", w
 
 def _months(days: Mapping[date, tuple[float, int]], unit: str, what: str) -> str:
     sums: dict[tuple[int, int], tuple[float, int]] = {}
-    for day, (mean, n) in days.items():
-        total, count = sums.get((day.year, day.month), (0.0, 0))
-        sums[day.year, day.month] = total + mean * n, count + n
+    for when, (mean, n) in days.items():
+        total, count = sums.get((when.year, when.month), (0.0, 0))
+        sums[when.year, when.month] = total + mean * n, count + n
     years = range(min(days).year, max(days).year + 1)
     cells = [
-        (month - 1, years.index(year), total / n, f"{date(year, month, 1):%b %Y}: {total / n:+,.0f} {unit}, {n:,} {what}")
+        (
+            month - 1,
+            years.index(year),
+            total / n,
+            f"{date(year, month, 1):%b %Y}: {amount(total / n, unit)}, {counted(n, what)}",
+        )
         for (year, month), (total, n) in sorted(sums.items())
     ]
     heads = {k: f"{date(2000, k + 1, 1):%b}" for k in range(0, 12, 2)}

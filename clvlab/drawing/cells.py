@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from clvlab.drawing.ink import BLUE, RED, picture, text
+from clvlab.words import plus
 
 _LABEL = 0.17
 _TALL, _HEAD = 36, 34
@@ -57,6 +58,6 @@ def cell_grid(
         parts.append(f'<rect {place} fill="{BLUE if value >= 0 else RED}" fill-opacity="{opacity:.3f}"/>')
         if (row, column) in framed:
             parts.append(f'<rect {place} fill="none" stroke="currentColor" stroke-width="2"/>')
-        parts.append(text(x + width / 2, inside, f"{value:+,.{digits}f}", bold=(row, column) in framed))
+        parts.append(text(x + width / 2, inside, plus(value, digits), bold=(row, column) in framed))
         parts.append(text(x + width / 2, inside + 14, notes.get((row, column), ""), quiet=True))
     return picture(title, _HEAD + _TALL * len(rows) + 4, *parts)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from clvlab.drawing.calendar import DAY_MS, day_marks, spelt
 from clvlab.drawing.ink import BLUE, line, picture, text
+from clvlab.words import counted
 
 _TOP, _FLOOR, _HEIGHT = 20, 82, 102
 _MOST_BARS = 70
 _BINS = (1, 7, 28, 91, 364)
 
 
-def time_columns(times_ms: Sequence[int], *, what: str = "fixtures") -> str:
+def time_columns(times_ms: Sequence[int], *, what: str = "fixture") -> str:
     """Draw how many times lie on each day, or in spans of days where there are many, as an SVG element; empty without any.
 
     Parameters
@@ -20,7 +21,7 @@ def time_columns(times_ms: Sequence[int], *, what: str = "fixtures") -> str:
     times_ms
         UTC milliseconds, in any order.
     what
-        What is counted.
+        What is counted, one of it.
 
     Examples
     --------
@@ -38,7 +39,7 @@ def time_columns(times_ms: Sequence[int], *, what: str = "fixtures") -> str:
         counts[(time_ms // DAY_MS - first) // size] += 1
     most, width = max(counts), 1 / bars
     begun, ended = first * DAY_MS, (first + bars * size) * DAY_MS
-    said = f"{len(times_ms):,} {what}, {spelt(first * DAY_MS)} to {spelt(last * DAY_MS)}"
+    said = f"{counted(len(times_ms), what)}, {spelt(first * DAY_MS)} to {spelt(last * DAY_MS)}"
     rects = [
         f'<rect x="{100 * width * (number + 0.1):.2f}%" width="{80 * width:.2f}%" y="{_FLOOR - height:.1f}" '
         f'height="{height:.1f}" fill="{BLUE}" fill-opacity=".8"/>'

@@ -7,6 +7,7 @@ from html import escape as escape
 from re import Match, sub
 
 from clvlab.drawing.style import PAGE_STYLE, STYLE
+from clvlab.words import yes
 
 _UNTRUSTED = "Pictures and colours show once the notebook is run, or trusted."
 
@@ -133,6 +134,11 @@ def noted(said: str, note: str) -> Html:
     return Html(f"{escape(said)}<br><em>{escape(note)}</em>" if note else escape(said))
 
 
+def rest(height: int, shown: int, where: str) -> str:
+    """Say quietly how many rows more there are than are shown, and where; empty where there are none."""
+    return f'<p class="quiet">and {height - shown:,} more, in {where}</p>' if height > shown else ""
+
+
 def badge(verdict: str) -> Html:
     """A verdict in its colour."""
     kind = {"pass": "pass", "fail": "fail"}.get(verdict, "open")
@@ -144,7 +150,7 @@ def _cell(value: object) -> str:
         case None:
             return '<span class="quiet">none</span>'
         case bool():
-            return "yes" if value else "no"
+            return yes(value)
         case float():
             return f"{value:,.2f}"
         case int():

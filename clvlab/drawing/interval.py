@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clvlab.drawing.ink import BLUE, dot, line, picture, text
+from clvlab.words import amount, plus, with_interval
 
 _EDGE = 0.2  # room for numbers on both sides, also on a telephone
 _MIDDLE, _HEIGHT = 27, 50
@@ -38,21 +39,18 @@ def interval_bar(mean: float | None, low: float | None, high: float | None, *, u
     def at(value: float) -> float:
         return _EDGE + (1 - 2 * _EDGE) * (value - least) / reach
 
-    said, away, toward = f"{mean:+,.{digits}f} {unit}", *(("start", "end") if mean >= 0 else ("end", "start"))
+    said, away, toward = amount(mean, unit, digits), *(("start", "end") if mean >= 0 else ("end", "start"))
     parts = [
         line(0, _MIDDLE, 1, _MIDDLE, width=1, more=' opacity=".2"'),
         line(at(0), _MIDDLE - 14, at(0), _MIDDLE + 10, more=' stroke-dasharray="3 2" opacity=".7"'),
         text(at(0), 11, "0 ", anchor=toward, quiet=True),
     ]
-    title = f"mean {said}, no interval"
     if low is not None and high is not None:
-        title = f"mean {said}, interval {low:+,.{digits}f} to {high:+,.{digits}f}"
         parts += [
             line(at(low), _MIDDLE, at(high), _MIDDLE, BLUE, 6, ' stroke-opacity=".55"'),
             *(line(at(end), _MIDDLE - 6, at(end), _MIDDLE + 6, BLUE, 2) for end in (low, high)),
-            text(at(low), _HEIGHT - 3, f"{low:+,.{digits}f}", anchor="end"),
-            text(at(high), _HEIGHT - 3, f"{high:+,.{digits}f}", anchor="start"),
+            text(at(low), _HEIGHT - 3, plus(low, digits), anchor="end"),
+            text(at(high), _HEIGHT - 3, plus(high, digits), anchor="start"),
         ]
-    return picture(
-        title, _HEIGHT, *parts, dot(at(mean), _MIDDLE, hollow=not known), text(at(mean), 11, said, anchor=away, bold=True)
-    )
+    parts += [dot(at(mean), _MIDDLE, hollow=not known), text(at(mean), 11, said, anchor=away, bold=True)]
+    return picture(f"mean {with_interval(said, low, high, digits)}", _HEIGHT, *parts)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from clvlab.drawing.html import Html
 from clvlab.drawing.ink import BLUE, dot, line, path, picture, round_steps, stretched, text
+from clvlab.words import plus, with_interval
 
 _HEIGHT = 20
 _EDGE = 0.03
@@ -45,11 +46,10 @@ def interval_cell(mean: float | None, low: float | None, high: float | None, wit
 
     middle, parts = _HEIGHT / 2, [line(at(0), 0, at(0), _HEIGHT, more=' stroke-dasharray="3 2" opacity=".5"')]
     known = low is not None and high is not None
-    said = f"{mean:+,.1f}, no interval"
     if low is not None and high is not None:
-        said = f"{mean:+,.1f}, interval {low:+,.1f} to {high:+,.1f}"
         parts.append(line(at(low), middle, at(high), middle, BLUE, 2.5))
-    return Html(picture(said, _HEIGHT, *parts, dot(at(mean), middle, hollow=not known, radius=3.5)))
+    parts.append(dot(at(mean), middle, hollow=not known, radius=3.5))
+    return Html(picture(with_interval(plus(mean, 1), low, high), _HEIGHT, *parts))
 
 
 def scale_axis(within: tuple[float, float]) -> Html:
@@ -57,7 +57,7 @@ def scale_axis(within: tuple[float, float]) -> Html:
     least, most = within
     places = [(mark, _EDGE + (1 - 2 * _EDGE) * (mark - least) / (most - least)) for mark in round_steps(least, most, 4)]
     said = [text(at, 11, f"{mark:+,g}" if mark else "0", anchor=_inward(at)) for mark, at in places]
-    return Html(picture(f"scale from {least:+,.0f} to {most:+,.0f}", 15, *said))
+    return Html(picture(f"scale from {plus(least)} to {plus(most)}", 15, *said))
 
 
 def _inward(at: float) -> str:
@@ -76,4 +76,4 @@ def sparkline(totals: Sequence[float]) -> Html:
     points = [(number / (len(totals) - 1), y(total)) for number, total in enumerate(totals)]
     drawn = f'<path d="{path(points)}" fill="none" stroke="{BLUE}" stroke-width="1.4" vector-effect="non-scaling-stroke"/>'
     zero = line(0, y(0), 1, y(0), more=' opacity=".3"')
-    return Html(picture(f"from {totals[0]:+,.0f} to {totals[-1]:+,.0f}", _HEIGHT, zero, stretched(_HEIGHT, drawn)))
+    return Html(picture(f"from {plus(totals[0])} to {plus(totals[-1])}", _HEIGHT, zero, stretched(_HEIGHT, drawn)))

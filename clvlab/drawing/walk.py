@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from clvlab.drawing.calendar import day_marks, spelt
 from clvlab.drawing.ink import BLUE, RED, line, path, picture, round_steps, stretched, text
+from clvlab.words import amount, signed
 
 _TOP, _FLOOR, _HEIGHT = 22, 146, 166
 
@@ -64,7 +65,7 @@ def cumulative_line(
     ]
     head = text(0, 11, f"{title}, {unit}", anchor="start", bold=True)
     rules = _rules([(value, y(value)) for value in round_steps(least, most, 3)])
-    said = f"{title} by date: {totals[-1]:+,.0f} {unit} at the end"
+    said = f"{title} by date: {amount(totals[-1], unit)} at the end"
     return picture(said, _HEIGHT, head, stretched(_FLOOR + 2, *paths), *rules, *_dates(first, last, _HEIGHT - 4))
 
 
@@ -99,7 +100,7 @@ def fall_area(
     points = [((t - first) / (last - first), y(fall)) for t, fall in zip(times_ms, falls, strict=True)]
     area = f'<path d="{path([(0.0, y(0)), *points, (1.0, y(0))], closed=True)}" fill="{RED}" fill-opacity=".35"/>'
     shown = f"{title}, at most {deepest:,.0f} {unit}" if deepest else f"{title}: none"
-    said = f"{title}, deepest {deepest:+,.0f} {unit} on {when}" if deepest else f"{title}: none"
+    said = f"{title}, deepest {amount(deepest, unit)} on {when}" if deepest else f"{title}: none"
     rules = _rules([(value, y(value)) for value in round_steps(deepest, 0, 2)])
     head = text(0, 11, shown, anchor="start", bold=True)
     return picture(said, height, head, stretched(floor + 2, area), *rules, *_dates(first, last, height - 4))
@@ -112,7 +113,7 @@ def _rules(places: Sequence[tuple[float, float]]) -> list[str]:
         for value, y in places
         for part in (
             line(0, y, 1, y, more=f' opacity="{0.6 if value == 0 else 0.15}"'),
-            text(0, y - 3, f"{value:+,.0f}" if value else "0", anchor="start", quiet=True),
+            text(0, y - 3, signed(value, 0), anchor="start", quiet=True),
         )
     ]
 

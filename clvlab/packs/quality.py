@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.tape import Tape
+from clvlab.words import share, span_in_one
 
 QUALITY_FILE = "quality.json"
 _BPS = 10_000
@@ -147,15 +148,15 @@ class Quality(_Model):
             f"{self.fixtures_without_kickoff:,} without kickoff",
             "markets": f"{self.markets:,}, {self.markets_without_close:,} not quoted before the close, "
             f"{self.markets_suspended_at_close:,} suspended at it",
-            "suspended": f"{self.suspended_share:.1%} of ticks; in running {self.in_running_ticks:,} ticks",
+            "suspended": f"{share(self.suspended_share)} of ticks; in running {self.in_running_ticks:,} ticks",
             "books per tick": _in_words(self.books_per_tick, "{:,}".format),
             "overround, books": _in_words(self.book_overround_bps, "{:,} bps".format),
             "overround, prices": _in_words(self.price_overround_bps, "{:,} bps".format),
             "margin fallbacks": f"{self.margin_fallbacks:,}",
-            "first tick": _in_words(self.first_tick_before_kickoff_s, _duration, before),
-            "last tick": _in_words(self.last_tick_before_kickoff_s, _duration, before),
-            "largest gap": _in_words(self.largest_gap_s, _duration, " in a market"),
-            "age of the close": _in_words(self.closing_age_s, _duration),
+            "first tick": _in_words(self.first_tick_before_kickoff_s, span_in_one, before),
+            "last tick": _in_words(self.last_tick_before_kickoff_s, span_in_one, before),
+            "largest gap": _in_words(self.largest_gap_s, span_in_one, " in a market"),
+            "age of the close": _in_words(self.closing_age_s, span_in_one),
         }
 
     def __repr__(self) -> str:
@@ -167,13 +168,6 @@ def _in_words(spread: Spread | None, word: Callable[[int], str], what: str = "")
         return "none"
     least, low, median, high, most = (word(of) for of in (spread.min, spread.p05, spread.median, spread.p95, spread.max))
     return f"median {median}{what} (5-95 %: {low} to {high}; {least} to {most})"
-
-
-def _duration(seconds: int) -> str:
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if abs(seconds) >= 2 * size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds} s"
 
 
 class QualityAccount:

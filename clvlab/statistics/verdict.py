@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import log10
 
 from clvlab.statistics.clusters import MIN_CLUSTERS
 from clvlab.statistics.means import Estimate
+from clvlab.words import counted, estimate
 
 FEW_FIXTURES = 10
 SEARCH = "what a search cost is not counted here"
-_MOST_DIGITS = 3
 
 
 class Tone(StrEnum):
@@ -93,16 +92,15 @@ def verdict(
     """
     if mean is None:
         return Verdict(f"{wording.nothing}.", Tone.NOTHING)
-    over = f"over {fixtures:,} {'fixture' if fixtures == 1 else 'fixtures'}"
+    said, over = estimate(mean, low, high, unit), f"over {counted(fixtures, 'fixture')}"
     if low is None or high is None:
-        said = f"{wording.around}: {signed(mean, mean)} {unit} {over}, too few for an interval ({MIN_CLUSTERS} at least)"
-        return Verdict(f"{said}.", Tone.UNCLEAR)
+        few = f"too few for an interval ({MIN_CLUSTERS} at least)"
+        return Verdict(f"{wording.around}: {said} {over}, {few}.", Tone.UNCLEAR)
     tone = Tone.BEATS if low > 0 else Tone.LOSES if high < 0 else Tone.UNCLEAR
     begun = {Tone.BEATS: wording.above, Tone.LOSES: wording.below, Tone.UNCLEAR: wording.around}[tone]
     few = ", which are few" if fixtures < FEW_FIXTURES else ""
     added = f"; {caveat}" if caveat and tone is not Tone.LOSES else ""
-    shown = [signed(value, mean, low, high) for value in (mean, low, high)]
-    return Verdict(f"{begun}: {shown[0]} {unit} [{shown[1]}, {shown[2]}] {over}{few}{added}.", tone)
+    return Verdict(f"{begun}: {said} {over}{few}{added}.", tone)
 
 
 def verdict_of(mean: Estimate, *, wording: Wording = CLOSE, caveat: str = SEARCH) -> Verdict:
@@ -116,21 +114,3 @@ def verdict_of(mean: Estimate, *, wording: Wording = CLOSE, caveat: str = SEARCH
     'Nothing to judge: no decision was scored.'
     """
     return verdict(mean.mean, mean.low, mean.high, fixtures=mean.n_clusters, wording=wording, caveat=caveat)
-
-
-def signed(value: float, *beside: float) -> str:
-    """Spell a number with its sign, with as many digits as it and those beside it can bear.
-
-    A bound that is not zero is never spelt as zero, as far as three decimals go.
-
-    Examples
-    --------
-    >>> signed(34.2, 34.2, -6.1, 76.8), signed(0.04, 12.0, 0.04, 24.0), signed(0.0)
-    ('+34', '+0.04', '0')
-    """
-    together = beside or (value,)
-    spread = (max(together) - min(together)) / 2 or abs(together[0])
-    digits = 0 if spread <= 0 else min(max(1 - int(log10(spread) // 1), 0), _MOST_DIGITS)
-    while digits < _MOST_DIGITS and any(one and not round(one, digits) for one in together):
-        digits += 1
-    return f"{value:+,.{digits}f}" if round(value, digits) else "0"

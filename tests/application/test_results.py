@@ -9,9 +9,8 @@ from clvlab.application.application import Application
 from clvlab.application.forest import Forest
 from clvlab.application.reports.requests import PackBacktestRequest
 from clvlab.application.results import run_result
-from clvlab.application.runs.arithmetic import REASONS, arithmetic
+from clvlab.application.runs.arithmetic import arithmetic
 from clvlab.application.runs.decisions import DecisionFilter
-from clvlab.law.schema import Reason
 from clvlab.statistics import cluster_mean
 
 
@@ -116,7 +115,3 @@ def test_the_arithmetic_of_every_decision_is_what_was_sealed(application):
         for step in steps.values():
             written = re.sub(r"floor\((.*) / (.*)\) - 10000", r"(\1) // (\2) - 10000", step.numbers).replace(" x ", " * ")
             assert eval(written) == step.bps
-
-
-def test_every_reason_of_the_law_has_a_sentence():
-    assert set(REASONS) == set(Reason)

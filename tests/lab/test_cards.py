@@ -5,9 +5,10 @@ import pytest
 
 import clvlab as cl
 from clvlab.application.sheets.means import means_of
-from clvlab.lab.results.gridded import p_words, sweep_verdict
+from clvlab.lab.results.gridded import sweep_verdict
 from clvlab.lab.results.run import Run
 from clvlab.proof.seal import SealedRun
+from clvlab.words import short_p_value
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +144,7 @@ def test_a_sweep_frames_the_points_that_are_left():
     shown = sweep._repr_html_()
     left = sweep.frame.filter(pl.col("p_family") < 0.05).height
     assert shown.count('stroke-width="2"') == left
-    assert all(p_words(p).replace("<", "&lt;") in shown for p in sweep.frame["p_family"])
+    assert all(short_p_value(p).replace("<", "&lt;") in shown for p in sweep.frame["p_family"])
 
 
 def test_small_cards_do_without_matplotlib(bt, monkeypatch):

@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 import httpx2
 import pytest
 from clvlab_service.accept import prefers_page
-from clvlab_service.pages.wording import CAUSALITY
 from sqlalchemy import update
 
 from clvlab.store import runs
 from clvlab.store.tables import runs as run_table
+from clvlab.words import CAUSALITY
 from tests.service import serving
 from tests.service.serving import BACKTEST, BOUND, FIXTURE, PLAIN, assert_problem, make_entry
 from tests.waiting import PATIENCE_S

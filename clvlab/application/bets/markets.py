@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from clvlab.application.bets.fixtures import NoMatch, folded
-from clvlab.application.sheets.wording import market_name
 from clvlab.market_keys import Kind, MarketKey, Role, period_named, read_market, role_of, unread_keys
 from clvlab.naming import nearest
+from clvlab.words import market_name
 
 Markets = Mapping[str, Sequence[str]]  # sides by market key
 

@@ -11,12 +11,12 @@ from clvlab.application.bets.columns import Meaning
 from clvlab.application.bets.fixtures import FixtureNames, NoMatch, teams_of
 from clvlab.application.bets.markets import position_of
 from clvlab.application.bets.reading import Row
-from clvlab.application.times import moment
 from clvlab.law.closing import Window, fixture_closes
 from clvlab.law.schema import CloseKind
 from clvlab.law.tape import Tape
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
+from clvlab.words import moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.settling import returns_of
 from clvlab.law.schema import Reason, Schema
 from clvlab.statistics import Estimate, cluster_mean
+from clvlab.words import tally
 
 _KEY = ["fixture_id", "tick_seq", "market_key", "side"]
 _LAW = ("seq", "reason", "entry_prob_bps", "odds_milli", "close_prob_bps", "clv_bps", "edge_bps", "at_close")
@@ -96,7 +97,7 @@ class BetRows:
         stakes = [] if Meaning.STAKE in self.columns.names else ["no column of stakes: each bet has a stake of one unit"]
         prices = [] if Meaning.PRICE in self.columns.names else ["no column of prices: there is no edge at prices of your own"]
         lost = sum(self.reasons.values())
-        left = [f"{lost:,} of {total:,} bets are not on the tape, and not graded: {_said(self.reasons)}"] if lost else []
+        left = [f"{lost:,} of {total:,} bets are not on the tape, and not graded: {tally(self.reasons)}"] if lost else []
         flagged = [f"{count:,} of {total:,} bets are flagged {flag}: {FLAGS[flag]}" for flag, count in self.flags.items()]
         return [*left, *flagged, *stakes, *prices]
 
@@ -227,7 +228,3 @@ def _flags() -> pl.Expr:
 
 def _counted(names: Sequence[str]) -> dict[str, int]:
     return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
-
-
-def _said(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -12,12 +12,12 @@ import polars as pl
 
 from clvlab.application.live.following import LivePlan
 from clvlab.application.live.journal import Answers, Failure
-from clvlab.application.times import moment, span
 from clvlab.law.actions import Decision
 from clvlab.law.message import Message
 from clvlab.law.schema import Schema
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.manifest import Gap
+from clvlab.words import count, counted, moment, nonempty, span, tally, yes
 
 PENDING = "pending_closing"
 """Why a decision of a live run is not scored before its seal."""
@@ -94,7 +94,7 @@ class LiveView:
     @property
     def outcome(self) -> dict[str, str]:
         """What came of it so far in words, by name; what there is nothing to say of is left out."""
-        return _without_empty(
+        return nonempty(
             {
                 "run": self.plan.run_id,
                 "fixture": f"{self.fixture} on {self.plan.feed.name}",
@@ -110,18 +110,18 @@ class LiveView:
     def _counted_gaps(self) -> str:
         causes = Counter(str(gap.cause) for gap in self.gaps)
         again = sum(1 for gap in self.gaps if gap.replayed)
-        return ", ".join(f"{cause} {count:,}" for cause, count in causes.items()) + (f"; {again:,} sent again" if again else "")
+        return tally(causes) + (f"; {again:,} sent again" if again else "")
 
     @property
     def facts(self) -> dict[str, str]:
         """Everything in words, likewise."""
         age_s, health = self.data_age_s, self.plan.feed.health
-        return self.outcome | _without_empty(
+        return self.outcome | nonempty(
             {
                 "kickoff": f"{self.kickoff}{self._until_kickoff}",
-                "connected": "yes" if health.connected else "no",
+                "connected": yes(health.connected),
                 "last data": "" if age_s is None else f"{span(age_s)} ago",
-                "quota left": "" if health.quota_left is None else f"{health.quota_left:,}",
+                "quota left": count(health.quota_left) or "",
                 "error": health.error or "",
             }
         )
@@ -150,18 +150,14 @@ class LiveView:
     def line(self) -> str:
         """The most of it in one line."""
         facts = self.facts
-        parts = [f"{facts['messages']} messages", f"{facts['decisions']} decisions"]
+        parts = [counted(self.messages, "message"), counted(self.count, "decision")]
         parts += [f"{name} {facts[name]}" for name in ("last data", "gaps") if name in facts]
-        parts += [f"{len(self.failures):,} agents failed"] if self.failures else []
+        parts += [f"{counted(len(self.failures), 'agent')} failed"] if self.failures else []
         parts += [facts["error"]] if "error" in facts else [] if facts["connected"] == "yes" else ["not connected"]
         return ", ".join(parts)
 
     def __repr__(self) -> str:
         return f"Live run {self.plan.run_id}: {self.line}; next: .frame"
-
-
-def _without_empty(said: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in said.items() if text}
 
 
 def _said(failure: Failure) -> str:

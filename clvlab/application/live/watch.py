@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from types import MappingProxyType
 
-from clvlab.application.times import span
 from clvlab.feeds.feed import Feed
 from clvlab.feeds.segments import Segments
 from clvlab.packs.captures.records import Record
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.sources import SOURCES
+from clvlab.words import count, counted, nonempty, span, tally, yes
 
 _OLDEST = 10
 _LONG_MS = 10_000
@@ -72,12 +72,12 @@ class CaptureState:
     @property
     def outcome(self) -> dict[str, str]:
         """What came of it so far in words, by name; what there is nothing to say of is left out."""
-        return _without_empty(
+        return nonempty(
             {
                 "messages": f"{self.messages:,}",
-                "refused": _counted(self.refused),
-                "gaps": _counted(self.gaps),
-                "lost by a kill": f"{self.lost_bytes:,} bytes" if self.lost_bytes else "",
+                "refused": tally(self.refused),
+                "gaps": tally(self.gaps),
+                "lost by a kill": counted(self.lost_bytes, "byte") if self.lost_bytes else "",
             }
         )
 
@@ -86,12 +86,12 @@ class CaptureState:
         """Everything in words, likewise."""
         if self.is_over:
             return self.outcome | {"over": "a pack is made of it"}
-        return self.outcome | _without_empty(
+        return self.outcome | nonempty(
             {
                 "messages a second": f"{self.messages_per_s:,.0f}",
-                "connected": "yes" if self.connected else "no",
+                "connected": yes(self.connected),
                 "error": self.error or "",
-                "quota left": "" if self.quota_left is None else f"{self.quota_left:,}",
+                "quota left": count(self.quota_left) or "",
                 "clock skew": "" if self.clock_skew_ms is None else _skew(self.clock_skew_ms),
                 "on the disk": f"everything up to {self.synced_s:.1f} s ago, segment {self.segment:,}",
                 "silent for longest": "; ".join(
@@ -103,10 +103,10 @@ class CaptureState:
     @property
     def line(self) -> str:
         """The most of it in one line."""
-        parts = [f"{self.messages:,} messages", f"{self.messages_per_s:,.0f}/s"]
+        parts = [counted(self.messages, "message"), f"{self.messages_per_s:,.0f}/s"]
         parts += [f"{sum(self.refused.values()):,} refused"] if self.refused else []
-        parts += [f"gaps: {_counted(self.gaps)}"] if self.gaps else []
-        parts += [f"{self.lost_bytes:,} bytes lost by a kill"] if self.lost_bytes else []
+        parts += [f"gaps: {tally(self.gaps)}"] if self.gaps else []
+        parts += [f"{counted(self.lost_bytes, 'byte')} lost by a kill"] if self.lost_bytes else []
         parts += [f"oldest market {span(self.oldest[0].age_s)}"] if self.oldest else []
         if self.is_over:
             return ", ".join([*parts, "over: a pack is made of it"])
@@ -114,19 +114,11 @@ class CaptureState:
         return ", ".join(parts)
 
 
-def _without_empty(said: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in said.items() if text}
-
-
 def _skew(skew_ms: int) -> str:
     """Say by how much the provider's clock differs from this machine's."""
     if abs(skew_ms) < _LONG_MS:
         return f"{skew_ms:+,} ms"
     return f"{span(abs(skew_ms) / 1000)} {'ahead' if skew_ms > 0 else 'behind'}"
-
-
-def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
 class Watch:

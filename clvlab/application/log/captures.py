@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from clvlab.application.log.sources import Limits, LogSource, entries_of, opened_source
-from clvlab.application.times import moment
 from clvlab.errors import EvidenceError, LogError
 from clvlab.packs.captures.records import Header, Record, records_of
 from clvlab.packs.captures.sources import CAPTURES
@@ -19,6 +18,7 @@ from clvlab.runlog.bundled import Trust
 from clvlab.runlog.entries import Segment, entry_and_time
 from clvlab.runlog.note import Checkpoint
 from clvlab.runlog.signers import Keys, trusted_checkpoint
+from clvlab.words import counted, moment
 
 _DAY_MS = 86_400_000
 LATE_MS = _DAY_MS
@@ -46,7 +46,7 @@ class Witnessed:
     def __str__(self) -> str:
         if self.since_ms is None:
             return self.grade.value
-        late = f", {self.late_days:,} day{'s' * (self.late_days > 1)} after its messages" if self.late_days else ""
+        late = f", {counted(self.late_days, 'day')} after its messages" if self.late_days else ""
         return f"{Grade.WITNESSED} since {moment(self.since_ms)}{late}"
 
 

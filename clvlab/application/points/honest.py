@@ -18,6 +18,7 @@ from clvlab.packs.reader import Pack
 from clvlab.statistics import Estimate, estimates, family_of
 from clvlab.statistics.means import finite
 from clvlab.statistics.verdict import Tone, Verdict, Wording, verdict_of
+from clvlab.words import p_value
 
 _LEVEL = 0.95
 
@@ -78,7 +79,7 @@ class HonestSearch:
         if best is None or best.p_family is None:
             return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
         clv, passed = best.clv, best.p_family < 1 - _LEVEL
-        chance = f"p {best.p_family:.2g} counting all {self.trials:,} trials"
+        chance = f"p {p_value(best.p_family)} counting all {self.trials:,} trials"
         words = Wording(
             above="The best point beats the closing line", around="The best point is what luck over a grid can give"
         )

@@ -7,24 +7,6 @@ from dataclasses import dataclass
 from clvlab.answers.runs import InspectorRecord
 from clvlab.law.schema import Reason
 
-REASONS = {
-    Reason.SCORED: "Both the entry and the close are known, so the decision is scored.",
-    Reason.WAIT_UNSCORED: "The agent waited. Silence is neither skill nor failure, and is not scored.",
-    Reason.PENDING_HORIZON: "It came too close to the close to be told apart from it, and is not scored.",
-    Reason.MARKET_KEY_MISSING: "It names no market.",
-    Reason.SIDE_MISSING: "It names no side of its market.",
-    Reason.MARKET_NOT_ALLOWED: "Its market is not one that this run scores.",
-    Reason.OUTSIDE_WINDOW: "It came after the window had ended.",
-    Reason.ENTRY_MARKET_ABSENT: "The market had not been quoted when it was made.",
-    Reason.ENTRY_SUSPENDED: "The market was suspended when it was made: nobody could have bet.",
-    Reason.ENTRY_SIDE_MISSING: "Its side had no price when it was made.",
-    Reason.CLOSING_MARKET_ABSENT: "The market has no closing state.",
-    Reason.CLOSING_SUSPENDED: "The market was suspended at the close, and a close is never made up.",
-    Reason.CLOSING_STALE: "The closing price is older than the pack allows.",
-    Reason.CLOSING_SIDE_MISSING: "Its side has no closing price.",
-}
-"""What the law says of a decision, in a sentence."""
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -63,7 +45,7 @@ def arithmetic(record: InspectorRecord) -> list[Step]:
     if law["reason"] != Reason.SCORED or entry is None or close is None:
         return []
     steps = [Step("CLV", "closing probability less entry probability", f"{close} - {entry}", close - entry)]
-    quote = _quote(record)
+    quote = quote_of(record)
     if quote is not None:
         numbers, edge = f"floor((2 x {close} x {quote} + 1000) / 2000) - 10000", (2 * close * quote + 1000) // 2000 - 10_000
         steps.append(Step("Edge", "closing probability times the price taken (decimal odds x 1000), less one", numbers, edge))
@@ -74,7 +56,7 @@ def arithmetic(record: InspectorRecord) -> list[Step]:
     return steps
 
 
-def _quote(record: InspectorRecord) -> int | None:
+def quote_of(record: InspectorRecord) -> int | None:
     """Return the decimal odds, in thousandths, at which the side stood when the decision was made."""
     state, side = record["market_state"], record["agent_action"]["side"]
     return next((own["odds_milli"] for own in state["sides"] if own["side"] == side), None) if state else None

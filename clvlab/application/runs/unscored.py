@@ -13,6 +13,7 @@ from clvlab.law.schema import Reason
 from clvlab.naming import did_you_mean
 from clvlab.packs.reader import Pack
 from clvlab.proof.started import AgentStarted, RunStarted
+from clvlab.words import counted
 
 _MOST_REASONS = 3
 _MOST_NAMES = 8
@@ -42,21 +43,17 @@ def unscored(scores: pl.DataFrame, at_close: pl.Series, started: RunStarted, pac
     backed = scores.filter(pl.col("reason") != Reason.WAIT_UNSCORED)
     if backed.is_empty():
         return [_nothing_backed(scores.height, started, pack)]
-    counted = backed["reason"].value_counts(name="n").sort("n", "reason", descending=[True, False]).head(_MOST_REASONS)
+    reasons = backed["reason"].value_counts(name="n").sort("n", "reason", descending=[True, False]).head(_MOST_REASONS)
     return [
-        f"nothing is scored: {_decisions(count)} {_said(Reason(reason), backed.filter(reason=reason), started, pack)}"
-        for reason, count in counted.iter_rows()
+        f"nothing is scored: {counted(count, 'decision')} {_said(Reason(reason), backed.filter(reason=reason), started, pack)}"
+        for reason, count in reasons.iter_rows()
     ]
-
-
-def _decisions(count: int) -> str:
-    return "1 decision" if count == 1 else f"{count:,} decisions"
 
 
 def _all_at_close(count: int) -> str:
     return (
-        f"all {_decisions(count)} that are scored were made at the closing message of their market, where a CLV is 0 by "
-        "itself: means leave them out; decide before the market's last message"
+        f"all {counted(count, 'decision')} that are scored were made at the closing message of their market, where a CLV is 0 "
+        "by itself: means leave them out; decide before the market's last message"
     )
 
 

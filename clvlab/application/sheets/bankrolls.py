@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from clvlab.application.sheets.settling import PERCENT, Figure, returns_of
+from clvlab.application.sheets.settling import PERCENT, Figure, percent_of, returns_of
 from clvlab.application.sheets.sheet import Sheet
 from clvlab.drawing import html
 from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new, svg
@@ -19,6 +19,7 @@ from clvlab.errors import StatisticsError
 from clvlab.statistics import Bankroll, Staking, bankroll, stakes, training_edge
 from clvlab.statistics.bankroll import QUANTILES
 from clvlab.statistics.staking import check_edge
+from clvlab.words import counted, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +85,7 @@ class BankrollFan(Shown):
         return [
             ("bankroll at the end", float(found.path[-1]), low, high, start),
             ("bankroll at the end, median of the paths", middle, None, None, start),
-            ("log growth per fixture", _percent(growth.mean), _percent(growth.low), _percent(growth.high), PERCENT),
+            ("log growth per fixture", percent_of(growth.mean), percent_of(growth.low), percent_of(growth.high), PERCENT),
             (f"paths that fall below {found.ruin_below:g} of the start", 100 * found.ruin, None, None, PERCENT),
             ("largest fall from a peak, median of the paths", falls[2], falls[0], falls[-1], PERCENT),
             ("staked in all", found.turnover, None, None, start),
@@ -102,20 +103,21 @@ class BankrollFan(Shown):
             return f"{self.staking}{self._assumed}: no bet gets a stake, so the bankroll stays as it is"
         grown = "all lost" if growth.mean is None and found.path[-1] <= 0 else "no growth to estimate"
         if growth.mean is not None:
-            span = "" if growth.low is None or growth.high is None else f" [{100 * growth.low:z.3f}, {100 * growth.high:z.3f}]"
-            grown = f"log growth {100 * growth.mean:+z.3f} % a fixture{span}"
+            bounds = interval(percent_of(growth.low), percent_of(growth.high), "z.3f")
+            grown = f"log growth {100 * growth.mean:+z.3f} % a fixture{bounds}"
         low, high, fall = found.fan[0, -1], found.fan[-1, -1], 100 * found.drawdowns[2]
         return (
-            f"{self.staking}{self._assumed}: {found.path[-1]:.2f} of the start after {found.n:,} bets on "
-            f"{found.path.size - 1:,} fixtures (nine in ten paths {low:.2f} to {high:.2f}), {grown}; {100 * found.ruin:.1f} % "
-            f"of {found.paths:,} paths fall below {found.ruin_below:g}, the median path by {fall:.0f} % from a peak; no score"
+            f"{self.staking}{self._assumed}: {found.path[-1]:.2f} of the start after {counted(found.n, 'bet')} on "
+            f"{counted(found.path.size - 1, 'fixture')} (nine in ten paths {low:.2f} to {high:.2f}), {grown}; "
+            f"{100 * found.ruin:.1f} % of {found.paths:,} paths fall below {found.ruin_below:g}, the median path by "
+            f"{fall:.0f} % from a peak; no score"
         )
 
     @property
     def _assumed(self) -> str:
         if self.edge is None:
             return ""
-        whence = f"the mean of {self.training:,} other fixtures" if self.training else "as stated"
+        whence = f"the mean of {counted(self.training, 'other fixture')}" if self.training else "as stated"
         return f" for an edge of {100 * self.edge:+z.2f} %, {whence}"
 
     def chart(self, ax: Axes | None = None) -> Axes:
@@ -148,7 +150,7 @@ class BankrollFan(Shown):
         return f"Bankroll of {self.agent_id}: {self.line}; next: .frame, .figures, .chart()"
 
     def _repr_html_(self) -> str:
-        rows = [(name, value, _span(low, high), unit) for name, value, low, high, unit in self.figures]
+        rows = [(name, value, interval(low, high, "z,.3f").lstrip(), unit) for name, value, low, high, unit in self.figures]
         return html.block(
             f"Bankroll of {self.agent_id}",
             f"<p>{html.unbroken(self.line)}.</p>",
@@ -248,11 +250,3 @@ def _edge(scored: pl.DataFrame, bet_on: pl.DataFrame, settled: pl.DataFrame, edg
             "before they close: name a training fold (training=[...])"
         )
     return stated
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
-
-
-def _span(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"[{low:z,.3f}, {high:z,.3f}]"

@@ -10,6 +10,7 @@ from clvlab.application.sheets.measures import MEASURES
 from clvlab.law.schema import Reason
 from clvlab.statistics import group_means
 from clvlab.statistics.delaying import EDGES_S
+from clvlab.words import seconds, tally
 
 TITLES = {
     "by_time": "Mean CLV (bps of probability) by time to the close",
@@ -131,10 +132,9 @@ def _counts(counts: dict[str, int], name: str) -> pl.DataFrame:
 def _quality(backtest: PerformedRun, scored: pl.DataFrame, *, whole: bool) -> pl.DataFrame:
     report = backtest.report
     age = scored["closing_age_s"]
-    kinds = ", ".join(f"{kind} {count:,}" for kind, count in report["close_kinds"].items())
     facts = [
         ("source of the close", f"{report['closing_source']} ({report['provenance']}, {backtest.pack.verified_grade})"),
-        *([("decisions by kind of close", kinds or "none")] if whole else []),
+        *([("decisions by kind of close", tally(report["close_kinds"]) or "none")] if whole else []),
         ("age of the closing message, median", _seconds(age.median())),
         ("age of the closing message, nine in ten at most", _seconds(age.quantile(0.9, "nearest"))),
         ("age of the closing message, at most", _seconds(age.max())),
@@ -145,4 +145,4 @@ def _quality(backtest: PerformedRun, scored: pl.DataFrame, *, whole: bool) -> pl
 
 
 def _seconds(age: object) -> str:
-    return f"{age:,.0f} s" if isinstance(age, int | float) else "none"
+    return seconds(age) if isinstance(age, int | float) else "none"

@@ -6,10 +6,12 @@ from math import sqrt
 
 import polars as pl
 
+from clvlab.application.sheets.means import TOO_FEW
 from clvlab.application.sheets.measures import MEASURES
-from clvlab.application.sheets.settling import PERCENT, Figure
+from clvlab.application.sheets.settling import PERCENT, Figure, percent_of
 from clvlab.application.sheets.sheet import Sheet
 from clvlab.statistics.moved import Moved
+from clvlab.words import counted, interval
 
 BPS = MEASURES["clv"].unit
 _P = "probability"
@@ -38,7 +40,7 @@ def figures(sheet: Sheet, *, moved: bool) -> list[Figure]:
         ("effective fixtures", clv.effective_clusters, None, None, "fixtures of equal size"),
         ("design effect", clv.design_effect, None, None, "times the variance"),
         ("effective sample size", clv.effective_n, None, None, "decisions"),
-        ("beat the close, of those that moved", _percent(beat.rate), _percent(beat.low), _percent(beat.high), PERCENT),
+        ("beat the close, of those that moved", percent_of(beat.rate), percent_of(beat.low), percent_of(beat.high), PERCENT),
         ("unmoved", 100 * beat.tied / clv.n if clv.n else None, None, None, PERCENT),
         *(_moved(sheet) if moved else []),
         ("largest fall of the cumulative CLV", drawdown, None, None, BPS),
@@ -72,11 +74,13 @@ def line(sheet: Sheet) -> str:
     if clv.mean is None:
         return "no scored decision" + _left_out(sheet)
     t = "none" if clv.t is None else f"{clv.t:.2f}"
-    share = "nothing moved" if beat.rate is None else f"{100 * beat.rate:.1f} % {_span(beat.low, beat.high, 100)}"
+    share = (
+        "nothing moved" if beat.rate is None else f"{100 * beat.rate:.1f} %{_span(percent_of(beat.low), percent_of(beat.high))}"
+    )
     return (
-        f"{clv.n:,} scored decisions in {clv.n_clusters:,} fixtures{_left_out(sheet)}: mean CLV {clv.mean:+z.2f} bps "
-        f"{_span(clv.low, clv.high)}, median {sheet.median.median:+z.1f} bps, cluster t {t}; edge at the price taken "
-        f"{edge.mean or 0:+z.2f} % {_span(edge.low, edge.high)}; beat the close {share}, {beat.tied:,} unmoved"
+        f"{counted(clv.n, 'scored decision')} in {counted(clv.n_clusters, 'fixture')}{_left_out(sheet)}: mean CLV "
+        f"{clv.mean:+z.2f} bps{_span(clv.low, clv.high)}, median {sheet.median.median:+z.1f} bps, cluster t {t}; edge at the "
+        f"price taken {edge.mean or 0:+z.2f} %{_span(edge.low, edge.high)}; beat the close {share}, {beat.tied:,} unmoved"
         f"{_returned(sheet)}"
     )
 
@@ -90,16 +94,12 @@ def _returned(sheet: Sheet) -> str:
     roi = sheet.settled.roi if sheet.settled else None
     if roi is None or roi.mean is None:
         return ""
-    return f"; return on investment {roi.mean:+z.2f} % {_span(roi.low, roi.high)} of {roi.n:,} settled, which is not CLV"
+    return f"; return on investment {roi.mean:+z.2f} %{_span(roi.low, roi.high)} of {roi.n:,} settled, which is not CLV"
 
 
 def _band(found: Moved | None) -> tuple[float | None, float | None, float | None]:
     return (found.mean, found.low, found.high) if found else (None, None, None)
 
 
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
-
-
-def _span(low: float | None, high: float | None, times: float = 1) -> str:
-    return "[too few fixtures for an interval]" if low is None or high is None else f"[{times * low:z.2f}, {times * high:z.2f}]"
+def _span(low: float | None, high: float | None) -> str:
+    return interval(low, high) or f" [{TOO_FEW}]"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from clvlab.application.sheets.measures import MEASURES
+
 MEANINGS: Mapping[str, str] = {
-    "mean CLV": "did the price move my way after I took it",
+    **{f"mean {one.title}": one.question for one in MEASURES.values()},
     "median CLV": "did it do so for the decision in the middle",
-    "mean CLV as price ratio": "what would a fair price have gained",
-    "mean edge at the price taken": "would this price have paid, if the close is right",
     "mean CLV with entries at the closing message": "what the law says, which counts those too",
     "t, clustered by fixture": "how many standard errors the mean lies above zero",
     "degrees of freedom of it": "how well that error is known",

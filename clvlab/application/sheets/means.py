@@ -8,9 +8,10 @@ from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.sums import fixture_sums, stacked
 from clvlab.drawing.html import Html
 from clvlab.statistics import BeatRate, Estimate, estimates
-from clvlab.statistics.verdict import signed
+from clvlab.words import counted, estimate, interval, share
 
 LEVEL = 0.95
+TOO_FEW = "too few fixtures for an interval"
 
 
 def means_of(scores: pl.DataFrame) -> dict[str, Estimate]:
@@ -38,10 +39,17 @@ def spelt_mean(found: Estimate, unit: str) -> str:
     """
     if found.mean is None:
         return "none"
-    if found.low is None or found.high is None:
-        return f"{signed(found.mean)} {unit}, too few fixtures for an interval"
-    mean, low, high = (signed(value, found.mean, found.low, found.high) for value in (found.mean, found.low, found.high))
-    return f"{mean} {unit} [{low}, {high}]"
+    return estimate(found.mean, found.low, found.high, unit) + _too_few(found)
+
+
+def key_figures(clv: Estimate, edge: Estimate, beat: BeatRate, level: str) -> dict[str, str]:
+    """Return the few figures that stand beside the first picture, by name; ``level`` is that of the interval, as it is read."""
+    return {
+        f"mean CLV, {level} interval": spelt_mean(clv, "bps"),
+        "edge at the price taken": spelt_mean(edge, "%"),
+        "beat the close, of those that moved": spelt_rate(beat),
+        "scored decisions": f"{clv.n:,} in {counted(clv.n_clusters, 'fixture')}",
+    }
 
 
 def mean_cell(mean: float | None, low: float | None, high: float | None) -> Html:
@@ -54,10 +62,8 @@ def mean_cell(mean: float | None, low: float | None, high: float | None) -> Html
     """
     if mean is None:
         return Html('<span class="quiet">none</span>')
-    if low is None or high is None:
-        return Html(f"<span><strong>{signed(mean)}</strong></span>")
-    said = [signed(one, mean, low, high) for one in (mean, low, high)]
-    return Html(f"<span><strong>{said[0]}</strong> [{said[1]}, {said[2]}]</span>")
+    said, blank, bounds = estimate(mean, low, high).partition(" ")
+    return Html(f"<span><strong>{said}</strong>{blank}{bounds}</span>")
 
 
 def spelt_rate(found: BeatRate) -> str:
@@ -72,6 +78,8 @@ def spelt_rate(found: BeatRate) -> str:
     """
     if found.rate is None:
         return "nothing moved"
-    if found.low is None or found.high is None:
-        return f"{found.rate:.1%}, too few fixtures for an interval"
-    return f"{found.rate:.1%} [{found.low:.1%}, {found.high:.1%}]"
+    return f"{share(found.rate)}{interval(found.low, found.high, '.1%')}{_too_few(found)}"
+
+
+def _too_few(found: Estimate | BeatRate) -> str:
+    return f", {TOO_FEW}" if found.low is None or found.high is None else ""

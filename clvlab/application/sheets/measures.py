@@ -46,6 +46,11 @@ class Measure:
         return f"mean_{self.column}"
 
     @property
+    def asked(self) -> str:
+        """What its means answer, as a sentence under them."""
+        return f"By {self.title}: {self.question}?"
+
+    @property
     def short(self) -> str:
         """The unit as it stands behind a number."""
         return self.unit.partition(" ")[0]

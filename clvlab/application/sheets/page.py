@@ -9,6 +9,7 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.drawing import html
 from clvlab.statistics.concentration import TOP
+from clvlab.words import counted
 
 
 def tear_sheet_page(performed: PerformedRun) -> str:
@@ -61,7 +62,7 @@ def _spread(sheet: TearSheet) -> str:
     if found.effective_clusters is None or found.largest_share is None or found.top_share is None:
         return "There is no scored decision."
     return (
-        f"{sheet.clv.n:,} scored decisions in {sheet.clv.n_clusters:,} fixtures are spread as evenly as over "
+        f"{counted(sheet.clv.n, 'scored decision')} in {counted(sheet.clv.n_clusters, 'fixture')} are spread as evenly as over "
         f"{found.effective_clusters:,.1f} fixtures of one size (Kish). The largest fixture has "
         f"{100 * found.largest_share:.1f} % of them, the {TOP} largest {100 * found.top_share:.1f} %."
     )

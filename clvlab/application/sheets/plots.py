@@ -12,12 +12,14 @@ import polars as pl
 from clvlab.application.sheets.sheet import Sheet
 from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new, svg
 from clvlab.statistics import Calibration
+from clvlab.words import counted, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_POINTS = 400
 _MOST_DOTS = 1_000
+_TENTHS = ",.1f"
 _CLV = "CLV, bps of probability"
 # Sums by date and means by market stand on the sheet without a library.
 _ALWAYS = (
@@ -57,10 +59,12 @@ class Plots:
             inside = np.clip(values, low, high)
             ax.hist(inside, bins=min(60, max(10, int(np.sqrt(values.size)))), color=BLUE, alpha=0.7)
             _span(ax, clv.low, clv.high)
-            ax.axvline(clv.mean, color=RED, linewidth=1.2, label=f"mean {clv.mean:+.1f}{_interval(clv.low, clv.high)}")
+            ax.axvline(clv.mean, color=RED, linewidth=1.2, label=f"mean {clv.mean:+.1f}{interval(clv.low, clv.high, _TENTHS)}")
             ax.axvline(sheet.median.median, color=GREY, linestyle="--", label=f"median {sheet.median.median:+.1f}")
             ax.legend()
-        ax.set(xlabel=f"{_CLV} (outer 0.5 % at the edges)", ylabel="decisions", title=f"CLV of {values.size:,} decisions")
+        ax.set(
+            xlabel=f"{_CLV} (outer 0.5 % at the edges)", ylabel="decisions", title=f"CLV of {counted(values.size, 'decision')}"
+        )
         return ax
 
     def cumulative(self, ax: Axes | None = None) -> Axes:
@@ -76,7 +80,7 @@ class Plots:
             ax.fill_between(places, deepest, 0, color=RED, alpha=0.35, linewidth=0, label="below the peak")
             ax.legend()
         low, high = (None if bound is None else bound * clv.n for bound in (clv.low, clv.high))
-        said = f"Total {walk[-1]:+,} bps{_interval(low, high, 0)}" if walk.size else "No scored decision"
+        said = f"Total {walk[-1]:+,} bps{interval(low, high, ',.0f')}" if walk.size else "No scored decision"
         ax.set(xlabel=f"decisions, in order of time{_pooled(width)}", ylabel="bps")
         ax.set_title(said)
         return ax
@@ -110,7 +114,7 @@ class Plots:
                 ax.fill_between(edges, part, step="post", color=colour, linewidth=0)
         share = self._sheet.top_five[0]
         title = "Total CLV by fixture" if share is None else f"The five best fixtures bring {share:.0f} % of the total"
-        ax.set(xlabel=f"{totals.size:,} fixtures, the best first{_pooled(width)}", ylabel=_CLV, title=title)
+        ax.set(xlabel=f"{counted(totals.size, 'fixture')}, the best first{_pooled(width)}", ylabel=_CLV, title=title)
         return ax
 
     def entry_and_close(self, ax: Axes | None = None) -> Axes:
@@ -125,7 +129,7 @@ class Plots:
         sizes = (4 + 80 * cells["n"] / most).to_numpy() if pooled else 6
         ax.scatter(cells["entry_prob_bps"], cells["close_prob_bps"], s=sizes, color=BLUE, alpha=0.6, linewidths=0)
         ax.plot([0, 100], [0, 100], color=GREY, linewidth=0.8)
-        said = f"{scored.height:,} decisions" + (f" in cells of 5 %, at most {most:,} in one" if pooled else "")
+        said = counted(scored.height, "decision") + (f" in cells of 5 %, at most {most:,} in one" if pooled else "")
         ax.set(xlabel="entry probability, %", ylabel="closing probability, %", title=said)
         return ax
 
@@ -138,7 +142,9 @@ class Plots:
             _span(ax, found.low, found.high)
             ax.axvline(found.observed, color=RED, linewidth=1.2, label="the agent")
             ax.legend()
-            ax.set_title(f"Agent {found.observed:+.1f}, other fixtures {found.mean:+.1f}{_interval(found.low, found.high)} bps")
+            ax.set_title(
+                f"Agent {found.observed:+.1f}, other fixtures {found.mean:+.1f}{interval(found.low, found.high, _TENTHS)} bps"
+            )
         return ax
 
     def calibration(self, ax: Axes | None = None) -> Axes:
@@ -163,7 +169,9 @@ class Plots:
                 ax.plot(places, walk[places - 1], color=colour, linewidth=1.2, label=label)
             ax.legend()
             ax.set_xlabel(f"settled decisions, in order of time{_pooled(width)}")
-            title = f"Return {found.roi.mean:+.1f} %{_interval(found.roi.low, found.roi.high)}, no measure of skill alone"
+            title = (
+                f"Return {found.roi.mean:+.1f} %{interval(found.roi.low, found.roi.high, _TENTHS)}, no measure of skill alone"
+            )
         ax.set(ylabel="profit, flat stakes", title=title)
         return ax
 
@@ -190,7 +198,7 @@ def _calibrated(ax: Axes, found: Calibration | None, stated: str, share: str) ->
     if found:
         rows = found.frame
         _points(ax, rows["confidence"].to_numpy(), rows["share"], rows["low"], rows["high"])
-    title = f"No decision has a {stated}" if found is None else f"Brier {found.brier:.3f}, {found.n:,} decisions"
+    title = f"No decision has a {stated}" if found is None else f"Brier {found.brier:.3f}, {counted(found.n, 'decision')}"
     ax.set(xlabel=stated, ylabel=share, title=title)
     return ax
 
@@ -209,10 +217,6 @@ def _points(ax: Any, places: Any, mean: pl.Series, low: pl.Series, high: pl.Seri
 def _span(ax: Any, low: float | None, high: float | None) -> None:
     if low is not None and high is not None:
         ax.axvspan(low, high, color=RED, alpha=0.15, linewidth=0)
-
-
-def _interval(low: float | None, high: float | None, digits: int = 1) -> str:
-    return "" if low is None or high is None else f" [{low:,.{digits}f}, {high:,.{digits}f}]"
 
 
 def _pooled(width: int) -> str:

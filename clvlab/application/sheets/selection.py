@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.application.sheets.wording import market_name
 from clvlab.errors import StatisticsError
 from clvlab.packs.about import league_of
 from clvlab.packs.reader import Pack
+from clvlab.words import counted, market_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Selection:
             *([f"league {' or '.join(self.leagues)}"] if self.leagues else []),
             *([f"market {' or '.join(map(market_name, self.markets))}"] if self.markets else []),
             *([f"side {' or '.join(self.sides)}"] if self.sides else []),
-            *([f"{len(self.fixtures):,} named fixtures"] if self.fixtures else []),
+            *([counted(len(self.fixtures), "named fixture")] if self.fixtures else []),
             *([f"closed on {self.since} or later"] if self.since else []),
             *([f"closed on {self.until} or before"] if self.until else []),
         ]

@@ -17,6 +17,11 @@ Figure = tuple[str, float | None, float | None, float | None, str]
 """Name, value, bounds of its interval as far as there is one, and unit."""
 
 
+def percent_of(share: float | None) -> float | None:
+    """Return a part of one in percent."""
+    return None if share is None else 100 * share
+
+
 @dataclass(frozen=True)
 class Settlement:
     """The scored decisions whose side was settled, at the prices that were taken.

@@ -10,16 +10,16 @@ from clvlab.application.sheets import breakdowns
 from clvlab.application.sheets.dates import dated_pictures
 from clvlab.application.sheets.figures import BPS
 from clvlab.application.sheets.meanings import GLOSSARY, MEANINGS
-from clvlab.application.sheets.means import mean_cell, spelt_mean, spelt_rate
+from clvlab.application.sheets.means import key_figures, mean_cell
 from clvlab.application.sheets.moved_lines import moved_html
 from clvlab.application.sheets.settling import Figure
 from clvlab.application.sheets.sheet import Sheet
 from clvlab.application.sheets.verdict import SEARCH, interval_bar, verdict_of
-from clvlab.application.sheets.wording import REASONS, market_names
 from clvlab.drawing import html
 from clvlab.drawing.calendar_map import calendar_map
 from clvlab.drawing.rows import interval_cell, scale, sparkline
 from clvlab.statistics import Calibration
+from clvlab.words import REASONS, counted, interval, market_names, share
 
 _CAUTION = (
     "CLV is not return on investment. Results are one draw of luck: over as many decisions their interval is far wider than "
@@ -32,7 +32,8 @@ def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
     """Show a tear sheet, with pictures that were drawn of it."""
     clv, own, pack = sheet.clv, sheet.tables, sheet.source.pack
     said = verdict_of(clv, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}")
-    head = interval_bar(clv.mean, clv.low, clv.high) + (html.strip(_strip(sheet)) if clv.n else "")
+    strip = html.strip(key_figures(clv, sheet.edge, sheet.beat, f"{sheet.level:.0%}")) if clv.n else ""
+    head = interval_bar(clv.mean, clv.low, clv.high) + strip
     scored = sheet.scored
     tables = {
         name: html.section(title, _SHOWN[name](own[name]) if name in _SHOWN else _table(name, own[name]))
@@ -60,16 +61,6 @@ def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
         *(drawn for name, drawn in tables.items() if not name.startswith("by_")),
         moved_html(sheet.moved_lines, sheet.level),
     )
-
-
-def _strip(sheet: Sheet) -> dict[str, str]:
-    """Return the few figures that stand beside the first picture."""
-    return {
-        f"mean CLV, {sheet.level:.0%} interval": spelt_mean(sheet.clv, "bps"),
-        "edge at the price taken": spelt_mean(sheet.edge, "%"),
-        "beat the close, of those that moved": spelt_rate(sheet.beat),
-        "scored decisions": f"{sheet.clv.n:,} in {sheet.clv.n_clusters:,} fixtures",
-    }
 
 
 def _days(scored: pl.DataFrame) -> dict[date, tuple[float, int]]:
@@ -112,8 +103,8 @@ def _value(row: Figure) -> html.Html:
     digits = 4 if unit.endswith("probability") and unit != BPS else 2
     if value is None:
         return html.Html('<span class="quiet">none</span>')
-    interval = "" if low is None or high is None else f" [{low:z,.{digits}f}, {high:z,.{digits}f}]"
-    return html.Html(f"<span><strong>{value:z,.{digits}f}</strong>{interval}</span>")
+    form = f"z,.{digits}f"
+    return html.Html(f"<span><strong>{value:{form}}</strong>{interval(low, high, form)}</span>")
 
 
 def _table(name: str, table: pl.DataFrame) -> str:
@@ -130,7 +121,7 @@ def _closes(table: pl.DataFrame) -> str:
             row["n"],
             row["fixtures"],
             mean_cell(row["difference_bps"], row["difference_low"], row["difference_high"]),
-            _percent(row["opposite"]),
+            share(row["opposite"]) or "none",
         )
         for row in table.iter_rows(named=True)
     ]
@@ -143,17 +134,13 @@ def _on_offer(table: pl.DataFrame) -> str:
         (
             row["book"],
             mean_cell(row["mean_edge_pct"], row["low"], row["high"]),
-            _percent(row["quoted"]),
-            _percent(row["best"]),
+            share(row["quoted"]) or "none",
+            share(row["best"]) or "none",
             "none" if row["behind_best_pct"] is None else f"{row['behind_best_pct']:.2f}%",
         )
         for row in table.iter_rows(named=True)
     ]
     return html.table(["book", "edge at its price, %", "had a price", "had the best price", "behind the best, mean"], rows)
-
-
-def _percent(share: float | None) -> str:
-    return "none" if share is None else f"{share:.1%}"
 
 
 _SHOWN = {"closes": _closes, "on_offer": _on_offer}
@@ -181,6 +168,6 @@ def _calibrations(sheet: Sheet) -> tuple[tuple[str, Calibration | None], ...]:
 def _calibration(found: Calibration) -> str:
     parts = (
         f"Brier score {found.brier:.4f} = reliability {found.reliability:.4f} - resolution {found.resolution:.4f} + "
-        f"uncertainty {found.uncertainty:.4f}, over {found.n:,} decisions"
+        f"uncertainty {found.uncertainty:.4f}, over {counted(found.n, 'decision')}"
     )
     return f"<p>{parts}.</p>" + html.table(found.frame.columns, found.frame.rows())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from clvlab.drawing.interval import interval_bar
 from clvlab.drawing.walk import cumulative_line
-from clvlab.statistics.verdict import CLOSE, SEARCH, Tone, Verdict, Wording, signed, verdict, verdict_of
+from clvlab.statistics.verdict import CLOSE, SEARCH, Tone, Verdict, Wording, verdict, verdict_of
 
 __all__ = ["CLOSE", "SEARCH", "Tone", "Verdict", "Wording", "cumulative_line", "interval_bar"]
-__all__ += ["signed", "verdict", "verdict_of"]
+__all__ += ["verdict", "verdict_of"]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from clvlab.drawing import html
+from clvlab.words import counted
 
 Progress = Callable[[int, int], None]
 
@@ -122,7 +123,7 @@ class _Drawn:
 
 
 def _bar(what: str, done: int, total: int) -> _Drawn:
-    text = f"{what}: {done:,} of {total:,} points"
+    text = f"{what}: {done:,} of {counted(total, 'point')}"
     drawn = "" if done == total else f' <progress value="{done}" max="{total}"></progress>'
     return _Drawn(text, f'<div style="font:13px system-ui,sans-serif">{html.escape(text)}{drawn}</div>')
 

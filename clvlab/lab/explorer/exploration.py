@@ -18,6 +18,7 @@ from clvlab.lab.explorer.view import Market, MarketView, market
 from clvlab.lab.proofs.lines import Lines
 from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
+from clvlab.words import counted
 
 _WHOLE = Selection()
 
@@ -141,8 +142,8 @@ class Exploration:
         keys = self.tape.series.select("market_key").unique(maintain_order=True)
         decided = self.decisions.drop_nulls("market_key").group_by("market_key").agg(decisions=pl.len().cast(pl.Int64))
         joined = keys.join(decided, on="market_key", how="full", coalesce=True)
-        counted = joined.with_columns(pl.col("decisions").fill_null(0)).sort("market_key")
-        return counted if self.selection.is_whole else counted.filter(pl.col("decisions") > 0)
+        known = joined.with_columns(pl.col("decisions").fill_null(0)).sort("market_key")
+        return known if self.selection.is_whole else known.filter(pl.col("decisions") > 0)
 
     def _market_key(self, asked: str | None) -> str:
         known = self.markets
@@ -196,10 +197,11 @@ class Exploration:
         counts = dict(view.decided.group_by("outcome").len().sort("len", "outcome", descending=[True, False]).iter_rows())
         astray = self.decisions.filter(pl.col("action") == Action.BACK)["market_key"].null_count()
         waits = int((self.decisions["action"] == Action.WAIT).sum())
-        shown = f"{view.position:,} of {view.messages:,} messages" if view.now_ms is not None else f"{view.messages:,} messages"
+        shown = ("" if view.now_ms is None else f"{view.position:,} of ") + counted(view.messages, "message")
         part = f"of {self.selection.words} alone: " if self.selection.words else ""
         said = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
         return (
-            f"{part}{shown}; {view.decided.height:,} decisions{': ' if said else ''}{said}"
-            f"{f'; {waits:,} WAITs in the fixture' if waits else ''}{f'; {astray:,} BACKs of no market' if astray else ''}"
+            f"{part}{shown}; {counted(view.decided.height, 'decision')}{': ' if said else ''}{said}"
+            + (f"; {counted(waits, 'WAIT')} in the fixture" if waits else "")
+            + (f"; {counted(astray, 'BACK')} of no market" if astray else "")
         )

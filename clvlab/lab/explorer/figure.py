@@ -9,6 +9,7 @@ import polars as pl
 
 from clvlab.drawing.axes import BLUE, GREY, RED
 from clvlab.lab.explorer.view import Close, MarketView, Outcome
+from clvlab.words import TO_SECOND, amount, percent
 
 GREEN = "#2f9e44"
 # Like those of the other pictures these stand on white and on black.
@@ -26,7 +27,7 @@ SIGNS = dict(zip(Outcome, "▲▼●○✕◆", strict=True))
 """The same forms as letters."""
 # No date type of ours, of plotly or of matplotlib goes on for ever: what is later is shown at the end of the year 9899.
 LATEST_MS = 250_246_627_200_000
-CLOCK = pl.from_epoch(pl.col("ts_ms").clip(None, LATEST_MS), time_unit="ms").dt.strftime("%Y-%m-%d %H:%M:%S")
+CLOCK = pl.from_epoch(pl.col("ts_ms").clip(None, LATEST_MS), time_unit="ms").dt.strftime(TO_SECOND)
 _SHADE = "rgba(138,138,138,0.22)"
 _GRID = "rgba(138,138,138,0.25)"
 
@@ -153,8 +154,7 @@ def _lines(view: MarketView) -> list[dict[str, Any]]:
 
 
 def _last(line: pl.DataFrame) -> str:
-    prob_bps = line["prob_bps"][-1] if line.height else None
-    return "no price" if prob_bps is None else f"{prob_bps / 100:.2f} %"
+    return percent(line["prob_bps"][-1] if line.height else None) or "no price"
 
 
 def _points(frame: pl.DataFrame) -> dict[str, Any]:
@@ -196,10 +196,10 @@ def _marks(view: MarketView, outcome: Outcome) -> dict[str, Any]:
 
 
 def _said(mark: dict[str, Any]) -> str:
-    clv = "" if mark["clv_bps"] is None else f", CLV {mark['clv_bps']:+,} bps"
+    clv = "" if mark["clv_bps"] is None else f", CLV {amount(mark['clv_bps'])}"
     more = f"<br>and {mark['n'] - 1:,} more here: zoom in" if mark["n"] > 1 else ""
     return (
-        f"decision {mark['seq']:,}: {escape(mark['side'] or 'no side')} at {mark['prob_bps'] / 100:.2f} %{clv}"
+        f"decision {mark['seq']:,}: {escape(mark['side'] or 'no side')} at {percent(mark['prob_bps'])}{clv}"
         f"<br>{mark['at']}{more}"
     )
 

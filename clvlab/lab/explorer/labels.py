@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from clvlab.lab.explorer.figure import LATEST_MS
+from clvlab.words import TO_DAY
 
 
 def fixture_labels(fixtures: pl.DataFrame) -> pl.Series:
@@ -22,7 +23,7 @@ def fixture_labels(fixtures: pl.DataFrame) -> pl.Series:
     ['Heath - Glen, 2 Jan 2026']
     """
     names = pl.when(pl.col("names").fill_null("") == "").then(pl.format("fixture {}", "fixture_id")).otherwise("names")
-    date = pl.from_epoch(pl.col("kickoff_ts_ms").clip(None, LATEST_MS), time_unit="ms").dt.strftime(", %-d %b %Y")
+    date = pl.from_epoch(pl.col("kickoff_ts_ms").clip(None, LATEST_MS), time_unit="ms").dt.strftime(f", {TO_DAY}")
     return fixtures.select(pl.concat_str(names, date.fill_null("")).alias("label")).to_series()
 
 

@@ -3,45 +3,26 @@
 from __future__ import annotations
 
 from clvlab.answers.runs import AgentAction, InspectorRecord, MarketState, PolicyVerdict, UntrustedMetadata
+from clvlab.application.runs.arithmetic import quote_of
 from clvlab.drawing import html
 from clvlab.lab.explorer.figure import clock
 from clvlab.law.schema import Action, Reason
-
-_RULES = {
-    Reason.WAIT_UNSCORED: "An abstention is valid and is never scored.",
-    Reason.MARKET_KEY_MISSING: "The action names no market.",
-    Reason.SIDE_MISSING: "The action names no side.",
-    Reason.MARKET_NOT_ALLOWED: "The window's allowlist has no prefix of this market.",
-    Reason.OUTSIDE_WINDOW: "The decision came at or after the end of the window.",
-    Reason.ENTRY_MARKET_ABSENT: "The market had not been quoted when the agent decided.",
-    Reason.ENTRY_SUSPENDED: "The market was suspended when the agent decided.",
-    Reason.ENTRY_SIDE_MISSING: "The market had no price for this side when the agent decided.",
-    Reason.CLOSING_MARKET_ABSENT: "The market has no message inside the window.",
-    Reason.CLOSING_SUSPENDED: "The market was suspended at the close.",
-    Reason.CLOSING_STALE: "The last message before the close is older than the pack's limit.",
-    Reason.CLOSING_SIDE_MISSING: "The market had no price for this side at the close.",
-    Reason.PENDING_HORIZON: "The decision is nearer to the close than the horizon: valid, and not scored.",
-}
+from clvlab.words import REASON_RULES, amount, odds, percent, seconds
 
 
 def reasoning(record: InspectorRecord) -> str:
     """Say how the law comes to its result: the first rule that failed, or the sums behind CLV and edge."""
     law = record["recompute"]
     if law["reason"] != Reason.SCORED:
-        return _RULES[Reason(law["reason"])]
+        return REASON_RULES[law["reason"]]
     entry, close = law["entry_prob_bps"], law["close_prob_bps"]
-    quote = _quote(record)
+    quote = quote_of(record)
     edge = law["recomputed_edge_bps"]
     said = f"CLV = close {close:,} - entry {entry:,} = {law['clv_bps']:+,} bps of probability."
     if edge is None:
         return said
-    at = f"the price {quote / 1000:.3f}" if quote is not None else f"the fair price of {entry:,} bps"
-    return f"{said} Edge = close {close:,} bps at {at}: {edge:+,} bps of the stake, which ranks nothing."
-
-
-def _quote(record: InspectorRecord) -> int | None:
-    sides = record["market_state"]["sides"] if record["market_state"] else []
-    return next((own["odds_milli"] for own in sides if own["side"] == record["agent_action"]["side"]), None)
+    at = f"the price {odds(quote)}" if quote is not None else f"the fair price of {entry:,} bps"
+    return f"{said} Edge = close {close:,} bps at {at}: {amount(edge)} of the stake, which ranks nothing."
 
 
 def record_html(seq: int, record: InspectorRecord, *, known: bool = True) -> str:
@@ -59,7 +40,7 @@ def record_html(seq: int, record: InspectorRecord, *, known: bool = True) -> str
         "time (UTC)": clock(record["ts_ms"]),
         "fixture, tick": f"{record['fixture_id']}, {record['tick_seq']:,}",
         "stake": action["stake"],
-        "limit, decimal odds": _odds(action["limit_odds_milli"]),
+        "limit, decimal odds": odds(action["limit_odds_milli"]),
     }
     return html.block(
         f"Decision {seq:,} of {record['agent_id']}",
@@ -78,7 +59,7 @@ def _headline(record: InspectorRecord, *, known: bool) -> str:
     if not known or clv is None:
         return f"<p><strong>{html.escape(done)}</strong></p>"
     tone = "beats" if clv > 0 else "loses" if clv < 0 else "unclear"
-    return html.verdict(f"{done}: CLV {clv:+,} bps", tone)
+    return html.verdict(f"{done}: CLV {amount(clv)}", tone)
 
 
 def _gate(policy: PolicyVerdict | None) -> str:
@@ -93,10 +74,6 @@ def _action(action: AgentAction) -> str:
     return f"BACK {action['side'] or 'no side'} in {action['market_key'] or 'no market'}"
 
 
-def _odds(odds_milli: int | None) -> str | None:
-    return None if odds_milli is None else f"{odds_milli / 1000:.3f}"
-
-
 def _law(record: InspectorRecord, *, known: bool) -> list[str]:
     law = record["recompute"]
     if not known:
@@ -104,25 +81,23 @@ def _law(record: InspectorRecord, *, known: bool) -> list[str]:
     age = law["closing_age_ms"]
     facts = {
         "reason": law["reason"],
-        "entry, close": f"{_percent(law['entry_prob_bps']) or 'none'}, {_percent(law['close_prob_bps']) or 'none'}",
-        "closed by": law["close_kind"] if age is None else f"{law['close_kind']}, {age / 1000:,.0f} s after the last message",
+        "entry, close": f"{percent(law['entry_prob_bps']) or 'none'}, {percent(law['close_prob_bps']) or 'none'}",
+        "closed by": law["close_kind"] if age is None else f"{law['close_kind']}, {seconds(age / 1000)} after the last message",
     }
     return [f"<p>{html.escape(reasoning(record))}</p>", html.facts(facts)]
-
-
-def _percent(prob_bps: int | None) -> str | None:
-    return None if prob_bps is None else f"{prob_bps / 100:.2f} %"
 
 
 def _state(state: MarketState | None, chosen: str | None) -> str:
     if state is None:
         return '<p class="quiet">No market state.</p>'
-    note = "suspended" if state["suspended"] else f"message at tick {state['tick_seq']:,}, {state['age_ms'] / 1000:,.0f} s old"
+    note = (
+        "suspended" if state["suspended"] else f"message at tick {state['tick_seq']:,}, {seconds(state['age_ms'] / 1000)} old"
+    )
     rows = [
         (
             f"{own['side']} (chosen)" if own["side"] == chosen else own["side"],
-            _percent(own["prob_bps"]),
-            _odds(own["odds_milli"]),
+            percent(own["prob_bps"]),
+            odds(own["odds_milli"]),
         )
         for own in state["sides"]
     ]
@@ -142,4 +117,4 @@ def _policy(policy: PolicyVerdict | None) -> str:
 def _claims(claims: UntrustedMetadata) -> str:
     edge = claims["claimed_edge_bps"]
     shown = {"reason": claims["reason"], "confidence": claims["confidence"]}
-    return html.facts(shown | {"claimed edge": None if edge is None else f"{edge:+,} bps"})
+    return html.facts(shown | {"claimed edge": None if edge is None else amount(edge)})

@@ -13,6 +13,7 @@ from clvlab.errors import MissingLibraryError
 from clvlab.lab.drawing.interactive import NOTE
 from clvlab.lab.explorer.figure import CLOCK, LATEST_MS, SYMBOLS, clock, side_colour
 from clvlab.lab.explorer.view import MarketView, Outcome
+from clvlab.words import amount, percent
 
 _SHOWN_ROWS = 12
 
@@ -20,9 +21,8 @@ _SHOWN_ROWS = 12
 def page_part(names: str, line: str, view: MarketView) -> str:
     """Show a view as HTML: what is seen, in a sentence; the picture; the first decisions."""
     rows = view.decided.head(_SHOWN_ROWS).with_columns(at=CLOCK)
-    more = view.decided.height - rows.height
     table = [
-        (str(row["seq"]), row["at"], row["side"], f"{row['prob_bps'] / 100:.2f} %", _clv(row["clv_bps"]), row["outcome"])
+        (str(row["seq"]), row["at"], row["side"], percent(row["prob_bps"]), _clv(row["clv_bps"]), row["outcome"])
         for row in rows.iter_rows(named=True)
     ]
     return html.block(
@@ -30,13 +30,13 @@ def page_part(names: str, line: str, view: MarketView) -> str:
         f"<p>{html.escape(line)}.</p>",
         _picture(view),
         html.table(["decision", "time (UTC)", "side", "entry", "CLV", "outcome"], table) if table else "",
-        f'<p class="quiet">and {more:,} more, in .frame</p>' if more else "",
+        html.rest(view.decided.height, rows.height, ".frame"),
         NOTE,
     )
 
 
 def _clv(clv_bps: int | None) -> str:
-    return "" if clv_bps is None else f"{clv_bps:+,} bps"
+    return "" if clv_bps is None else amount(clv_bps)
 
 
 def _picture(view: MarketView) -> str:

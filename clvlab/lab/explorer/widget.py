@@ -19,6 +19,7 @@ from clvlab.lab.explorer.style import STYLE
 from clvlab.lab.explorer.view import Market
 from clvlab.lab.proofs.verdicts import verdicts_html
 from clvlab.proof.verify import verify
+from clvlab.words import counted
 
 _MOST_FIXTURES = 300  # in the list at once; the search narrows it
 _SEARCH = "team, date or number"
@@ -152,7 +153,7 @@ class ExplorerWidget:
         chosen = rows.filter(pl.col("fixture_id") == self.explorer.fixture_id)
         listed = pl.concat([found.head(_MOST_FIXTURES), chosen]).unique("fixture_id", keep="first", maintain_order=True)
         shown = listed.select("label", "fixture_id", "decisions").iter_rows()
-        options = [(f"{label} · {fixture} ({count:,} decisions)", fixture) for label, fixture, count in shown]
+        options = [(f"{label} · {fixture} ({counted(count, 'decision')})", fixture) for label, fixture, count in shown]
         self._set(self.fixture, options=options, value=self.explorer.fixture_id)
         self.search.placeholder = _SEARCH if rows.height <= _MOST_FIXTURES else f"{_SEARCH}, in {rows.height:,} fixtures"
 

@@ -16,6 +16,7 @@ from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.law.schema import Schema
 from clvlab.packs.reader import Pack
+from clvlab.words import counted
 
 _SHOWN_ROWS = 30
 _PACKS: Schema = {
@@ -59,15 +60,14 @@ class Listing(Shown):
         return self._frame
 
     def __repr__(self) -> str:
-        return f"{self.title}: {self.frame.height:,} {'row' if self.frame.height == 1 else 'rows'}; next: {self.next_step}"
+        return f"{self.title}: {counted(self.frame.height, 'row')}; next: {self.next_step}"
 
     def _repr_html_(self) -> str:
         shown = self.frame.head(_SHOWN_ROWS)
-        more = self.frame.height - shown.height
         return html.block(
             self.title,
             self._tables(shown) if shown.height else "<p>No rows.</p>",
-            f'<p class="quiet">and {more:,} more, in .frame</p>' if more else "",
+            html.rest(self.frame.height, shown.height, ".frame"),
         )
 
     def _tables(self, shown: pl.DataFrame) -> str:

@@ -39,6 +39,7 @@ from clvlab.naming import no_argument
 from clvlab.packs.derived.derivation import DerivedPack
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.bundle import read_bundle, run_of
+from clvlab.words import counted
 
 if TYPE_CHECKING:
     from clvlab.sql import Table  # loads a database
@@ -274,7 +275,7 @@ class Told:
 
     @property
     def line(self) -> str:
-        return f"{self.messages:,} messages"
+        return counted(self.messages, "message")
 
     @property
     def facts(self) -> dict[str, str]:

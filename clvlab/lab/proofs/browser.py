@@ -10,6 +10,7 @@ from clvlab.drawing import html
 from clvlab.lab.drawing.interactive import NOTE, Interactive
 from clvlab.lab.proofs.evidence import PAGE, Evidence
 from clvlab.lab.proofs.evidence_widget import EvidenceWidget
+from clvlab.words import counted
 
 
 class EvidenceBrowser(Evidence, Interactive):
@@ -24,14 +25,14 @@ class EvidenceBrowser(Evidence, Interactive):
     """
 
     def __repr__(self) -> str:
-        size = f"{len(self.lines):,} lines, {len(self.source.events):,} bytes"
+        size = f"{counted(len(self.lines), 'line')}, {counted(len(self.source.events), 'byte')}"
         return f"Evidence of {self.source.run_id}: {size}; next: .text(seq), .frame"
 
     def _repr_html_(self) -> str:
         more = len(self.lines) - PAGE - 1
         ends = [self.page(0), *([self.page(len(self.lines) - 1, 1)] if more >= 0 else [])]
         return html.block(
-            f"Evidence of {self.source.run_id}: {len(self.lines):,} lines",
+            f"Evidence of {self.source.run_id}: {counted(len(self.lines), 'line')}",
             self.table(pl.concat(ends)),
             f'<p class="quiet">{more:,} lines between the last two rows are in .frame.</p>' if more > 0 else "",
             NOTE,

@@ -11,11 +11,11 @@ from clvlab.answers.runs import Lineage, ProofArtifactResponse
 from clvlab.application.runs.card import proof_card, shown_causality
 from clvlab.application.runs.entries import at_close
 from clvlab.application.sheets.means import means_of, spelt_mean
-from clvlab.application.sheets.wording import sample_tier
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.lab.proofs.verdicts import checks_table, sentence, state, tone
 from clvlab.proof.verify import Verification
+from clvlab.words import sample
 
 
 class ProofCard(Shown):
@@ -85,10 +85,13 @@ def _figures(found: Verification, card: ProofArtifactResponse) -> dict[str, str]
         scores = found.scores.with_columns(at_close(found.evidence.decisions, found.evidence.closes))
         mean = {"mean CLV, 95 % interval": spelt_mean(means_of(scores)["clv"], "bps")}
     named = agents[0]["agent_id"] if len(agents) == 1 else f"{len(agents)} agents"
-    said, _, size = sample_tier(metrics).partition(": ")
     return {
         "agent": named,
         **mean,
-        **({said: size} if mean else {"scored decisions": f"{metrics['action_count']:,}"}),
+        **(
+            {"sample": sample(metrics["clv_confidence"], metrics["valid_count"])}
+            if mean
+            else {"scored decisions": f"{metrics['action_count']:,}"}
+        ),
         "anchor": anchor,
     }

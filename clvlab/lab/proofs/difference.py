@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clvlab.drawing import html
+from clvlab.words import counted
 
 _AROUND = 60  # bytes of context on either side
 _MOST = 240  # bytes of a difference on the screen
@@ -46,7 +47,7 @@ class Difference:
         first = f"first byte {_byte(self.before)} → {_byte(self.after)}"
         return (
             f"<p>{html.escape(self.file)}, line {self.line:,}, from byte {self.offset:,} on: "
-            f"{_count(self.before)} → {_count(self.after)}; {first}.</p>"
+            f"{counted(len(self.before), 'byte')} → {counted(len(self.after), 'byte')}; {first}.</p>"
             + html.section("", html.table(["", "bytes"], rows))
             + (f'<p class="quiet">of which the first {_MOST:,} are shown</p>' if long else "")
         )
@@ -54,10 +55,6 @@ class Difference:
 
 def _marked(element: str, text: bytes) -> str:
     return f'<{element} style="{_MARK}">{_text(text[:_MOST])}</{element}>'
-
-
-def _count(text: bytes) -> str:
-    return "1 byte" if len(text) == 1 else f"{len(text):,} bytes"
 
 
 def _byte(text: bytes) -> str:

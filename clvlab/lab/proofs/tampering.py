@@ -13,11 +13,12 @@ from clvlab.errors import EvidenceError
 from clvlab.lab.proofs.attacks import ATTACKS, Copy, closed_again
 from clvlab.lab.proofs.difference import Difference
 from clvlab.lab.proofs.lines import Lines
-from clvlab.lab.proofs.verdicts import MEANINGS, state
+from clvlab.lab.proofs.verdicts import state
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import CHECKS, Verdict
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
+from clvlab.words import CHECK_MEANINGS
 
 
 class Tampering:
@@ -175,7 +176,7 @@ class Tampering:
     def shown(self) -> str:
         """What was changed, and the checks before and after, as HTML."""
         rows = [
-            (name, html.badge(before), html.badge(now), MEANINGS[name], detail)
+            (name, html.badge(before), html.badge(now), CHECK_MEANINGS[name], detail)
             for name, before, now, detail in self.frame.iter_rows()
         ]
         changes = "".join(f"<li>{html.escape(change[:300])}</li>" for change in self.changes)

@@ -8,16 +8,7 @@ from clvlab.application.sheets.verdict import Tone
 from clvlab.drawing import html
 from clvlab.proof.checks import CHECKS, Check, Verdict
 from clvlab.proof.verify import Verification
-
-MEANINGS = {
-    "evidence_integrity": "The bytes of the evidence have the hash that was sealed.",
-    "llm_boundary": "No code that decides a score is seen to import a language model: a maintainer's guard, not a wall.",
-    "metrics_recomputed": "Every score follows from the evidence, and none is missing or added.",
-    "manifest_bound": "The manifest binds the run, its inputs, its evidence and its scores.",
-    "policy_obeyed": "Every execution passed both phases of the policy gate.",
-    "receipt_separation": "Nothing that a venue said is part of the evidence.",
-    "anchor": "The manifest's hash stands on the chain, in a transaction by a key that is trusted.",
-}
+from clvlab.words import CHECK_MEANINGS
 
 
 def state(verification: Verification) -> str:
@@ -40,7 +31,7 @@ def sentence(found: Verification) -> str:
         "pending": verdicts.count(Verdict.PENDING),
         "not applicable": verdicts.count(Verdict.NOT_APPLICABLE),
     }
-    counts = ", ".join(f"{count} {words}" for words, count in others.items() if count)
+    counts = ", ".join(f"{count} {named}" for named, count in others.items() if count)
     return f"The seal is intact and no check fails: {counts}."
 
 
@@ -52,7 +43,7 @@ def tone(found: Verification) -> Tone:
 def checks_table(checks: Mapping[str, Check]) -> str:
     """The checks in their order: verdict, meaning, and what the verdict rests on."""
     own = [name for name in CHECKS if name in checks]
-    rows = [(name, html.badge(checks[name].verdict.value), MEANINGS[name], checks[name].detail) for name in own]
+    rows = [(name, html.badge(checks[name].verdict.value), CHECK_MEANINGS[name], checks[name].detail) for name in own]
     return html.table(["check", "verdict", "means", "rests on"], rows)
 
 

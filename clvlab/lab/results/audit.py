@@ -57,7 +57,6 @@ class AuditReport(Shown):
     def _repr_html_(self) -> str:
         columns = ["change", "fixture_id", "tick_seq", "action", "market_key", "side", "cut_fixture_id", "cut_tick_seq"]
         shown = self.moved.select(columns).head(_SHOWN_ROWS)
-        more = self.moved.height - shown.height
         said = f"compared on {self.cuts:,} prefixes of the tape"
         sentence = (
             f"No decision of {self.agent_id} depended on later messages, {said}; {self.blind}."
@@ -69,7 +68,7 @@ class AuditReport(Shown):
             f"Look-ahead audit of {self.agent_id}: {'passed' if self.passed else 'FAILED'}",
             html.verdict(sentence, Tone.BEATS if self.passed else Tone.LOSES),
             html.section("They depend on what came after the cut", rows) if shown.height else "",
-            f'<p class="quiet">and {more} more, in .moved</p>' if more else "",
+            html.rest(self.moved.height, shown.height, ".moved"),
             html.details("Details", html.facts(self._facts())),
         )
 

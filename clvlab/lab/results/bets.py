@@ -20,6 +20,7 @@ from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs import reader
+from clvlab.words import counted, plus
 
 _SHOWN = 12
 _UNTRUSTED = "Untrusted: prices and results as the bettor tells them, which no verifier can check and the law never sees."
@@ -108,7 +109,7 @@ class GradedBets(Result):
     @property
     def _title(self) -> str:
         first = self.contenders[0]
-        return f"{self._rows.frame.height:,} bets of {first.agent_id} on {first.pack_id!r}"
+        return f"{counted(self._rows.frame.height, 'bet')} of {first.agent_id} on {first.pack_id!r}"
 
     def __repr__(self) -> str:
         said, _, steps = super().__repr__().partition("; next: ")
@@ -122,7 +123,9 @@ class GradedBets(Result):
             super()._repr_html_(),
             html.section("Bets", html.strip(_counts(rows))),
             *(f"<p>{html.escape(note)}</p>" for note in rows.notes),
-            html.section(_head(unmatched.height), _unmatched_table(unmatched)) if unmatched.height else "",
+            html.section(f"Not on the tape: {counted(unmatched.height, 'bet')}", _unmatched_table(unmatched))
+            if unmatched.height
+            else "",
             html.fence("By the bettor's word", f"<p>{_UNTRUSTED}</p>", html.strip(_by_word(rows))),
             html.details("What was read", f"<p>{html.escape(rows.columns.words)}</p>", _flags_table(rows.flags)),
         )
@@ -142,19 +145,13 @@ def _by_word(rows: BetRows) -> dict[str, str]:
     profit = rows.own_profit
     return {
         "edge at own prices, 95 % interval": "none" if rows.own_edge.mean is None else spelt_mean(rows.own_edge, "%"),
-        "profit at own prices": "none" if profit is None else f"{profit:+,.2f}",
+        "profit at own prices": "none" if profit is None else plus(profit, 2),
     }
-
-
-def _head(count: int) -> str:
-    return f"Not on the tape: {count:,} {'bet' if count == 1 else 'bets'}"
 
 
 def _unmatched_table(unmatched: pl.DataFrame) -> str:
     rows = [(_told(one), html.noted(one["detail"], one["reason"])) for one in unmatched.head(_SHOWN).iter_rows(named=True)]
-    more = unmatched.height - len(rows)
-    rest = f'<p class="quiet">and {more:,} more, in .unmatched</p>' if more else ""
-    return html.table(["bet", "why"], rows) + rest
+    return html.table(["bet", "why"], rows) + html.rest(unmatched.height, len(rows), ".unmatched")
 
 
 def _told(row: Mapping[str, Any]) -> html.Html:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from clvlab import words
 from clvlab.answers.runs import Metrics
 from clvlab.application.sheets.dates import cumulative_clv, cumulative_picture
-from clvlab.application.sheets.means import LEVEL, means_of, spelt_mean, spelt_rate
+from clvlab.application.sheets.means import LEVEL, key_figures, means_of
 from clvlab.application.sheets.measures import counted
 from clvlab.application.sheets.verdict import interval_bar, verdict_of
-from clvlab.application.sheets.wording import REASONS, sample_tier
 from clvlab.drawing import html
 from clvlab.law.schema import Reason
 from clvlab.statistics import Estimate, beat_close_rate
@@ -63,16 +63,11 @@ def agent_card(
 
 
 def _key_figures(scored: pl.DataFrame, means: Mapping[str, Estimate], metrics: Metrics) -> dict[str, str]:
+    size = {"sample": words.sample(metrics["clv_confidence"], metrics["valid_count"])}
     if scored.is_empty():
-        return {"sample": sample_tier(metrics).partition(": ")[2]}
+        return size
     beat = beat_close_rate(scored["clv_bps"], scored["fixture_id"], LEVEL)
-    return {
-        "mean CLV, 95 % interval": spelt_mean(means["clv"], "bps"),
-        "edge at the price taken": spelt_mean(means["edge"], "%"),
-        "beat the close, of those that moved": spelt_rate(beat),
-        "scored decisions": f"{scored.height:,} in {scored['fixture_id'].n_unique():,} fixtures",
-        "sample": sample_tier(metrics).partition(": ")[2],
-    }
+    return key_figures(means["clv"], means["edge"], beat, "95 %") | size
 
 
 def _not_scored(scores: pl.DataFrame, scored: pl.DataFrame) -> str:
@@ -80,7 +75,7 @@ def _not_scored(scores: pl.DataFrame, scored: pl.DataFrame) -> str:
     others = scores.filter(pl.col("reason") != Reason.SCORED)["reason"].value_counts(name="n")
     late = scores.height - int(others["n"].sum()) - scored.height
     rows = [
-        (count, _share(count, scores.height), REASONS.get(reason, reason))
+        (count, _share(count, scores.height), words.REASONS.get(reason, reason))
         for reason, count in others.sort("n", "reason", descending=[True, False]).rows()
     ]
     if late:
@@ -89,9 +84,9 @@ def _not_scored(scores: pl.DataFrame, scored: pl.DataFrame) -> str:
         )
     if not rows:
         return ""
-    head = f"Not counted: {sum(row[0] for row in rows):,} of {scores.height:,} decisions"
+    head = f"Not counted: {sum(row[0] for row in rows):,} of {words.counted(scores.height, 'decision')}"
     return html.section(head, html.table(["decisions", "share", "why"], rows))
 
 
 def _share(count: int, whole: int) -> str:
-    return "< 0.1%" if 1000 * count < whole else f"{count / whole:.1%}"
+    return "< 0.1%" if 1000 * count < whole else f"{words.share(count / whole)}"

@@ -21,6 +21,7 @@ from clvlab.lab.results.forest import forest
 from clvlab.law.schema import Schema
 from clvlab.statistics import Clusters, cluster_errors, estimates, paired_difference
 from clvlab.statistics.means import finite
+from clvlab.words import interval
 
 _KEY = ("fixture_id", "tick_seq", "market_key", "side")
 
@@ -190,7 +191,7 @@ class Comparison(Shown):
             f"<p>{html.escape(self.yardsticks)}</p>" if self.yardsticks else "",
             html.section("Difference, paired by fixture", forest(self.differences.rename({"difference": "agent"}), measure)),
             html.section("Each alone", forest(self.frame, measure)),
-            f'<p class="quiet">By {measure.title}: {measure.question}? Intervals hold {self.level:.0%}, over fixtures.</p>',
+            f'<p class="quiet">{measure.asked} Intervals hold {self.level:.0%}, over fixtures.</p>',
             html.details(
                 "All figures",
                 *(
@@ -232,8 +233,7 @@ def _closing(source: Contender) -> str:
 
 
 def _said(row: dict[str, Any], measure: Measure) -> str:
-    interval = "" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
-    return f"{row[measure.mean]:+.2f} {measure.unit}{interval}"
+    return f"{row[measure.mean]:+.2f} {measure.unit}{interval(row['low'], row['high'], '.2f')}"
 
 
 def _settings(source: Contender) -> dict[str, str | None]:

@@ -12,6 +12,7 @@ from clvlab.application.sheets.measures import Measure
 from clvlab.application.sheets.verdict import Tone, Verdict
 from clvlab.drawing import html
 from clvlab.drawing.cells import cell_grid
+from clvlab.words import short_p_value
 
 _MOST_COLUMNS, _MOST_ROWS = 12, 20
 _ALPHA = 0.05  # of sentences that do not name it
@@ -39,7 +40,7 @@ def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
     if known.is_empty():
         return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
     left, alone = (known.filter(pl.col(name) < alpha).height for name in ("p_family", "p_alone"))
-    best = p_words(float(known["p_family"].sort()[0]))
+    best = short_p_value(float(known["p_family"].sort()[0]))
     counted = (
         f"when all {trials:,} trials are counted (best {best}{'' if isclose(alpha, _ALPHA) else f', judged at {alpha:.2g}'})"
     )
@@ -49,21 +50,6 @@ def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
             f"{left:,} of {frame.height:,} points {verb} above zero {counted}; taken alone {alone:,} would.", Tone.BEATS
         )
     return Verdict(f"No point stays above zero {counted}; taken alone {alone:,} would.", Tone.UNCLEAR)
-
-
-def p_words(p: float) -> str:
-    """Spell a p-value as it is read: two decimals, three where it is small, without the nought.
-
-    Examples
-    --------
-    >>> p_words(0.19), p_words(0.047), p_words(0.0004), p_words(1.0)
-    ('p .19', 'p .047', 'p < .001', 'p 1')
-    """
-    if p < 0.001:
-        return "p < .001"
-    if p > 0.995:
-        return "p 1"
-    return f"p {p:.3f}".replace("0.", ".", 1) if p < 0.0995 else f"p {p:.2f}".replace("0.", ".", 1)
 
 
 def grid_picture(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, alpha: float) -> str:
@@ -91,7 +77,7 @@ def grid_picture(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measu
         place = (grid[y].index(point[y]) if y else 0, grid[x].index(point[x]))
         values[place] = point[measure.mean]
         if point["p_family"] is not None:
-            notes[place] = p_words(point["p_family"])
+            notes[place] = short_p_value(point["p_family"])
             framed += [place] if point["p_family"] < alpha else []
     drawn = cell_grid(
         [str(value) for value in grid[x]], [str(value) for value in grid[y]] if y else [""], values, notes, framed=framed,

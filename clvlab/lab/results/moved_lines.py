@@ -10,11 +10,11 @@ import polars as pl
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.means import spelt_mean
 from clvlab.application.sheets.moved_lines import moved_html, moved_lines, moved_mean, spelt_error, unread_markets
-from clvlab.application.sheets.wording import REASONS, market_names
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.market_keys import UnreadKey
 from clvlab.statistics import Estimate
+from clvlab.words import REASONS, counted, market_names
 
 _SHOWN, _NAMED = 20, 3
 
@@ -60,8 +60,8 @@ class MovedLines(Shown):
     def __repr__(self) -> str:
         if self.frame.is_empty():
             return f"Lines that moved: no decision on one{self._left_out}"
-        count, mean = f"{self.mean.n:,} decisions in {self.mean.n_clusters:,} fixtures", spelt_mean(self.mean, "bps")
-        said = f"{count}, mean {mean}, not part of the mean CLV{self._left_out}"
+        count, mean = counted(self.mean.n, "decision"), spelt_mean(self.mean, "bps")
+        said = f"{count} in {counted(self.mean.n_clusters, 'fixture')}, mean {mean}, not part of the mean CLV{self._left_out}"
         return f"Lines that moved: {said}; next: .frame, .mean, .to_html(path)"
 
     def _repr_html_(self) -> str:
@@ -84,12 +84,10 @@ class MovedLines(Shown):
             for row in shown.iter_rows(named=True)
         ]
         columns = ["fixture", "market", "side", "why no score", "entry, bps", "would close, bps", "moved CLV, bps", "rule"]
-        more = self.frame.height - shown.height
-        rest = f'<p class="quiet">and {more:,} more, in .frame</p>' if more else ""
         return html.block(
             "",
             moved_html(self.frame, self.level),
             html.section("", html.table([*columns, "error, bps"], rows), whole=True),
-            rest,
+            html.rest(self.frame.height, shown.height, ".frame"),
             unread,
         )

@@ -159,16 +159,15 @@ class OverfittingResult(Shown):
 
     def _repr_html_(self) -> str:
         shown = self.chosen.head(_SHOWN_ROWS)
-        more = self.chosen.height - shown.height
         return html.block(
             "Overfitting of the choice",
             html.verdict(self.verdict.sentence, self.verdict.tone),
             html.figures([drawing.svg(self.scatter, "in sample against out of sample")]),
             f"<p>{html.unbroken(self.line)}.</p>",
-            f'<p class="quiet">By {self.measure.title}: {self.measure.question}? {_READING}</p>',
+            f'<p class="quiet">{self.measure.asked} {_READING}</p>',
             html.details(
                 "Points by how often they were chosen",
                 html.section("", html.table(shown.columns, shown.rows())),
-                f'<p class="quiet">and {more} more, in .chosen</p>' if more else "",
+                html.rest(self.chosen.height, shown.height, ".chosen"),
             ),
         )

@@ -12,6 +12,7 @@ from clvlab.packs.derived.derivation import DerivedPack
 from clvlab.packs.derived.wording import derived_words
 from clvlab.packs.quality import Quality, QualityAccount, Spread
 from clvlab.packs.reader import Pack
+from clvlab.words import TO_MINUTE, counted, seconds, share
 
 _MOST_ROWS = 1_000_000  # of ticks that a card reads for itself, in about a fifth of a second
 _SHOWN_FIXTURES = 8
@@ -49,7 +50,7 @@ def _sentence(pack: Pack, kickoffs: int) -> str:
         "genuine": f"labelled a provider's capture, {pack.grade}",
         "imported": "imported: whose odds they are is the importer's word",
     }.get(pack.provenance.partition("-")[0], "of unknown origin")
-    said = f"{count:,} {'fixture' if count == 1 else 'fixtures'}, {made}"
+    said = f"{counted(count, 'fixture')}, {made}"
     without = "" if kickoffs == count else f"; {count - kickoffs:,} without a kickoff"
     held = f"; {len(pack.held_out):,} held out by a plan" if pack.held_out else ""
     unsure = f"; {len(pack.doubtful):,} of which nothing tells whether a plan holds them out" if pack.doubtful else ""
@@ -60,13 +61,13 @@ def _coverage(pack: Pack, found: Quality | None) -> dict[str, str]:
     if found is None:
         return {"rows": pack.rows}
     closed = found.markets - found.markets_without_close - found.markets_suspended_at_close
-    share = f" ({closed / found.markets:.0%})" if found.markets else ""
+    part = f" ({closed / found.markets:.0%})" if found.markets else ""
     return {
-        "markets with an open close": f"{closed:,} of {found.markets:,}{share}",
+        "markets with an open close": f"{closed:,} of {found.markets:,}{part}",
         "overround, median": _median(found.book_overround_bps or found.price_overround_bps, 100, "%", 1),
         "longest silence of a market, median": _median(found.largest_gap_s, 3600, "h", 1),
         "age of the close, median": _median(found.closing_age_s, 1, "s", 0),
-        "ticks": f"{found.ticks:,}, {found.suspended_share:.1%} suspended",
+        "ticks": f"{found.ticks:,}, {share(found.suspended_share)} suspended",
         "gaps of the capture": _gaps(pack),
     }
 
@@ -77,7 +78,7 @@ def _gaps(pack: Pack) -> str:
         return "not captured"
     lasting = [gap for gap in capture.gaps if not gap.replayed]
     lost_s = sum(gap.to_ts_ms - gap.from_ts_ms for gap in lasting) / 1000
-    return f"{len(lasting):,}, {lost_s:,.0f} s" if lasting else "none"
+    return f"{len(lasting):,}, {seconds(lost_s)}" if lasting else "none"
 
 
 def _warnings(found: Quality) -> list[str]:
@@ -98,15 +99,14 @@ def _median(spread: Spread | None, size: float, unit: str, digits: int) -> str:
 
 def _fixtures(pack: Pack) -> str:
     shown = pack.fixtures.head(_SHOWN_FIXTURES)
-    more = len(pack.fixture_ids) - shown.height
     rows: Sequence[Sequence[object]] = shown.select(
         pl.col("fixture_id").cast(pl.String),
         "names",
-        pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime("%Y-%m-%d %H:%M"),
+        pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime(TO_MINUTE),
         "rows",
     ).rows()
-    rest = f'<p class="quiet">and {more:,} more, in .frame</p>' if more else ""
-    return html.section("", html.table(["fixture", "names", "kickoff (UTC)", "rows"], rows)) + rest
+    table = html.section("", html.table(["fixture", "names", "kickoff (UTC)", "rows"], rows))
+    return table + html.rest(len(pack.fixture_ids), shown.height, ".frame")
 
 
 def _facts(pack: Pack) -> dict[str, object]:

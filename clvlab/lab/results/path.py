@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from clvlab.application.sheets.verdict import Tone, Verdict
-from clvlab.application.sheets.wording import kinds_of
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
@@ -20,6 +19,7 @@ from clvlab.packs.reader import Pack
 from clvlab.packs.results import Settled
 from clvlab.statistics import known_moves, path_slopes, price_points
 from clvlab.statistics.paths import HOURS, LEGS, check_hours
+from clvlab.words import counted, interval, kinds_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,17 +99,13 @@ class PricePath(Shown):
     @property
     def line(self) -> str:
         """What came out over all markets, in one sentence."""
-        said = []
-        for row in self.frame.filter(pl.col("market") == ALL).iter_rows(named=True):
-            if row["slope"] is not None:
-                interval = "" if row["low"] is None else f" [{row['low']:+.2f}, {row['high']:+.2f}]"
-                said.append(f"{row['leg']} {row['slope']:+.2f}{interval}")
+        rows = self.frame.filter(pl.col("market") == ALL).drop_nulls("slope")
         half = self.known.filter(pl.col("market") == ALL, pl.col("share") >= 0.5)
         hour = half["hours"].to_list()[0] if half.height else None
         when = "" if hour is None else f"half of the move was known {hour:g} h before the close"
         results = "" if self.points["won"].count() else "no result is known"
-        slopes = f"slopes: {', '.join(said)}" if said else "no price moved"
-        return "; ".join(part for part in (f"{self.points.height:,} sides", slopes, when, results) if part)
+        slopes = f"slopes: {_slopes(rows)}" if rows.height else "no price moved"
+        return "; ".join(part for part in (counted(self.points.height, "side"), slopes, when, results) if part)
 
     @property
     def verdict(self) -> Verdict:
@@ -118,11 +114,8 @@ class PricePath(Shown):
         if rows.is_empty():
             return Verdict("Too few fixtures to tell whether prices are fair on their way.", Tone.NOTHING)
         apart = rows.filter((pl.col("low") > 0) | (pl.col("high") < 0))
-        shown = ", ".join(
-            f"{leg} {slope:+.2f} [{low:+.2f}, {high:+.2f}]"
-            for leg, slope, low, high in (apart if apart.height else rows).select("leg", "slope", "low", "high").iter_rows()
-        )
-        fixtures = f"over {self.points['fixture_id'].n_unique():,} fixtures"
+        shown = _slopes(apart if apart.height else rows)
+        fixtures = f"over {counted(self.points['fixture_id'].n_unique(), 'fixture')}"
         if apart.is_empty():
             return Verdict(f"No slope can be told from that of fair prices, 0: {shown}, {fixtures}.", Tone.UNCLEAR)
         return Verdict(f"Prices are not fair on their way: {shown}, {fixtures}.", Tone.NOTHING)
@@ -197,6 +190,12 @@ def price_path(
         Hours that are not above 0, or a level outside 0..1.
     """
     return PricePath(pack, window or Window(), check_hours(hours), level, None if fixture_ids is None else tuple(fixture_ids))
+
+
+def _slopes(rows: pl.DataFrame) -> str:
+    return ", ".join(
+        f"{row['leg']} {row['slope']:+.2f}{interval(row['low'], row['high'], '+.2f')}" for row in rows.iter_rows(named=True)
+    )
 
 
 def _stacked(tables: list[tuple[str, pl.DataFrame]]) -> pl.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -11,6 +10,7 @@ import polars as pl
 
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, optional
+from clvlab.words import close_facts, mean_clv
 
 
 class Scores(pl.DataFrame):
@@ -51,7 +51,7 @@ class Report(dict[str, Any], Shown):
 
     def _repr_html_(self) -> str:
         metrics = self["metrics"]
-        mean = bps(metrics["avg_clv_bps"])
+        mean = mean_clv(metrics["avg_clv_bps"])
         alone = mean if metrics["avg_clv_bps"] is None else f"{mean} (no interval here: see .tear_sheet())"
         return html.block(
             self.title,
@@ -64,30 +64,9 @@ class Report(dict[str, Any], Shown):
 
     def folded(self) -> list[str]:
         """What a card folds away, as HTML: everything but means and reasons."""
-        age = self["closing_age_ms"]
         facts = {
-            "mean CLV as the law ranks": bps(self["metrics"]["avg_clv_bps"]),
+            "mean CLV as the law ranks": mean_clv(self["metrics"]["avg_clv_bps"]),
             "fixtures": self["n_fixtures"],
             "markets": self["markets_matched"],
-            "decisions by close": counted(self["close_kinds"]),
-            "age of the close": _age(age["median"], age["max"]),
-            "source of the close": f"{self['closing_source']} ({self['provenance']}, {self.get('grade', 'not shown')})",
-        }
-        facts |= {"gaps": counted(self["gaps"])} if "gaps" in self else {}
-        facts |= {"verification": self["pack_verification"]} if "pack_verification" in self else {}
+        } | close_facts(self, "no scored action")
         return [html.facts(facts | {"run": self["run_id"], "evidence hash": self["evidence_hash"]})]
-
-
-def counted(counts: Mapping[str, int]) -> str:
-    """Say counts by name."""
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
-
-
-def bps(value: float | None) -> str:
-    return "no scored action" if value is None else f"{value:+.2f} bps of probability"
-
-
-def _age(median_ms: float | None, max_ms: int | None) -> str:
-    if median_ms is None or max_ms is None:
-        return "no scored action"
-    return f"median {median_ms / 1000:,.0f} s, at most {max_ms / 1000:,.0f} s"

@@ -34,7 +34,7 @@ from clvlab.lab.results.contender import Contender, agent_part, contenders
 from clvlab.lab.results.fixtures import fixture_ids_given
 from clvlab.lab.results.leaderboard import Leaderboard
 from clvlab.lab.results.moved_lines import MovedLines
-from clvlab.lab.results.report import Report, Scores, bps
+from clvlab.lab.results.report import Report, Scores
 from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.law.ranking import rank
 from clvlab.naming import did_you_mean, names_checked
@@ -42,6 +42,7 @@ from clvlab.packs import reader
 from clvlab.packs.derived.opening import view_file
 from clvlab.proof.started import RunStarted
 from clvlab.statistics import Staking
+from clvlab.words import counted, mean_clv
 
 
 class Result(Shown):
@@ -377,7 +378,7 @@ class Result(Shown):
     def __repr__(self) -> str:
         first = rank(self._read[1]).row(0, named=True)
         mean, count = first["mean_clv_bps"], first["action_count"]
-        said = "no scored action" if mean is None else f"mean CLV {bps(mean)} over {count:,} scored actions"
+        said = "no scored action" if mean is None else f"mean CLV {mean_clv(mean)} over {counted(count, 'scored action')}"
         if len(self.contenders) > 1:
             steps = ".frame, .compare(), .tear_sheet(agent_id), .verify()"
             return f"{self._title}: {first['agent_id']} first, {said}; next: {steps}"

@@ -36,6 +36,7 @@ from clvlab.law.closing import Window
 from clvlab.naming import names_checked
 from clvlab.statistics import BoundedClusters, Family, family_of
 from clvlab.statistics.overfitting import Statistic
+from clvlab.words import p_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -297,7 +298,7 @@ class Sweep(Shown):
         top = int(np.nanargmax(found.scores))
         return (
             f"{said}; best t {self.frame['t'][top]:.2f}, with a fixture that nobody saw {found.scores[top]:z.2f} on the normal "
-            f"scale, where chance gives {found.expected_max:z.2f}: p {found.p_values[top]:.2g}"
+            f"scale, where chance gives {found.expected_max:z.2f}: p {p_value(found.p_values[top])}"
         )
 
     def __repr__(self) -> str:
@@ -316,16 +317,15 @@ class Sweep(Shown):
     def _repr_html_(self) -> str:
         measure, said = self._measure, self.verdict
         shown = self.frame.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True).head(_SHOWN_ROWS)
-        more = self.frame.height - shown.height
         return html.block(
             f"Sweep of {agent_name(self.sources[0].setting.agent)} on {self.sources[0].setting.pack.pack_id}",
             html.verdict(said.sentence, said.tone),
             *(f"<p>{html.escape(caution)}</p>" for caution in self.cautions),
             grid_picture(self.frame, self.grid, measure, 1 - self.level),
-            f'<p class="quiet">By {measure.title}: {measure.question}? {html.escape(self.line)}.</p>',
+            f'<p class="quiet">{measure.asked} {html.escape(self.line)}.</p>',
             html.details(
                 f"Points by mean {measure.title}, {measure.unit}",
                 html.section("", html.table(shown.columns, shown.rows())),
-                f'<p class="quiet">and {more} more, in .frame</p>' if more else "",
+                html.rest(self.frame.height, shown.height, ".frame"),
             ),
         )

@@ -32,6 +32,7 @@ from clvlab.lab.results.grid import agent_name
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.statistics import Clusters, estimates
+from clvlab.words import counted, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,10 +131,10 @@ class WalkForward(Shown):
         if found.mean is None:
             return f"{len(self.steps)} folds out of sample, and no decision that counts"
         train = float(np.mean([one.train_mean for one in self.steps]))
-        interval = "" if found.low is None else f" [{found.low:+z.2f}, {found.high:+z.2f}]"
+        bounds = interval(found.low, found.high, "+z.2f")
         return (
             f"{self.points} points over {len(self.steps)} folds out of sample: mean {measure.title} {found.mean:+z.2f} "
-            f"{measure.unit}{interval}, where the chosen points had {train:+z.2f} in training; {found.n:,} decisions, "
+            f"{measure.unit}{bounds}, where the chosen points had {train:+z.2f} in training; {counted(found.n, 'decision')}, "
             f"{self.removed:,} removed as made before the last training close"
         )
 
@@ -168,7 +169,7 @@ class WalkForward(Shown):
             html.verdict(self.verdict.sentence, self.verdict.tone),
             html.figures([drawing.svg(lambda ax: self.degradation(ax), "from training to the next fold")]),
             f"<p>{html.escape(self.line)}.</p>",
-            f'<p class="quiet">By {self._measure.title}: {self._measure.question}?</p>',
+            f'<p class="quiet">{self._measure.asked}</p>',
             html.section("Out of sample, pooled", f"<p>{html.unbroken(self.sheet.line)}.</p>"),
             html.details("Folds", html.section("", html.table(self.frame.columns, self.frame.rows()))),
         )

@@ -15,6 +15,7 @@ from clvlab.law.schema import MAX_CLOSE_AGE_S
 from clvlab.naming import did_you_mean
 from clvlab.packs.about import league_of, season_of
 from clvlab.packs.manifest import Fixture
+from clvlab.words import counted, minute
 
 _SEASON = re.compile(r"(\d{4})(?:[-/](\d{2}|\d{4}))?")
 _MOST_OVERROUND = 1000
@@ -118,12 +119,12 @@ class Rule:
             [
                 *([f"league {' or '.join(self.leagues)}"] if self.leagues else []),
                 *([f"season {' or '.join(self.seasons)}"] if self.seasons else []),
-                *([f"kickoff at or after {_said(self.after_ms)}"] if self.after_ms is not None else []),
-                *([f"kickoff before {_said(self.before_ms)}"] if self.before_ms is not None else []),
-                *([f"{len(self.fixtures):,} named fixtures"] if self.fixtures else []),
+                *([f"kickoff at or after {minute(self.after_ms)}"] if self.after_ms is not None else []),
+                *([f"kickoff before {minute(self.before_ms)}"] if self.before_ms is not None else []),
+                *([counted(len(self.fixtures), "named fixture")] if self.fixtures else []),
                 *([f"markets {' or '.join(self.markets)}"] if self.markets else []),
                 *([f"overround at most {self.max_overround_bps / 100:g} %"] if self.max_overround_bps is not None else []),
-                *([f"at least {self.min_books:,} books"] if self.min_books is not None else []),
+                *([f"at least {counted(self.min_books, 'book')}"] if self.min_books is not None else []),
                 *([f"closes at most {self.max_close_age_s:,} s old"] if self.max_close_age_s is not None else []),
             ]
         )
@@ -195,7 +196,9 @@ def rule(
     """
     after_ms, before_ms = _moment("after", after), _moment("before", before)
     if after_ms is not None and before_ms is not None and before_ms <= after_ms:
-        raise ViewError(f"no kickoff is at or after {_said(after_ms)} and before {_said(before_ms)}: before= is the later one")
+        raise ViewError(
+            f"no kickoff is at or after {minute(after_ms)} and before {minute(before_ms)}: before= is the later one"
+        )
     seasons = _texts("season", str(season) if type(season) is int else season)
     prefixes = _texts("markets", markets)
     return Rule(
@@ -304,8 +307,3 @@ def _among(name: str, wanted: Sequence[str], found: Iterable[str | None], pack_i
 
 def _kickoff(fixture: Fixture) -> int | None:
     return fixture.kickoff_ts_ms
-
-
-def _said(ts_ms: int) -> str:
-    moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
-    return f"{moment:%Y-%m-%d}" if ts_ms % 86_400_000 == 0 else f"{moment:%Y-%m-%d %H:%M} UTC"

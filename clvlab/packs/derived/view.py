@@ -20,6 +20,7 @@ from clvlab.packs.derived.messages import beyond_overround, count, of_few_books,
 from clvlab.packs.derived.rule import Rule
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
+from clvlab.words import counted
 
 _SHOWN_MARKETS = 10
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
@@ -40,7 +41,7 @@ def view_of(pack: Pack, rule: Rule) -> Pack:
         return pack
     own = pack.manifest
     if rule.min_books is not None and rule.min_books > len(pack.books):
-        kept = f"{len(pack.books):,} books" if pack.books else "the consensus alone: import it with books=True"
+        kept = counted(len(pack.books), "book") if pack.books else "the consensus alone: import it with books=True"
         raise ViewError(f"min_books= is {rule.min_books:,}, and pack {pack.pack_id!r} keeps {kept}")
     fixtures, _ = rule.chosen(own.fixtures, pack.pack_id)
     limits = [limit for limit in (own.max_close_age_s, rule.max_close_age_s) if limit is not None]

@@ -8,9 +8,10 @@ from fastapi import Path, Query, Request, Response
 from pydantic import BeforeValidator
 
 from clvlab.application.application import Application
-from clvlab.application.runs.arithmetic import REASONS, arithmetic
+from clvlab.application.runs.arithmetic import arithmetic
 from clvlab.application.runs.decisions import DecisionFilter, Order, Reason
 from clvlab.application.tables import MAX_PAGE, PAGE
+from clvlab.words import REASON_FINDINGS
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
 from clvlab_service.pages.route import page_router
 from clvlab_service.parameters import shortened
@@ -68,5 +69,5 @@ def decision(
 ) -> Response:
     """Show one decision: what was known, what was proposed, how the law scores it, and what was only claimed."""
     record = application.runs.inspect(run_id, seq)
-    said = REASONS.get(Reason(record["recompute"]["reason"])) if record["recompute"]["reason"] in list(Reason) else None
+    said = REASON_FINDINGS.get(record["recompute"]["reason"])
     return page(request, "decision.html", {"record": record, "seq": seq, "steps": arithmetic(record), "said": said})

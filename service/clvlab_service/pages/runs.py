@@ -7,6 +7,7 @@ from typing import Annotated, get_args
 
 from fastapi import Query, Request, Response
 
+from clvlab import words
 from clvlab.answers.runs import AgentIdentity, ProofArtifactResponse, RunKind, RunStatus
 from clvlab.application.application import Application
 from clvlab.application.results import RunResult
@@ -15,7 +16,6 @@ from clvlab.application.runs.stored import RunFilter
 from clvlab.errors import UnknownRunError
 from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery
 from clvlab_service.pages.route import page_router
-from clvlab_service.pages.wording import CAUSALITY, CHECKS, KINDS, SHOWN_VERDICTS, STATUSES
 from clvlab_service.reading import ReadPlace
 from clvlab_service.rendering import page
 
@@ -64,14 +64,18 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
         "progress": application.jobs.state(run_id) if under_way else None,
         "origin": _origin(request, root),
     }
-    words = {"checks": CHECKS, "verdicts": SHOWN_VERDICTS, "causality": _causality, "kinds": KINDS, "statuses": STATUSES}
-    return page(request, "run.html", shown | words, stream=f"{root}/runs/{run_id}/progress" if under_way else None)
+    return page(
+        request,
+        "run.html",
+        shown | {"words": words, "causality": _causality},
+        stream=f"{root}/runs/{run_id}/progress" if under_way else None,
+    )
 
 
 def _causality(agent: AgentIdentity) -> str:
     """Say in words how it was shown that an agent did not look ahead."""
     label = shown_causality(agent)
-    return CAUSALITY.get(label, label)
+    return words.CAUSALITY.get(label, label)
 
 
 def failing_checks(card: ProofArtifactResponse) -> list[str]:

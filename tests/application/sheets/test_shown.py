@@ -6,8 +6,7 @@ import pytest
 import clvlab as cl
 from clvlab.application.sheets import breakdowns
 from clvlab.application.sheets.meanings import MEANINGS
-from clvlab.application.sheets.wording import REASONS, market_names
-from clvlab.law.schema import Reason
+from clvlab.words import market_names
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +22,6 @@ def shown(sheet):
 def test_every_figure_says_in_a_line_what_it_asks(sheet):
     assert sheet.frame.filter(~pl.col("figure").is_in(list(MEANINGS)))["figure"].to_list() == []
     assert max(map(len, MEANINGS.values())) < 70
-
-
-def test_every_reason_of_the_law_has_words():
-    assert set(REASONS) == set(Reason)
 
 
 def test_sentence_pictures_and_markets_come_before_tables_of_figures(shown):

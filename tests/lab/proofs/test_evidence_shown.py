@@ -15,10 +15,10 @@ from clvlab.lab.proofs.merkle import MerklePath
 from clvlab.lab.proofs.merkle_widget import MerkleWidget
 from clvlab.lab.proofs.tree import Tree
 from clvlab.lab.proofs.tree_picture import TreePicture
-from clvlab.lab.proofs.verdicts import MEANINGS
 from clvlab.lab.results.run import Run
 from clvlab.proof.checks import CHECKS
 from clvlab.proof.merkle import check_inclusion, inclusion_proof, leaf_hashes, root_of_lines
+from clvlab.words import CHECK_MEANINGS
 from tests.factories import make_run, make_sealed_run, make_tape, message
 
 
@@ -52,8 +52,8 @@ class TestProofCard:
     def test_has_the_seven_checks_and_what_each_means(self, shown):
         card = shown.proof_card()
 
-        assert tuple(card.card["checks"]) == CHECKS == tuple(MEANINGS)
-        assert all(meaning in html_text(card) for meaning in MEANINGS.values())
+        assert tuple(card.card["checks"]) == CHECKS == tuple(CHECK_MEANINGS)
+        assert all(meaning in html_text(card) for meaning in CHECK_MEANINGS.values())
 
     def test_is_the_card_that_is_published(self, shown):
         assert shown.proof_card().card == shown.verify().proof_card

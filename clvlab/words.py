@@ -1,0 +1,519 @@
+"""Numbers, stretches of time, times, markets and codes in words: what every face prints is spelt here, once.
+
+Of ``None`` comes ``None`` where a figure may be missing: each face says for itself what it says of nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from math import log10
+from typing import Any
+
+from clvlab.market_keys import MarketKey, UnreadKey, named_market, read_market
+
+TO_MINUTE = "%Y-%m-%d %H:%M"
+TO_SECOND = f"{TO_MINUTE}:%S"
+TO_DAY = "%-d %b %Y"  # as Polars reads it; ``day`` writes the same wherever Python runs
+_MOST_DIGITS = 3
+_UNITS_S = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def count(number: int | None) -> str | None:
+    """Write a number with its thousands apart."""
+    return None if number is None else f"{number:,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number and what it counts, in the plural where it is not one.
+
+    Examples
+    --------
+    >>> counted(1, "fixture"), counted(6168, "decision")
+    ('1 fixture', '6,168 decisions')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def tally(counts: Mapping[str, int]) -> str:
+    """Write counts by name; empty without any.
+
+    Examples
+    --------
+    >>> tally({"scored": 1200, "closing_stale": 3}), tally({})
+    ('scored 1,200, closing_stale 3', '')
+    """
+    return ", ".join(f"{name} {number:,}" for name, number in counts.items())
+
+
+def signed(number: float, digits: int = 1) -> str:
+    """Write a number with its sign; zero has none, however it came about.
+
+    Examples
+    --------
+    >>> signed(1234.56), signed(-0.04)
+    ('+1,234.6', '0.0')
+    """
+    return f"{number:+,.{digits}f}" if round(number, digits) else f"{0:.{digits}f}"
+
+
+def signed_beside(number: float, *beside: float) -> str:
+    """Write a number with its sign, with as many digits as it and those beside it can bear.
+
+    A bound that is not zero is never spelt as zero, as far as three decimals go.
+
+    Examples
+    --------
+    >>> signed_beside(34.2, 34.2, -6.1, 76.8), signed_beside(0.04, 12.0, 0.04, 24.0), signed_beside(0.0)
+    ('+34', '+0.04', '0')
+    """
+    together = beside or (number,)
+    spread = (max(together) - min(together)) / 2 or abs(together[0])
+    digits = 0 if spread <= 0 else min(max(1 - int(log10(spread) // 1), 0), _MOST_DIGITS)
+    while digits < _MOST_DIGITS and any(one and not round(one, digits) for one in together):
+        digits += 1
+    return f"{number:+,.{digits}f}" if round(number, digits) else "0"
+
+
+def estimate(mean: float, low: float | None, high: float | None, unit: str = "") -> str:
+    """Write a mean with its unit and its interval as far as there are any, all with the digits that they can bear.
+
+    Examples
+    --------
+    >>> estimate(34.2, -6.1, 76.8, "bps"), estimate(15, None, None)
+    ('+34 bps [-6, +77]', '+15')
+    """
+    behind = f" {unit}" if unit else ""
+    if low is None or high is None:
+        return f"{signed_beside(mean)}{behind}"
+    shown = [signed_beside(number, mean, low, high) for number in (mean, low, high)]
+    return f"{shown[0]}{behind} [{shown[1]}, {shown[2]}]"
+
+
+def plus(number: float, digits: int = 0) -> str:
+    """Write a number always with a sign; what rounds to zero is ``+0``.
+
+    Examples
+    --------
+    >>> plus(1250.4), plus(-0.04, 1)
+    ('+1,250', '+0.0')
+    """
+    return f"{number:+z,.{digits}f}"
+
+
+def amount(number: float, unit: str = "bps", digits: int = 0) -> str:
+    """Write a number always with a sign, and its unit.
+
+    Examples
+    --------
+    >>> amount(-1250), amount(-0.3), amount(12.34, "%", 1)
+    ('-1,250 bps', '+0 bps', '+12.3 %')
+    """
+    return f"{plus(number, digits)} {unit}"
+
+
+def mean_clv(mean_bps: float | None) -> str:
+    """Write a mean CLV as the law ranks it, which stands alone: it has no interval.
+
+    Examples
+    --------
+    >>> mean_clv(-3.456), mean_clv(None)
+    ('-3.46 bps of probability', 'no scored action')
+    """
+    return "no scored action" if mean_bps is None else f"{mean_bps:+z.2f} bps of probability"
+
+
+def interval(low: float | None, high: float | None, form: str = "z.2f") -> str:
+    """Write the bounds of an interval behind its mean, a blank first; empty where there are none.
+
+    Examples
+    --------
+    >>> interval(-6.1, 76.8, "+.1f"), interval(None, None)
+    (' [-6.1, +76.8]', '')
+    """
+    return "" if low is None or high is None else f" [{low:{form}}, {high:{form}}]"
+
+
+def with_interval(mean: str, low: float | None, high: float | None, digits: int = 1) -> str:
+    """Say a mean and its interval for whoever hears a picture.
+
+    Examples
+    --------
+    >>> with_interval("+34.2", -6.1, 76.8), with_interval("+34.2", None, None)
+    ('+34.2, interval -6.1 to +76.8', '+34.2, no interval')
+    """
+    return (
+        f"{mean}, no interval"
+        if low is None or high is None
+        else f"{mean}, interval {plus(low, digits)} to {plus(high, digits)}"
+    )
+
+
+def percent(prob_bps: int | None) -> str | None:
+    """Write basis points of probability as percent.
+
+    Examples
+    --------
+    >>> percent(5430)
+    '54.30 %'
+    """
+    return None if prob_bps is None else f"{prob_bps / 100:.2f} %"
+
+
+def share(part: float | None) -> str | None:
+    """Write a part of one as percent.
+
+    Examples
+    --------
+    >>> share(0.0451), share(1.0), share(None)
+    ('4.5%', '100.0%', None)
+    """
+    return None if part is None else f"{part:.1%}"
+
+
+def odds(odds_milli: int | None) -> str | None:
+    """Write decimal odds that are given in thousandths.
+
+    Examples
+    --------
+    >>> odds(1950)
+    '1.950'
+    """
+    return None if odds_milli is None else f"{odds_milli / 1000:.3f}"
+
+
+def p_value(p: float | None) -> str | None:
+    """Write a p-value with two digits that count.
+
+    Examples
+    --------
+    >>> p_value(0.04712), p_value(1e-05), p_value(None)
+    ('0.047', '1e-05', None)
+    """
+    return None if p is None else f"{p:.2g}"
+
+
+def short_p_value(p: float) -> str:
+    """Write a p-value as it is read: two decimals, three where it is small, without the nought.
+
+    Examples
+    --------
+    >>> short_p_value(0.19), short_p_value(0.047), short_p_value(0.0004), short_p_value(1.0)
+    ('p .19', 'p .047', 'p < .001', 'p 1')
+    """
+    if p < 0.001:
+        return "p < .001"
+    if p > 0.995:
+        return "p 1"
+    return f"p {p:.3f}".replace("0.", ".", 1) if p < 0.0995 else f"p {p:.2f}".replace("0.", ".", 1)
+
+
+def nonempty(facts: Mapping[str, str]) -> dict[str, str]:
+    """Leave out the facts of which there is nothing to say."""
+    return {name: said for name, said in facts.items() if said}
+
+
+def yes(value: object) -> str:
+    """Return ``yes`` or ``no``."""
+    return "yes" if value else "no"
+
+
+def moment(ts_ms: int) -> str:
+    """Say when something was, to the second; a time that no calendar has in milliseconds, as others may have written it.
+
+    Examples
+    --------
+    >>> moment(1_767_225_600_999), moment(10**17)
+    ('2026-01-01 00:00:00 UTC', '100000000000000000 ms')
+    """
+    found = utc(ts_ms)
+    return f"{ts_ms} ms" if found is None else f"{found:{TO_SECOND}} UTC"
+
+
+def minute(ts_ms: int) -> str:
+    """Say when something is, to the minute; of midnight the day alone.
+
+    Examples
+    --------
+    >>> minute(1_767_225_600_000), minute(1_767_229_259_000)
+    ('2026-01-01', '2026-01-01 01:00 UTC')
+    """
+    found = datetime.fromtimestamp(ts_ms / 1000, UTC)
+    return f"{found:%Y-%m-%d}" if ts_ms % 86_400_000 == 0 else f"{found:{TO_MINUTE}} UTC"
+
+
+def utc(ts_ms: int) -> datetime | None:
+    """Return the time of milliseconds since 1970; null where no calendar reaches."""
+    try:
+        return datetime.fromtimestamp(ts_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def day(when: date, *, year: bool = True) -> str:
+    """Write a day, with its year or without.
+
+    Examples
+    --------
+    >>> from datetime import date
+    >>> day(date(2026, 1, 2)), day(date(2026, 1, 2), year=False)
+    ('2 Jan 2026', '2 Jan')
+    """
+    return f"{when.day} {when:%b %Y}" if year else f"{when.day} {when:%b}"
+
+
+def span(seconds: float) -> str:
+    """Say how long something is, in units that a reader takes in at a glance.
+
+    Examples
+    --------
+    >>> [span(seconds) for seconds in (0.4, 119, 150, 7_500, 200_000)]
+    ['0 s', '119 s', '2 min', '2 h 5 min', '2 d 7 h']
+    """
+    whole = max(0, int(seconds))
+    minutes, hours = whole // 60, whole // 3600
+    if whole < 120:
+        return f"{whole} s"
+    if minutes < 120:
+        return f"{minutes} min"
+    if hours < 48:
+        return f"{hours} h {minutes % 60} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def span_by_units(length_ms: int | None) -> str | None:
+    """Say how long something is by its two largest units.
+
+    Examples
+    --------
+    >>> span_by_units(3_725_000), span_by_units(999)
+    ('1 h 2 min', '0 s')
+    """
+    if length_ms is None:
+        return None
+    said, rest = [], abs(length_ms) // 1000
+    for size, unit in _UNITS_S:
+        number, rest = divmod(rest, size)
+        if number:
+            said.append(f"{number:,} {unit}")
+    return ("-" if length_ms <= -1000 else "") + (" ".join(said[:2]) or "0 s")
+
+
+def span_in_one(seconds: int) -> str:
+    """Say how long something is in the largest unit that it has two of.
+
+    Examples
+    --------
+    >>> span_in_one(119), span_in_one(5_400), span_in_one(-259_200)
+    ('119 s', '90.0 min', '-3.0 d')
+    """
+    for size, unit in _UNITS_S[:-1]:
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds} s"
+
+
+def seconds(length_s: float) -> str:
+    """Write a length in whole seconds.
+
+    Examples
+    --------
+    >>> seconds(59.5), seconds(3600)
+    ('60 s', '3,600 s')
+    """
+    return f"{length_s:,.0f} s"
+
+
+def close_facts(report: Mapping[str, Any], no_age: str = "none") -> dict[str, str]:
+    """Say by name what a report tells of its closes: how they came about, how old they are, whose they are, and their gaps.
+
+    Parameters
+    ----------
+    report
+        Of a backtest.
+    no_age
+        What is said where nothing closed.
+    """
+    age = report["closing_age_ms"]
+    ages = (
+        f"median {seconds(age['median'] / 1000)}, at most {seconds(age['max'] / 1000)}" if age["median"] is not None else no_age
+    )
+    facts = {
+        "decisions by close": tally(report["close_kinds"]) or "none",
+        "age of the close": ages,
+        "source of the close": f"{report['closing_source']} ({report['provenance']}, {report.get('grade', 'not shown')})",
+    }
+    facts |= {"gaps": tally(report["gaps"]) or "none"} if "gaps" in report else {}
+    return facts | ({"verification": report["pack_verification"]} if "pack_verification" in report else {})
+
+
+def sample(tier: str, decisions: int) -> str:
+    """Say how large a sample is, as the law grades it: no word on the mean.
+
+    Examples
+    --------
+    >>> sample("medium", 129)
+    'medium (129 decisions)'
+    """
+    return f"{tier} ({counted(decisions, 'decision')})"
+
+
+def market_name(market_key: str) -> str:
+    """Return what people call a market; a key that is not read stays as it is.
+
+    Examples
+    --------
+    >>> market_name("OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5"), market_name("totals_h1||point=1.5")
+    ('Over/Under 1.5 goals, first half', 'Over/Under 1.5, first half')
+    >>> market_name("1X2_PARTICIPANT_RESULT||"), market_name("ASIANHANDICAP_PARTICIPANT_GOALS||line=-0.5"), market_name("cards")
+    ('Match result', 'Asian handicap -0.5', 'cards')
+    """
+    read = _read(market_key)
+    return market_key if read is None else named_market(read)
+
+
+def market_names(market_keys: Iterable[str]) -> dict[str, str]:
+    """Return a name for each key; where several keys would have one name they keep their keys.
+
+    Examples
+    --------
+    >>> market_names(["1X2_PARTICIPANT_RESULT||", "1X2_PARTICIPANT_RESULT", "h2h"])["1X2_PARTICIPANT_RESULT"]
+    '1X2_PARTICIPANT_RESULT'
+    """
+    named = {key: market_name(key) for key in market_keys}
+    taken = list(named.values())
+    return {key: name if taken.count(name) == 1 else key for key, name in named.items()}
+
+
+def kinds_of(market_keys: Iterable[str]) -> dict[str, str]:
+    """Return the kind of each market, whatever its line: its type as the source writes it, or words where several mean one.
+
+    Examples
+    --------
+    >>> kinds_of(["totals||point=2.5", "alternate_totals||point=3", "h2h||", "corners||point=9.5"])["alternate_totals||point=3"]
+    'total'
+    >>> kinds_of(["OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5"])
+    {'OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5': 'OVERUNDER_PARTICIPANT_GOALS|half=1'}
+    """
+    types = {key: "|".join(key.split("|")[:2]).rstrip("|") for key in market_keys}
+    words = {key: ", ".join(filter(None, (read.kind, *read.scope))) for key in types if (read := _read(key))}
+    spelt: dict[str, set[str]] = defaultdict(set)
+    for key, word in words.items():
+        spelt[word].add(types[key])
+    return {key: words[key] if key in words and len(spelt[words[key]]) > 1 else name for key, name in types.items()}
+
+
+def _read(market_key: str) -> MarketKey | None:
+    read = read_market(market_key)
+    return None if isinstance(read, UnreadKey) else read
+
+
+REASONS: Mapping[str, str] = {
+    "wait_unscored": "the agent waited",
+    "market_key_missing": "no market was named",
+    "side_missing": "no side was named",
+    "market_not_allowed": "the window does not allow the market",
+    "outside_window": "decided outside of the window",
+    "entry_market_absent": "the market had no price yet",
+    "entry_suspended": "the market was suspended at the entry",
+    "entry_side_missing": "the side had no price at the entry",
+    "closing_market_absent": "the market has no close",
+    "closing_suspended": "the market was suspended at the close",
+    "closing_stale": "the closing price is too old",
+    "closing_side_missing": "the side has no price at the close",
+    "pending_horizon": "decided too close to the close",
+    "scored": "scored",
+}
+"""Why a decision is scored or not, by the code of the law, as a table says it."""
+
+REASON_FINDINGS: Mapping[str, str] = {
+    "wait_unscored": "The agent waited. Silence is neither skill nor failure, and is not scored.",
+    "market_key_missing": "It names no market.",
+    "side_missing": "It names no side of its market.",
+    "market_not_allowed": "Its market is not one that this run scores.",
+    "outside_window": "It came after the window had ended.",
+    "entry_market_absent": "The market had not been quoted when it was made.",
+    "entry_suspended": "The market was suspended when it was made: nobody could have bet.",
+    "entry_side_missing": "Its side had no price when it was made.",
+    "closing_market_absent": "The market has no closing state.",
+    "closing_suspended": "The market was suspended at the close, and a close is never made up.",
+    "closing_stale": "The closing price is older than the pack allows.",
+    "closing_side_missing": "Its side has no closing price.",
+    "pending_horizon": "It came too close to the close to be told apart from it, and is not scored.",
+    "scored": "Both the entry and the close are known, so the decision is scored.",
+}
+"""What the law found of a decision, in a sentence."""
+
+REASON_RULES: Mapping[str, str] = {
+    "wait_unscored": "An abstention is valid and is never scored.",
+    "market_key_missing": "The action names no market.",
+    "side_missing": "The action names no side.",
+    "market_not_allowed": "The window's allowlist has no prefix of this market.",
+    "outside_window": "The decision came at or after the end of the window.",
+    "entry_market_absent": "The market had not been quoted when the agent decided.",
+    "entry_suspended": "The market was suspended when the agent decided.",
+    "entry_side_missing": "The market had no price for this side when the agent decided.",
+    "closing_market_absent": "The market has no message inside the window.",
+    "closing_suspended": "The market was suspended at the close.",
+    "closing_stale": "The last message before the close is older than the pack's limit.",
+    "closing_side_missing": "The market had no price for this side at the close.",
+    "pending_horizon": "The decision is nearer to the close than the horizon: valid, and not scored.",
+}
+"""The first rule that a decision failed, in a sentence."""
+
+CHECK_QUESTIONS: Mapping[str, str] = {
+    "evidence_integrity": "Are the stored bytes the ones that were sealed?",
+    "llm_boundary": "Is the code that scores kept apart from models and networks?",
+    "metrics_recomputed": "Do the scores follow again from the sealed evidence alone?",
+    "manifest_bound": "Does the manifest bind this run, its evidence and its scores?",
+    "policy_obeyed": "Was only executed what the policy allowed?",
+    "receipt_separation": "Is the evidence free of what venues said?",
+    "anchor": "Was the manifest hash written to a public chain?",
+}
+"""What a check of a verification asks."""
+
+CHECK_MEANINGS: Mapping[str, str] = {
+    "evidence_integrity": "The bytes of the evidence have the hash that was sealed.",
+    "llm_boundary": "No code that decides a score is seen to import a language model: a maintainer's guard, not a wall.",
+    "metrics_recomputed": "Every score follows from the evidence, and none is missing or added.",
+    "manifest_bound": "The manifest binds the run, its inputs, its evidence and its scores.",
+    "policy_obeyed": "Every execution passed both phases of the policy gate.",
+    "receipt_separation": "Nothing that a venue said is part of the evidence.",
+    "anchor": "The manifest's hash stands on the chain, in a transaction by a key that is trusted.",
+}
+"""What it means that a check passes."""
+
+VERDICTS: Mapping[str, str] = {"pass": "passes", "fail": "fails", "pending": "pending", "not_applicable": "does not apply"}
+
+RUN_KINDS: Mapping[str, str] = {
+    "competition": "Competition",
+    "deploy": "Deployed agent",
+    "backtest": "Backtest",
+    "live": "Live run",
+}
+
+RUN_STATUSES: Mapping[str, str] = {
+    "queued": "It waits for its turn.",
+    "running": "It is being replayed, scored and sealed.",
+    "failed": "It failed, and nothing of it was sealed.",
+}
+"""What a run without a seal is doing."""
+
+CAUSALITY: Mapping[str, str] = {
+    "template": "a template of clvlab, whose code uses no later message",
+    "transcript": "repeats what somebody wrote down, who may have known what came later",
+    "stepped": "got each message after its answer to the one before, and saw no later one; its author may have known the past",
+    "stepped-blocks": (
+        "got each block of messages after its answer to the one before, and saw what came later within a block alone, cut "
+        "where nobody knew; its author may have known the past"
+    ),
+    "asked": "answered from elsewhere, message by message",
+    "audited-process": "decided the same when later messages were cut off, in processes of its own",
+    "audited-sandbox": "decided the same when later messages were cut off, in processes that could read nothing else",
+    "live": "decided before later messages existed",
+    "unchecked": "not checked: it may have seen later messages",
+    "tick-by-tick": "was given one message after the other",
+    "prefix-audit": "decided the same when later messages were cut off",
+}
+"""How it was shown that an agent did not look ahead."""
