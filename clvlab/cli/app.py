@@ -87,8 +87,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_BAD_INPUT = 2
-
 
 def main() -> None:
     """Run the command line: exit 0 good, 1 verification failed, 2 bad input."""
@@ -103,13 +101,13 @@ def main() -> None:
             err.print(plain(f"in a clone: {install_command(f'.[{error.extra}]')}"))
         if isinstance(error, MissingLibraryError):
             err.print(plain(f"here: {install_command(error.library)}"))
-        sys.exit(_BAD_INPUT)
+        sys.exit(error.exit_code)
     except OSError as error:
         err.print(f"[red]error:[/] {plain(str(error))}")
-        sys.exit(_BAD_INPUT)
+        sys.exit(ClvlabError.exit_code)
     except MemoryError:
         err.print("[red]error:[/] there is not enough memory for this")
-        sys.exit(_BAD_INPUT)
+        sys.exit(ClvlabError.exit_code)
 
 
 def demo(runs_folder: RunsOption = listing.DEFAULT_RUNS, as_json: JsonOption = False) -> None:

@@ -5,7 +5,7 @@ import re
 import jsonschema
 import pytest
 from clvlab_service.app import create_app
-from clvlab_service.errors import STATUSES, place
+from clvlab_service.errors import PLAIN, place
 from clvlab_service.reference import problems_reference
 from clvlab_service.settings import Settings
 from pydantic import TypeAdapter
@@ -110,7 +110,7 @@ def test_the_table_of_problems_and_the_document_name_the_same_types(document):
     described = document["components"]["schemas"]["Problem"]["properties"]["type"]["description"]
 
     assert {kind for _, kind in table()} == {kind.removeprefix(URN) for kind in re.findall(r"`([a-z:-]+)`", described)} - {""}
-    assert len(table()) == len(set(table())) > len(STATUSES)
+    assert len(table()) == len(set(table())) > len(PLAIN)
 
 
 @pytest.mark.parametrize(
