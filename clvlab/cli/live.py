@@ -25,7 +25,19 @@ from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.listing import DEFAULT_RUNS
 from clvlab.application.times import moment
 from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of
-from clvlab.cli.options import JsonOption, NetworkOption, OwnerOption, ReadsOption, goes_with, limit_words, option_words
+from clvlab.cli.options import (
+    HORIZON_S,
+    HorizonOption,
+    JsonOption,
+    MarketsOption,
+    NetworkOption,
+    OwnerOption,
+    ReadsOption,
+    goes_with,
+    limit_words,
+    option_words,
+    window_of,
+)
 from clvlab.cli.printing import err, out, plain, print_json, show_leaderboard, show_next, show_report
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
@@ -49,8 +61,8 @@ def live(
     param: Annotated[
         list[str] | None, typer.Option(help="A parameter of the only agent as name=value; may be repeated.")
     ] = None,
-    market: Annotated[list[str] | None, typer.Option(help="A market-key prefix; may be repeated; all by default.")] = None,
-    horizon_s: Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")] = 60,
+    market: MarketsOption = None,
+    horizon_s: HorizonOption = HORIZON_S,
     policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy as name=value; may be repeated.")] = None,
     reads: ReadsOption = None,
     network: NetworkOption = False,
@@ -64,7 +76,7 @@ def live(
     """Follow a fixture live on paper, and seal the run when play begins; Ctrl-C leaves it, and the same command goes on."""
     goes_with("--log", log, owner=owner)
     goes_with("file.py:name, an agent of your own", not all(map(names_template, agent)), reads=reads, network=network)
-    window = Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(market or ("",)))
+    window = window_of(horizon_s, market)
     agents = _agents(agent, param or [], window, reads or [], network=network)
     asked = LiveQuestion(
         feed_at(feed),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NotRequired, TypedDict, cast
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NotRequired, TypedDict, cast
 
 import polars as pl
 
@@ -97,14 +98,10 @@ class Window:
 
     def payload(self) -> dict[str, str | int | list[str] | None]:
         """Return the window as it is sealed, but for how the pack closes its markets; closes by consensus have no key."""
-        own: dict[str, str | int | list[str] | None] = {
-            "window_id": self.window_id,
-            "end_rule": str(self.end_rule),
-            "duration_s": self.duration_s,
-            "min_clv_horizon_s": self.min_clv_horizon_s,
-            "market_allowlist": list(self.market_allowlist),
-        }
-        return own if self.close_source is None else own | {"close_source": self.close_source}
+        own = asdict(self) | {"end_rule": str(self.end_rule), "market_allowlist": list(self.market_allowlist)}
+        if self.close_source is None:
+            del own["close_source"]
+        return own
 
 
 def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s: int | None) -> SealedWindow:
@@ -113,6 +110,19 @@ def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s
     if max_close_age_s is not None:
         sealed["max_close_age_s"] = max_close_age_s
     return sealed
+
+
+def window_of(sealed: Mapping[str, Any]) -> Window:
+    """Return the window that stands in evidence, without how the pack closes.
+
+    Raises
+    ------
+    KeyError, TypeError, WindowError
+        A key that is missing, or a value out of its range.
+    """
+    own = {one.name: sealed[one.name] for one in fields(Window) if one.name != "close_source"}
+    own["market_allowlist"] = tuple(own["market_allowlist"])
+    return Window(**own, close_source=sealed.get("close_source"))
 
 
 def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:

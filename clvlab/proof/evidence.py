@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.errors import EvidenceError, PolicyError, WindowError
-from clvlab.law.closing import Window, sealed_window
+from clvlab.law.closing import Window, sealed_window, window_of
 from clvlab.law.columns import changes, in_range, values
 from clvlab.law.gate import PostQuote, PreQuote
 from clvlab.law.policy import PolicyEnvelope
@@ -98,15 +98,7 @@ class Evidence:
     @property
     def window(self) -> Window:
         """The window as sealed."""
-        sealed = self.started["window"]
-        return Window(
-            window_id=sealed["window_id"],
-            end_rule=sealed["end_rule"],
-            duration_s=sealed["duration_s"],
-            min_clv_horizon_s=sealed["min_clv_horizon_s"],
-            market_allowlist=tuple(sealed["market_allowlist"]),
-            close_source=sealed.get("close_source"),
-        )
+        return window_of(self.started["window"])
 
     @property
     def max_close_age_s(self) -> int | None:
