@@ -47,7 +47,7 @@ _MAX_DETAIL = 2000
 _EXACT = 2**53
 
 
-def problem_type(error: type[errors.ClvlabError]) -> str:
+def problem_type(error: type) -> str:
     """Return the stable name of a class of errors: ``RosterFullError`` is ``urn:clvlab:problem:roster-full``."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", error.__name__.removesuffix("Error")).lower()
     return _URN + words
@@ -56,7 +56,7 @@ def problem_type(error: type[errors.ClvlabError]) -> str:
 def place(error: type[errors.ClvlabError]) -> tuple[HTTPStatus, str]:
     """Return status and type of the problem that an error is answered with."""
     kind = next(base for base in error.__mro__ if _STATUS in vars(base))
-    return HTTPStatus(kind.http_status), problem_type(kind)
+    return HTTPStatus(error.http_status), problem_type(kind)
 
 
 def problem_kinds() -> list[tuple[HTTPStatus, str, str]]:
