@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import polars as pl
 import typer
@@ -18,7 +18,7 @@ from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgu
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, show_table, table
 from clvlab.cli.progress import bar
 from clvlab.cli.uploads import admit_upload, uploads
-from clvlab.errors import PackFormatError, PackTamperedError
+from clvlab.errors import PackFormatError, PackTamperedError, SourceError
 from clvlab.files import written_file
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
@@ -32,6 +32,7 @@ from clvlab.packs.reader import Pack
 from clvlab.packs.remote.address import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
 
+_Read = TypeVar("_Read")
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
 packs_app.command("uploads")(uploads)
 packs_app.command("admit-upload")(admit_upload)
@@ -182,18 +183,21 @@ def packs_import(
 ) -> None:
     """Make a pack of a provider's own messages."""
     with interruptible(_whole_or_nothing(out_folder)), err.status("importing") as status:
+        weights = _read(importing.weights_by_book, "--weight", weight)
+        columns = _read(importing.texts_by_name, "--column", column)
+        sides = _read(importing.texts_by_name, "--side", side)
         options = importing.import_options(
             lenient=lenient,
             margin=margin,
             min_books=min_books,
             max_age_s=max_age_s,
-            weights=_weights(weight),
+            weights=weights,
             max_overround=max_overround,
             odds_format=odds_format,
             time_zone=time_zone,
             books=books,
             closing=closing,
-            mapping=with_flags(mapping, _pairs(column, "--column"), _pairs(side, "--side"), market),
+            mapping=with_flags(mapping, columns, sides, market),
             max_close_age_s=max_close_age_s,
             progress=status.update,
         )
@@ -218,20 +222,12 @@ def _whole_or_nothing(folder: Path) -> Callable[[], str]:
     return lambda: f"the pack in {folder} is whole" if folder.exists() else "no pack was written"
 
 
-def _weights(texts: list[str] | None) -> dict[str, int]:
-    pairs = _pairs(texts, "--weight")
-    wrong = [f"{book}={number}" for book, number in pairs.items() if not number.isdecimal()]
-    if wrong:
-        raise typer.BadParameter(f"--weight takes BOOK=N with a whole number, not {wrong[0]!r}")
-    return {book: int(number) for book, number in pairs.items()}
-
-
-def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    split = [text.partition("=") for text in texts or ()]
-    wrong = ["".join(parts) for parts in split if not all(parts)]
-    if wrong:
-        raise typer.BadParameter(f"{option} takes NAME=VALUE, not {wrong[0]!r}")
-    return {name: value for name, _, value in split}
+def _read(form: Callable[[str, list[str] | None], _Read], option: str, texts: list[str] | None) -> _Read:
+    """Return what an option says in its form; another one is refused with the usage."""
+    try:
+        return form(option, texts)
+    except SourceError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 @packs_app.command("export")
