@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,38 +37,8 @@ def import_options(*, mapping: Mapping[str, Any] | str | Path | None = None, **n
     for name in named:
         if name not in OPTIONS:
             raise ArgumentError(no_argument("import_odds", name, OPTIONS))
-    options = Options(**{"lenient": True} | named)
-    return replace(options, mapping=read_mapping(Path(mapping)) if isinstance(mapping, str | Path) else mapping)
-
-
-def texts_by_name(option: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """Return what an option says that is given as ``NAME=VALUE``, and may be repeated.
-
-    Raises
-    ------
-    SourceError
-        Another form; the message names the option.
-    """
-    split = [text.partition("=") for text in texts or ()]
-    wrong = ["".join(parts) for parts in split if not all(parts)]
-    if wrong:
-        raise SourceError(f"{option} takes NAME=VALUE, not {wrong[0]!r}")
-    return {name: value for name, _, value in split}
-
-
-def weights_by_book(option: str, texts: Sequence[str] | None) -> dict[str, int]:
-    """Return the weights of books that are given as ``BOOK=N``.
-
-    Raises
-    ------
-    SourceError
-        Another form, or no whole number; the message names the option.
-    """
-    weights = texts_by_name(option, texts)
-    wrong = [f"{book}={number}" for book, number in weights.items() if not (number.isascii() and number.isdigit())]
-    if wrong:
-        raise SourceError(f"{option} takes BOOK=N with a whole number, not {wrong[0]!r}")
-    return {book: int(number) for book, number in weights.items()}
+    columns = read_mapping(Path(mapping)) if isinstance(mapping, str | Path) else mapping
+    return Options(**{"lenient": True} | named, mapping=columns)
 
 
 def import_given(source: Any, given: Any, folder: Path, options: Options) -> ImportReport:

@@ -39,8 +39,6 @@ from clvlab.cli.options import (
     window_of,
 )
 from clvlab.cli.printing import err, out, plain, print_json, show_leaderboard, show_next, show_report
-from clvlab.engine.agent import Agent
-from clvlab.law.closing import Window
 
 _LIVE = "live"
 _MOST = 20  # decisions that are printed at once
@@ -77,7 +75,10 @@ def live(
     goes_with("--log", log, owner=owner)
     goes_with("file.py:name, an agent of your own", not all(map(names_template, agent)), reads=reads, network=network)
     window = window_of(horizon_s, market)
-    agents = _agents(agent, param or [], window, reads or [], network=network)
+    if param and len(agent) > 1:
+        raise typer.BadParameter("--param goes with one agent")
+    limited = [name if names_template(name) else isolated(name, reads=reads or [], network=network) for name in agent]
+    agents = [backtests.resolve(own, params_of(param or []), window) for own in limited]
     asked = LiveQuestion(
         feed_at(feed),
         agents,
@@ -101,13 +102,6 @@ def live(
     code = option_words("--agent", [name for name in agent if not names_template(name)])
     options = [*code, *limit_words(reads, network=network)] if code else []
     _show(done, out_folder / done.run_id, agent, options, as_json=as_json)
-
-
-def _agents(names: Sequence[str], param: Sequence[str], window: Window, reads: Sequence[Path], *, network: bool) -> list[Agent]:
-    if param and len(names) > 1:
-        raise typer.BadParameter("--param goes with one agent")
-    limited = [name if names_template(name) else isolated(name, reads=reads, network=network) for name in names]
-    return [backtests.resolve(own, params_of(param), window) for own in limited]
 
 
 class _Shown:

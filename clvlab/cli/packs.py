@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import polars as pl
 import typer
@@ -27,12 +27,11 @@ from clvlab.packs.derived.opening import is_view_file
 from clvlab.packs.grades import Grade
 from clvlab.packs.importers import IMPORTERS
 from clvlab.packs.importers.importing import import_source
-from clvlab.packs.importers.mapping import with_flags
+from clvlab.packs.importers.mapping import texts_by_name, weights_by_book, with_flags
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.address import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
 
-_Read = TypeVar("_Read")
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
 packs_app.command("uploads")(uploads)
 packs_app.command("admit-upload")(admit_upload)
@@ -183,9 +182,11 @@ def packs_import(
 ) -> None:
     """Make a pack of a provider's own messages."""
     with interruptible(_whole_or_nothing(out_folder)), err.status("importing") as status:
-        weights = _read(importing.weights_by_book, "--weight", weight)
-        columns = _read(importing.texts_by_name, "--column", column)
-        sides = _read(importing.texts_by_name, "--side", side)
+        try:
+            weights = weights_by_book("--weight", weight)
+            columns, sides = texts_by_name("--column", column), texts_by_name("--side", side)
+        except SourceError as error:
+            raise typer.BadParameter(str(error)) from error
         options = importing.import_options(
             lenient=lenient,
             margin=margin,
@@ -220,14 +221,6 @@ def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]
 def _whole_or_nothing(folder: Path) -> Callable[[], str]:
     """Say what there is of a new pack, which comes to its place in one step."""
     return lambda: f"the pack in {folder} is whole" if folder.exists() else "no pack was written"
-
-
-def _read(form: Callable[[str, list[str] | None], _Read], option: str, texts: list[str] | None) -> _Read:
-    """Return what an option says in its form; another one is refused with the usage."""
-    try:
-        return form(option, texts)
-    except SourceError as error:
-        raise typer.BadParameter(str(error)) from error
 
 
 @packs_app.command("export")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, NotRequired, TypedDict, cast
+from dataclasses import asdict, dataclass
+from typing import NotRequired, TypedDict, cast
 
 import polars as pl
 
@@ -110,19 +109,6 @@ def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s
     if max_close_age_s is not None:
         sealed["max_close_age_s"] = max_close_age_s
     return sealed
-
-
-def window_of(sealed: Mapping[str, Any]) -> Window:
-    """Return the window that stands in evidence, without how the pack closes.
-
-    Raises
-    ------
-    KeyError, TypeError, WindowError
-        A key that is missing, or a value out of its range.
-    """
-    own = {one.name: sealed[one.name] for one in fields(Window) if one.name != "close_source"}
-    own["market_allowlist"] = tuple(own["market_allowlist"])
-    return Window(**own, close_source=sealed.get("close_source"))
 
 
 def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import polars as pl
 
 from clvlab.errors import EvidenceError, PolicyError, WindowError
-from clvlab.law.closing import Window, sealed_window, window_of
+from clvlab.law.closing import Window, sealed_window
 from clvlab.law.columns import changes, in_range, values
 from clvlab.law.gate import PostQuote, PreQuote
 from clvlab.law.policy import PolicyEnvelope
@@ -98,7 +99,10 @@ class Evidence:
     @property
     def window(self) -> Window:
         """The window as sealed."""
-        return window_of(self.started["window"])
+        sealed: Mapping[str, Any] = self.started["window"]
+        own = {one.name: sealed[one.name] for one in fields(Window) if one.name != "close_source"}
+        own["market_allowlist"] = tuple(own["market_allowlist"])
+        return Window(**own, close_source=sealed.get("close_source"))
 
     @property
     def max_close_age_s(self) -> int | None:

@@ -13,7 +13,7 @@ from clvlab_service.keys import FileKey
 from clvlab_service.settings import Settings
 from starlette.testclient import TestClient
 
-from clvlab import errors
+from tests.factories import ERRORS
 from tests.service.tokens import AUDIENCE, ISSUER, make_key, make_token
 
 KEY = make_key("EdDSA")
@@ -158,10 +158,9 @@ def test_the_log_of_an_unexpected_error_has_its_traceback_and_no_values(capfd):
 
 
 def test_every_error_class_has_a_status_of_an_error_and_exit_codes():
-    for name in errors.__all__:
-        found = getattr(errors, name)
-        assert 400 <= HTTPStatus(found.http_status) < 600, name
-        assert (found.exit_code, found.service_exit_code) in {(2, 2), (2, 3)}, name
+    for found in ERRORS:
+        assert 400 <= HTTPStatus(found.http_status) < 600, found
+        assert (found.exit_code, found.service_exit_code) in {(2, 2), (2, 3)}, found
 
 
 def test_a_plain_request_id_is_kept_and_another_is_replaced(client):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from clvlab.agents.registry import template
 from clvlab.agents.sizing import Kelly
+from clvlab.application.backtests import settings_in
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.runs.entrants import Entrant, entrant, unused_keys
 from clvlab.law.closing import Window
@@ -70,7 +70,7 @@ def policy_of(config: DeployConfig) -> PolicyEnvelope:
     ------
     PolicyError
     """
-    return PolicyEnvelope(**_fields_of(config, PolicyEnvelope))
+    return settings_in(config, PolicyEnvelope)
 
 
 def window_of(config: DeployConfig) -> Window:
@@ -81,9 +81,4 @@ def window_of(config: DeployConfig) -> Window:
     WindowError
         ``duration_s`` missing or superfluous.
     """
-    return Window(**_fields_of(config, Window))
-
-
-def _fields_of(config: DeployConfig, made: type[PolicyEnvelope | Window]) -> dict[str, Any]:
-    """Return the fields of a configuration that a policy or a window has."""
-    return {one.name: getattr(config, one.name) for one in fields(made) if one.name in DeployConfig.model_fields}
+    return settings_in(config, Window)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Strict, Strict
 
 from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, template
 from clvlab.application.allowlists import Allowlist
-from clvlab.application.backtests import envelope
+from clvlab.application.backtests import envelope, settings_in
 from clvlab.application.runs.plan import Plan
 from clvlab.errors import AgentError, UnknownFixtureError
 from clvlab.law.closing import Window
@@ -44,8 +44,7 @@ class _Windowed(BaseModel):
         ------
         WindowError
         """
-        own = type(self).model_fields
-        return Window(**{one.name: getattr(self, one.name) for one in fields(Window) if one.name in own})
+        return settings_in(self, Window)
 
 
 class BacktestRunRequest(_Windowed):

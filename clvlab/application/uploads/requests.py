@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from clvlab.application.importing import OPTIONS, import_options, texts_by_name, weights_by_book
+from clvlab.application.importing import OPTIONS, import_options
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
-from clvlab.packs.importers.mapping import with_flags
+from clvlab.packs.importers.mapping import texts_by_name, weights_by_book, with_flags
 from clvlab.packs.importers.source import Options
 
 _PackId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
