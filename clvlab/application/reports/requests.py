@@ -37,15 +37,6 @@ class _Windowed(BaseModel):
     duration_s: StrictInt | None = None
     min_clv_horizon_s: StrictInt = Window().min_clv_horizon_s
 
-    def window(self) -> Window:
-        """The window asked for.
-
-        Raises
-        ------
-        WindowError
-        """
-        return settings_in(self, Window)
-
 
 class BacktestRunRequest(_Windowed):
     """A backtest of the offline agent ``baseline`` over one fixture; unknown fields are refused.
@@ -144,7 +135,7 @@ def _plan(
     for fixture_id in request.fixtures or ():  # ahead of what is wrong with window or agent
         if fixture_id not in known:
             raise UnknownFixtureError(fixture_id, pack.pack_id, pack.fixture_ids)
-    window = request.window()
+    window = settings_in(request, Window)
     agent = template(strategy, {"markets": window.market_allowlist} | params)
     return Plan(pack, [agent], window, envelope(limits or {}), request.fixtures)
 
