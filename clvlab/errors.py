@@ -1,97 +1,27 @@
-"""Every error that clvlab raises on purpose; knows no HTTP and no I/O."""
+"""Every error that clvlab raises on purpose, with the HTTP status and the exit status that it is answered with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = [
-    "AgentError",
-    "AgentFailedError",
-    "AlreadyRegisteredError",
-    "AnchorConflictError",
-    "AnchorError",
-    "AnchorUnavailableError",
-    "ArgumentError",
-    "AskError",
-    "BindingError",
-    "BundleError",
-    "BusyError",
-    "ClvlabError",
-    "CompetitionError",
-    "DatabaseUrlError",
-    "DecisionError",
-    "EntryError",
-    "EvidenceError",
-    "FileError",
-    "FileLockedError",
-    "IdempotencyConflictError",
-    "LeaseLostError",
-    "LogBehindError",
-    "LogConflictError",
-    "LogError",
-    "LogForkError",
-    "LogKeyError",
-    "LookaheadError",
-    "MissingExtraError",
-    "MissingLibraryError",
-    "NotDeletableError",
-    "NotOwnerError",
-    "NotStartableError",
-    "OddsError",
-    "PackError",
-    "PackFormatError",
-    "PackReplayError",
-    "PackTamperedError",
-    "PackTooLargeError",
-    "PageError",
-    "PlanChangedError",
-    "PolicyError",
-    "PreflightError",
-    "QueryError",
-    "RemoteConflictError",
-    "RemoteError",
-    "RemoteMissingError",
-    "ReplayError",
-    "RosterFrozenError",
-    "RosterFullError",
-    "RunCancelledError",
-    "RunConflictError",
-    "RunFailedError",
-    "RunRemovedError",
-    "SchemaError",
-    "ServiceUnreachableError",
-    "SettingsError",
-    "ShuttingDownError",
-    "SourceError",
-    "StatisticsError",
-    "StorageSpentError",
-    "StoreError",
-    "StoreFullError",
-    "StoreUnreachableError",
-    "TransitionError",
-    "UnknownAgentError",
-    "UnknownBacktestError",
-    "UnknownCompetitionError",
-    "UnknownDecisionError",
-    "UnknownEntryError",
-    "UnknownFixtureError",
-    "UnknownInstanceError",
-    "UnknownMarketError",
-    "UnknownPackError",
-    "UnknownRunError",
-    "UnknownStrategyError",
-    "UnsignedLogError",
-    "UnsupportedError",
-    "UploadConflictError",
-    "UploadRefusedError",
-    "UploadsOffError",
-    "WindowError",
-]
-
 
 class ClvlabError(Exception):
-    """Root of all errors of this package; one sentence that names the value, and what to do about it."""
+    """Root of all errors of this package; one sentence that names the value, and what to do about it.
+
+    Attributes
+    ----------
+    http_status
+        Status of the problem. A class that states one is a type of problem; others have status and type of their nearest base.
+    exit_code
+        Exit status of a command.
+    service_exit_code
+        Exit status of a service or worker that can't go on; other than for bad input, 3 is worth starting it again.
+    """
+
+    http_status = 400
+    exit_code = 2
+    service_exit_code = 2
 
 
 class ArgumentError(ClvlabError, TypeError):
@@ -105,13 +35,19 @@ class SchemaError(ClvlabError):
 class WindowError(ClvlabError):
     """A window specification that can't be applied."""
 
+    http_status = 400
+
 
 class DecisionError(ClvlabError):
     """An agent returned decisions that can't be sealed."""
 
+    http_status = 400
+
 
 class AgentError(ClvlabError):
     """An agent's configuration or transcript can't be used."""
+
+    http_status = 400
 
 
 class AgentFailedError(AgentError):
@@ -137,6 +73,8 @@ class UnknownAgentError(AgentError):
 class PolicyError(ClvlabError):
     """A policy envelope with a value out of its range."""
 
+    http_status = 400
+
 
 class AskError(AgentError):
     """A model that was asked gave no usable answer; ``kind`` is one word, ``detail`` a sentence."""
@@ -154,21 +92,31 @@ class FileError(ClvlabError):
 class FileLockedError(FileError):
     """Another process has held a folder for longer than this one may wait."""
 
+    http_status = 503
+
 
 class EvidenceError(ClvlabError):
     """Evidence that is not canonical, not complete or not in order."""
+
+    http_status = 400
 
 
 class PackError(ClvlabError):
     """Root of all errors about packs."""
 
+    http_status = 400
+
 
 class UnknownPackError(PackError):
     """No pack of that id in the catalog, and no pack folder at that path."""
 
+    http_status = 404
+
 
 class UnknownFixtureError(PackError):
     """The pack does not declare that fixture."""
+
+    http_status = 422
 
     def __init__(self, fixture_id: int, pack_id: str, known: tuple[int, ...]) -> None:
         shown = ", ".join(str(f) for f in known[:5]) + (", ..." if len(known) > 5 else "")
@@ -193,6 +141,8 @@ class HeldOutError(PackError):
 class PackReplayError(PackError):
     """A pack that opened and could not be replayed."""
 
+    http_status = 400
+
 
 class PlanChangedError(PackReplayError):
     """A run that was committed to, and would now be another: its pack or an agent changed in between."""
@@ -211,6 +161,8 @@ class ViewError(PackError):
 
 class PackTamperedError(PackError):
     """A pack whose bytes, ticks or labels are not what its hashes say."""
+
+    http_status = 400
 
     def __init__(self, what: str, expected: str, found: str) -> None:
         super().__init__(f"{what}: expected {expected}, found {found}; restore the pack or build it again")
@@ -233,6 +185,8 @@ class RemoteConflictError(RemoteError):
 class UploadsOffError(ClvlabError):
     """Uploads of packs are not turned on."""
 
+    http_status = 404
+
     def __init__(self) -> None:
         super().__init__("this service takes no uploads: its operator turns them on with CLVLAB_UPLOADS")
 
@@ -240,12 +194,16 @@ class UploadsOffError(ClvlabError):
 class UploadRefusedError(PackError):
     """An upload that no sound pack can be made of; nothing of it was kept."""
 
+    http_status = 400
+
 
 class UploadConflictError(PackError):
     """An upload that can't be kept or deleted as things are; ``reason`` is a stable key.
 
     ``reason`` is ``in_catalog``, ``id_taken``, ``too_many``, ``too_large`` or ``in_use``.
     """
+
+    http_status = 409
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -271,13 +229,19 @@ class OddsError(ClvlabError):
 class UnknownStrategyError(UnknownAgentError):
     """No strategy template of that name."""
 
+    http_status = 404
+
 
 class UnknownRunError(ClvlabError):
     """No sealed run at that path or under that id."""
 
+    http_status = 404
+
 
 class RunRemovedError(ClvlabError):
     """A run was removed to make room; its hashes are what is left of it."""
+
+    http_status = 410
 
     def __init__(self, run_id: str, evidence_hash: str, manifest_hash: str) -> None:
         super().__init__(
@@ -291,6 +255,8 @@ class RunRemovedError(ClvlabError):
 
 class RunConflictError(ClvlabError):
     """A run of the same id is stored with other bytes."""
+
+    http_status = 500
 
     def __init__(self, run_id: str, stored: str, offered: str, why: str = "") -> None:
         said = f"run {run_id} is stored with manifest {stored}, and this one has {offered}; nothing was written"
@@ -314,17 +280,25 @@ class AnchorConflictError(AnchorError):
 class LogError(ClvlabError):
     """A log entry, checkpoint or proof that can't be used."""
 
+    http_status = 500
+
 
 class LogConflictError(LogError):
     """An entry that the log does not take: a second commitment or outcome of a run, or one with other content."""
+
+    http_status = 409
 
 
 class LogBehindError(LogError):
     """The run log lacks what was published of it: nothing is appended and no checkpoint signed until it is restarted."""
 
+    http_status = 503
+
 
 class LogKeyError(LogError):
     """The run log was restarted, and goes on under another key than the one that was given."""
+
+    http_status = 503
 
 
 class LogForkError(LogError):
@@ -338,9 +312,13 @@ class LogForkError(LogError):
 class UnsignedLogError(LogError):
     """The run log has no key, so there are no signed checkpoints of it."""
 
+    http_status = 404
+
 
 class BundleError(ClvlabError):
     """A proof bundle that is not exactly what the format says."""
+
+    http_status = 400
 
 
 class ReplayError(ClvlabError):
@@ -350,9 +328,13 @@ class ReplayError(ClvlabError):
 class UnknownDecisionError(ClvlabError):
     """The run is sealed, or not yet, and has no decision at that sequence number."""
 
+    http_status = 404
+
 
 class RunFailedError(ClvlabError):
     """A run could not be finished; the cause is on its record, and nothing of it was sealed."""
+
+    http_status = 500
 
     def __init__(self, run_id: str, cause: str) -> None:
         super().__init__(f"run {run_id} failed: {cause}")
@@ -363,6 +345,8 @@ class RunFailedError(ClvlabError):
 class RunCancelledError(ClvlabError):
     """A run was cancelled before it was over; nothing of it was sealed."""
 
+    http_status = 409
+
     def __init__(self, run_id: str) -> None:
         super().__init__(f"run {run_id} was cancelled: ask for it again")
         self.run_id = run_id
@@ -370,6 +354,8 @@ class RunCancelledError(ClvlabError):
 
 class BusyError(ClvlabError):
     """All workers are taken, and as many callers wait as may wait."""
+
+    http_status = 503
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(f"all workers are busy: ask again in {retry_after_s} s")
@@ -379,6 +365,8 @@ class BusyError(ClvlabError):
 class OwnerLimitError(ClvlabError):
     """An owner has as much going on as an owner may have at once."""
 
+    http_status = 429
+
     def __init__(self, detail: str, retry_after_s: int) -> None:
         super().__init__(detail)
         self.retry_after_s = retry_after_s
@@ -387,6 +375,8 @@ class OwnerLimitError(ClvlabError):
 class ShuttingDownError(ClvlabError):
     """The process ends before the work is done, which is on record: another process does it."""
 
+    http_status = 503
+
     def __init__(self) -> None:
         super().__init__("the service is ending here, and goes on with the work elsewhere or later: ask again")
 
@@ -394,29 +384,44 @@ class ShuttingDownError(ClvlabError):
 class PageError(ClvlabError):
     """A cursor or page size that can't be used."""
 
+    http_status = 422
+
 
 class StoreError(ClvlabError):
     """Root of all errors about the database."""
+
+    http_status = 500
+    service_exit_code = 3
 
 
 class StoreUnreachableError(StoreError):
     """The configured database can't be reached, or broke off; nothing of the transaction was kept."""
 
+    http_status = 503
+
 
 class StoreBusyError(StoreError):
     """The database made a transaction wait for too long; nothing of it was kept, and it can be tried again."""
+
+    http_status = 503
 
 
 class StorageSpentError(ClvlabError):
     """The runs of an owner, or of nobody in particular, take up all the room that they may have."""
 
+    http_status = 507
+
 
 class DatabaseUrlError(StoreUnreachableError):
     """A database URL that is not written as it must be; the message holds nothing of it, for it may hold a password."""
 
+    service_exit_code = 2
+
 
 class StoreFullError(StoreError):
     """The database has no room left; nothing of the transaction was kept."""
+
+    http_status = 503
 
 
 class LeaseLostError(StoreError):
@@ -430,37 +435,55 @@ class CompetitionError(ClvlabError):
 class UnknownCompetitionError(CompetitionError):
     """No competition of that id."""
 
+    http_status = 404
+
 
 class NotOwnerError(ClvlabError):
     """The competition or instance belongs to another principal, or a backtest was not asked for under the key."""
+
+    http_status = 403
 
 
 class BindingError(CompetitionError):
     """A pack and fixture that can't be bound at creation."""
 
+    http_status = 400
+
 
 class RosterFrozenError(CompetitionError):
     """The competition is past the statuses in which agents may register."""
+
+    http_status = 409
 
 
 class AlreadyRegisteredError(CompetitionError):
     """The agent id is on the roster already."""
 
+    http_status = 409
+
 
 class RosterFullError(CompetitionError):
     """The roster has as many agents as it may have."""
+
+    http_status = 409
 
 
 class EntryError(CompetitionError):
     """A roster entry that is well formed and still can't be taken: proof mode, strategy, parameters or instance."""
 
+    http_status = 400
+
 
 class UnknownEntryError(CompetitionError):
     """No agent of that id is on the roster."""
 
+    http_status = 404
+
 
 class NotDeletableError(CompetitionError):
     """The competition can't be deleted; ``reason`` is a stable key, and nothing was removed."""
+
+    http_status = 409
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -470,6 +493,8 @@ class NotDeletableError(CompetitionError):
 class NotStartableError(CompetitionError):
     """The competition can't start; ``reason`` is a stable key, and the status is unchanged."""
 
+    http_status = 409
+
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
@@ -478,9 +503,13 @@ class NotStartableError(CompetitionError):
 class TransitionError(CompetitionError):
     """The status does not allow this step."""
 
+    http_status = 409
+
 
 class UnknownInstanceError(ClvlabError):
     """No instance of that id, none with an owner, or none that belongs to the caller."""
+
+    http_status = 404
 
 
 class PreflightError(ClvlabError):
@@ -492,6 +521,8 @@ class PreflightError(ClvlabError):
         ``{name, ok, message}`` of every failing check, in order.
     """
 
+    http_status = 422
+
     def __init__(self, failures: Sequence[Mapping[str, Any]]) -> None:
         super().__init__("; ".join(f"{failure['name']}: {failure['message']}" for failure in failures))
         self.failures = failures
@@ -500,6 +531,8 @@ class PreflightError(ClvlabError):
 class IdempotencyConflictError(ClvlabError):
     """The key was used with another configuration (``fingerprint``), or its attempt failed for good (``prior_attempt``)."""
 
+    http_status = 409
+
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
@@ -507,6 +540,8 @@ class IdempotencyConflictError(ClvlabError):
 
 class UnknownBacktestError(ClvlabError):
     """No backtest report of that id."""
+
+    http_status = 404
 
 
 class SettingsError(ClvlabError):

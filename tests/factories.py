@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from clvlab import errors
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application.application import Application
@@ -28,6 +29,7 @@ __all__ = [
     "ALICE",
     "AUDITED",
     "BOB",
+    "ERRORS",
     "MARKET",
     "FailingAgent",
     "FixedAgent",
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 MARKET = "1X2_PARTICIPANT_RESULT||"
+ERRORS = [kind for kind in vars(errors).values() if getattr(kind, "__module__", None) == errors.__name__]
 AUDITED = (Causality.AUDITED_SANDBOX if can_lock_in() else Causality.AUDITED_PROCESS).value  # as this machine can
 Quote = tuple[int | None, int | None] | int | None
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
+from pydantic import BaseModel
 
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.registry import names_template, template
@@ -26,6 +27,8 @@ from clvlab.law.schema import OUTCOMES, SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.store.sketches import Groups, sketches
+
+_Settings = TypeVar("_Settings", Window, PolicyEnvelope)
 
 
 def plan_backtest(
@@ -127,6 +130,17 @@ def envelope(limits: Mapping[str, Any]) -> PolicyEnvelope:
     if unknown:
         raise PolicyError(f"a policy has no limit {min(unknown)!r}; it has: {', '.join(known)}")
     return PolicyEnvelope(**limits)
+
+
+def settings_in(body: BaseModel, kind: type[_Settings]) -> _Settings:
+    """Return the window, or the policy, that the fields of a body say; defaults for those that it does not have.
+
+    Raises
+    ------
+    WindowError, PolicyError
+    """
+    known = type(body).model_fields
+    return kind(**{one.name: getattr(body, one.name) for one in fields(kind) if one.name in known})
 
 
 def leaderboard(backtests: Sequence[PerformedRun]) -> pl.DataFrame:

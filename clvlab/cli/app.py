@@ -34,7 +34,11 @@ from clvlab.cli.live import live
 from clvlab.cli.log import log_app, witness
 from clvlab.cli.making import now_ms, params_of
 from clvlab.cli.options import (
+    HORIZON_S,
+    FixturesOption,
+    HorizonOption,
     JsonOption,
+    MarketsOption,
     NetworkOption,
     OwnerOption,
     PackArgument,
@@ -43,6 +47,7 @@ from clvlab.cli.options import (
     RunsFolderOption,
     RunsOption,
     goes_with,
+    window_of,
 )
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import (
@@ -66,7 +71,6 @@ from clvlab.cli.verifying import verify
 from clvlab.cli.versions import version
 from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
 from clvlab.invocation import command
-from clvlab.law.closing import Window
 from clvlab.words import counted
 
 
@@ -88,8 +92,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_BAD_INPUT = 2
-
 
 def main() -> None:
     """Run the command line: exit 0 good, 1 verification failed, 2 bad input."""
@@ -104,13 +106,13 @@ def main() -> None:
             err.print(plain(f"in a clone: {install_command(f'.[{error.extra}]')}"))
         if isinstance(error, MissingLibraryError):
             err.print(plain(f"here: {install_command(error.library)}"))
-        sys.exit(_BAD_INPUT)
+        sys.exit(error.exit_code)
     except OSError as error:
         err.print(f"[red]error:[/] {plain(str(error))}")
-        sys.exit(_BAD_INPUT)
+        sys.exit(ClvlabError.exit_code)
     except MemoryError:
         err.print("[red]error:[/] there is not enough memory for this")
-        sys.exit(_BAD_INPUT)
+        sys.exit(ClvlabError.exit_code)
 
 
 def demo(runs_folder: RunsOption = listing.DEFAULT_RUNS, as_json: JsonOption = False) -> None:
@@ -156,11 +158,11 @@ def backtest(
     pack: PackArgument,
     agent: Annotated[str, typer.Option(help="Name of a template, or file.py:name.")] = "baseline",
     param: Annotated[list[str] | None, typer.Option(help="A parameter as name=value, JSON; may be repeated.")] = None,
-    fixture: Annotated[list[int] | None, typer.Option(help="A fixture id; may be repeated; all by default.")] = None,
-    market: Annotated[list[str] | None, typer.Option(help="A market-key prefix; may be repeated; all by default.")] = None,
+    fixture: FixturesOption = None,
+    market: MarketsOption = None,
     end_rule: Annotated[str, typer.Option(help="pre_match, fixed_duration or manual_stop.")] = "pre_match",
     duration_s: Annotated[int | None, typer.Option(help="Seconds, with fixed_duration only.")] = None,
-    horizon_s: Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")] = 60,
+    horizon_s: HorizonOption = HORIZON_S,
     close: Annotated[str | None, typer.Option(help="The book to close by, of a pack that keeps its books.")] = None,
     policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy, likewise.")] = None,
     audit: Annotated[bool, typer.Option(help="Audit an agent of your own for look-ahead before sealing.")] = True,
@@ -175,7 +177,7 @@ def backtest(
 ) -> None:
     """Replay a pack through an agent, score it against the close, and seal the run."""
     goes_with("--log", log, owner=owner)
-    window = Window(window_id, end_rule, duration_s, horizon_s, tuple(market or ("",)), close)
+    window = window_of(horizon_s, market, window_id=window_id, end_rule=end_rule, duration_s=duration_s, close_source=close)
     planned: list[str] = []
 
     def left() -> str:

@@ -21,11 +21,10 @@ from clvlab.application.sheets.means import spelt_mean
 from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.making import now_ms
-from clvlab.cli.options import JsonOption, OwnerOption, RunsOption, goes_with
+from clvlab.cli.options import HORIZON_S, JsonOption, OwnerOption, RunsOption, goes_with, window_of
 from clvlab.cli.printing import out, plain, print_json, say, show_next, show_report, show_table, table
 from clvlab.cli.progress import stages
 from clvlab.files import written_file
-from clvlab.law.closing import Window
 from clvlab.odds.formats import OddsFormat
 from clvlab.words import counted, plus
 
@@ -49,7 +48,7 @@ def bets_grade(
     odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(OddsFormat)}.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
     time_format: Annotated[str | None, typer.Option(help="How times are written, as '%d/%m/%Y %H:%M'.")] = None,
-    horizon_s: Annotated[int, typer.Option(help="Bets closer than this to the close stay pending.")] = 60,
+    horizon_s: Annotated[int, typer.Option(help="Bets closer than this to the close stay pending.")] = HORIZON_S,
     agent_id: Annotated[str, typer.Option(help="Name under which the bets are sealed.")] = STRATEGY,
     rows: Annotated[Path | None, typer.Option(help="Write the bets with their scores to this CSV file.")] = None,
     unmatched: Annotated[Path | None, typer.Option(help="Write the bets that are not on the tape to this CSV file.")] = None,
@@ -67,7 +66,7 @@ def bets_grade(
         operations.open_log(log, create=True) if log else nullcontext() as opened,
         stages(f"grading of {bets.name}") as tell,
     ):
-        grading = plan_grading(bets, packs.open_pack(pack), how, Window(min_clv_horizon_s=horizon_s), agent_id)
+        grading = plan_grading(bets, packs.open_pack(pack), how, window_of(horizon_s), agent_id)
         done = make(grading.plan, FolderRecord(runs_folder, now_ms, opened, owner or LOCAL), tell)
     told, folder = grading.rows(done), runs_folder / done.run_id
     for path, frame in ((rows, told.frame), (unmatched, told.unmatched)):

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms
+from clvlab.cli.options import FixturesOption
 from clvlab.cli.printing import err, facts, out, plain, show_next, show_pack
 from clvlab.errors import FeedError
 from clvlab.feeds.devfeed.faults import Plan, read_plan
@@ -44,7 +45,7 @@ class DevFeed(StrEnum):
 def capture(
     feed: Annotated[str, typer.Argument(help="Name of the feed, as txline; its keys are variables CLVLAB_*.", metavar="FEED")],
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
-    fixture: Annotated[list[int] | None, typer.Option(help="A fixture id; may be repeated; all by default.")] = None,
+    fixture: FixturesOption = None,
     until: Annotated[str | None, typer.Option(help="When it ends: a time with its zone, or +SECONDS from now.")] = None,
     log: Annotated[str | None, typer.Option(help="File or URL of a run log to note each closed segment in.")] = None,
 ) -> None:
@@ -127,7 +128,7 @@ def devfeed(
         ),
     ] = DevFeed.TXLINE,
     pack: Annotated[str, typer.Option(help="Id or folder of the pack whose ticks are sent.")] = _PACK,
-    fixture: Annotated[list[int] | None, typer.Option(help="A fixture id; may be repeated; all by default.")] = None,
+    fixture: FixturesOption = None,
     speed: Annotated[float, typer.Option(help="How much faster than it was; inf is as fast as can be.", min=0.001)] = 60.0,
     faults: Annotated[str, typer.Option(help="What goes wrong at which message: cut@100,stall@200:5.")] = "",
     port: Annotated[int, typer.Option(help="Port on loopback; 0 takes a free one.", min=0, max=65_535)] = 8898,

@@ -24,10 +24,20 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.listing import DEFAULT_RUNS
 from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of
-from clvlab.cli.options import JsonOption, NetworkOption, OwnerOption, ReadsOption, goes_with, limit_words, option_words
+from clvlab.cli.options import (
+    HORIZON_S,
+    HorizonOption,
+    JsonOption,
+    MarketsOption,
+    NetworkOption,
+    OwnerOption,
+    ReadsOption,
+    goes_with,
+    limit_words,
+    option_words,
+    window_of,
+)
 from clvlab.cli.printing import err, out, plain, print_json, show_leaderboard, show_next, show_report
-from clvlab.engine.agent import Agent
-from clvlab.law.closing import Window
 from clvlab.words import counted, moment, odds, percent
 
 _LIVE = "live"
@@ -49,8 +59,8 @@ def live(
     param: Annotated[
         list[str] | None, typer.Option(help="A parameter of the only agent as name=value; may be repeated.")
     ] = None,
-    market: Annotated[list[str] | None, typer.Option(help="A market-key prefix; may be repeated; all by default.")] = None,
-    horizon_s: Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")] = 60,
+    market: MarketsOption = None,
+    horizon_s: HorizonOption = HORIZON_S,
     policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy as name=value; may be repeated.")] = None,
     reads: ReadsOption = None,
     network: NetworkOption = False,
@@ -64,8 +74,11 @@ def live(
     """Follow a fixture live on paper, and seal the run when play begins; Ctrl-C leaves it, and the same command goes on."""
     goes_with("--log", log, owner=owner)
     goes_with("file.py:name, an agent of your own", not all(map(names_template, agent)), reads=reads, network=network)
-    window = Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(market or ("",)))
-    agents = _agents(agent, param or [], window, reads or [], network=network)
+    window = window_of(horizon_s, market)
+    if param and len(agent) > 1:
+        raise typer.BadParameter("--param goes with one agent")
+    limited = [name if names_template(name) else isolated(name, reads=reads or [], network=network) for name in agent]
+    agents = [backtests.resolve(own, params_of(param or []), window) for own in limited]
     asked = LiveQuestion(
         feed_at(feed),
         agents,
@@ -89,13 +102,6 @@ def live(
     code = option_words("--agent", [name for name in agent if not names_template(name)])
     options = [*code, *limit_words(reads, network=network)] if code else []
     _show(done, out_folder / done.run_id, agent, options, as_json=as_json)
-
-
-def _agents(names: Sequence[str], param: Sequence[str], window: Window, reads: Sequence[Path], *, network: bool) -> list[Agent]:
-    if param and len(names) > 1:
-        raise typer.BadParameter("--param goes with one agent")
-    limited = [name if names_template(name) else isolated(name, reads=reads, network=network) for name in names]
-    return [backtests.resolve(own, params_of(param), window) for own in limited]
 
 
 class _Shown:

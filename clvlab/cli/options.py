@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from clvlab.law.closing import Window
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PackArgument = Annotated[str, typer.Argument(help="Pack id in the catalog, path of a pack folder, or URL.", metavar="PACK")]
@@ -24,12 +26,21 @@ ReadsOption = Annotated[
     list[Path] | None,
     typer.Option(help="A file that an agent of your own may read, sealed by its hash; may be repeated."),
 ]
+FixturesOption = Annotated[list[int] | None, typer.Option(help="A fixture id; may be repeated; all by default.")]
+MarketsOption = Annotated[list[str] | None, typer.Option(help="A market-key prefix; may be repeated; all by default.")]
+HorizonOption = Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")]
+HORIZON_S = Window().min_clv_horizon_s
 OwnerOption = Annotated[str | None, typer.Option(help="Who commits, with --log; 'local' by default.")]
 NetworkOption = Annotated[bool, typer.Option("--network", help="Let an agent of your own reach a network; sealed.")]
 CheckpointFileOption = Annotated[
     Path | None,
     typer.Option(help="File of the newest published checkpoint, outside the database.", envvar="CLVLAB_CHECKPOINT_FILE"),
 ]
+
+
+def window_of(horizon_s: int, markets: Sequence[str] | None = None, **own: Any) -> Window:
+    """Return the window that options ask for, by its own names for all but the horizon and the markets."""
+    return Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(markets or ("",)), **own)
 
 
 def goes_with(needed: str, there: object, **given: object) -> None:

@@ -17,7 +17,7 @@ from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgu
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, show_table, table
 from clvlab.cli.progress import bar
 from clvlab.cli.uploads import admit_upload, uploads
-from clvlab.errors import PackFormatError, PackTamperedError
+from clvlab.errors import PackFormatError, PackTamperedError, SourceError
 from clvlab.files import written_file
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
@@ -26,7 +26,7 @@ from clvlab.packs.derived.opening import is_view_file
 from clvlab.packs.grades import Grade
 from clvlab.packs.importers import IMPORTERS
 from clvlab.packs.importers.importing import import_source
-from clvlab.packs.importers.mapping import with_flags
+from clvlab.packs.importers.mapping import texts_by_name, weights_by_book, with_flags
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.address import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
@@ -182,18 +182,23 @@ def packs_import(
 ) -> None:
     """Make a pack of a provider's own messages."""
     with interruptible(_whole_or_nothing(out_folder)), err.status("importing") as status:
+        try:
+            weights = weights_by_book("--weight", weight)
+            columns, sides = texts_by_name("--column", column), texts_by_name("--side", side)
+        except SourceError as error:
+            raise typer.BadParameter(str(error)) from error
         options = importing.import_options(
             lenient=lenient,
             margin=margin,
             min_books=min_books,
             max_age_s=max_age_s,
-            weights=_weights(weight),
+            weights=weights,
             max_overround=max_overround,
             odds_format=odds_format,
             time_zone=time_zone,
             books=books,
             closing=closing,
-            mapping=with_flags(mapping, _pairs(column, "--column"), _pairs(side, "--side"), market),
+            mapping=with_flags(mapping, columns, sides, market),
             max_close_age_s=max_close_age_s,
             progress=status.update,
         )
@@ -216,22 +221,6 @@ def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]
 def _whole_or_nothing(folder: Path) -> Callable[[], str]:
     """Say what there is of a new pack, which comes to its place in one step."""
     return lambda: f"the pack in {folder} is whole" if folder.exists() else "no pack was written"
-
-
-def _weights(texts: list[str] | None) -> dict[str, int]:
-    pairs = _pairs(texts, "--weight")
-    wrong = [f"{book}={number}" for book, number in pairs.items() if not number.isdecimal()]
-    if wrong:
-        raise typer.BadParameter(f"--weight takes BOOK=N with a whole number, not {wrong[0]!r}")
-    return {book: int(number) for book, number in pairs.items()}
-
-
-def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    split = [text.partition("=") for text in texts or ()]
-    wrong = ["".join(parts) for parts in split if not all(parts)]
-    if wrong:
-        raise typer.BadParameter(f"{option} takes NAME=VALUE, not {wrong[0]!r}")
-    return {name: value for name, _, value in split}
 
 
 @packs_app.command("export")

@@ -14,10 +14,21 @@ from clvlab.application import packs
 from clvlab.application.points.honest import HonestSearch, honest_search, named
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.making import value_of
-from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, limit_words, option_words
+from clvlab.cli.options import (
+    HORIZON_S,
+    FixturesOption,
+    HorizonOption,
+    JsonOption,
+    MarketsOption,
+    NetworkOption,
+    PackArgument,
+    ReadsOption,
+    limit_words,
+    option_words,
+    window_of,
+)
 from clvlab.cli.printing import out, plain, print_json, say, show_next, show_table
 from clvlab.cli.progress import bar
-from clvlab.law.closing import Window
 from clvlab.words import counted, estimate, p_value
 
 _SHOWN = 10
@@ -27,9 +38,9 @@ def sweep(
     pack: PackArgument,
     grid: Annotated[list[str], typer.Option(help="A parameter and its values as name=v1,v2; may be repeated.")],
     agent: Annotated[str, typer.Option(help="Name of a template, or file.py:name.")] = "cumulative-drift",
-    fixture: Annotated[list[int] | None, typer.Option(help="A fixture id; may be repeated; all by default.")] = None,
-    market: Annotated[list[str] | None, typer.Option(help="A market-key prefix; may be repeated; all by default.")] = None,
-    horizon_s: Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")] = 60,
+    fixture: FixturesOption = None,
+    market: MarketsOption = None,
+    horizon_s: HorizonOption = HORIZON_S,
     earlier: Annotated[int, typer.Option(help="Trials that you made before on these fixtures; they count.", min=0)] = 0,
     reads: ReadsOption = None,
     network: NetworkOption = False,
@@ -37,7 +48,7 @@ def sweep(
 ) -> None:
     """Try an agent at every point of a grid, and say what is left of the best when all the trials are counted."""
     values = _grid(grid)
-    window = Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(market or ("",)))
+    window = window_of(horizon_s, market)
     chosen = isolated(agent, reads=reads or [], network=network) if reads or network else agent
     with interruptible(lambda: "a sweep writes nothing"), bar("sweep") as tell:
         opened = packs.open_pack(pack)
@@ -46,7 +57,7 @@ def sweep(
         print_json({"pack_id": opened.pack_id, "content_hash": opened.content_hash, "agent": agent, **found.facts()})
         return
     options = [*option_words("--fixture", fixture), *option_words("--market", market), *limit_words(reads, network=network)]
-    if horizon_s != Window().min_clv_horizon_s:
+    if horizon_s != HORIZON_S:
         options += ["--horizon-s", horizon_s]
     _show(found, agent, pack, options)
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clvlab.cli.options import goes_with
-from clvlab.cli.printing import err, out, plain, plain_lines
-from clvlab.errors import DatabaseUrlError, MissingExtraError, StoreError
+from clvlab.cli.printing import err, out, plain
+from clvlab.errors import ClvlabError, MissingExtraError
 
 if TYPE_CHECKING:
     from clvlab.application.application import Application
 
-_UNAVAILABLE = 3  # other than for bad input, it is worth starting it again
 _KEYS = Path(".clvlab")
 _StoreOption = Annotated[str, typer.Option("--database-url", help="Of the service's store.", envvar="CLVLAB_DATABASE_URL")]
 KeysOption = Annotated[Path, typer.Option("--keys", help="Folder of the key pair for local trials; made if missing.")]
@@ -35,7 +34,7 @@ def serve(
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
     goes_with("--dev", dev, keys=keys)
-    with _available():
+    with _own_exit_status():
         run(host, port, (keys or _KEYS) if dev else None, _say, devfeed=devfeed)
 
 
@@ -56,7 +55,7 @@ def worker(
         from clvlab_service.serving import work
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
-    with _available():
+    with _own_exit_status():
         work(host, health_port, _say)
 
 
@@ -65,15 +64,13 @@ def _say(line: str) -> None:
 
 
 @contextmanager
-def _available() -> Iterator[None]:
-    """Exit with a status of its own where a database can't be used that may come back."""
+def _own_exit_status() -> Iterator[None]:
+    """End by the exit status that an error has for what keeps a service running."""
     try:
         yield
-    except DatabaseUrlError:
+    except ClvlabError as error:
+        error.exit_code = error.service_exit_code
         raise
-    except StoreError as error:
-        err.print(f"[red]error:[/] {plain_lines(str(error))}")
-        raise typer.Exit(_UNAVAILABLE) from None
 
 
 def dev_token(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import NotRequired, TypedDict, cast
 
 import polars as pl
@@ -97,14 +97,10 @@ class Window:
 
     def payload(self) -> dict[str, str | int | list[str] | None]:
         """Return the window as it is sealed, but for how the pack closes its markets; closes by consensus have no key."""
-        own: dict[str, str | int | list[str] | None] = {
-            "window_id": self.window_id,
-            "end_rule": str(self.end_rule),
-            "duration_s": self.duration_s,
-            "min_clv_horizon_s": self.min_clv_horizon_s,
-            "market_allowlist": list(self.market_allowlist),
-        }
-        return own if self.close_source is None else own | {"close_source": self.close_source}
+        own = asdict(self) | {"end_rule": str(self.end_rule), "market_allowlist": list(self.market_allowlist)}
+        if self.close_source is None:
+            del own["close_source"]
+        return own
 
 
 def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s: int | None) -> SealedWindow:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import polars as pl
@@ -98,15 +99,10 @@ class Evidence:
     @property
     def window(self) -> Window:
         """The window as sealed."""
-        sealed = self.started["window"]
-        return Window(
-            window_id=sealed["window_id"],
-            end_rule=sealed["end_rule"],
-            duration_s=sealed["duration_s"],
-            min_clv_horizon_s=sealed["min_clv_horizon_s"],
-            market_allowlist=tuple(sealed["market_allowlist"]),
-            close_source=sealed.get("close_source"),
-        )
+        sealed: Mapping[str, Any] = self.started["window"]
+        own = {one.name: sealed[one.name] for one in fields(Window) if one.name != "close_source"}
+        own["market_allowlist"] = tuple(own["market_allowlist"])
+        return Window(**own, close_source=sealed.get("close_source"))
 
     @property
     def max_close_age_s(self) -> int | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import jwt
 import structlog
 
+from clvlab.errors import ClvlabError
 from clvlab_service.keys import ALGORITHMS, FileKey, JwksKeys, Keys, NoKeys
 from clvlab_service.settings import Settings
 
@@ -17,8 +18,10 @@ _REQUIRED = ["exp", "iat", "sub", "iss", "aud"]
 _DID = re.compile(r"did:[!-~]{1,252}")  # printable ASCII, at most 256 characters in all
 
 
-class InvalidTokenError(Exception):
+class InvalidTokenError(ClvlabError):
     """No token, or one that proves nothing; the message says why without repeating the token."""
+
+    http_status = 401
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""Every error as a problem (RFC 9457): one table from error class to status."""
+"""Every error as a problem (RFC 9457), of the status that its class states."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -22,63 +22,6 @@ from clvlab_service.auth import InvalidTokenError
 from clvlab_service.methods import allowed_methods
 from clvlab_service.rendering import page
 
-STATUSES: dict[type[Exception], HTTPStatus] = {
-    InvalidTokenError: HTTPStatus.UNAUTHORIZED,
-    errors.NotOwnerError: HTTPStatus.FORBIDDEN,
-    errors.UnknownPackError: HTTPStatus.NOT_FOUND,
-    errors.UnknownStrategyError: HTTPStatus.NOT_FOUND,
-    errors.UnknownRunError: HTTPStatus.NOT_FOUND,
-    errors.UnknownDecisionError: HTTPStatus.NOT_FOUND,
-    errors.UnknownBacktestError: HTTPStatus.NOT_FOUND,
-    errors.UnknownCompetitionError: HTTPStatus.NOT_FOUND,
-    errors.UnknownEntryError: HTTPStatus.NOT_FOUND,
-    errors.UnknownInstanceError: HTTPStatus.NOT_FOUND,
-    errors.UnsignedLogError: HTTPStatus.NOT_FOUND,
-    errors.RosterFrozenError: HTTPStatus.CONFLICT,
-    errors.AlreadyRegisteredError: HTTPStatus.CONFLICT,
-    errors.RosterFullError: HTTPStatus.CONFLICT,
-    errors.NotDeletableError: HTTPStatus.CONFLICT,
-    errors.NotStartableError: HTTPStatus.CONFLICT,
-    errors.TransitionError: HTTPStatus.CONFLICT,
-    errors.RunCancelledError: HTTPStatus.CONFLICT,
-    errors.IdempotencyConflictError: HTTPStatus.CONFLICT,
-    errors.LogConflictError: HTTPStatus.CONFLICT,
-    errors.UploadsOffError: HTTPStatus.NOT_FOUND,
-    errors.UploadConflictError: HTTPStatus.CONFLICT,
-    errors.UnknownFixtureError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.PreflightError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.PageError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.OwnerLimitError: HTTPStatus.TOO_MANY_REQUESTS,
-    errors.BusyError: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.FileLockedError: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.LogBehindError: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.LogKeyError: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.ShuttingDownError: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.StoreUnreachableError: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.StoreBusyError: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.StoreFullError: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.StoreError: HTTPStatus.INTERNAL_SERVER_ERROR,
-    errors.RunRemovedError: HTTPStatus.GONE,
-    errors.StorageSpentError: HTTPStatus.INSUFFICIENT_STORAGE,
-    errors.RunFailedError: HTTPStatus.INTERNAL_SERVER_ERROR,
-    errors.RunConflictError: HTTPStatus.INTERNAL_SERVER_ERROR,
-    errors.LogError: HTTPStatus.INTERNAL_SERVER_ERROR,
-    errors.AgentError: HTTPStatus.BAD_REQUEST,
-    errors.BindingError: HTTPStatus.BAD_REQUEST,
-    errors.BundleError: HTTPStatus.BAD_REQUEST,
-    errors.DecisionError: HTTPStatus.BAD_REQUEST,
-    errors.EntryError: HTTPStatus.BAD_REQUEST,
-    errors.EvidenceError: HTTPStatus.BAD_REQUEST,
-    errors.PackError: HTTPStatus.BAD_REQUEST,
-    errors.PackReplayError: HTTPStatus.BAD_REQUEST,
-    errors.UploadRefusedError: HTTPStatus.BAD_REQUEST,
-    errors.PackTamperedError: HTTPStatus.BAD_REQUEST,
-    errors.PolicyError: HTTPStatus.BAD_REQUEST,
-    errors.WindowError: HTTPStatus.BAD_REQUEST,
-    errors.ClvlabError: HTTPStatus.BAD_REQUEST,
-}
-"""Status of each class; a class that is not here has the status and the type of its nearest base."""
-
 PLAIN = {
     HTTPStatus.BAD_REQUEST: "A body that can't be read as JSON, or whose length is stated in two ways.",
     HTTPStatus.NOT_FOUND: "A path that does not exist.",
@@ -91,6 +34,7 @@ PLAIN = {
 }
 """Errors of plain HTTP, whose type is ``about:blank``."""
 
+_STATUS = "http_status"
 _BLANK = "about:blank"
 _URN = "urn:clvlab:problem:"
 _INVALID = f"{_URN}invalid-request"
@@ -103,24 +47,30 @@ _MAX_DETAIL = 2000
 _EXACT = 2**53
 
 
-def problem_type(error: type[Exception]) -> str:
+def problem_type(error: type) -> str:
     """Return the stable name of a class of errors: ``RosterFullError`` is ``urn:clvlab:problem:roster-full``."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", error.__name__.removesuffix("Error")).lower()
     return _URN + words
 
 
-def place(error: type[Exception]) -> tuple[HTTPStatus, str]:
+def place(error: type[errors.ClvlabError]) -> tuple[HTTPStatus, str]:
     """Return status and type of the problem that an error is answered with."""
-    kind = next(base for base in error.__mro__ if base in STATUSES)
-    return STATUSES[kind], problem_type(kind)
+    kind = next(base for base in error.__mro__ if _STATUS in vars(base))
+    return HTTPStatus(error.http_status), problem_type(kind)
 
 
 def problem_kinds() -> list[tuple[HTTPStatus, str, str]]:
     """Return status, type and meaning of every problem that there is, in this order."""
-    kinds = [(status, problem_type(kind), (kind.__doc__ or "").split("\n\n")[0]) for kind, status in STATUSES.items()]
+    kinds = [(*place(kind), (kind.__doc__ or "").split("\n\n")[0]) for kind in _known_kinds() if _STATUS in vars(kind)]
     kinds += [(status, _BLANK, about) for status, about in PLAIN.items()]
     kinds += [(HTTPStatus.UNPROCESSABLE_ENTITY, _INVALID, "A body or parameter of the wrong form; `errors` names each.")]
     return sorted(kinds)
+
+
+def _known_kinds(root: type[errors.ClvlabError] = errors.ClvlabError) -> Iterator[type[errors.ClvlabError]]:
+    yield root
+    for kind in root.__subclasses__():
+        yield from _known_kinds(kind)
 
 
 def problem(
@@ -148,8 +98,8 @@ def problem(
     return Response(orjson.dumps(content), status, negotiated | (headers or {}), "application/problem+json")
 
 
-def known_problem(request: HTTPConnection, error: Exception) -> Response:
-    """Build the problem of an error that has a place in ``STATUSES``."""
+def known_problem(request: HTTPConnection, error: errors.ClvlabError) -> Response:
+    """Build the problem of an error of ours."""
     status, kind = place(type(error))
     facts: dict[str, Any] = {
         name: _fact(value) for name in _FACTS if isinstance(value := getattr(error, name, None), str | int)
@@ -174,6 +124,7 @@ def known_problem(request: HTTPConnection, error: Exception) -> Response:
 
 
 async def _known(request: Request, error: Exception) -> Response:
+    assert isinstance(error, errors.ClvlabError)  # noqa: S101  # what it is registered for
     return known_problem(request, error)
 
 
@@ -187,7 +138,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  # what it is registered for
     found = [
         {
-            "loc": [part for part in entry["loc"] if part not in (ONE, SEVERAL)],
+            "loc": [part for part in entry["loc"] if part not in (ONE, SEVERAL)],  # a client knows no such field
             "msg": entry["msg"],
             "type": entry["type"],
             "input": _shown(entry.get("input")),
@@ -200,11 +151,6 @@ async def _invalid(request: Request, error: Exception) -> Response:
 def _unprocessable(request: HTTPConnection, found: list[dict[str, Any]]) -> Response:
     summary = "; ".join(f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in found[:5])
     return problem(request, HTTPStatus.UNPROCESSABLE_ENTITY, summary, kind=_INVALID, errors=found)
-
-
-def _named(loc: Sequence[int | str]) -> list[int | str]:
-    """Leave out by what the kinds of a request are told apart: a client knows no such field."""
-    return [part for part in loc if part not in (ONE, SEVERAL)]
 
 
 def _shown(value: Any) -> str:
@@ -247,7 +193,6 @@ def ending_problem(request: HTTPConnection) -> Response:
 
 def install_error_handlers(app: FastAPI) -> None:
     """Answer every error of the application, of validation and of the framework with a problem."""
-    for known in (errors.ClvlabError, InvalidTokenError):
-        app.add_exception_handler(known, _known)
+    app.add_exception_handler(errors.ClvlabError, _known)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _framework)

@@ -6,6 +6,7 @@ import re
 import pytest
 
 import clvlab
+from tests.factories import ERRORS
 
 
 def public_members():
@@ -16,7 +17,7 @@ def public_members():
             for owner in thing.__mro__:
                 if owner.__module__.partition(".")[0] == "clvlab":
                     found |= {f"{name}.{own}": value for own, value in vars(owner).items() if shown(own, value)}
-    return found | {f"errors.{name}": getattr(clvlab.errors, name) for name in clvlab.errors.__all__}
+    return found | {f"errors.{kind.__name__}": kind for kind in ERRORS}
 
 
 def shown(name, value):

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab import errors
 from clvlab.agents.registry import template
 from clvlab.errors import UnknownFixtureError, UnsupportedError
+from tests.factories import ERRORS
 
 DRIFT = "cumulative-drift"
 GRID = {"warmup_ticks": [10, 20]}
@@ -124,8 +124,7 @@ def test_an_error_comes_back_with_its_facts_and_its_sentence():
 
 
 def test_every_error_can_be_pickled():
-    for name in errors.__all__:
-        kind = getattr(errors, name)
+    for kind in ERRORS:
         error = kind.__new__(kind, "a", "b")
 
         assert type(pickle.loads(pickle.dumps(error))) is kind

@@ -3,16 +3,17 @@
 import gzip
 import json
 import re
+from http import HTTPStatus
 
 import pytest
 import zstandard
 from clvlab_service.app import create_app
 from clvlab_service.auth import Authenticator
-from clvlab_service.errors import STATUSES
 from clvlab_service.keys import FileKey
 from clvlab_service.settings import Settings
 from starlette.testclient import TestClient
 
+from tests.factories import ERRORS
 from tests.service.tokens import AUDIENCE, ISSUER, make_key, make_token
 
 KEY = make_key("EdDSA")
@@ -156,11 +157,10 @@ def test_the_log_of_an_unexpected_error_has_its_traceback_and_no_values(capfd):
     assert "secret-token" not in logged
 
 
-def test_every_error_class_has_a_status():
-    from clvlab import errors
-
-    classes = [getattr(errors, name) for name in errors.__all__]
-    assert all(any(base in STATUSES for base in found.__mro__) for found in classes)
+def test_every_error_class_has_a_status_of_an_error_and_exit_codes():
+    for found in ERRORS:
+        assert 400 <= HTTPStatus(found.http_status) < 600, found
+        assert (found.exit_code, found.service_exit_code) in {(2, 2), (2, 3)}, found
 
 
 def test_a_plain_request_id_is_kept_and_another_is_replaced(client):

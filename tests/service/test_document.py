@@ -5,14 +5,14 @@ import re
 import jsonschema
 import pytest
 from clvlab_service.app import create_app
-from clvlab_service.errors import STATUSES, place
+from clvlab_service.errors import PLAIN, place
 from clvlab_service.reference import problems_reference
 from clvlab_service.settings import Settings
 from pydantic import TypeAdapter
 
-from clvlab import errors
 from clvlab.agents.registry import TEMPLATES
 from clvlab.answers.agents import PreflightCheck
+from tests.factories import ERRORS
 from tests.service.serving import BACKTEST, CONFIG, DEPLOY, assert_problem, make_entry
 
 URN = "urn:clvlab:problem:"
@@ -110,7 +110,7 @@ def test_the_table_of_problems_and_the_document_name_the_same_types(document):
     described = document["components"]["schemas"]["Problem"]["properties"]["type"]["description"]
 
     assert {kind for _, kind in table()} == {kind.removeprefix(URN) for kind in re.findall(r"`([a-z:-]+)`", described)} - {""}
-    assert len(table()) == len(set(table())) > len(STATUSES)
+    assert len(table()) == len(set(table())) > len(PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def test_a_refused_entry_and_a_refused_binding_have_types_of_their_own(api):
 
 
 def test_a_class_without_a_row_of_its_own_is_of_the_type_of_its_nearest_base():
-    for name in errors.__all__:
-        status, kind = place(getattr(errors, name))
-        assert (str(status.value), kind.rpartition(":")[2]) in table(), name
+    for error in ERRORS:
+        status, kind = place(error)
+        assert (str(status.value), kind.rpartition(":")[2]) in table(), error
     assert "lease-lost" not in {kind for _, kind in table()}
 
 

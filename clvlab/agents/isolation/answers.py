@@ -62,7 +62,7 @@ def failure_in(data: bytes) -> ClvlabError:
         kind, message, trace = (printable(str(stated[name])) for name in ("kind", "message", "trace"))
     except (ValueError, KeyError, TypeError, RecursionError):
         return AgentFailedError("GarbledAnswer", "its process said that it failed, and not how")
-    ours = getattr(errors, kind, None) if kind in errors.__all__ else None
+    ours = vars(errors).get(kind)
     plain = isinstance(ours, type) and issubclass(ours, AgentError | DecisionError | SchemaError)
     if plain and ours is not None and "__init__" not in vars(ours):
         error: ClvlabError = ours(message[:_MAX_TEXT])

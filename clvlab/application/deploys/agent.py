@@ -1,16 +1,13 @@
-"""Deployed configurations: the agent, the policy and the window that one stands for."""
+"""Deployed configurations, and the agent that one stands for."""
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from clvlab.agents.registry import template
 from clvlab.agents.sizing import Kelly
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.runs.entrants import Entrant, entrant, unused_keys
-from clvlab.law.closing import Window
-from clvlab.law.policy import PolicyEnvelope
 
 _BANKROLL_STAKES = 100
 
@@ -61,29 +58,3 @@ def deployed_agent(config: DeployConfig, agent_id: str, proof_mode: str = "repro
 def pin(config: DeployConfig) -> dict[str, Any]:
     """Return a configuration as JSON values: what is stored, hashed and sealed."""
     return config.model_dump(mode="json")
-
-
-def policy_of(config: DeployConfig) -> PolicyEnvelope:
-    """Return the limits under which a deployed agent acts.
-
-    Raises
-    ------
-    PolicyError
-    """
-    return PolicyEnvelope(**_fields_of(config, PolicyEnvelope))
-
-
-def window_of(config: DeployConfig) -> Window:
-    """Return the scoring window of a deployed agent.
-
-    Raises
-    ------
-    WindowError
-        ``duration_s`` missing or superfluous.
-    """
-    return Window(**_fields_of(config, Window))
-
-
-def _fields_of(config: DeployConfig, made: type[PolicyEnvelope | Window]) -> dict[str, Any]:
-    """Return the fields of a configuration that a policy or a window has."""
-    return {one.name: getattr(config, one.name) for one in fields(made) if one.name in DeployConfig.model_fields}

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clvlab.application.anchoring import Anchoring
-from clvlab.application.deploys.agent import deployed_agent, policy_of, window_of
+from clvlab.application.backtests import settings_in
+from clvlab.application.deploys.agent import deployed_agent
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.events import in_batches
 from clvlab.application.progress import Tell
@@ -17,6 +18,8 @@ from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.application.uploads.seen import Packs
 from clvlab.errors import UnknownInstanceError
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.store import instances, jobs, usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
@@ -32,8 +35,8 @@ def plan_of(config: DeployConfig, own: Bound, instance_id: str) -> Plan:
         pack=own.pack,
         fixtures=[own.fixture_id],
         agents=[deployed_agent(config, str(config.agent_id))],
-        window=window_of(config),
-        policy=policy_of(config),
+        window=settings_in(config, Window),
+        policy=settings_in(config, PolicyEnvelope),
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clvlab.application.deploys.agent import deployed_agent, policy_of, window_of
+from clvlab.application.backtests import settings_in
+from clvlab.application.deploys.agent import deployed_agent
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import note_failure, runtime_event, session_of
 from clvlab.application.live.following import LivePlan
@@ -13,6 +14,8 @@ from clvlab.application.live.telling import Happening
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.errors import UnknownInstanceError
 from clvlab.feeds.feed import Feed
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.anchor import Anchor
 from clvlab.store import instances
@@ -27,8 +30,8 @@ def live_plan_of(config: DeployConfig, instance_id: str, feed: Feed, fixture: Fi
         fixture,
         [deployed_agent(config, str(config.agent_id))],
         instance_id,
-        window=window_of(config),
-        policy=policy_of(config),
+        window=settings_in(config, Window),
+        policy=settings_in(config, PolicyEnvelope),
         kind="deploy",
         grace_s=grace_s,
     )

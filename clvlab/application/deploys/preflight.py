@@ -11,12 +11,15 @@ from pydantic_core import ErrorDetails
 
 from clvlab.agents.registry import TEMPLATES
 from clvlab.answers.agents import PreflightCheck
-from clvlab.application.deploys.agent import deployed_agent, policy_of, resolve, window_of, without_effect
+from clvlab.application.backtests import settings_in
+from clvlab.application.deploys.agent import deployed_agent, resolve, without_effect
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.live.feed import LiveFeed
 from clvlab.application.runs.binding import Bound, PackSource, bind
 from clvlab.application.runs.misfits import misfits
 from clvlab.errors import BindingError, ClvlabError
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture
 
 _STAND_IN = "baseline"
@@ -66,8 +69,8 @@ def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> P
     agent = None
     if wrong_params is None and full is not None:
         agent, wrong_params = _tried(lambda: deployed_agent(full, str(full.agent_id)))
-    _, policy = _tried(lambda: policy_of(config))
-    _, window = _tried(lambda: window_of(config))
+    _, policy = _tried(lambda: settings_in(config, PolicyEnvelope))
+    _, window = _tried(lambda: settings_in(config, Window))
     own, binding = _tried(lambda: _binding(config, catalog))
     if agent is not None and own is not None and not {"pack_id", "fixture_id"} & set(wrong):
         wrong_params = misfits([agent], own).get(agent.identity.agent_id)

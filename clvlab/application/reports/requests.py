@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Strict, StrictInt, StrictStr, Tag, TypeAdapter, create_model
 
 from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, template
 from clvlab.application.allowlists import Allowlist
-from clvlab.application.backtests import envelope
+from clvlab.application.backtests import envelope, settings_in
 from clvlab.application.runs.plan import Plan
 from clvlab.errors import AgentError, UnknownFixtureError
 from clvlab.law.closing import Window
@@ -19,7 +20,6 @@ from clvlab.packs.reader import Pack
 _AGENT = "baseline"
 _MAX_FIXTURES = 100_000
 _FIXTURES = "fixture_ids"
-_DEFAULTS = PolicyEnvelope()
 
 ONE, SEVERAL = "one-fixture", "several-fixtures"
 """How the two kinds are told apart: no fields, though they stand in the place of one when a request is refused."""
@@ -35,17 +35,7 @@ class _Windowed(BaseModel):
     market_allowlist: Allowlist
     end_rule: StrictStr = "pre_match"
     duration_s: StrictInt | None = None
-    min_clv_horizon_s: StrictInt = 60
-
-    def window(self) -> Window:
-        """The window asked for.
-
-        Raises
-        ------
-        WindowError
-        """
-        own = type(self).model_fields
-        return Window(**{one.name: getattr(self, one.name) for one in fields(Window) if one.name in own})
+    min_clv_horizon_s: StrictInt = Window().min_clv_horizon_s
 
 
 class BacktestRunRequest(_Windowed):
@@ -73,27 +63,23 @@ class BacktestRunRequest(_Windowed):
         return _plan(pack, self, _AGENT, {})
 
 
-class PolicyLimits(BaseModel):
-    """Limits under which actions are executed on paper, those that differ from the defaults; they never touch a score."""
+def _strict(settings: type, **own: Any) -> Mapping[str, Any]:
+    """Return the fields of a dataclass as those of a model that converts nothing, some of them with a type of their own."""
+    kinds = get_type_hints(settings)
+    return {one.name: (own.get(one.name, Annotated[kinds[one.name], Strict()]), one.default) for one in fields(settings)}
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    market_allowlist: Allowlist | None = None
-    venue_allowlist: Allowlist = list(_DEFAULTS.venue_allowlist)
-    execution_mode: Literal["paper", "dry_run"] = "paper"
-    max_stake: StrictInt = _DEFAULTS.max_stake
-    max_exposure_per_market: StrictInt | None = _DEFAULTS.max_exposure_per_market
-    max_exposure_per_fixture: StrictInt | None = _DEFAULTS.max_exposure_per_fixture
-    max_orders: StrictInt | None = _DEFAULTS.max_orders
-    cooldown_s: StrictInt = _DEFAULTS.cooldown_s
-    warmup_ticks: StrictInt = _DEFAULTS.warmup_ticks
-    min_prob_bps: StrictInt = _DEFAULTS.min_prob_bps
-    max_prob_bps: StrictInt = _DEFAULTS.max_prob_bps
-    require_quote: StrictBool = _DEFAULTS.require_quote
-    max_quote_age_s: StrictInt = _DEFAULTS.max_quote_age_s
-    max_slippage_bps: StrictInt = _DEFAULTS.max_slippage_bps
-    min_edge_bps: StrictInt | None = _DEFAULTS.min_edge_bps
-    kill_switch: StrictBool = _DEFAULTS.kill_switch
+PolicyLimits = create_model(
+    "PolicyLimits",
+    __doc__="Limits under which actions are executed on paper, those that differ from the defaults; they never touch a score.",
+    __config__=ConfigDict(frozen=True, extra="forbid", validate_default=True),
+    **_strict(
+        PolicyEnvelope,
+        market_allowlist=Allowlist | None,
+        venue_allowlist=Allowlist,
+        execution_mode=Literal["paper", "dry_run"],
+    ),
+)
 
 
 class PackBacktestRequest(_Windowed):
@@ -116,7 +102,7 @@ class PackBacktestRequest(_Windowed):
     params: dict[str, Any] = Field(default_factory=dict)
     window_id: StrictStr = "full"
     market_allowlist: Allowlist = Field(default=[""])
-    policy: PolicyLimits | None = None
+    policy: PolicyLimits | None = None  # type: ignore[valid-type]  # made of the envelope's fields
     close_source: StrictStr | None = None
 
     @property
@@ -134,7 +120,7 @@ class PackBacktestRequest(_Windowed):
         if self.strategy not in TEMPLATES or self.strategy in TRANSCRIBED:
             known = ", ".join(name for name in TEMPLATES if name not in TRANSCRIBED)
             raise AgentError(f"a backtest over a pack takes a template, not {self.strategy!r:.80}: use one of {known}")
-        limits = {} if self.policy is None else self.policy.model_dump(exclude_unset=True)
+        limits = None if self.policy is None else self.policy.model_dump(exclude_unset=True)
         return _plan(pack, self, self.strategy, self.params, limits)
 
 
@@ -143,13 +129,13 @@ def _plan(
     request: BacktestRunRequest | PackBacktestRequest,
     strategy: str,
     params: dict[str, Any],
-    limits: dict[str, Any] | None = None,
+    limits: Mapping[str, Any] | None = None,
 ) -> Plan:
     known = set(pack.fixture_ids)
     for fixture_id in request.fixtures or ():  # ahead of what is wrong with window or agent
         if fixture_id not in known:
             raise UnknownFixtureError(fixture_id, pack.pack_id, pack.fixture_ids)
-    window = request.window()
+    window = settings_in(request, Window)
     agent = template(strategy, {"markets": window.market_allowlist} | params)
     return Plan(pack, [agent], window, envelope(limits or {}), request.fixtures)
 

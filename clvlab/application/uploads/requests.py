@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from clvlab.application.importing import import_options
-from clvlab.errors import SourceError
+from clvlab.application.importing import OPTIONS, import_options
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
-from clvlab.packs.importers.mapping import with_flags
+from clvlab.packs.importers.mapping import texts_by_name, weights_by_book, with_flags
 from clvlab.packs.importers.source import Options
 
 _PackId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
@@ -96,29 +94,7 @@ class UploadRequest(BaseModel):
         ------
         SourceError, OddsError, WindowError
         """
-        weights = _pairs("weight", self.weight)
-        wrong = [f"{book}={number}" for book, number in weights.items() if not (number.isascii() and number.isdigit())]
-        if wrong:
-            raise SourceError(f"weight takes BOOK=N with a whole number, not {wrong[0]!r}")
-        return import_options(
-            lenient=self.lenient,
-            margin=self.margin,
-            min_books=self.min_books,
-            max_age_s=self.max_age_s,
-            weights={book: int(number) for book, number in weights.items()},
-            max_overround=self.max_overround,
-            odds_format=self.odds_format,
-            time_zone=self.time_zone,
-            books=self.books,
-            closing=self.closing or None,
-            mapping=with_flags(None, _pairs("column", self.column), _pairs("side", self.side), self.market),
-            max_close_age_s=self.max_close_age_s,
-        )
-
-
-def _pairs(parameter: str, texts: Sequence[str]) -> dict[str, str]:
-    split = [text.partition("=") for text in texts]
-    wrong = ["".join(parts) for parts in split if not all(parts)]
-    if wrong:
-        raise SourceError(f"{parameter} takes NAME=VALUE, not {wrong[0]!r}")
-    return {name: value for name, _, value in split}
+        own = {name: getattr(self, name) for name in OPTIONS if name in UploadRequest.model_fields}
+        own |= {"weights": weights_by_book("weight", self.weight), "closing": self.closing or None}
+        columns, sides = texts_by_name("column", self.column), texts_by_name("side", self.side)
+        return import_options(**own, mapping=with_flags(None, columns, sides, self.market))

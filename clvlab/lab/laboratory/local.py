@@ -135,7 +135,7 @@ class LocalPlace:
         imported.folder.mkdir(parents=True, exist_ok=True)
         with Unfinished(imported.folder) as scratch:
             made = scratch / pack_id
-            importing.import_given(source, given, made, importing.options_named(options))
+            importing.import_given(source, given, made, importing.import_options(**options))
             with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
                 _admit(imported, made, pack_id)
         return self.pack(pack_id)

@@ -108,6 +108,7 @@ class RemotePlace:
         if strategy in TRANSCRIBED:
             raise UnsupportedError(f"{self.where} backtests no transcript: enter it in .compete(), or backtest in a Lab() here")
         self._check_audited(question)
+        window: Mapping[str, Any] = question.window.payload()
         with self._asking() as client:
             made = client.backtest_pack(
                 _named_pack(question),
@@ -115,7 +116,7 @@ class RemotePlace:
                 strategy=strategy,
                 params=entry.params,
                 policy=_limits(question.policy),
-                **asdict(question.window),
+                **window,
             )
             try:
                 client.wait_for_report(made["backtest_id"])

@@ -198,7 +198,7 @@ def import_odds(
     """
     if not isinstance(out, str | Path):
         raise PackFormatError(f"out is the path of the new pack's folder, not {shown(out)}")
-    importing.import_given(source, paths, Path(out), importing.options_named({"lenient": lenient, **options}))
+    importing.import_given(source, paths, Path(out), importing.import_options(lenient=lenient, **options))
     return open_pack(Path(out))
 
 
@@ -241,7 +241,7 @@ def imports(
     """
     if not isinstance(packs, Mapping):
         raise PackFormatError(f"packs names each pack's files by its folder, as {{'may': 'may.csv'}}, not {shown(packs)}")
-    chosen = importing.options_named({"lenient": lenient, **options})
+    chosen = importing.import_options(lenient=lenient, **options)
     asked = [Import(source, tuple(importing.paths_of(paths)), Path(out), chosen) for out, paths in packs.items()]
     return tuple(open_pack(folder) for folder in import_all(asked, Work(executor).executor))
 

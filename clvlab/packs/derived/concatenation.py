@@ -13,7 +13,8 @@ from clvlab.errors import UnsupportedError, ViewError
 from clvlab.law.schema import BOOK_ROWS, SERIES
 from clvlab.law.tape import ROWS, series_table
 from clvlab.packs.books import STREAM
-from clvlab.packs.derived.derivation import MARKS, Derivation, DerivedPack, Kind, derived
+from clvlab.packs.derived.derivation import Derivation, DerivedPack, Kind, derived
+from clvlab.packs.derived.rule import MARKS
 from clvlab.packs.manifest import Capture, Fixture, KickoffKind
 from clvlab.packs.reader import Pack
 

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.law.tape import Binding, Tape
+from clvlab.packs.derived.rule import MARKS
 from clvlab.packs.folder import PackFiles
 from clvlab.packs.grades import Grade, grade_of
 from clvlab.packs.manifest import PackManifest
@@ -20,7 +21,6 @@ from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256
 
 VIEW_SCHEMA = "clvlab-view/1"
-MARKS = frozenset({"max_overround_bps", "min_books"})  # they suspend messages: prices are not all the parent's
 _NAME_LENGTH = 150  # of what is kept of a parent's name
 
 

@@ -17,6 +17,10 @@ from clvlab.packs.about import league_of, season_of
 from clvlab.packs.manifest import Fixture
 from clvlab.words import counted, minute
 
+OVERROUND, BOOKS = "max_overround", "min_books"
+"""Filters that mark messages suspended, by name."""
+MARKS = frozenset({"max_overround_bps", BOOKS})
+"""Their names in a rule: after these, prices are not all the parent's."""
 _SEASON = re.compile(r"(\d{4})(?:[-/](\d{2}|\d{4}))?")
 _MOST_OVERROUND = 1000
 _MOST_BOOKS = 1_000_000

@@ -15,9 +15,9 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import BOOK_ROWS
 from clvlab.law.tape import ROWS, series_table
 from clvlab.packs.books import STREAM
-from clvlab.packs.derived.derivation import MARKS, Derivation, DerivedPack, Kind, begins_with, derived, stand_alone
+from clvlab.packs.derived.derivation import Derivation, DerivedPack, Kind, begins_with, derived, stand_alone
 from clvlab.packs.derived.messages import beyond_overround, count, of_few_books, suspended
-from clvlab.packs.derived.rule import Rule
+from clvlab.packs.derived.rule import BOOKS, MARKS, OVERROUND, Rule
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
 from clvlab.words import counted
@@ -84,10 +84,10 @@ class ViewFiles:
         """Return by filter which rows of these fixtures it marks suspended, of those that the filters before it left open."""
         found: dict[str, pl.Series] = {}
         if self.rule.max_overround_bps is not None:
-            found["max_overround"] = beyond_overround(rows, series, self.rule.max_overround_bps)
+            found[OVERROUND] = beyond_overround(rows, series, self.rule.max_overround_bps)
         if self.rule.min_books is not None:
             few = of_few_books(rows, series, self.books(fixtures).collect(engine="in-memory"), self.rule.min_books)
-            found["min_books"] = few & ~found["max_overround"] if "max_overround" in found else few
+            found[BOOKS] = few & ~found[OVERROUND] if OVERROUND in found else few
         return found
 
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:

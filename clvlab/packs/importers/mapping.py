@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -178,6 +178,36 @@ def read_mapping(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise SourceError(f"{path.name}: a mapping must be a YAML mapping, not {type(found).__name__}")
     return found
+
+
+def texts_by_name(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """Return what an option says that is given as ``NAME=VALUE``, and may be repeated.
+
+    Raises
+    ------
+    SourceError
+        Another form; the message names the option.
+    """
+    split = [text.partition("=") for text in texts or ()]
+    wrong = ["".join(parts) for parts in split if not all(parts)]
+    if wrong:
+        raise SourceError(f"{option} takes NAME=VALUE, not {wrong[0]!r}")
+    return {name: value for name, _, value in split}
+
+
+def weights_by_book(option: str, texts: Sequence[str] | None) -> dict[str, int]:
+    """Return the weights of books that are given as ``BOOK=N``.
+
+    Raises
+    ------
+    SourceError
+        Another form, or no whole number; the message names the option.
+    """
+    weights = texts_by_name(option, texts)
+    wrong = [f"{book}={number}" for book, number in weights.items() if not (number.isascii() and number.isdigit())]
+    if wrong:
+        raise SourceError(f"{option} takes BOOK=N with a whole number, not {wrong[0]!r}")
+    return {book: int(number) for book, number in weights.items()}
 
 
 def with_flags(

@@ -12,16 +12,18 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from clvlab.errors import SourceError
+from clvlab.errors import ArgumentError, OddsError, SourceError
 from clvlab.law.schema import ODDS_MILLI, TICKS, ClosingPolicy
 from clvlab.law.tape import check_close_age
-from clvlab.naming import printable
+from clvlab.naming import did_you_mean, printable
 from clvlab.odds.consensus import Consensus
+from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
 from clvlab.packs.manifest import MAX_LEAGUE, Capture, Fixture, KickoffKind, Reading
 from clvlab.packs.quality import RefusedRows
 
 NO_ODDS = f"no price, or not one of {ODDS_MILLI[0] / 1000} to {ODDS_MILLI[1] // 1000:,} as decimal odds"
+_LARGEST = 10  # overround; what is more is a percentage
 _EXAMPLES = 5
 _BREAKS_OFF = "a file can't be read to its end"
 _PLACE = re.compile(r"^(:\d+)?: ")
@@ -85,7 +87,39 @@ class Options:
     progress: Callable[[str], None] = silent
 
     def __post_init__(self) -> None:
+        if self.margin not in list(Margin):
+            meant = did_you_mean(self.margin, Margin)
+            raise OddsError(f"unknown margin method {self.margin!r:.80}: use one of {', '.join(Margin)}{meant}")
+        if self.odds_format is not None and self.odds_format not in list(OddsFormat):
+            meant = did_you_mean(self.odds_format, OddsFormat)
+            raise OddsError(f"unknown odds format {self.odds_format!r:.80}: use one of {', '.join(OddsFormat)}{meant}")
+        for name, number, least in (("min_books", self.min_books, 1), ("max_age_s", self.max_age_s, 0)):
+            if number is not None and (type(number) is not int or number < least):
+                raise OddsError(f"{name} must be a whole number of at least {least}, not {number!r:.80}")
+        most = self.max_overround
+        if most is not None and not (type(most) in (int, float) and 0 < most <= _LARGEST):
+            raise OddsError(f"max_overround is a share of at most {_LARGEST}, such as 0.3 for 30 %, not {most!r:.80}")
+        if self.weights is not None and not isinstance(self.weights, Mapping):
+            raise OddsError(
+                f"weights is a mapping from books to whole numbers, such as {{'pinnacle': 2}}, not {self.weights!r:.80}"
+            )
+        if self.closing is not None and (isinstance(self.closing, str) or not isinstance(self.closing, Iterable)):
+            raise OddsError(f"closing is a list of sources, such as ['pinnacle', 'average'], not {self.closing!r:.80}")
+        if self.time_zone is not None and not isinstance(self.time_zone, str):
+            raise SourceError(f"time_zone is the IANA name of a zone, such as 'Europe/London', not {self.time_zone!r:.80}")
+        for name, flag in (("lenient", self.lenient), ("books", self.books)):
+            if type(flag) is not bool:
+                raise ArgumentError(f"{name} is True or False, not {flag!r:.80}")
+        if not callable(self.progress):
+            said = f"progress is called with a line of text now and then, such as print; {self.progress!r:.80} can't be"
+            raise ArgumentError(said)
+        if self.mapping is not None and not isinstance(self.mapping, Mapping):
+            said = f"a mapping says what columns mean, as {{'columns': {{'time': 'when'}}}}, not {self.mapping!r:.80}"
+            raise SourceError(said)
         check_close_age(self.max_close_age_s)
+        object.__setattr__(self, "margin", Margin(self.margin))
+        object.__setattr__(self, "weights", dict(self.weights or {}))
+        object.__setattr__(self, "closing", None if self.closing is None else tuple(self.closing))
 
     def rules(self, default: Consensus) -> Consensus:
         """Return a source's rules of consensus with what the caller asks otherwise."""

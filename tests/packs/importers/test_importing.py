@@ -1,15 +1,18 @@
 """What holds of an import whatever its source: it ends with a whole pack, or with none."""
 
 import gzip
+import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import orjson
 import pytest
 
 import clvlab as cl
-from clvlab.errors import SourceError, WindowError
+from clvlab.errors import ArgumentError, OddsError, SourceError, WindowError
+from clvlab.odds.margin import Margin
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
 from clvlab.packs.verifying import verify_pack
@@ -69,6 +72,26 @@ def test_a_limit_on_the_age_of_a_close_is_kept_in_the_pack(table, tmp_path):
 def test_a_limit_that_is_no_positive_number_of_seconds_is_refused(limit):
     with pytest.raises(WindowError, match=f"max_close_age_s must be a whole number of seconds from 1 .*, not {limit!r}"):
         Options(max_close_age_s=limit)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("margin", "magic", OddsError), ("odds_format", "roman", OddsError), ("min_books", 0, OddsError),
+        ("max_age_s", -1, OddsError), ("max_overround", 30, OddsError), ("weights", ["a"], OddsError),
+        ("closing", "average", OddsError), ("time_zone", 1, SourceError), ("lenient", "no", ArgumentError),
+        ("books", "yes", ArgumentError), ("progress", "print", ArgumentError), ("mapping", ["time"], SourceError),
+    ],
+)  # fmt: skip
+def test_options_are_checked_whoever_makes_them(name, value, error):
+    with pytest.raises(error, match=re.escape(repr(value))):
+        replace(Options(), **{name: value})
+
+
+def test_options_are_of_one_form_however_they_are_written():
+    assert Options(margin="power", weights=None, closing=["average"]) == Options(
+        margin=Margin.POWER, weights={}, closing=("average",)
+    )
 
 
 def test_an_import_that_gives_no_tick_is_refused_with_a_reason(tmp_path):
