@@ -39,7 +39,7 @@ def test_what_a_run_does_more_is_counted(tmp_path):
     import polars as pl
 
     from clvlab.law.clv import clv_bps, edge_bps
-    from clvlab.market_keys import role_of
+    from clvlab.law.markets import role_of
 
     def more():
         clv_bps()

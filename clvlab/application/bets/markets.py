@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from clvlab.application.bets.fixtures import NoMatch, folded
 from clvlab.application.sheets.wording import market_name
-from clvlab.market_keys import Kind, MarketKey, Role, period_named, read_market, role_of, unread_keys
+from clvlab.law.markets import Kind, Market, Role, key_parts, may_be_handicap, period_named, role_of, unread_keys
 from clvlab.naming import nearest
 
 Markets = Mapping[str, Sequence[str]]  # sides by market key
@@ -89,7 +89,7 @@ def _markets_of(market: str, side: str, markets: Markets, teams: tuple[str, str]
     same = [key for key in markets if _plain_key(key) == plain]
     if same:
         return same
-    read = {key: one for key in markets if isinstance(one := read_market(key), MarketKey)}
+    read = {key: one for key in markets if isinstance(one := Market.parse(key), Market)}
     line = _total_of(side)
     # Of a handicap nobody can say whose line it is unless a side stands before it.
     named = [key for key in markets if not _is_handicap(key, read)]
@@ -133,7 +133,7 @@ def _told(market: str, line: float | None) -> tuple[tuple[Kind, int | None], str
     return None
 
 
-def _on_line(found: list[str], read: Mapping[str, MarketKey], line: float | None, *, is_named: bool) -> list[str]:
+def _on_line(found: list[str], read: Mapping[str, Market], line: float | None, *, is_named: bool) -> list[str]:
     """Keep the markets on the line that is told; of markets with lines none is meant where no line is."""
     lined = {key: read[key].line for key in found if key in read and read[key].line is not None}
     if not lined or (is_named and line is None):
@@ -147,8 +147,8 @@ def _sides_of(side: str, market: str, sides: Sequence[str], teams: tuple[str, st
     same = [one for one in sides if _plain_key(one) == _plain_key(side)]
     if same:
         return same
-    read = read_market(market)
-    known = read if isinstance(read, MarketKey) else None
+    read = Market.parse(market)
+    known = read if isinstance(read, Market) else None
     meant = _meant(side, teams)
     if not meant and known is not None and known.kind is Kind.HANDICAP and (parts := _OF_SIDE.match(side)):
         meant = _meant(parts[1], teams) if _home_line(side, teams) == known.line else set()
@@ -183,14 +183,14 @@ def _home_line(side: str, teams: tuple[str, str] | None) -> float | None:
 
 
 def _type_of(key: str) -> str:
-    return key.partition("|")[0]
+    return key_parts(key)[0]
 
 
-def _is_handicap(key: str, read: Mapping[str, MarketKey]) -> bool:
+def _is_handicap(key: str, read: Mapping[str, Market]) -> bool:
     """Whether a market is a handicap, or may be one that is not read."""
     if key in read:
         return read[key].kind is Kind.HANDICAP
-    return any(word in _type_of(key).lower() for word in ("handicap", "spread"))
+    return may_be_handicap(_type_of(key))
 
 
 @lru_cache(maxsize=10_000)  # of the same keys every bet asks again

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from clvlab.answers.runs import Metrics
+from clvlab.law.markets import Market, UnreadKey, key_parts, named_market
 from clvlab.law.schema import Reason
-from clvlab.market_keys import MarketKey, UnreadKey, named_market, read_market
 
 REASONS: Mapping[str, str] = {
     Reason.WAIT_UNSCORED: "the agent waited",
@@ -65,7 +65,7 @@ def kinds_of(market_keys: Iterable[str]) -> dict[str, str]:
     >>> kinds_of(["OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5"])
     {'OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5': 'OVERUNDER_PARTICIPANT_GOALS|half=1'}
     """
-    types = {key: "|".join(key.split("|")[:2]).rstrip("|") for key in market_keys}
+    types = {key: "|".join(key_parts(key)[:2]).rstrip("|") for key in market_keys}
     words = {key: ", ".join(filter(None, (read.kind, *read.scope))) for key in types if (read := _read(key))}
     spelt: dict[str, set[str]] = defaultdict(set)
     for key, word in words.items():
@@ -73,8 +73,8 @@ def kinds_of(market_keys: Iterable[str]) -> dict[str, str]:
     return {key: words[key] if key in words and len(spelt[words[key]]) > 1 else name for key, name in types.items()}
 
 
-def _read(market_key: str) -> MarketKey | None:
-    read = read_market(market_key)
+def _read(market_key: str) -> Market | None:
+    read = Market.parse(market_key)
     return None if isinstance(read, UnreadKey) else read
 
 

@@ -13,7 +13,7 @@ from clvlab.application.sheets.moved_lines import moved_html, moved_lines, moved
 from clvlab.application.sheets.wording import REASONS, market_names
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
-from clvlab.market_keys import UnreadKey
+from clvlab.law.markets import UnreadKey
 from clvlab.statistics import Estimate
 
 _SHOWN, _NAMED = 20, 3

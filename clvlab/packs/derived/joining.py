@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.errors import ViewError
+from clvlab.law.markets import Market
 from clvlab.law.schema import BOOK_ROWS
 from clvlab.law.tape import Tape
 from clvlab.packs.books import STREAM
@@ -18,7 +19,7 @@ from clvlab.packs.derived.books import Joint, books_of, joints
 from clvlab.packs.derived.derivation import Derivation, DerivedPack, Kind, derived
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.matching.fixtures import Listed, Matched
-from clvlab.packs.matching.markets import MATCHING_VERSION, MATCHING_VERSIONS, Market, market_of
+from clvlab.packs.matching.markets import MATCHING_VERSION, MATCHING_VERSIONS, market_of
 from clvlab.packs.matching.matching import gaps_of, matched
 from clvlab.packs.matching.prices import Series
 from clvlab.packs.reader import Pack
@@ -225,6 +226,6 @@ def _joints(join: JoinFiles, second: Pack, ours: Tape, theirs: Tape, pairs: Sequ
     one, other = ({own.fixture_id: own for own in listed(*source, join.matching)} for source in sources)
     found = []
     for left, right, turned in pairs:
-        markets = [market.turned() if turned else market for market in other[right].markets]
+        markets = [market.turned if turned else market for market in other[right].markets]
         found += joints(left, one[left].markets, right, markets)
     return found

@@ -16,6 +16,7 @@ import orjson
 import polars as pl
 
 from clvlab.errors import SourceError
+from clvlab.law.markets import key_parts
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
@@ -177,7 +178,7 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
             continue
         rows += found
     scopes = {row[0] if single else sports[0] for row in rows}
-    kinds, books = {row[1].partition("|")[0] for row in rows}, {row[3] for row in rows}
+    kinds, books = {key_parts(row[1])[0] for row in rows}, {row[3] for row in rows}
     for scope, kind, book in product(scopes, kinds, books):
         known.covered[str(scope), kind, book].add(ts_ms)
     return rows

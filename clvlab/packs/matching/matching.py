@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from clvlab.market_keys import Role
+from clvlab.law.markets import Role
 from clvlab.packs.matching.calendar import playing_daily
 from clvlab.packs.matching.fixtures import Listed, Matched, Pair, Refused
 from clvlab.packs.matching.groups import Groups
@@ -301,7 +301,7 @@ def gaps_of(first: dict[int, Listed], second: dict[int, Listed], first_prices: P
         known = [at for at in (ours.kickoff_ts_ms, theirs.kickoff_ts_ms) if at is not None]
         return gap_between(
             (ours.markets, first_prices(one)),
-            ([market.turned() if turned else market for market in theirs.markets], second_prices(other)),
+            ([market.turned if turned else market for market in theirs.markets], second_prices(other)),
             min(known, default=None),
         )
 
