@@ -122,7 +122,7 @@ UNREAD = {
     "first_half_spreads||line=-1.5": "a line of 'spreads' belongs to the team that is named first",
 }
 SIDES = {RESULT: ("part1", "draw", "part2"), TOTAL: ("over", "under"), HANDICAP: ("part1", "part2")}
-TEAMS = ("Oak", "Elm")
+TEAMS = (frozenset({"oak"}), frozenset({"elm"}))
 
 
 @pytest.mark.parametrize(("key", "kind", "line", "period", "more"), READ)

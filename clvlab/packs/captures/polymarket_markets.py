@@ -11,8 +11,8 @@ import orjson
 from clvlab.law.markets import spelled_key
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.exchange.shares import MARKET_KEY, match_sides, names_of
-from clvlab.packs.importers.times import of_iso
 from clvlab.packs.manifest import Fixture
+from clvlab.times import of_iso
 
 _YES_NO = ["yes", "no"]
 

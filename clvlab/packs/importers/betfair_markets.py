@@ -12,8 +12,8 @@ import numpy.typing as npt
 from clvlab.law.markets import spelled_key
 from clvlab.odds.consensus import PROB_UNIT, basis_points
 from clvlab.packs.importers.betfair_book import Column, MarketBook, States
-from clvlab.packs.importers.times import of_iso
 from clvlab.packs.manifest import Fixture
+from clvlab.times import of_iso
 
 MARGIN = "multiplicative"
 CONSENSUS = "mid of best back and lay, or last traded; price is the best back"

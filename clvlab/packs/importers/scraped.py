@@ -22,6 +22,7 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of
 from clvlab.packs.manifest import Fixture, KickoffKind
+from clvlab.times import by_forms
 
 CLOSING_MS = 1000
 OPENING_MS = 24 * 3600 * 1000
@@ -201,9 +202,4 @@ def market_key_named(market: str, period: str, line: str | None) -> str:
 
 def day_of(text: str) -> datetime | None:
     """Return a day that is written the European way, or null."""
-    for form in _DAYS:
-        try:
-            return datetime.strptime(text, form)  # noqa: DTZ007  the zone is that of the time beside it
-        except ValueError:
-            continue
-    return None
+    return by_forms(text, *_DAYS)

@@ -15,8 +15,8 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.importers.mapping import Mapped, Meaning
 from clvlab.packs.importers.source import NO_ODDS, Account, Options
 from clvlab.packs.importers.table_files import Chunk
-from clvlab.packs.importers.times import LAST_MS, of_format, time_ms, zone_of
 from clvlab.packs.results import Settled
+from clvlab.times import LAST_MS, of_format, time_ms, zone_of
 
 _BOOK = "book"
 _AMERICAN, _FRACTION = re.compile(r"[+-][1-9][0-9]{2,}(\.0+)?"), re.compile(r"[0-9]+/[0-9]+")

@@ -25,8 +25,8 @@ from clvlab.packs.importers import the_odds_api_changes as changes
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, files_below, fixture_ids_of, league_named
 from clvlab.packs.importers.the_odds_api_markets import home_point, market_key_of, side_of
-from clvlab.packs.importers.times import time_in_name, time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
+from clvlab.times import time_in_name, time_ms
 
 NORMALISER = "the-odds-api/1"
 RULES = Consensus(min_books=3, max_age_s=3600)

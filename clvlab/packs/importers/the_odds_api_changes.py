@@ -21,10 +21,10 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.files import whole
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of, league_named
-from clvlab.packs.importers.times import LAST_MS, time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.parquet import check_parquet
 from clvlab.packs.rows import UNREADABLE
+from clvlab.times import LAST_MS, time_ms
 
 NORMALISER = "the-odds-api-changes/1"
 TICKS = "_ticks.parquet"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from clvlab.law.markets import Kind, Market, Role, UnreadKey, key_parts, role_of
-from clvlab.packs.matching.names import folded, likeness
+from clvlab.packs.matching.names import likeness, words_of
 
 MATCHING_VERSION = "2"
 """By which rules markets and fixtures of two sources are matched."""
@@ -78,11 +78,11 @@ def _binary(key: str, sides: Sequence[str], teams: Sequence[str], version: str) 
 
 def _asked(kind: str, teams: Sequence[str]) -> set[Role]:
     """Return whom a name asks about that says nothing else: ``home_clean_sheet`` is not about who wins."""
-    words = [word for word in folded(kind) if word not in _ASKING]
+    words = [word for word in words_of(kind) if word not in _ASKING]
     role = role_of(words[0]) if len(words) == 1 and len(words[0]) > 1 else None
     if role is None and words and (role := _role(" ".join(words), teams)) is not None:
         team = teams[0 if role is Role.HOME else 1]
-        told = all(any(likeness(word, own) >= _ALIKE for own in folded(team)) for word in words)
+        told = all(any(likeness(word, own) >= _ALIKE for own in words_of(team)) for word in words)
         role = role if told or likeness(" ".join(words), team) == 1 else None
     return {one for one in (role,) if one in _WINNERS}
 
@@ -91,7 +91,7 @@ def _asked_1(kind: str, teams: Sequence[str]) -> set[Role]:
     found = {role_of(word) for word in re.split(r"[^a-z0-9]+", kind.casefold())} & set(_WINNERS)
     if found or len(teams) != 2:
         return {role for role in found if role}
-    team = " ".join(word for word in folded(kind) if word not in _ASKING - {"wins", "moneyline"})
+    team = " ".join(word for word in words_of(kind) if word not in _ASKING - {"wins", "moneyline"})
     return {role for role in (_role(team, teams),) if role is not None}
 
 
