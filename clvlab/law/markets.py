@@ -232,9 +232,8 @@ def spelled_key(name: str, period: str = "", **parameters: str | float | None) -
     ('OVERUNDER_PARTICIPANT_GOALS||line=2.5', 'team_totals|half=1|of=Ash|point=0', 'h2h||')
     """
     said = {one: value for one, value in parameters.items() if value is not None}
-    texts = (
-        f"{one}={value if isinstance(value, str) else f'{value + 0.0:g}'}" for one, value in said.items()
-    )  # no negative zero
+    # A negative zero would be another key of the same line.
+    texts = (f"{one}={value if isinstance(value, str) else f'{value + 0.0:g}'}" for one, value in said.items())
     return f"{name}|{period}|{'|'.join(texts)}"
 
 
