@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from math import log10
 from typing import Any
 
-from clvlab.market_keys import MarketKey, UnreadKey, named_market, read_market
+from clvlab.law.markets import Market, UnreadKey, key_parts, named_market
 
 TO_MINUTE = "%Y-%m-%d %H:%M"
 TO_SECOND = f"{TO_MINUTE}:%S"
@@ -396,7 +396,7 @@ def kinds_of(market_keys: Iterable[str]) -> dict[str, str]:
     >>> kinds_of(["OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5"])
     {'OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5': 'OVERUNDER_PARTICIPANT_GOALS|half=1'}
     """
-    types = {key: "|".join(key.split("|")[:2]).rstrip("|") for key in market_keys}
+    types = {key: "|".join(key_parts(key)[:2]).rstrip("|") for key in market_keys}
     words = {key: ", ".join(filter(None, (read.kind, *read.scope))) for key in types if (read := _read(key))}
     spelt: dict[str, set[str]] = defaultdict(set)
     for key, word in words.items():
@@ -404,8 +404,8 @@ def kinds_of(market_keys: Iterable[str]) -> dict[str, str]:
     return {key: words[key] if key in words and len(spelt[words[key]]) > 1 else name for key, name in types.items()}
 
 
-def _read(market_key: str) -> MarketKey | None:
-    read = read_market(market_key)
+def _read(market_key: str) -> Market | None:
+    read = Market.parse(market_key)
     return None if isinstance(read, UnreadKey) else read
 
 

@@ -52,6 +52,7 @@ def look_at_wheel(names):
         "clvlab_service/pages/assets/style.css",
         "clvlab_service/pages/templates/run.html",
         "clvlab/packs/bundled/catalog.json",
+        "clvlab/packs/matching/team-aliases.toml",
     ):
         assert needed in names, needed
     strange = [name for name in names if "/." in name or name.endswith((".pyc", ".so", ".db", ".key", ".pem", ".log"))]

@@ -553,7 +553,7 @@ FACES = {
     "grade_bets": Face(
         parameters(cl.Lab.grade_bets, "self"), grade_here, {
             "odds": st.just(OTHER), "window": ONE_WINDOW, "agent_id": st.just("me"), "columns": st.just({"stake": None}),
-        }, apart=dict.fromkeys(("bets", "market", "odds_format", "time_zone", "time_format"), READ),
+        }, apart=dict.fromkeys(("bets", "market", "odds_format", "time_zone", "time_format", "team_aliases"), READ),
     ),
     "live": Face(
         parameters(cl.Lab.live, "self"), live_at("here"), {
@@ -619,7 +619,7 @@ FACES = {
         options("bets grade"), command("bets grade", ("bets", "bets.csv"), pack=PACK), {
             **LOGGED, "pack": st.just(OTHER), "agent_id": st.just("me"), "horizon_s": BY_COMMAND["horizon_s"],
             "column": st.just(["stake="]),
-        }, apart=dict.fromkeys(("bets", "market", "odds_format", "time_zone", "time_format"), READ)
+        }, apart=dict.fromkeys(("bets", "market", "odds_format", "time_zone", "time_format", "team_aliases"), READ)
         | dict.fromkeys(("rows", "unmatched", "page", "as_json"), SHOWN) | {"runs_folder": KEPT},
     ),
     "clvlab live": Face(

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from clvlab.agents.markets import in_markets
 from clvlab.agents.template import MAX_SECONDS, Config, Prefixes, backs, cool_down
+from clvlab.law.markets import RESULT_1X2, TOTAL_GOALS
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.odds.logit import micro_logits_of
@@ -22,7 +23,7 @@ class MomentumConfig(Config):
     """Parameters of ``sharp-momentum-v2``."""
 
     families: Prefixes = Field(
-        default=("1X2_PARTICIPANT_RESULT", "OVERUNDER_PARTICIPANT_GOALS"),
+        default=(RESULT_1X2, TOTAL_GOALS),
         description=(
             "Market-key prefixes of the kinds of market that are looked at, besides ``markets``: match result and totals."
         ),

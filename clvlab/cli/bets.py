@@ -48,6 +48,9 @@ def bets_grade(
     odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(OddsFormat)}.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
     time_format: Annotated[str | None, typer.Option(help="How times are written, as '%d/%m/%Y %H:%M'.")] = None,
+    team_aliases: Annotated[
+        Path | None, typer.Option(help='TOML file of names of teams, as teams = [["Wolves", "Wolverhampton"]].')
+    ] = None,
     horizon_s: Annotated[int, typer.Option(help="Bets closer than this to the close stay pending.")] = HORIZON_S,
     agent_id: Annotated[str, typer.Option(help="Name under which the bets are sealed.")] = STRATEGY,
     rows: Annotated[Path | None, typer.Option(help="Write the bets with their scores to this CSV file.")] = None,
@@ -60,7 +63,7 @@ def bets_grade(
 ) -> None:
     """Score bets at the last tick not later than each, against the close, and seal them as a run."""
     goes_with("--log", log, owner=owner)
-    how = Reading(_columns(column or []), market, odds_format, time_zone, time_format)
+    how = Reading(_columns(column or []), market, odds_format, time_zone, time_format, team_aliases)
     with (
         interruptible(lambda: "nothing was written; the same command begins again"),
         operations.open_log(log, create=True) if log else nullcontext() as opened,

@@ -20,8 +20,8 @@ from clvlab.feeds.merging import Cuts, together
 from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
 from clvlab.feeds.sockets import Socket
 from clvlab.packs.captures.kalshi import KalshiReader, is_readable
-from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture
+from clvlab.times import time_ms
 
 URL = "wss://api.elections.kalshi.com"
 PATH = "/trade-api/ws/v2"

@@ -19,8 +19,8 @@ from clvlab.feeds.background import awaited
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.packs.importers.source import fixture_id_of
-from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture
+from clvlab.times import time_ms
 
 URL = "https://api.the-odds-api.com"
 _HISTORY_FACTOR = 10

@@ -11,7 +11,7 @@ from typing import Any
 
 from clvlab.packs.matching.fixtures import Listed
 from clvlab.packs.matching.matching import EXACT_MS, FAR_MS, NEAR_MS, SURELY_ALIKE, LikelyPair, likely_pairs
-from clvlab.packs.matching.names import folded, likeness
+from clvlab.packs.matching.names import likeness, words_of
 from clvlab.packs.matching.quotes import Sketch, are_same_quotes, sketches
 from clvlab.packs.reader import Pack
 from clvlab.packs.shards import shards_of
@@ -270,7 +270,7 @@ class _Near:
 
 
 def _teams(one: Match) -> frozenset[tuple[str, ...]]:
-    return frozenset(map(folded, one.names))
+    return frozenset(map(words_of, one.names))
 
 
 def _within(timed: Sequence[tuple[int, int]], at: int, span_ms: int) -> list[int]:

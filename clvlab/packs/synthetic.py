@@ -21,7 +21,7 @@ from clvlab.law.schema import SAFE_INTEGER
 from clvlab.odds.probit import Ints
 from clvlab.packs.manifest import Fixture, PackManifest, pack_id_of
 from clvlab.packs.results import RESULTS, Settled
-from clvlab.packs.synthetic_markets import MARKETS, Market
+from clvlab.packs.synthetic_markets import MARKETS, SyntheticMarket
 from clvlab.packs.synthetic_walk import Dice, Flags, Hidden, News, hidden_number
 from clvlab.packs.writer import write_pack
 
@@ -137,7 +137,7 @@ class _Feed:
     strength: Hidden
     goals: Hidden
 
-    def hidden(self, market: Market) -> Hidden:
+    def hidden(self, market: SyntheticMarket) -> Hidden:
         return self.goals if market.of_goals else self.strength
 
     def rows(self, fixture_id: int) -> Iterator[pl.DataFrame]:

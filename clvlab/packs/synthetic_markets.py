@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, spelled_key
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.probit import Ints
 from clvlab.odds.rounding import WHOLE_BPS
@@ -16,7 +17,7 @@ _DRAW = 345_000  # part1 wins above it, part2 below its negative, and between th
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class SyntheticMarket:
     """A market of every fixture.
 
     Attributes
@@ -70,10 +71,10 @@ class Market:
 
 
 MARKETS = (
-    Market("1X2_PARTICIPANT_RESULT||", ("draw", "part1", "part2"), 18, 520, offset=_HOME - _DRAW, of_goals=False),
-    Market("ASIANHANDICAP_PARTICIPANT_GOALS||line=-0.5", ("part1", "part2"), 17, 260, offset=_HOME - _DRAW, of_goals=False),
-    Market("OVERUNDER_PARTICIPANT_GOALS||line=1.5", ("over", "under"), 16, 430, offset=610_000),
-    Market("OVERUNDER_PARTICIPANT_GOALS||line=2.5", ("over", "under"), 17, 330),
-    Market("OVERUNDER_PARTICIPANT_GOALS||line=3.5", ("over", "under"), 16, 470, offset=-580_000),
-    Market("OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5", ("over", "under"), 16, 620, offset=-370_000),
+    SyntheticMarket(spelled_key(RESULT_1X2), ("draw", "part1", "part2"), 18, 520, offset=_HOME - _DRAW, of_goals=False),
+    SyntheticMarket(spelled_key(HANDICAP_GOALS, line=-0.5), ("part1", "part2"), 17, 260, offset=_HOME - _DRAW, of_goals=False),
+    SyntheticMarket(spelled_key(TOTAL_GOALS, line=1.5), ("over", "under"), 16, 430, offset=610_000),
+    SyntheticMarket(spelled_key(TOTAL_GOALS, line=2.5), ("over", "under"), 17, 330),
+    SyntheticMarket(spelled_key(TOTAL_GOALS, line=3.5), ("over", "under"), 16, 470, offset=-580_000),
+    SyntheticMarket(spelled_key(TOTAL_GOALS, "half=1", line=1.5), ("over", "under"), 16, 620, offset=-370_000),
 )

@@ -54,9 +54,8 @@ PAGES = (
             "clvlab.packs.quality.Quality",
             "clvlab.packs.grades.Grade",
             "clvlab.law.tape.Tape",
-            "clvlab.market_keys.read_market",
-            "clvlab.market_keys.MarketKey",
-            "clvlab.market_keys.UnreadKey",
+            "clvlab.law.markets.Market",
+            "clvlab.law.markets.UnreadKey",
         ),
     ),
     ApiPage(

@@ -17,9 +17,10 @@ _MANIFEST_HASH = "sha256:8e30ceccf56089a02d7564f8e139437e99de4733d30986c2d8e0249
 _SCORES_HASH = "sha256:1f0cbb9b3e2a1d6c9e0f4b7a58d3c2e16a7f90b4c5d8e1f2a3b4c5d6e7f80912"
 _POLICY_HASH = "sha256:7a63c478205316c45b469d33310c7ae861de134c11256de434437b99be69c8c2"
 _RUN = "run_d70ea71ae5173a732e586ffb8c2c1c08"
+RESULT_1X2 = "1X2_PARTICIPANT_RESULT"
 _ACTION = {
     "type": "BACK",
-    "market_key": "1X2_PARTICIPANT_RESULT||",
+    "market_key": f"{RESULT_1X2}||",
     "side": "part1",
     "stake": 100,
     "limit_odds_milli": None,
@@ -118,7 +119,7 @@ _VALUES: dict[str, Any] = {
     "manifest_hash": _MANIFEST_HASH,
     "market_allowlist": [""],
     "market_key": _ACTION["market_key"],
-    "market_scope": "1X2_PARTICIPANT_RESULT",
+    "market_scope": RESULT_1X2,
     "market_universe": [""],
     "markets_matched": 6,
     "max_drawdown": -408.0,

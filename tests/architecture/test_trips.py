@@ -39,13 +39,13 @@ def test_what_a_run_does_more_is_counted(tmp_path):
     import polars as pl
 
     from clvlab.law.clv import clv_bps, edge_bps
-    from clvlab.market_keys import role_of
+    from clvlab.times import of_unix
 
     def more():
         clv_bps()
         edge_bps()
         pl.LazyFrame({"a": [1]}).collect()
-        role_of("home")
+        of_unix(1)
         (tmp_path / "a").write_text("x")
         (tmp_path / "a").read_text()
 
@@ -54,7 +54,7 @@ def test_what_a_run_does_more_is_counted(tmp_path):
         little, much = trip(clv_bps), trip(more)
 
     assert [name for _, name, _ in little.functions] == ["clv_bps"]
-    assert {name for _, name, _ in much.functions} == {"clv_bps", "edge_bps", "quoted_edge_bps", "role_of"}
+    assert {name for _, name, _ in much.functions} == {"clv_bps", "edge_bps", "quoted_edge_bps", "of_unix"}
     assert (little.figures("verify"), much.figures("verify")) == (
         {"functions": 1, "modules": 1, "stays": 1, "collects": 0, "reads": 0},
         {"functions": 4, "modules": 2, "stays": 2, "collects": 1, "reads": 1},

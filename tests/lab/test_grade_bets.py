@@ -358,3 +358,18 @@ def test_a_bet_on_a_half_a_line_beside_the_main_one_and_a_handicap_are_graded_ag
     assert graded.tear_sheet().only(leagues=["soccer_epl"]).clv.n == 4
     with pytest.raises(StatisticsError, match="its leagues are soccer_epl"):
         graded.tear_sheet().only(leagues=["E0"])
+
+
+def test_a_file_of_names_finds_teams_that_the_pack_calls_otherwise(tmp_path):
+    file = tmp_path / "teams.toml"
+    file.write_text('teams = [["Birch North", "The Birches"]]')
+    bets = [row(fixture="The Birches v Glen North", side="The Birches"), row(fixture="Birch North v Glen North", side="1")]
+
+    plain, named = grade(*bets), grade(*bets, team_aliases=file)
+
+    assert plain.unmatched.select("row", "reason").rows() == [(1, "fixture_unknown")]
+    assert named.unmatched.is_empty()
+    assert named.bets["side"].to_list() == ["part1", "part1"]
+    file.write_text("teams = [['Birch North']]")
+    with pytest.raises(SourceError, match=r"two names or more, .* not \['Birch North'\]"):
+        grade(*bets, team_aliases=str(file))

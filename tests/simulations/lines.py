@@ -17,7 +17,7 @@ import clvlab as cl
 from clvlab.application.packs import open_pack
 from clvlab.application.sheets.moved_lines import closing_quotes
 from clvlab.law.closing import Window, fixture_closes
-from clvlab.market_keys import Kind
+from clvlab.law.markets import Kind
 from clvlab.packs.reader import Pack
 from clvlab.statistics.moved_lines import FIRST_ROLES, Quote, leave_one_out
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, poisson, skellam
 
-from clvlab.market_keys import Kind, Role, read_market
+from clvlab.law.markets import Kind, Market, Role
 from clvlab.packs.importers.football_data_settling import handicap, totals
 from clvlab.packs.results import Settled
 from clvlab.statistics.moved_lines import (
@@ -66,7 +66,7 @@ def test_a_result_is_three_handicaps():
     key = "1X2_PARTICIPANT_RESULT||"
     sides = {Role.HOME: skellam.sf(0, 1.7, 1.1), Role.DRAW: skellam.pmf(0, 1.7, 1.1), Role.AWAY: skellam.cdf(-1, 1.7, 1.1)}
 
-    found = list(quotes_of(key, read_market(key), {side: 1e4 * prob for side, prob in sides.items()}))
+    found = list(quotes_of(Market.parse(key), {side: 1e4 * prob for side, prob in sides.items()}))
 
     for quote in found:
         assert quote.is_derived
@@ -85,7 +85,7 @@ def test_a_result_is_three_handicaps():
     ],
 )
 def test_sides_that_are_not_those_of_a_line_quote_nothing(key, sides):
-    assert list(quotes_of(key, read_market(key), sides)) == []
+    assert list(quotes_of(Market.parse(key), sides)) == []
 
 
 def test_the_fit_is_as_good_as_the_best_of_a_grid():
@@ -141,12 +141,12 @@ def test_a_margin_of_points_needs_its_spread_from_somewhere():
 
 
 def test_goals_are_told_by_the_key_or_by_a_draw_and_low_totals():
-    result, total = read_market("h2h||"), read_market("totals||point=2.5")
+    result, total = Market.parse("h2h||"), Market.parse("totals||point=2.5")
 
-    assert scored_by_goals([(read_market(f"{TOTAL}||line=2.5"), False)])
+    assert scored_by_goals([(Market.parse(f"{TOTAL}||line=2.5"), False)])
     assert scored_by_goals([(result, True), (total, False)])
     assert not scored_by_goals([(result, False), (total, False)])
-    assert not scored_by_goals([(result, True), (read_market("totals||point=55.5"), False)])
+    assert not scored_by_goals([(result, True), (Market.parse("totals||point=55.5"), False)])
     assert not scored_by_goals([])
 
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from clvlab.application.bets.columns import Meaning
 from clvlab.application.bets.reading import Row
-from clvlab.application.bets.times import Span
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.naming import nearest
 from clvlab.packs.manifest import Fixture
+from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, folded, usual_aliases
+from clvlab.times import Span
 
 _DAY_MS = 86_400_000
 _BETWEEN = re.compile(r"\s+(?:vs?\.?|versus|[-\u2013\u2014:/])\s+", re.IGNORECASE)
 _AT = re.compile(r"\s+(?:@|at)\s+")
 _SHOWN = 4
 _MOST_HINTS = 20
+
+
+Teams = tuple[frozenset[str], frozenset[str]]
+"""Names of home and away, folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,21 @@ class NoMatch:
 class FixtureNames:
     """The fixtures of a pack by all that names them.
 
-    Names of teams are the same if they are so but for case, accents and punctuation; both must be, in the pack's order.
+    Names of teams are the same if they are so but for case, accents and punctuation, or are known to be of one team; both must
+    be, in the pack's order.
+
+    Parameters
+    ----------
+    fixtures
+        Of the pack.
+    aliases
+        Names of one team beside the usual ones.
     """
 
-    def __init__(self, fixtures: Iterable[Fixture]) -> None:
+    def __init__(self, fixtures: Iterable[Fixture], aliases: TeamAliases = NO_ALIASES) -> None:
+        self._aliases = TeamAliases((*usual_aliases().teams, *aliases.teams))
         self._by_id: dict[str, set[int]] = defaultdict(set)
-        self._by_names: dict[tuple[str, str], set[int]] = defaultdict(set)
+        self._by_names: dict[Teams, set[int]] = defaultdict(set)
         self._known: dict[int, Fixture] = {}
         self._hints: dict[str, str | None] = {}
         for fixture in fixtures:
@@ -48,9 +60,14 @@ class FixtureNames:
             self._by_id[str(fixture.fixture_id)].add(fixture.fixture_id)
             if fixture.source_id is not None:
                 self._by_id[fixture.source_id].add(fixture.fixture_id)
-            names = teams_of(fixture)
-            if names is not None:
-                self._by_names[folded(names[0]), folded(names[1])].add(fixture.fixture_id)
+            teams = self.teams_of(fixture)
+            if teams is not None:
+                self._by_names[teams].add(fixture.fixture_id)
+
+    def teams_of(self, fixture: Fixture) -> Teams | None:
+        """Return all names of home and away; ``None`` where the names of the fixture are not two."""
+        names = teams_of(fixture)
+        return None if names is None else (self._aliases.names_of(names[0]), self._aliases.names_of(names[1]))
 
     def find(self, told: Row) -> Fixture | NoMatch:
         """Return the one fixture that a bet names, or why there is none."""
@@ -68,7 +85,7 @@ class FixtureNames:
         return self._by_teams(told, teams)
 
     def _by_teams(self, told: Row, teams: tuple[str, str]) -> Fixture | NoMatch:
-        key = (folded(teams[0]), folded(teams[1]))
+        key = (self._aliases.names_of(teams[0]), self._aliases.names_of(teams[1]))
         found, shown = self._by_names.get(key, set()), f"{teams[0]} - {teams[1]}"[:200]
         if not found:
             if self._by_names.get((key[1], key[0])):
@@ -116,23 +133,6 @@ class FixtureNames:
     def _ambiguous(self, said: str, found: set[int]) -> NoMatch:
         listed = ", ".join(map(str, sorted(found)[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
         return NoMatch("fixture_ambiguous", f"{said} ({listed})", tuple(sorted(found)))
-
-
-@lru_cache(maxsize=10_000)
-def folded(name: str) -> str:
-    """Return a name without case, accents and punctuation.
-
-    Examples
-    --------
-    >>> folded("Atlético  de Madrid"), folded("St. Pauli"), folded("Bodø/Glimt")
-    ('atletico de madrid', 'st pauli', 'bodo glimt')
-    """
-    plain = unicodedata.normalize("NFKD", name.casefold().translate(_LETTERS))
-    kept = ("" if unicodedata.combining(one) or one in "'\u2019`" else one if one.isalnum() else " " for one in plain)
-    return " ".join("".join(kept).split())
-
-
-_LETTERS = str.maketrans({"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "œ": "oe", "ı": "i", "þ": "th"})
 
 
 def teams_of(fixture: Fixture) -> tuple[str, str] | None:

@@ -19,6 +19,7 @@ from clvlab.errors import SourceError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import SAFE_INTEGER
+from clvlab.packs.matching.names import read_aliases
 from clvlab.packs.reader import Pack
 
 STRATEGY = "bets"
@@ -110,4 +111,5 @@ def plan_grading(bets: Any, pack: Pack, how: Reading, window: Window | None = No
     """
     window = window or Window()
     record = read_record(bets, how)
-    return Grading(pack, window, record, tuple(positions_of(record.rows, pack, window)), agent_id)
+    positions = positions_of(record.rows, pack, window, read_aliases(how.team_aliases))
+    return Grading(pack, window, record, tuple(positions), agent_id)

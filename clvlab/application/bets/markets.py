@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from clvlab.application.bets.fixtures import NoMatch, folded
-from clvlab.market_keys import Kind, MarketKey, Role, period_named, read_market, role_of, unread_keys
+from clvlab.application.bets.fixtures import NoMatch, Teams
+from clvlab.law.markets import Kind, Market, Role, key_parts, may_be_handicap, period_named, role_of, unread_keys
 from clvlab.naming import nearest
+from clvlab.packs.matching.names import folded
 from clvlab.words import market_name
 
 Markets = Mapping[str, Sequence[str]]  # sides by market key
@@ -38,7 +39,7 @@ _SIDES: Mapping[str, Role | str] = {"team1": Role.HOME, "team2": Role.AWAY, "yes
 _SHOWN = 6
 
 
-def position_of(market: str, side: str, markets: Markets, teams: tuple[str, str] | None) -> tuple[str, str] | NoMatch:
+def position_of(market: str, side: str, markets: Markets, teams: Teams | None) -> tuple[str, str] | NoMatch:
     """Return market key and side, or why there is none.
 
     Parameters
@@ -50,12 +51,12 @@ def position_of(market: str, side: str, markets: Markets, teams: tuple[str, str]
     markets
         Of the fixture.
     teams
-        Whose names stand for ``part1`` or ``home``, and ``part2`` or ``away``.
+        Whose names, folded, stand for ``part1`` or ``home``, and ``part2`` or ``away``.
 
     Examples
     --------
     >>> markets = {"1X2_PARTICIPANT_RESULT||": ("draw", "part1", "part2"), "totals||point=2.5": ("over", "under")}
-    >>> position_of("Match Odds", "Elm", markets, ("Oak", "Elm"))
+    >>> position_of("Match Odds", "Elm", markets, (frozenset({"oak"}), frozenset({"elm"})))
     ('1X2_PARTICIPANT_RESULT||', 'part2')
     >>> position_of("Over/Under", "Over 2.5", markets, None)
     ('totals||point=2.5', 'over')
@@ -81,7 +82,7 @@ def position_of(market: str, side: str, markets: Markets, teams: tuple[str, str]
     return found[0], own[0]
 
 
-def _markets_of(market: str, side: str, markets: Markets, teams: tuple[str, str] | None) -> list[str]:
+def _markets_of(market: str, side: str, markets: Markets, teams: Teams | None) -> list[str]:
     """Return the markets that a name fits: its key, what people call it, its type, or a usual name with period and line."""
     if market in markets:
         return [market]
@@ -89,7 +90,7 @@ def _markets_of(market: str, side: str, markets: Markets, teams: tuple[str, str]
     same = [key for key in markets if _plain_key(key) == plain]
     if same:
         return same
-    read = {key: one for key in markets if isinstance(one := read_market(key), MarketKey)}
+    read = {key: one for key in markets if isinstance(one := Market.parse(key), Market)}
     line = _total_of(side)
     # Of a handicap nobody can say whose line it is unless a side stands before it.
     named = [key for key in markets if not _is_handicap(key, read)]
@@ -133,7 +134,7 @@ def _told(market: str, line: float | None) -> tuple[tuple[Kind, int | None], str
     return None
 
 
-def _on_line(found: list[str], read: Mapping[str, MarketKey], line: float | None, *, is_named: bool) -> list[str]:
+def _on_line(found: list[str], read: Mapping[str, Market], line: float | None, *, is_named: bool) -> list[str]:
     """Keep the markets on the line that is told; of markets with lines none is meant where no line is."""
     lined = {key: read[key].line for key in found if key in read and read[key].line is not None}
     if not lined or (is_named and line is None):
@@ -141,14 +142,14 @@ def _on_line(found: list[str], read: Mapping[str, MarketKey], line: float | None
     return [key for key in found if lined.get(key) == line]
 
 
-def _sides_of(side: str, market: str, sides: Sequence[str], teams: tuple[str, str] | None) -> list[str]:
+def _sides_of(side: str, market: str, sides: Sequence[str], teams: Teams | None) -> list[str]:
     if side in sides:
         return [side]
     same = [one for one in sides if _plain_key(one) == _plain_key(side)]
     if same:
         return same
-    read = read_market(market)
-    known = read if isinstance(read, MarketKey) else None
+    read = Market.parse(market)
+    known = read if isinstance(read, Market) else None
     meant = _meant(side, teams)
     if not meant and known is not None and known.kind is Kind.HANDICAP and (parts := _OF_SIDE.match(side)):
         meant = _meant(parts[1], teams) if _home_line(side, teams) == known.line else set()
@@ -159,9 +160,9 @@ def _sides_of(side: str, market: str, sides: Sequence[str], teams: tuple[str, st
     return [one for one, role in roles.items() if (role or one.casefold()) in meant]
 
 
-def _meant(side: str, teams: tuple[str, str] | None) -> set[Role | str]:
+def _meant(side: str, teams: Teams | None) -> set[Role | str]:
     """Return what the name of a side stands for: by the names of the teams, else by what it is usually called."""
-    found = {role for team, role in zip(teams or (), (Role.HOME, Role.AWAY), strict=False) if folded(team) == folded(side)}
+    found = {role for team, role in zip(teams or (), (Role.HOME, Role.AWAY), strict=False) if folded(side) in team}
     usual = None if found else role_of(_plain_key(side)) or _SIDES.get(_plain_key(side))
     return {*found, *({usual} if usual else ())}
 
@@ -173,7 +174,7 @@ def _total_of(side: str) -> float | None:
     return float(number) if is_total and re.fullmatch(r"\d+(\.\d+)?", number) else None
 
 
-def _home_line(side: str, teams: tuple[str, str] | None) -> float | None:
+def _home_line(side: str, teams: Teams | None) -> float | None:
     """Return the home side's line of a handicap that stands behind one side; null where none does."""
     parts = _OF_SIDE.match(side.strip())
     meant = _meant(parts[1], teams) if parts else set()
@@ -183,14 +184,14 @@ def _home_line(side: str, teams: tuple[str, str] | None) -> float | None:
 
 
 def _type_of(key: str) -> str:
-    return key.partition("|")[0]
+    return key_parts(key)[0]
 
 
-def _is_handicap(key: str, read: Mapping[str, MarketKey]) -> bool:
+def _is_handicap(key: str, read: Mapping[str, Market]) -> bool:
     """Whether a market is a handicap, or may be one that is not read."""
     if key in read:
         return read[key].kind is Kind.HANDICAP
-    return any(word in _type_of(key).lower() for word in ("handicap", "spread"))
+    return may_be_handicap(_type_of(key))
 
 
 @lru_cache(maxsize=10_000)  # of the same keys every bet asks again

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clvlab.application.bets.columns import Meaning
-from clvlab.application.bets.fixtures import FixtureNames, NoMatch, teams_of
+from clvlab.application.bets.fixtures import FixtureNames, NoMatch, Teams
 from clvlab.application.bets.markets import position_of
 from clvlab.application.bets.reading import Row
 from clvlab.law.closing import Window, fixture_closes
 from clvlab.law.schema import CloseKind
 from clvlab.law.tape import Tape
 from clvlab.packs.manifest import Fixture
+from clvlab.packs.matching.names import NO_ALIASES, TeamAliases
 from clvlab.packs.reader import Pack
 from clvlab.words import moment
 
@@ -29,13 +30,15 @@ class Position:
     side: str
 
 
-def positions_of(rows: Sequence[Row], pack: Pack, window: Window) -> list[Position | NoMatch]:
+def positions_of(
+    rows: Sequence[Row], pack: Pack, window: Window, aliases: TeamAliases = NO_ALIASES
+) -> list[Position | NoMatch]:
     """Put every bet on the tape of a pack, or say why it is not on it.
 
     A bet is taken at the last tick of its fixture that is not later than it: prices after it were not known to the bettor.
     Where several fixtures fit its names, it is on the one whose market was quoted by then and had not closed, if that is one.
     """
-    known, held_out = FixtureNames(pack.manifest.fixtures), dict(pack.held_out)
+    known, held_out = FixtureNames(pack.manifest.fixtures, aliases), dict(pack.held_out)
     fixtures = [_fixture(told, known, held_out) for told in rows]
     meant = [(one.fixture_id,) if isinstance(one, Fixture) else one.fixture_ids for one in fixtures]
     meant = [() if any(one in held_out for one in own) else own for own in meant]  # whose ticks nobody may read
@@ -45,7 +48,7 @@ def positions_of(rows: Sequence[Row], pack: Pack, window: Window) -> list[Positi
     places, by_id = _Places(pack.tape(wanted), window), {one.fixture_id: one for one in pack.manifest.fixtures}
     found: list[Position | NoMatch] = []
     for told, one, own in zip(rows, fixtures, meant, strict=True):
-        placed = [places.place(told, by_id[fixture_id]) for fixture_id in own]
+        placed = [places.place(told, by_id[fixture_id], known.teams_of(by_id[fixture_id])) for fixture_id in own]
         if isinstance(one, NoMatch):
             open_then = [place for place in placed if isinstance(place, Position)]
             found.append(open_then[0] if len(open_then) == 1 else one)
@@ -85,13 +88,13 @@ class _Places:
         columns = ("fixture_id", "close_ts_ms", "close_kind")
         self._closes = {row[0]: row[1:] for row in fixture_closes(tape, window).select(columns).iter_rows()}
 
-    def place(self, told: Row, fixture: Fixture) -> Position | NoMatch:
+    def place(self, told: Row, fixture: Fixture, teams: Teams | None) -> Position | NoMatch:
         """Return where a bet lies, whose time is told."""
         ts_ms, own = told.ts_ms or 0, fixture.fixture_id
         if own not in self._ticks:
             return NoMatch("before_first_tick", f"fixture {own} has no tick in the pack")
         sides = {market: sides for market, (_, sides) in self._markets[own].items()}
-        found = position_of(told.cells.get(Meaning.MARKET) or "", told.cells[Meaning.SIDE] or "", sides, teams_of(fixture))
+        found = position_of(told.cells.get(Meaning.MARKET) or "", told.cells[Meaning.SIDE] or "", sides, teams)
         if isinstance(found, NoMatch):
             return found
         first_ms, (close_ms, kind) = self._markets[own][found[0]][0], self._closes[own]

@@ -14,12 +14,11 @@ from clvlab.application.bets.columns import Columns, Meaning, columns_of
 from clvlab.application.bets.prices import odds_milli_of
 from clvlab.application.bets.results import result_of
 from clvlab.application.bets.stakes import CENTS, cents_of
-from clvlab.application.bets.times import Span, check_form, days_of, is_clock, joined, moments_of
 from clvlab.errors import ArgumentError, FileError, SourceError
 from clvlab.files import file_bytes
 from clvlab.packs.importers.frames import is_frame, plain_csv
-from clvlab.packs.importers.times import zone_of
 from clvlab.packs.results import Settled
+from clvlab.times import Span, are_clocks, check_form, days_of, moments_of, with_clocks, zone_of
 
 _MAX_BYTES = 64 << 20
 _DELIMITERS = (",", ";", "\t", "|")
@@ -88,6 +87,8 @@ class Reading:
         IANA name, of times that carry none.
     time_format
         As ``strptime`` takes it, for times that are not ISO 8601.
+    team_aliases
+        A TOML file of names of teams beside the usual ones.
     """
 
     columns: Mapping[str, Any] | None = None
@@ -95,6 +96,7 @@ class Reading:
     odds_format: str | None = None
     time_zone: str | None = None
     time_format: str | None = None
+    team_aliases: str | Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("market", "time_zone"):
@@ -150,8 +152,8 @@ def _times(cells: Mapping[Meaning, list[str | None]]) -> tuple[list[str | None],
     dates, times, kickoffs = (cells.get(one) for one in (Meaning.DATE, Meaning.TIME, Meaning.KICKOFF))
     if times is None:
         return dates or [], kickoffs
-    if dates is not None and is_clock(times):
-        return joined(dates, times), kickoffs
+    if dates is not None and are_clocks(times):
+        return with_clocks(dates, times), kickoffs
     return times, dates if kickoffs is None else kickoffs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from clvlab.errors import FeedError
+from clvlab.times import iso_moment
 
 Until = datetime | float
 _MOST_S = 10**11
@@ -24,7 +25,7 @@ def until_of(text: str) -> Until:
     (90.0, '2026-07-11T19:00:00+00:00')
     """
     try:
-        until = float(text) if text.startswith("+") else _with_zone(datetime.fromisoformat(text))
+        until = float(text) if text.startswith("+") else _with_zone(iso_moment(text))
         until_ts_ms(until, 0)
     except ValueError as error:
         raise FeedError(f"{text!r:.80} is neither a time, as 2026-07-11T19:00Z, nor +SECONDS") from error

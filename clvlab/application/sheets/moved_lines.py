@@ -10,9 +10,9 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.means import mean_cell
 from clvlab.drawing import html
 from clvlab.law.closing import Window, fixture_closes, market_closes
+from clvlab.law.markets import Market, Role, UnreadKey, role_of, unread_keys
 from clvlab.law.schema import Reason, Schema
 from clvlab.law.tape import Tape
-from clvlab.market_keys import MarketKey, Role, UnreadKey, read_market, role_of, sides_by_role, unread_keys
 from clvlab.statistics import Estimate, cluster_mean
 from clvlab.statistics.moved_lines import FIRST_ROLES, MovedClose, Quote, moved_close, quotes_of, scored_by_goals
 
@@ -80,9 +80,9 @@ def _without_close(scores: pl.DataFrame) -> pl.DataFrame:
     return scores.filter(pl.col("reason").is_in([reason.value for reason in _REASONS]))
 
 
-def _of_score(market_key: str) -> MarketKey | None:
-    """Read a market about the score of both sides; null of any other, and of a key without a reading."""
-    market = read_market(market_key)
+def _of_score(market_key: str, sides: Iterable[str] = ()) -> Market | None:
+    """Read a market about the score of both sides; null of any other, and of one without a reading."""
+    market = Market.parse(market_key, sides)
     return None if isinstance(market, UnreadKey) or market.of or market.stat else market
 
 
@@ -151,9 +151,9 @@ class _FixtureLines:
         self._quotes = closing_quotes(tape.judged_by(window.close_source), ends)
         self._priced: dict[tuple[int, str], MovedClose | None] = {}
 
-    def close(self, fixture_id: int, market_key: str, market: MarketKey) -> MovedClose | None:
+    def close(self, fixture_id: int, market: Market) -> MovedClose | None:
         """Return what a line would close at; null where nothing tells."""
-        asked = (fixture_id, market_key)
+        asked = (fixture_id, market.key)
         if asked not in self._priced:
             quotes, goals = self._quotes.get((fixture_id, market.period), ([], False))
             self._priced[asked] = moved_close(market.kind, market.quarters, quotes, goals=goals)
@@ -170,17 +170,16 @@ def closing_quotes(tape: Tape, ends: pl.DataFrame) -> dict[tuple[int, str], tupl
     ends
         ``FIXTURE_CLOSES`` of the same tape. A market that is suspended at the close, or stale as the law says, quotes nothing.
     """
-    states: dict[tuple[int, str], list[tuple[str, MarketKey, dict[Role, int]]]] = {}
+    states: dict[tuple[int, str], list[tuple[Market, dict[Role, int]]]] = {}
     for fixture_id, market_key, sides, probs in _closing_states(tape, ends).iter_rows():
-        market = _of_score(market_key)
-        roles = sides_by_role(market, sides) if market else None
-        if market is not None and roles is not None:
-            prob_bps = {role: probs[sides.index(side)] for role, side in roles.items()}
-            states.setdefault((fixture_id, market.period), []).append((market_key, market, prob_bps))
+        market = _of_score(market_key, sides)
+        if market is not None:
+            prob_bps = {role: probs[sides.index(side)] for side, role in market.sides}
+            states.setdefault((fixture_id, market.period), []).append((market, prob_bps))
     return {
         period: (
             [quote for state in found for quote in quotes_of(*state)],
-            scored_by_goals([(market, Role.DRAW in probs) for _, market, probs in found]),
+            scored_by_goals([(market, Role.DRAW in probs) for market, probs in found]),
         )
         for period, found in states.items()
     }
@@ -200,14 +199,14 @@ def _closing_states(tape: Tape, ends: pl.DataFrame) -> pl.DataFrame:
     return states.group_by("fixture_id", "market_key", maintain_order=True).agg("side", "prob_bps")
 
 
-def _priced(rows: pl.DataFrame, lines: dict[str, MarketKey], fixtures: _FixtureLines) -> Iterable[tuple[object, ...]]:
+def _priced(rows: pl.DataFrame, lines: dict[str, Market], fixtures: _FixtureLines) -> Iterable[tuple[object, ...]]:
     for row in rows.iter_rows(named=True):
         market, fixture_id = lines[row["market_key"]], row["fixture_id"]
         role, roles = role_of(row["side"], market), FIRST_ROLES[market.kind]
         # As in the law: an entry just before the close is the close.
         if role not in roles or fixtures.close_ts_ms[fixture_id] - row["ts_ms"] < fixtures.horizon_ms:
             continue
-        close = fixtures.close(fixture_id, row["market_key"], market)
+        close = fixtures.close(fixture_id, market)
         if close is None:
             continue
         prob = close.prob_bps if role is roles[0] else _WHOLE_BPS - close.prob_bps

@@ -11,6 +11,7 @@ import orjson
 from clvlab.feeds.devfeed.faults import Fault, Plan
 from clvlab.feeds.devfeed.script import Script, Scripted
 from clvlab.feeds.devfeed.serving import REFUSALS, HttpServer, Request
+from clvlab.law.markets import key_parts
 from clvlab.law.message import Message
 from clvlab.packs.manifest import Fixture
 
@@ -149,7 +150,7 @@ class TxLineServer(HttpServer):
 
 def txline_message(message: Message, message_id: str) -> bytes:
     """Return a message of a tape as TxLINE would send it; what has no price of its own is suspended."""
-    kind, period, parameters = [*message.market_key.split("|", 2), "", ""][:3]
+    kind, period, parameters = key_parts(message.market_key)
     priced = None not in message.odds_milli
     percents = ["NA" if prob is None else f"{prob // 100}.{prob % 100:02}0" for prob in message.prob_bps]
     raw = {

@@ -14,7 +14,7 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.selection import Selection
 from clvlab.errors import EvidenceError, StatisticsError, UnknownFixtureError, UnknownMarketError
 from clvlab.lab.explorer.labels import fixture_labels
-from clvlab.lab.explorer.view import Market, MarketView, market
+from clvlab.lab.explorer.view import MarketView, ReplayMarket, market
 from clvlab.lab.proofs.lines import Lines
 from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
@@ -117,7 +117,7 @@ class Exploration:
             raise UnknownFixtureError(fixture_id, self.source.pack.pack_id, tuple(self.fixtures["fixture_id"]))
         if self.fixture_id != fixture_id:
             self._load(fixture_id)
-        self.market: Market = market(self.tape, self.source.window, self._market_key(market_key), self.decisions)
+        self.market: ReplayMarket = market(self.tape, self.source.window, self._market_key(market_key), self.decisions)
         return self.seek(position, span_ms)
 
     def _load(self, fixture_id: int) -> None:

@@ -99,7 +99,7 @@ class MarketView:
 
 
 @dataclass(frozen=True)
-class Market:
+class ReplayMarket:
     """One market of a fixture, prepared for replay; made by ``market``.
 
     Attributes
@@ -193,7 +193,7 @@ def _held(points: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([ends, points]).sort("side", "ts_ms", maintain_order=True)
 
 
-def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame) -> Market:
+def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame) -> ReplayMarket:
     """Prepare one market.
 
     Parameters
@@ -217,7 +217,7 @@ def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame)
     ]
     rows = pl.concat(parts) if parts else _no_rows()
     own = decisions.filter(pl.col("action") == Action.BACK, pl.col("market_key").eq_missing(market_key))
-    return Market(
+    return ReplayMarket(
         fixture_id,
         market_key,
         tuple(series["side"]),

@@ -16,7 +16,7 @@ from clvlab.lab.explorer.keys import keyboard
 from clvlab.lab.explorer.labels import matching
 from clvlab.lab.explorer.record import record_html
 from clvlab.lab.explorer.style import STYLE
-from clvlab.lab.explorer.view import Market
+from clvlab.lab.explorer.view import ReplayMarket
 from clvlab.lab.proofs.verdicts import verdicts_html
 from clvlab.proof.verify import verify
 from clvlab.words import counted
@@ -53,7 +53,7 @@ class ExplorerWidget:
         self.figure = self.graphs.FigureWidget()
         self.figure.set_trait("_config", _CONFIG)
         self.box = self._box()
-        self.drawn: Market | None = None
+        self.drawn: ReplayMarket | None = None
         self.seq: int | None = None
         explorer.followers.append(self._follow)
         self._follow()

@@ -105,6 +105,7 @@ class Verbs(Searching):
         odds_format: str | None = None,
         time_zone: str | None = None,
         time_format: str | None = None,
+        team_aliases: str | Path | None = None,
         window: Window | None = None,
         agent_id: str = "bets",
     ) -> GradedBets:
@@ -135,6 +136,8 @@ class Verbs(Searching):
             IANA zone of times that carry none.
         time_format
             How times are written, as ``strptime`` takes it; ISO 8601 and unix times by default.
+        team_aliases
+            A TOML file of names of teams beside the usual ones, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``.
         window
             As for ``backtest``.
         agent_id
@@ -167,7 +170,7 @@ class Verbs(Searching):
         >>> graded.bets["clv_bps"].to_list(), graded.unmatched["reason"].to_list(), graded.verify().passed
         ([70, None], ['fixture_unknown'], True)
         """
-        how = Reading(columns, market, odds_format, time_zone, time_format)
+        how = Reading(columns, market, odds_format, time_zone, time_format, team_aliases)
         return self._place.grade_bets(question(odds, None, window), bets, how, agent_id)
 
     @names_checked

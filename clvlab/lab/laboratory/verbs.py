@@ -28,6 +28,7 @@ from clvlab.naming import names_checked
 from clvlab.packs.derived.concatenation import concatenated
 from clvlab.packs.derived.joining import join_of
 from clvlab.packs.importers.frames import Frame
+from clvlab.packs.matching.names import read_aliases
 
 _RUN_ID = re.compile(r"run_[0-9a-f]{8,}")
 
@@ -88,7 +89,7 @@ def concat(packs: Sequence[Pack | str | Path]) -> Pack:
 
 
 @names_checked
-def join_sources(packs: Sequence[Pack | str | Path]) -> Joined:
+def join_sources(packs: Sequence[Pack | str | Path], *, team_aliases: str | Path | None = None) -> Joined:
     """Return the first pack with what the others said of the same fixtures as books; ticks, closes and ids are the first one's.
 
     Fixtures are matched by teams, kickoff and prices, one to one; what could be meant twice, or whose prices say otherwise, is
@@ -99,9 +100,14 @@ def join_sources(packs: Sequence[Pack | str | Path]) -> Joined:
     ----------
     packs
         Two packs or more, their ids, or the paths of their folders: each becomes a book under its provider's name.
+    team_aliases
+        A TOML file of names of teams beside the usual ones, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``. Those that
+        make two names of the packs one stand in the rule of the join, so that it can be matched again without the file.
 
     Raises
     ------
+    SourceError
+        No file of names.
     ViewError
         Fewer than two sources, or one that has no fixture of the first.
     HeldOutError
@@ -115,7 +121,7 @@ def join_sources(packs: Sequence[Pack | str | Path]) -> Joined:
     ({'taken'}, ('clvlab',))
     """
     opened = [pack if isinstance(pack, Pack) else open_pack(pack) for pack in several(packs)]
-    made, found = join_of([pack.source for pack in opened])
+    made, found = join_of([pack.source for pack in opened], aliases=read_aliases(team_aliases))
     return Joined(made, shut_together(opened), found)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from clvlab.lab.results.pack import Pack
+from clvlab.law.markets import UnreadKey, unread_keys
 from clvlab.law.schema import Schema
-from clvlab.market_keys import UnreadKey, unread_keys
 from clvlab.packs import reader
 from clvlab.packs.derived.derivation import DerivedPack
 from clvlab.packs.matching.fixtures import Matched

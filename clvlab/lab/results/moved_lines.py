@@ -12,7 +12,7 @@ from clvlab.application.sheets.means import spelt_mean
 from clvlab.application.sheets.moved_lines import moved_html, moved_lines, moved_mean, spelt_error, unread_markets
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
-from clvlab.market_keys import UnreadKey
+from clvlab.law.markets import UnreadKey
 from clvlab.statistics import Estimate
 from clvlab.words import REASONS, counted, market_names
 

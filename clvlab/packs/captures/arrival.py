@@ -10,8 +10,8 @@ from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.rounding import WHOLE_BPS
 from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.exchange.state import State
-from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.invariants import SUM_TOLERANCE_BPS, is_name
+from clvlab.times import LAST_MS
 
 _Market = tuple[int, str]
 _BEFORE_ALL = (-1, -(2**63))

@@ -45,8 +45,8 @@ from clvlab.packs.importers.betfair_markets import (
     with_parameters,
 )
 from clvlab.packs.importers.source import fixture_id_of
-from clvlab.packs.importers.times import LAST_MS, of_iso
 from clvlab.packs.manifest import Fixture, KickoffKind
+from clvlab.times import LAST_MS, of_iso
 
 _LATE = "states of markets that a runner came into late"
 _TWIN = "markets whose kind came up again in their event"

@@ -20,8 +20,8 @@ from clvlab.packs.captures.kalshi_markets import described, is_description
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.exchange.shares import WHOLE, Quote, ShareMarket, millionths, number
 from clvlab.packs.exchange.state import State
-from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture
+from clvlab.times import time_ms
 
 _CENT = WHOLE // 100
 _Bids = dict[int, Decimal]

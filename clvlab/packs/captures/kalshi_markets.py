@@ -8,8 +8,8 @@ from typing import Any
 
 from clvlab.packs.exchange.shares import MARKET_KEY, match_sides, names_of
 from clvlab.packs.importers.source import fixture_id_of
-from clvlab.packs.importers.times import of_iso
 from clvlab.packs.manifest import Fixture
+from clvlab.times import of_iso
 
 
 @dataclass(frozen=True, slots=True)

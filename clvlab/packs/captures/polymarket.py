@@ -14,8 +14,8 @@ from clvlab.packs.captures.polymarket_markets import Event, events_of, is_descri
 from clvlab.packs.exchange.asset_books import AssetBooks, Change
 from clvlab.packs.exchange.shares import millionths, number
 from clvlab.packs.exchange.state import State
-from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.manifest import Fixture
+from clvlab.times import LAST_MS
 
 
 class PolymarketReader:

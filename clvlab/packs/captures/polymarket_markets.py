@@ -8,10 +8,11 @@ from typing import Any
 
 import orjson
 
+from clvlab.law.markets import spelled_key
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.exchange.shares import MARKET_KEY, match_sides, names_of
-from clvlab.packs.importers.times import of_iso
 from clvlab.packs.manifest import Fixture
+from clvlab.times import of_iso
 
 _YES_NO = ["yes", "no"]
 
@@ -94,7 +95,7 @@ def _markets(entry: Mapping[str, Any], listed: Sequence[Mapping[str, Any]], name
     for market in listed:
         outcomes = _texts(market["outcomes"])
         kind, line = market.get("sportsMarketType"), market.get("line")
-        key = f"{kind}||" + ("" if line is None else f"line={line}")
+        key = spelled_key(str(kind), line=None if line is None else str(line))
         if not kind or key in markets:
             key = f"{market['slug']}||"
         of_match = match_sides(names, outcomes)

@@ -19,9 +19,9 @@ from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.pricing import book_prices
 from clvlab.packs.importers.source import Account, fixture_id_of
 from clvlab.packs.importers.the_odds_api import RULES, event_quotes
-from clvlab.packs.importers.times import time_ms
 from clvlab.packs.invariants import is_name
 from clvlab.packs.manifest import Fixture
+from clvlab.times import time_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ import orjson
 from clvlab.packs.captures.clock import AGAINST_ARRIVAL, ProviderClock
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.exchange.state import State
-from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.importers.txline import stable_price
 from clvlab.packs.manifest import Fixture
+from clvlab.times import LAST_MS
 
 
 class TxLineReader:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from clvlab.law.markets import Market, Role
 from clvlab.law.schema import BOOK_ROWS
 from clvlab.law.tape import Tape
-from clvlab.market_keys import Role
 from clvlab.packs.books import STREAM
-from clvlab.packs.matching.markets import Market
 
 _WHOLE_BPS = 10_000
 _TOLERANCE_BPS = 50

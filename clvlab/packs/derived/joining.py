@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.errors import ViewError
+from clvlab.law.markets import Market
 from clvlab.law.schema import BOOK_ROWS
 from clvlab.law.tape import Tape
 from clvlab.packs.books import STREAM
@@ -18,8 +19,9 @@ from clvlab.packs.derived.books import Joint, books_of, joints
 from clvlab.packs.derived.derivation import Derivation, DerivedPack, Kind, derived
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.matching.fixtures import Listed, Matched
-from clvlab.packs.matching.markets import MATCHING_VERSION, MATCHING_VERSIONS, Market, market_of
+from clvlab.packs.matching.markets import MATCHING_VERSION, MATCHING_VERSIONS, market_of
 from clvlab.packs.matching.matching import gaps_of, matched
+from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, folded
 from clvlab.packs.matching.prices import Series
 from clvlab.packs.reader import Pack
 
@@ -27,8 +29,12 @@ _Ticks = tuple[pl.DataFrame, pl.DataFrame]
 Pairs = tuple[tuple[int, int, bool], ...]
 
 
-def join_of(packs: Sequence[Pack], version: str = MATCHING_VERSION) -> tuple[DerivedPack, tuple[Matched, ...]]:
+def join_of(
+    packs: Sequence[Pack], version: str = MATCHING_VERSION, aliases: TeamAliases = NO_ALIASES
+) -> tuple[DerivedPack, tuple[Matched, ...]]:
     """Return sources joined, and what was matched of each but the first, by the rules of a version.
+
+    Names of teams that are not the usual ones stand in the rule, as far as they make two names of the sources one.
 
     Raises
     ------
@@ -41,7 +47,10 @@ def join_of(packs: Sequence[Pack], version: str = MATCHING_VERSION) -> tuple[Der
         raise ViewError("name two sources or more, each once, as join_sources([first, second])")
     tapes = [pack.tape() for pack in packs]
     lists = [listed(pack, tape, version) for pack, tape in zip(packs, tapes, strict=True)]
-    found = tuple(_matched(lists[0], other, tapes[0], tape) for other, tape in zip(lists[1:], tapes[1:], strict=True))
+    names = {folded(name) for source in lists for one in source for name in one.names}
+    own = sorted(met for team in aliases.teams if len(met := sorted(names.intersection(team))) > 1)
+    named = _aliases(own)
+    found = tuple(_matched(lists[0], other, tapes[0], tape, named) for other, tape in zip(lists[1:], tapes[1:], strict=True))
     for pack, one in zip(packs[1:], found, strict=True):
         if not one.pairs:
             reasons = "; ".join(sorted({refused.reason for refused in one.refused})[:3])
@@ -50,6 +59,7 @@ def join_of(packs: Sequence[Pack], version: str = MATCHING_VERSION) -> tuple[Der
         "books": list(_names(packs[1:])),
         "matching": version,
         "pairs": [[[pair.first, pair.second, int(pair.turned)] for pair in one.pairs] for one in found],
+        **({"aliases": own} if own else {}),
     }
     return joined_by(packs, rule), found
 
@@ -80,7 +90,7 @@ def otherwise_matched(pack: Pack) -> str:
     if said or own.kind is not Kind.JOIN:
         return said
     try:
-        again = join_of(own.parents, own.rule["matching"])[0]
+        again = join_of(own.parents, own.rule["matching"], _aliases(own.rule.get("aliases", [])))[0]
     except ViewError as error:
         return str(error)
     return "" if again.content_hash == pack.content_hash else _difference(own.rule, again.derivation.rule)
@@ -99,7 +109,8 @@ def _difference(stated: Mapping[str, Any], found: Mapping[str, Any]) -> str:
 def _pairs(packs: Sequence[Pack], rule: Mapping[str, Any]) -> tuple[Pairs, ...]:
     """Read the pairs of a rule, and check that it is one."""
     said = rule.get("pairs"), rule.get("books")
-    whole = rule.keys() == {"books", "matching", "pairs"} and rule["matching"] in MATCHING_VERSIONS
+    whole = rule.keys() - {"aliases"} == {"books", "matching", "pairs"} and rule["matching"] in MATCHING_VERSIONS
+    whole = whole and ("aliases" not in rule or _are_aliases(rule["aliases"]))
     if not whole or not all(isinstance(one, list) and len(one) == len(packs) - 1 for one in said):
         raise ViewError(f"no rule by which sources are joined: {dict(rule)!r:.200}")
     known = [{fixture.fixture_id for fixture in pack.manifest.fixtures} for pack in packs]
@@ -117,6 +128,15 @@ def _pairs(packs: Sequence[Pack], rule: Mapping[str, Any]) -> tuple[Pairs, ...]:
     if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         raise ViewError(f"the books of a join have names of their own, not {names!r:.200}")
     return tuple(found)
+
+
+def _are_aliases(said: Any) -> bool:
+    teams = said if isinstance(said, list) and said else [None]
+    return all(isinstance(team, list) and len(team) > 1 and all(isinstance(name, str) for name in team) for team in teams)
+
+
+def _aliases(said: Sequence[Sequence[str]]) -> TeamAliases:
+    return TeamAliases(tuple(map(tuple, said)))
 
 
 def _names(packs: Sequence[Pack]) -> tuple[str, ...]:
@@ -143,9 +163,9 @@ def markets_of(sides: Mapping[str, Sequence[str]], names: Sequence[str], version
     return tuple(market for market in found if market is not None)
 
 
-def _matched(first: Sequence[Listed], second: Sequence[Listed], ours: Tape, theirs: Tape) -> Matched:
+def _matched(first: Sequence[Listed], second: Sequence[Listed], ours: Tape, theirs: Tape, aliases: TeamAliases) -> Matched:
     one, other = ({own.fixture_id: own for own in source} for source in (first, second))
-    return matched(first, second, gaps_of(one, other, _Prices(ours), _Prices(theirs)))
+    return matched(first, second, gaps_of(one, other, _Prices(ours), _Prices(theirs)), aliases)
 
 
 class _Prices:
@@ -225,6 +245,6 @@ def _joints(join: JoinFiles, second: Pack, ours: Tape, theirs: Tape, pairs: Sequ
     one, other = ({own.fixture_id: own for own in listed(*source, join.matching)} for source in sources)
     found = []
     for left, right, turned in pairs:
-        markets = [market.turned() if turned else market for market in other[right].markets]
+        markets = [market.turned if turned else market for market in other[right].markets]
         found += joints(left, one[left].markets, right, markets)
     return found

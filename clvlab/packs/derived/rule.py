@@ -15,6 +15,7 @@ from clvlab.law.schema import MAX_CLOSE_AGE_S
 from clvlab.naming import did_you_mean
 from clvlab.packs.about import league_of, season_of
 from clvlab.packs.manifest import Fixture
+from clvlab.times import LAST_MS, iso_moment
 from clvlab.words import counted, minute
 
 OVERROUND, BOOKS = "max_overround", "min_books"
@@ -24,7 +25,6 @@ MARKS = frozenset({"max_overround_bps", BOOKS})
 _SEASON = re.compile(r"(\d{4})(?:[-/](\d{2}|\d{4}))?")
 _MOST_OVERROUND = 1000
 _MOST_BOOKS = 1_000_000
-_LAST_MS = 253_402_300_799_999  # of the year 9999
 _MAX_TEXT_BYTES = 200
 _SHOWN = 20
 
@@ -254,7 +254,7 @@ def _ids(given: Iterable[int] | None) -> tuple[int, ...] | None:
 def _moment(name: str, given: Any) -> int | None:
     """Return UTC milliseconds of a day, which begins at midnight UTC, or of a time with its zone; integers are such already."""
     if given is None or type(given) is int:
-        if given is not None and not 0 <= given <= _LAST_MS:
+        if given is not None and not 0 <= given <= LAST_MS:
             raise ViewError(f"{name}= is out of range: {given}")
         return given
     if isinstance(given, str):
@@ -275,7 +275,7 @@ def _moment(name: str, given: Any) -> int | None:
 
 def _read_time(name: str, text: str) -> date | datetime:
     try:
-        return date.fromisoformat(text) if len(text) <= len("2026-01-31") else datetime.fromisoformat(text)
+        return date.fromisoformat(text) if len(text) <= len("2026-01-31") else iso_moment(text)
     except ValueError as error:
         raise ViewError(f"{name}= is a day, as 2026-01-31, or a time with its zone, not {text!r:.80}") from error
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
+from clvlab.law.markets import RESULT_1X2, spelled_key
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.rounding import half_up, largest_remainder
 from clvlab.packs.exchange.state import State
 
-MARKET_KEY = "1X2_PARTICIPANT_RESULT||"
+MARKET_KEY = spelled_key(RESULT_1X2)
 """Of a match whose three sides are shares."""
 WHOLE = 1_000_000
 """The price of a share that wins, in millionths."""

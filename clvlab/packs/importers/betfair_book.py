@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clvlab.odds.consensus import PROB_UNIT
-from clvlab.packs.importers.times import of_iso
+from clvlab.times import of_iso
 
 _MAX_SPREAD = 0.1
 _MAX_PRICE = 1000.0

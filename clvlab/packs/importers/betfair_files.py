@@ -19,7 +19,7 @@ from clvlab.packs.files import lines_in, lines_of
 from clvlab.packs.importers.betfair_book import MarketBook
 from clvlab.packs.importers.jumps import timed
 from clvlab.packs.importers.source import Account, Options, files_below
-from clvlab.packs.importers.times import LAST_MS
+from clvlab.times import LAST_MS
 
 _ENDINGS = (".bz2", ".gz", ".tar")
 JUMPED = "messages whose time jumps ahead, borne out by nothing after them, are of the last sound time"

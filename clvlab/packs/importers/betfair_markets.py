@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from clvlab.law.markets import spelled_key
 from clvlab.odds.consensus import PROB_UNIT, basis_points
 from clvlab.packs.importers.betfair_book import Column, MarketBook, States
-from clvlab.packs.importers.times import of_iso
 from clvlab.packs.manifest import Fixture
+from clvlab.times import of_iso
 
 MARGIN = "multiplicative"
 CONSENSUS = "mid of best back and lay, or last traded; price is the best back"
@@ -43,7 +44,7 @@ def kind_of(book: MarketBook) -> str:
 
 def key_of(kind: str, market_id: str, *, alone: bool) -> str:
     """Return the key of a market; its id is part of it unless it is alone of its kind in its event."""
-    return f"{kind}||" + ("" if alone else f"market={market_id}")
+    return spelled_key(kind, market=None if alone else market_id)
 
 
 def with_parameters(key: str, parameters: str) -> str:

@@ -24,9 +24,9 @@ from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.csv_rows import CsvRow, opened_csv
 from clvlab.packs.importers.scraped import decimal_of
 from clvlab.packs.importers.source import Account, Normalised, Options, Part, files_below, fixture_ids_of
-from clvlab.packs.importers.times import of_format, of_iso, zone_of
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.results import RESULTS, Settled
+from clvlab.times import by_forms, of_format, of_iso, zone_of
 
 NORMALISER = "betfair-csv/1"
 _BOOK = "betfair"
@@ -273,10 +273,5 @@ def _time(text: str, zone: ZoneInfo | None) -> int:
     ValueError
         Neither, or without a zone where none is given.
     """
-    for form in _DAYS:
-        try:
-            datetime.strptime(text, form)  # noqa: DTZ007  tells the form; its zone is asked for below
-        except ValueError:
-            continue
-        return of_format(text, form, zone)
-    return of_iso(text.replace(" Z", "Z"), zone)
+    form = next((form for form in _DAYS if by_forms(text, form)), None)
+    return of_iso(text.replace(" Z", "Z"), zone) if form is None else of_format(text, form, zone)

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.errors import SourceError
-from clvlab.market_keys import read_market
+from clvlab.law.markets import Market
 from clvlab.odds.consensus import Consensus
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.football_data_books import OfferedBooks
@@ -23,7 +23,7 @@ from clvlab.packs.importers.football_data_markets import (
     CLOSING_MS,
     MARKETS,
     PRE_MATCH_MS,
-    Market,
+    FileMarket,
     market_key,
     prices,
     quote_rows,
@@ -134,7 +134,7 @@ def _quotes(match: Match, preference: Sequence[str], account: Account) -> Iterat
 
 
 def _chosen(
-    match: Match, market: Market, preference: Sequence[str], account: Account
+    match: Match, market: FileMarket, preference: Sequence[str], account: Account
 ) -> tuple[str, dict[str, float], dict[str, float]] | None:
     """Return the first source with closing odds: pre-match odds if it has them, and closing odds; else pre-match odds."""
     before = {source: prices(match, market, _PREFIXES[source][market.prefixes], "", account) for source in preference}
@@ -156,5 +156,5 @@ def _settled(match: Match, keys: set[str]) -> Iterator[tuple[str, str, str, str,
         return
     home, away = match.goals
     for key in sorted(keys):
-        for side, result in settled(read_market(key), home, away).items():
+        for side, result in settled(Market.parse(key), home, away).items():
             yield (match.source_id, key, side, result.value, f"{home}-{away}")

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, spelled_key
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.packs.importers.football_data_rows import Match
 from clvlab.packs.importers.source import NO_ODDS, Account
 
 PRE_MATCH_MS = 24 * 3600 * 1000
 CLOSING_MS = 1000
-RESULT_1X2, TOTALS, HANDICAP = "1X2_PARTICIPANT_RESULT", "OVERUNDER_PARTICIPANT_GOALS", "ASIANHANDICAP_PARTICIPANT_GOALS"
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class FileMarket:
     """A market of the files: its type, sides with the ends of their columns, and the columns of its line."""
 
     kind: str
@@ -27,13 +27,13 @@ class Market:
 
 
 MARKETS = (
-    Market(RESULT_1X2, (("part1", "H"), ("draw", "D"), ("part2", "A")), 0),
-    Market(TOTALS, (("over", ">2.5"), ("under", "<2.5")), 1),
-    Market(HANDICAP, (("part1", "AHH"), ("part2", "AHA")), 1, ("AHh", "BbAHh"), ("AHCh",)),
+    FileMarket(RESULT_1X2, (("part1", "H"), ("draw", "D"), ("part2", "A")), 0),
+    FileMarket(TOTAL_GOALS, (("over", ">2.5"), ("under", "<2.5")), 1),
+    FileMarket(HANDICAP_GOALS, (("part1", "AHH"), ("part2", "AHA")), 1, ("AHh", "BbAHh"), ("AHCh",)),
 )
 
 
-def prices(match: Match, market: Market, prefixes: Sequence[str], mark: str, account: Account) -> dict[str, float]:
+def prices(match: Match, market: FileMarket, prefixes: Sequence[str], mark: str, account: Account) -> dict[str, float]:
     """Return the odds of every side under the first prefix that has them all, or none.
 
     ``mark`` is ``C`` for closing odds, and empty for those before the match.
@@ -67,14 +67,14 @@ def quote_rows(match: Match, key: str, book: str, ts_ms: int, odds: Mapping[str,
         yield (match.source_id, key, side, book, ts_ms, ts_ms, False, decimal, match.file, match.line)
 
 
-def market_key(match: Match, market: Market, columns: Sequence[str]) -> str | None:
+def market_key(match: Match, market: FileMarket, columns: Sequence[str]) -> str | None:
     """Return the market key; none where the line of a handicap is missing."""
     if market.kind == RESULT_1X2:
-        return f"{RESULT_1X2}||"
-    if market.kind == TOTALS:
-        return f"{TOTALS}||line=2.5"
+        return spelled_key(RESULT_1X2)
+    if market.kind == TOTAL_GOALS:
+        return spelled_key(TOTAL_GOALS, line=2.5)
     line = next((number for column in columns if (number := _number(match.cells.get(column, ""))) is not None), None)
-    return None if line is None else f"{market.kind}||line={line + 0.0:g}"
+    return None if line is None else spelled_key(market.kind, line=line)
 
 
 def _number(text: str) -> float | None:

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from clvlab.errors import SourceError
 from clvlab.packs.files import whole
 from clvlab.packs.importers.source import Account
+from clvlab.times import by_forms
 
 _UK = ZoneInfo("Europe/London")
 _DATES = ("%d/%m/%Y", "%d/%m/%y")
@@ -124,19 +125,17 @@ def _match(name: str, line: int, header: list[str], row: list[str]) -> Match:
 
 
 def _day(text: str) -> datetime:
-    for form in _DATES:
-        try:
-            return datetime.strptime(text, form).replace(tzinfo=_UK)
-        except ValueError:
-            continue
-    raise ValueError(f"Date {text!r} is neither dd/mm/yyyy nor dd/mm/yy")
+    day = by_forms(text, *_DATES)
+    if day is None:
+        raise ValueError(f"Date {text!r} is neither dd/mm/yyyy nor dd/mm/yy")
+    return day.replace(tzinfo=_UK)
 
 
 def _clock(text: str) -> time:
-    try:
-        return datetime.strptime(text, "%H:%M").replace(tzinfo=UTC).time()
-    except ValueError as error:
-        raise ValueError(f"Time {text!r} is not hh:mm") from error
+    clock = by_forms(text, "%H:%M")
+    if clock is None:
+        raise ValueError(f"Time {text!r} is not hh:mm")
+    return clock.time()
 
 
 def _ms(moment: datetime) -> int:

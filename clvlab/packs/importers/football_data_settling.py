@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clvlab.market_keys import Kind, MarketKey, UnreadKey
+from clvlab.law.markets import Kind, Market, UnreadKey
 from clvlab.packs.results import Settled
 
 _OPPOSITE = {
@@ -14,20 +14,19 @@ _OPPOSITE = {
 }
 
 
-def settled(market: MarketKey | UnreadKey, home: int, away: int) -> dict[str, Settled]:
+def settled(market: Market | UnreadKey, home: int, away: int) -> dict[str, Settled]:
     """Settle the sides of a market by the goals of a match; nothing of one that is not read, or about anything else than these.
 
     Examples
     --------
-    >>> from clvlab.market_keys import read_market
-    >>> settled(read_market("OVER_UNDER_25||"), 2, 1)["over"].value, settled(read_market("totals_h1||point=2.5"), 2, 1)
+    >>> settled(Market.parse("OVER_UNDER_25||"), 2, 1)["over"].value, settled(Market.parse("totals_h1||point=2.5"), 2, 1)
     ('won', {})
     """
     if isinstance(market, UnreadKey) or any(market.scope):
         return {}
-    if market.kind is Kind.TOTAL:
-        return totals(home + away, market.quarters / 4)
-    return handicap(home - away, market.quarters / 4) if market.kind is Kind.HANDICAP else result_1x2(home - away)
+    if market.line is None:
+        return result_1x2(home - away)
+    return totals(home + away, market.line) if market.kind is Kind.TOTAL else handicap(home - away, market.line)
 
 
 def result_1x2(lead: int) -> dict[str, Settled]:

@@ -20,8 +20,8 @@ from clvlab.packs.importers.assets import AssetMap, AssetMarket, asset_map
 from clvlab.packs.importers.heads import json_documents
 from clvlab.packs.importers.shares import Share, ShareSpill, Trade, price_millionths, quote_share, taker, trade_price
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
-from clvlab.packs.importers.times import micros_of_iso, of_iso, of_unix, time_in_name
 from clvlab.packs.results import RESULTS, Settled
+from clvlab.times import micros_of_iso, of_iso, of_unix, time_in_name
 
 NORMALISER = "kalshi/1"
 ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz")

@@ -18,7 +18,7 @@ from clvlab.packs.exchange.shares import MARKET_KEY
 from clvlab.packs.importers.csv_rows import opened_csv
 from clvlab.packs.importers.scraped import AVERAGE, CLOSING_MS, OPENING_MS, Scrapes, day_of, scrapes
 from clvlab.packs.importers.source import Normalised, Options, files_below, league_named
-from clvlab.packs.importers.times import of_iso, zone_of
+from clvlab.times import of_iso, zone_of
 
 TWO_WAY = "MATCH_WINNER||"
 # Meaning -> usual names of its column, in small letters, the first that is there.

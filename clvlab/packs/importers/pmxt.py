@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ from clvlab.packs.importers.assets import AssetMap, asset_map, markets_of
 from clvlab.packs.importers.parquet_rows import parquet_columns, parquet_rows
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
 from clvlab.packs.importers.states import StateSpill
-from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.manifest import Capture, Gap
+from clvlab.times import LAST_MS, of_iso
 
 NORMALISER = "pmxt/1"
 COLUMNS = ("timestamp", "market", "event_type", "asset_id", "bids", "asks", "price", "size", "side")
@@ -95,7 +94,7 @@ def _hours(files: Mapping[str, Path]) -> list[tuple[int, str]]:
         if said is None:
             raise SourceError(f"{name!r} does not say of which hour it is")
         try:
-            hour = round(datetime.fromisoformat(f"{said[1]}:00+00:00").timestamp() * 1000)
+            hour = of_iso(f"{said[1]}:00+00:00")
         except ValueError as error:
             raise SourceError(f"{name!r}: {said[1]!r} is no hour") from error
         if hour in hours:

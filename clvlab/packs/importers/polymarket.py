@@ -22,8 +22,8 @@ from clvlab.packs.exchange.shares import MARKET_KEY, odds_milli
 from clvlab.packs.files import lines_of, whole
 from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps
 from clvlab.packs.importers.source import Account, Normalised, Options, ticks_frame
-from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.manifest import Fixture
+from clvlab.times import LAST_MS
 
 NORMALISER = "polymarket/1"
 _LACKS = "a fixture lacks a file"

@@ -15,13 +15,14 @@ from pathlib import Path
 
 import polars as pl
 
+from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, spelled_key
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
-from clvlab.packs.exchange.shares import MARKET_KEY
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of
 from clvlab.packs.manifest import Fixture, KickoffKind
+from clvlab.times import by_forms
 
 CLOSING_MS = 1000
 OPENING_MS = 24 * 3600 * 1000
@@ -193,17 +194,12 @@ def market_key_named(market: str, period: str, line: str | None) -> str:
     kind = market[: ended.start()] if ended else market
     if line is None and ended:
         line = f"{ended[1]}.{ended[2]}" if ended[2] else ended[1]
-    named = {"1x2": MARKET_KEY.rstrip("|"), "over_under": "OVERUNDER_PARTICIPANT_GOALS"}
-    named["asian_handicap"] = "ASIANHANDICAP_PARTICIPANT_GOALS"
-    parameters = "" if line is None else f"line={float(line) + 0.0:g}"
-    return f"{named.get(kind, kind)}|{'' if period in ('', 'FullTime') else period}|{parameters}"
+    named = {"1x2": RESULT_1X2, "over_under": TOTAL_GOALS, "asian_handicap": HANDICAP_GOALS}
+    return spelled_key(
+        named.get(kind, kind), "" if period == "FullTime" else period, line=None if line is None else float(line)
+    )
 
 
 def day_of(text: str) -> datetime | None:
     """Return a day that is written the European way, or null."""
-    for form in _DAYS:
-        try:
-            return datetime.strptime(text, form)  # noqa: DTZ007  the zone is that of the time beside it
-        except ValueError:
-            continue
-    return None
+    return by_forms(text, *_DAYS)

@@ -15,8 +15,8 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.importers.mapping import Mapped, Meaning
 from clvlab.packs.importers.source import NO_ODDS, Account, Options
 from clvlab.packs.importers.table_files import Chunk
-from clvlab.packs.importers.times import LAST_MS, of_format, time_ms, zone_of
 from clvlab.packs.results import Settled
+from clvlab.times import LAST_MS, of_format, time_ms, zone_of
 
 _BOOK = "book"
 _AMERICAN, _FRACTION = re.compile(r"[+-][1-9][0-9]{2,}(\.0+)?"), re.compile(r"[0-9]+/[0-9]+")
@@ -157,10 +157,9 @@ def _times(column: pl.Series, zone: ZoneInfo | None, form: str | None = None) ->
     values = column.unique().drop_nulls()
     read: list[int | None] = []
     reasons: list[str | None] = []
-    for value in values:
+    for value in [*map(_number, values)] if form is None else values:
         try:
-            as_written = form is not None and isinstance(value, str)
-            read.append(of_format(value, str(form), zone) if as_written else time_ms(_number(value), zone))
+            read.append(of_format(value, form, zone) if form is not None and isinstance(value, str) else time_ms(value, zone))
             reasons.append(None)
         except ValueError as error:
             read.append(None)

@@ -16,6 +16,7 @@ import orjson
 import polars as pl
 
 from clvlab.errors import SourceError
+from clvlab.law.markets import key_parts
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
@@ -24,8 +25,8 @@ from clvlab.packs.importers import the_odds_api_changes as changes
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, files_below, fixture_ids_of, league_named
 from clvlab.packs.importers.the_odds_api_markets import home_point, market_key_of, side_of
-from clvlab.packs.importers.times import time_in_name, time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
+from clvlab.times import time_in_name, time_ms
 
 NORMALISER = "the-odds-api/1"
 RULES = Consensus(min_books=3, max_age_s=3600)
@@ -177,7 +178,7 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
             continue
         rows += found
     scopes = {row[0] if single else sports[0] for row in rows}
-    kinds, books = {row[1].partition("|")[0] for row in rows}, {row[3] for row in rows}
+    kinds, books = {key_parts(row[1])[0] for row in rows}, {row[3] for row in rows}
     for scope, kind, book in product(scopes, kinds, books):
         known.covered[str(scope), kind, book].add(ts_ms)
     return rows

@@ -14,16 +14,17 @@ from pathlib import Path
 import polars as pl
 
 from clvlab.errors import SourceError
+from clvlab.law.markets import may_be_handicap
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.files import whole
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of, league_named
-from clvlab.packs.importers.times import LAST_MS, time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.parquet import check_parquet
 from clvlab.packs.rows import UNREADABLE
+from clvlab.times import LAST_MS, time_ms
 
 NORMALISER = "the-odds-api-changes/1"
 TICKS = "_ticks.parquet"
@@ -208,7 +209,8 @@ def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: Account)
         account.refuse(name, row + 1, said, "a name or time is missing, or a number is not valid")
     away, home = pl.col("outcome") == pl.col("away"), pl.col("outcome") == pl.col("home")
     side = pl.when(home).then(pl.lit("part1")).when(away).then(pl.lit("part2")).otherwise(pl.col("outcome").str.to_lowercase())
-    opposite = pl.col("market").str.contains("spread", literal=True) & away & ~home
+    spreads = [market for market in rows["market"].drop_nulls().unique() if may_be_handicap(market)]
+    opposite = pl.col("market").is_in(spreads) & away & ~home
     return (
         rows.with_columns(
             odds.set(~sound, None),

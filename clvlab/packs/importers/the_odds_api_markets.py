@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 
+from clvlab.law.markets import may_be_handicap, spelled_key
+
 
 def side_of(outcome: str, home: str, away: str) -> str:
     """``part1`` for the home team, ``part2`` for the away team, else the outcome's name in small letters."""
     if outcome == home:
         return "part1"
     return "part2" if outcome == away else outcome.lower()
-
-
-def is_spread(market: str) -> bool:
-    """Whether the points of a market's sides are opposite."""
-    return "spread" in market
 
 
 def home_point(market: str, side: str, point: float | None) -> float | None:
@@ -29,7 +26,7 @@ def home_point(market: str, side: str, point: float | None) -> float | None:
         return None
     if isinstance(point, bool) or not isinstance(point, int | float) or not math.isfinite(point):
         raise ValueError(f"point {point!r} is no number")
-    return (-point if is_spread(market) and side == "part2" else point) + 0.0  # no negative zero
+    return (-point if may_be_handicap(market) and side == "part2" else point) + 0.0  # no negative zero
 
 
 def market_key_of(market: str, point: float | None, description: str | None = None) -> str:
@@ -40,5 +37,4 @@ def market_key_of(market: str, point: float | None, description: str | None = No
     >>> market_key_of("spreads", -1.5), market_key_of("h2h", None)
     ('spreads||point=-1.5', 'h2h||')
     """
-    about = [f"of={description}"] if description else []
-    return f"{market}||" + "|".join([*about, *([] if point is None else [f"point={point:g}"])])
+    return spelled_key(market, of=description or None, point=point)

@@ -21,7 +21,7 @@ from clvlab.packs.importers.heads import Kind, head_of, kind_of
 from clvlab.packs.importers.parquet_rows import parquet_columns, parquet_rows
 from clvlab.packs.importers.shares import ShareSpill, Trade, taker, trade_price
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
-from clvlab.packs.importers.times import micros_of_iso, of_iso, of_unix, zone_of
+from clvlab.times import micros_of_iso, of_iso, of_unix, zone_of
 
 NORMALISER = "trades/1"
 # Meaning -> the columns that may hold it, the first that is there.

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from clvlab.packs.matching.fixtures import Listed
 from clvlab.packs.matching.groups import Groups
-from clvlab.packs.matching.names import folded
+from clvlab.packs.matching.names import words_of
 
 DAILY_MS = 40 * 3_600_000  # in which no team plays twice where it plays weekly
 WEEK_MS = 7 * 24 * 3_600_000
@@ -40,4 +40,4 @@ def playing_daily(first: Sequence[Listed], second: Sequence[Listed]) -> set[int]
 
 
 def _teams(one: Listed) -> list[str]:
-    return [" ".join(folded(name)) for name in one.names]
+    return [" ".join(words_of(name)) for name in one.names]

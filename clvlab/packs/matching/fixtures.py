@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from clvlab.packs.matching.markets import Market
+from clvlab.law.markets import Market
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from clvlab.market_keys import Role
+from clvlab.law.markets import Role
 from clvlab.packs.matching.calendar import playing_daily
 from clvlab.packs.matching.fixtures import Listed, Matched, Pair, Refused
 from clvlab.packs.matching.groups import Groups
-from clvlab.packs.matching.names import likeness, may_be_alike
+from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, may_be_alike
 from clvlab.packs.matching.prices import Gap, gap_between
 
 UNTIMED = "it has no kickoff, and teams meet more than once"
@@ -48,7 +48,9 @@ Gaps = Callable[[int, int, bool], Gap | None]
 """Returns the gap of prices of a fixture of each source, the second one turned or not; null without a market in common."""
 
 
-def matched(first: Sequence[Listed], second: Sequence[Listed], gaps: Gaps | None = None) -> Matched:
+def matched(
+    first: Sequence[Listed], second: Sequence[Listed], gaps: Gaps | None = None, aliases: TeamAliases = NO_ALIASES
+) -> Matched:
     """Match the fixtures of two sources.
 
     A pair is taken if its teams are alike, no other pair is as good for either of its fixtures, and the prices of both are
@@ -60,8 +62,10 @@ def matched(first: Sequence[Listed], second: Sequence[Listed], gaps: Gaps | None
         The fixtures of each.
     gaps
         How far their prices are apart; without it prices are not asked.
+    aliases
+        Names of teams beside the usual ones.
     """
-    edges = _pruned(_edges(first, second))
+    edges = _pruned(_edges(first, second, aliases))
     pairs = list[Pair]()
     refused = [Refused((one.fixture_id,), (), UNTIMED) for one in first if one.kickoff_ts_ms is None]
     refused += [Refused((), (one.fixture_id,), UNTIMED) for one in second if one.kickoff_ts_ms is None]
@@ -136,7 +140,7 @@ def likely_pairs(first: Sequence[Listed], second: Sequence[Listed], calendar: Se
     return [LikelyPair(edge.first, edge.second, edge.alike, edge.gap_ms, edge.first in daily) for edge in left]
 
 
-def _edges(first: Sequence[Listed], second: Sequence[Listed]) -> list[_Edge]:
+def _edges(first: Sequence[Listed], second: Sequence[Listed], aliases: TeamAliases = NO_ALIASES) -> list[_Edge]:
     """Return pairs whose teams are alike, and whose kickoffs are not further apart than one may have been moved."""
     times = sorted(one.kickoff_ts_ms for one in second if one.kickoff_ts_ms is not None)
     timed = [
@@ -144,11 +148,11 @@ def _edges(first: Sequence[Listed], second: Sequence[Listed]) -> list[_Edge]:
         for one in first
         if (at := one.kickoff_ts_ms) is not None and bisect_left(times, at - FAR_MS) < bisect_right(times, at + FAR_MS)
     ]
-    calendar = _Calendar(second)
+    calendar = _Calendar(second, aliases)
     found = []
     for at, one in timed:
         for then, other in calendar.near(one, at):
-            edge = _edge(one, other, then - at)
+            edge = _edge(one, other, then - at, aliases)
             if edge is not None:
                 found.append(edge)
     return found
@@ -161,7 +165,8 @@ class _Calendar:
     every match that they play.
     """
 
-    def __init__(self, listed: Sequence[Listed]) -> None:
+    def __init__(self, listed: Sequence[Listed], aliases: TeamAliases) -> None:
+        self._aliases = aliases
         timed = [(one.kickoff_ts_ms, place, one) for place, one in enumerate(listed) if one.kickoff_ts_ms is not None]
         self._all = sorted((item for item in timed if len(item[2].names) == 2), key=itemgetter(0, 1))
         self._of_team = defaultdict[str, list[tuple[int, int, Listed]]](list)
@@ -177,7 +182,7 @@ class _Calendar:
         low, high = _far(self._all, at)
         if high - low <= _FEW:
             near = self._all[low:high]
-            return [(then, other) for then, _, other in near if any(_are_like(one.names[0], name) for name in other.names)]
+            return [(then, other) for then, _, other in near if any(self._are_like(one.names[0], name) for name in other.names)]
         found = dict[int, tuple[int, Listed]]()
         for name in self._like(one.names[0]):
             own = self._of_team[name]
@@ -187,8 +192,11 @@ class _Calendar:
 
     def _like(self, name: str) -> list[str]:
         if name not in self._alike:
-            self._alike[name] = [other for other in self._of_team if _are_like(name, other)]
+            self._alike[name] = [other for other in self._of_team if self._are_like(name, other)]
         return self._alike[name]
+
+    def _are_like(self, one: str, other: str) -> bool:
+        return (self._aliases.teams or may_be_alike(one, other)) and self._aliases.likeness(one, other) >= LEAST_ALIKE
 
 
 def _far(timed: Sequence[tuple[int, int, Listed]], at: int) -> tuple[int, int]:
@@ -196,13 +204,10 @@ def _far(timed: Sequence[tuple[int, int, Listed]], at: int) -> tuple[int, int]:
     return bisect_left(timed, at - FAR_MS, key=itemgetter(0)), bisect_right(timed, at + FAR_MS, key=itemgetter(0))
 
 
-def _are_like(one: str, other: str) -> bool:
-    return may_be_alike(one, other) and likeness(one, other) >= LEAST_ALIKE
-
-
-def _edge(one: Listed, other: Listed, gap_ms: int) -> _Edge | None:
+def _edge(one: Listed, other: Listed, gap_ms: int, aliases: TeamAliases) -> _Edge | None:
     if len(one.names) != 2 or len(other.names) != 2:
         return None
+    likeness = aliases.likeness
     straight = min(likeness(one.names[0], other.names[0]), likeness(one.names[1], other.names[1]))
     turned = min(likeness(one.names[0], other.names[1]), likeness(one.names[1], other.names[0]))
     alike = max(straight, turned)
@@ -301,7 +306,7 @@ def gaps_of(first: dict[int, Listed], second: dict[int, Listed], first_prices: P
         known = [at for at in (ours.kickoff_ts_ms, theirs.kickoff_ts_ms) if at is not None]
         return gap_between(
             (ours.markets, first_prices(one)),
-            ([market.turned() if turned else market for market in theirs.markets], second_prices(other)),
+            ([market.turned if turned else market for market in theirs.markets], second_prices(other)),
             min(known, default=None),
         )
 

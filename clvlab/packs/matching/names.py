@@ -1,11 +1,17 @@
-"""How alike two names of a team are, as sources write them: accents, abbreviations, initials, words that say little."""
+"""Names of teams as sources write them: which are one team, and how alike others are, word by word."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+
+from clvlab.errors import ArgumentError, SourceError
 
 # Letters that are no letter with an accent.
 _LETTERS = str.maketrans({"ß": "ss", "ø": "o", "æ": "ae", "œ": "oe", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i"})
@@ -31,56 +37,111 @@ _MARKERS = {
 }  # fmt: skip
 _NUMBER = re.compile(r"\d+")
 _AGE = re.compile(r"(?:u|under)(\d{2})")
-# Names that no rule makes of each other.
-_ALIASES = (
-    ("usa", "united states", "united states america", "us"),
-    ("south korea", "korea republic", "republic korea"),
-    ("north korea", "korea dpr", "dpr korea"),
-    ("czechia", "czech republic"),
-    ("ivory coast", "cote d ivoire", "cote divoire"),
-    ("turkey", "turkiye"),
-    ("iran", "ir iran"),
-    ("cape verde", "cabo verde", "cape verde islands"),
-    ("dr congo", "congo dr", "democratic republic congo"),
-    ("netherlands", "holland"),
-    ("uae", "united arab emirates"),
-    ("wolves", "wolverhampton", "wolverhampton wanderers"),
-    ("spurs", "tottenham", "tottenham hotspur"),
-    ("ath madrid", "atletico madrid", "atl madrid"),
-    ("ath bilbao", "athletic bilbao", "athletic"),
-    ("koln", "cologne", "koeln"),
-    ("bayern", "bayern munich", "bayern munchen", "bayern muenchen"),
-    ("inter", "inter milan", "internazionale", "internazionale milano"),
-    ("psg", "paris sg", "paris saint germain", "paris st germain"),
-    ("mgladbach", "m gladbach", "monchengladbach", "moenchengladbach", "borussia monchengladbach", "gladbach"),
-    ("nec", "nijmegen", "nec nijmegen", "n e c", "n e c nijmegen"),
-    ("rb leipzig", "rasenballsport leipzig"),
-    ("psv", "psv eindhoven"),
-    ("az", "az alkmaar"),
-)  # fmt: skip
+_AND = re.compile("[&＆﹠]")
 _LONG = {"la": ("los", "angeles"), "ny": ("new", "york"), "sf": ("san", "francisco")}
-_SAME = {name: group[0] for group in _ALIASES for name in group}
 _LEAST = 3  # letters of an abbreviation
 _SLIP = 5  # letters of a word in which one may be wrong
 _ALIKE = 0.8  # of two words that differ by a slip
 
 
 @lru_cache(maxsize=1 << 16)
-def folded(name: str) -> tuple[str, ...]:
-    """Return the words of a name, without accents, case and punctuation.
+def folded(name: str) -> str:
+    """Return a name without case, accents and punctuation.
 
     Examples
     --------
-    >>> folded("1. FC Köln"), folded("Nott'm Forest"), folded("Brighton & Hove Albion")
-    (('1', 'fc', 'koln'), ('nottm', 'forest'), ('brighton', 'and', 'hove', 'albion'))
+    >>> folded("Atlético  de Madrid"), folded("Nott'm Forest"), folded("Bodø/Glimt")
+    ('atletico de madrid', 'nottm forest', 'bodo glimt')
     """
-    text = unicodedata.normalize("NFKD", name.casefold().translate(_LETTERS)).replace("&", " and ")
+    text = unicodedata.normalize("NFKD", name.casefold().translate(_LETTERS))
     plain = "".join(letter for letter in text if not unicodedata.combining(letter))
-    return tuple(re.sub(r"[^a-z0-9]+", " ", re.sub(r"['’`´.](?=\w)|(?<=\w)[.](?=\s|$)", _closed, plain)).split())
+    return " ".join(re.sub(r"[\W_]+", " ", re.sub(r"['’`](?=\w)", "", plain)).split())
 
 
-def _closed(found: re.Match[str]) -> str:
-    return "" if found[0] != "." else " "
+@lru_cache(maxsize=1 << 16)
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words by which names are compared: those of Latin letters and digits.
+
+    Examples
+    --------
+    >>> words_of("1. FC Köln"), words_of("Brighton & Hove Albion")
+    (('1', 'fc', 'koln'), ('brighton', 'and', 'hove', 'albion'))
+    """
+    return tuple(re.findall("[a-z0-9]+", folded(_AND.sub(" and ", name))))
+
+
+@dataclass(frozen=True)
+class TeamAliases:
+    """Names of one team that no rule makes of each other.
+
+    Attributes
+    ----------
+    teams
+        The names of each, folded.
+    """
+
+    teams: tuple[tuple[str, ...], ...] = ()
+
+    @cached_property
+    def _names(self) -> Mapping[str, frozenset[str]]:
+        found = dict[str, frozenset[str]]()
+        for team in self.teams:
+            whole = frozenset(team).union(*(found.get(name, ()) for name in team))
+            found |= dict.fromkeys(whole, whole)
+        return found
+
+    def names_of(self, name: str) -> frozenset[str]:
+        """Return all names of a team, folded."""
+        return self._names.get(folded(name), frozenset({folded(name)}))
+
+    def likeness(self, one: str, other: str) -> float:
+        """Return how alike two names of teams are; see ``likeness``."""
+        return 1.0 if self.teams and folded(other) in self._names.get(folded(one), ()) else likeness(one, other)
+
+
+NO_ALIASES = TeamAliases()
+
+
+def read_aliases(path: str | Path | None) -> TeamAliases:
+    """Read names of teams from a TOML file, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``; no file has none.
+
+    Raises
+    ------
+    ArgumentError
+        No path.
+    SourceError
+        No such file, or a name or list in it that is not one.
+    """
+    if path is None:
+        return NO_ALIASES
+    if not isinstance(path, str | Path):
+        raise ArgumentError(f"team_aliases is the path of a file, not {path!r:.80}")
+    try:
+        said = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SourceError(f"team aliases can't be read from {str(path)!r:.200}: {error}") from error
+    teams = said.get("teams")
+    if said.keys() != {"teams"} or not isinstance(teams, list):
+        raise SourceError(f'{path} holds teams = [["Wolves", "Wolverhampton Wanderers"]], and nothing else, not {said!r:.120}')
+    place = dict[str, int]()
+    for number, team in enumerate(teams):
+        if not isinstance(team, list) or len(team) < 2 or not all(isinstance(name, str) and folded(name) for name in team):
+            raise SourceError(f"{path}: a team has two names or more, texts with letters or digits, not {team!r:.120}")
+        for name in team:
+            if (other := place.setdefault(folded(name), number)) != number:
+                raise SourceError(f"{path}: {name!r:.80} is of two teams, {teams[other]!r:.80} and {team!r:.80}")
+    return TeamAliases(tuple(tuple(dict.fromkeys(map(folded, team))) for team in teams))
+
+
+@cache
+def usual_aliases() -> TeamAliases:
+    """Return the names of teams that are known without a file of the user's."""
+    return read_aliases(Path(__file__).with_name("team-aliases.toml"))
+
+
+@cache
+def _firsts() -> Mapping[str, str]:
+    return {name: team[0] for team in usual_aliases().teams for name in team}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -120,7 +181,7 @@ def _has_all(numbers: tuple[str, ...], others: tuple[str, ...]) -> bool:
 @lru_cache(maxsize=1 << 16)
 def _numbers(name: str) -> tuple[str, ...]:
     """Return the numbers in a name, but for the "1." before it; a year may be its last two digits elsewhere."""
-    words = folded(name)
+    words = words_of(name)
     return tuple(_NUMBER.findall(" ".join(words[1:] if words[:1] == ("1",) else words)))
 
 
@@ -138,7 +199,7 @@ def _letters(name: str) -> frozenset[str]:
 @lru_cache(maxsize=1 << 16)
 def _core(name: str) -> tuple[tuple[str, ...], frozenset[str]]:
     """Return the words of a name that say which club it is, and those that say which of its teams."""
-    words = tuple(long for word in folded(name) for long in _LONG.get(word, (word,)))
+    words = tuple(long for word in words_of(name) for long in _LONG.get(word, (word,)))
     marks = {_MARKERS[word] for word in words[1:] if word in _MARKERS}
     marks |= {found[0][-2:] for word in words if (found := _AGE.fullmatch(word))}
     marks |= {_MARKERS[words[0]]} if words[:1] == ("jong",) else set()
@@ -152,7 +213,7 @@ def _core(name: str) -> tuple[tuple[str, ...], frozenset[str]]:
 
 def _same(words: tuple[str, ...]) -> str:
     text = " ".join(words)
-    return _SAME.get(text, text)
+    return _firsts().get(text, text)
 
 
 def _expanded(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,8 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from clvlab.market_keys import Role
-from clvlab.packs.matching.markets import Market
+from clvlab.law.markets import Market, Role
 
 Series = dict[tuple[str, str], tuple[list[int], list[int]]]
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from clvlab.market_keys import Kind
+from clvlab.law.markets import Kind
 from clvlab.statistics.clusters import Floats
 from clvlab.statistics.moved_lines.markets import Quote
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from clvlab.market_keys import Kind, MarketKey, Role
+from clvlab.law.markets import Kind, Market, Role
 
 _MOST_GOALS_QUARTERS = 40
 
@@ -39,16 +39,14 @@ class Quote:
     is_derived: bool = False
 
 
-def quotes_of(market_key: str, market: MarketKey, prob_bps: Mapping[Role, int | None]) -> Iterator[Quote]:
+def quotes_of(market: Market, prob_bps: Mapping[Role, int | None]) -> Iterator[Quote]:
     """Return the lines that a market prices: its own, or the handicaps that a result is.
 
     A home win is a handicap of -0.5, an away win the other side of +0.5, and without the draw a handicap of 0.
 
     Examples
     --------
-    >>> from clvlab.market_keys import read_market
-    >>> key = "1X2_PARTICIPANT_RESULT||"
-    >>> for quote in quotes_of(key, read_market(key), {Role.HOME: 5000, Role.DRAW: 3000, Role.AWAY: 2000}):
+    >>> for quote in quotes_of(Market.parse("h2h||"), {Role.HOME: 5000, Role.DRAW: 3000, Role.AWAY: 2000}):
     ...     print(quote.quarters, round(quote.prob, 4))
     -2 0.5
     0 0.7143
@@ -60,16 +58,16 @@ def quotes_of(market_key: str, market: MarketKey, prob_bps: Mapping[Role, int | 
     if wins is None or losses is None or wins + losses <= 0 or not known.issuperset(prob_bps):
         return
     if market.kind is not Kind.RESULT:
-        yield Quote(market.kind, market.quarters, wins / (wins + losses), market_key)
+        yield Quote(market.kind, market.quarters, wins / (wins + losses), market.key)
         return
     if draw is not None:
-        yield Quote(Kind.HANDICAP, -2, wins / (wins + losses + draw), market_key, is_derived=True)
-    yield Quote(Kind.HANDICAP, 0, wins / (wins + losses), market_key, is_derived=True)
+        yield Quote(Kind.HANDICAP, -2, wins / (wins + losses + draw), market.key, is_derived=True)
+    yield Quote(Kind.HANDICAP, 0, wins / (wins + losses), market.key, is_derived=True)
     if draw is not None:
-        yield Quote(Kind.HANDICAP, 2, (wins + draw) / (wins + losses + draw), market_key, is_derived=True)
+        yield Quote(Kind.HANDICAP, 2, (wins + draw) / (wins + losses + draw), market.key, is_derived=True)
 
 
-def scored_by_goals(markets: Iterable[tuple[MarketKey, bool]]) -> bool:
+def scored_by_goals(markets: Iterable[tuple[Market, bool]]) -> bool:
     """Whether goals are counted: a key says so, or a result can be a draw and no total is above ten.
 
     Parameters

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clvlab.market_keys import Kind
+from clvlab.law.markets import Kind
 from clvlab.statistics.clusters import Floats
 from clvlab.statistics.moved_lines.distribution import Model
 from clvlab.statistics.moved_lines.markets import Quote

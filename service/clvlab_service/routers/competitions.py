@@ -27,6 +27,7 @@ from clvlab.application.competitions.requests import AgentEntry, CompetitionConf
 from clvlab.application.competitions.status import CompetitionStatus
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
 from clvlab_service.event_pages import EventPages
+from clvlab_service.examples import RESULT_1X2
 from clvlab_service.openapi import problems
 from clvlab_service.reading import ReadPlace, json_list
 from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, landed
@@ -47,7 +48,7 @@ _SUMMARIES = TypeAdapter(list[CompetitionSummaryResponse])
 _CONFIG = {
     "competition_type": "arena",
     "source_mode": "replay",
-    "market_scope": "1X2_PARTICIPANT_RESULT",
+    "market_scope": RESULT_1X2,
     "roster_size": 2,
     "pack_id": "starter",
     "fixture_id": 90000000,

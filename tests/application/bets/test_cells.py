@@ -6,8 +6,8 @@ import pytest
 
 from clvlab.application.bets.prices import odds_milli_of
 from clvlab.application.bets.stakes import cents_of
-from clvlab.application.bets.times import check_form, days_of, joined, moments_of
 from clvlab.errors import OddsError, SourceError
+from clvlab.times import check_form, days_of, moments_of, with_clocks
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_kickoff_without_a_zone_is_when_it_is_that_time_somewhere():
 
 
 def test_days_and_times_of_day_are_put_together():
-    assert joined(["2026-01-02", "2026-01-02", None], ["12:00", "1:30 PM", "9:00"]) == [
+    assert with_clocks(["2026-01-02", "2026-01-02", None], ["12:00", "1:30 PM", "9:00"]) == [
         "2026-01-02 12:00:00", "2026-01-02 13:30:00", None,
     ]  # fmt: skip
 

@@ -8,8 +8,9 @@ from clvlab.application.bets.columns import Meaning
 from clvlab.application.bets.fixtures import FixtureNames, NoMatch
 from clvlab.application.bets.markets import position_of
 from clvlab.application.bets.reading import Row
-from clvlab.application.bets.times import days_of
 from clvlab.packs.manifest import Fixture
+from clvlab.packs.matching.names import TeamAliases
+from clvlab.times import days_of
 
 DAY = 86_400_000
 START = 1_772_323_200_000  # 2026-03-01 00:00 UTC
@@ -93,7 +94,7 @@ MARKETS = {
     RESULT: ("draw", "part1", "part2"), TOTAL: ("over", "under"), HALF: ("over", "under"), LINE: ("part1", "part2"),
     OTHER: ("part1", "part2"), "CORRECT_SCORE||": ("-1", "1", "1-0", "any other"), "WINNER|quarter=1|": ("Elm", "Oak"),
 }  # fmt: skip
-TEAMS = ("Oak", "Élm")
+TEAMS = (frozenset({"oak"}), frozenset({"elm"}))
 
 
 @pytest.mark.parametrize(
@@ -142,6 +143,33 @@ def test_a_moneyline_is_a_market_of_two_sides():
     assert position_of("1X2", "Oak", {"h2h||": ("part1", "part2")}, TEAMS).reason == "market_unknown"
 
 
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        ("Spurs v Wolverhampton Wanderers", 1), ("tottenham - wolves", 1), ("USA v Korea Republic", 2),
+        ("The Lilywhites v Wolves", 1), ("the lilywhites v The Old Gold", 1), ("The Old Gold v Spurs", "teams_swapped"),
+        ("Spurs Women v Wolves", "fixture_unknown"), ("Old Gold v Spurs", "fixture_unknown"),
+    ],
+)  # fmt: skip
+def test_a_team_is_found_by_any_of_its_names(named, found):
+    known = [fixture(1, "Tottenham Hotspur", "Wolves"), fixture(2, "United States", "South Korea")]
+    aliases = TeamAliases((("the lilywhites", "spurs"), ("the old gold", "wolverhampton")))
+
+    place = FixtureNames(known, aliases).find(told(named))
+
+    assert (place.reason if isinstance(place, NoMatch) else place.fixture_id) == found
+
+
+def test_a_side_is_found_by_any_name_of_its_team():
+    names = FixtureNames([], TeamAliases((("the old gold", "wolves"),)))
+    teams = names.teams_of(fixture(1, "Spurs", "Wolverhampton Wanderers"))
+
+    for side in ("Wolves", "wolverhampton", "The Old Gold"):
+        assert position_of("1X2", side, MARKETS, teams) == (RESULT, "part2")
+    assert position_of(LINE, "Wolves +0.5", MARKETS, teams) == (LINE, "part2")
+    assert position_of("1X2", "Old Gold", MARKETS, teams).reason == "side_unknown"
+
+
 def test_hints_are_of_the_first_few_unknown_fixtures():
     names = FixtureNames([fixture(number, f"Oak{number}", "Elm") for number in range(50)])
 
@@ -151,4 +179,4 @@ def test_hints_are_of_the_first_few_unknown_fixtures():
 
 
 def test_teams_of_one_name_stand_for_neither_side():
-    assert position_of("1X2", "Oak", MARKETS, ("Oak", "OAK")).reason == "side_ambiguous"
+    assert position_of("1X2", "Oak", MARKETS, (TEAMS[0], TEAMS[0])).reason == "side_ambiguous"

@@ -15,7 +15,7 @@ from clvlab.law.schema import BOOKS, FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs.books import at_their_times, check_books
 from clvlab.packs.derived.books import books_of, joints
-from clvlab.packs.derived.joining import join_of, joined_by, markets_of
+from clvlab.packs.derived.joining import join_of, joined_by, markets_of, otherwise_matched
 from clvlab.packs.derived.opening import view_file
 from clvlab.packs.derived.rule import rule
 from clvlab.packs.derived.view import view_of
@@ -50,7 +50,7 @@ def understood(tape, *, turned=False):
     sides = {}
     for market, side in tape.series.select("market_key", "side").iter_rows():
         sides.setdefault(market, []).append(side)
-    return [market.turned() if turned else market for market in markets_of(sides, NAMES)]
+    return [market.turned if turned else market for market in markets_of(sides, NAMES)]
 
 
 def by_plain_loop(first, second, joined):
@@ -330,3 +330,25 @@ def test_the_rule_of_a_join_says_its_pairs(first, other):
     assert joined.content_hash == again.content_hash
     assert joined.source.derivation.rule == {"books": ["b"], "matching": "2", "pairs": [[[1, 1, 1], [2, 2, 0], [3, 3, 0]]]}
     assert cl.join_sources([other, first]).content_hash != joined.content_hash
+
+
+def test_names_of_a_file_join_what_nothing_else_takes_for_one_team_and_stand_in_the_rule(first, tmp_path):
+    names = [("Arsenal", "Leeds"), ("The Billy Goats", "Mainz"), ("Man United", "Wolves")]
+    other = pack(tmp_path / "other", "b", names, PRICES, minutes=-5)
+    file = tmp_path / "teams.toml"
+    file.write_text('teams = [["1. FC Köln", "FC Köln", "The Billy Goats"], ["Nobody", "Nowhere"]]')
+
+    plain, named = cl.join_sources([first, other]), cl.join_sources([first, other], team_aliases=file)
+
+    assert [len(one.source.derivation.rule["pairs"][0]) for one in (plain, named)] == [2, 3]
+    assert "aliases" not in plain.source.derivation.rule
+    assert named.source.derivation.rule["aliases"] == [["fc koln", "the billy goats"]]
+    file.unlink()
+    assert otherwise_matched(named.source) == ""
+    named.save(tmp_path / "named.json")
+    assert cl.open_pack(tmp_path / "named.json").content_hash == named.content_hash
+    without = {name: value for name, value in named.source.derivation.rule.items() if name != "aliases"}
+    assert "pairs fixture 2 and 2" in otherwise_matched(joined_by((first.source, other.source), without))
+    for wrong in ([], "fc koln", [["fc koln"]], [["fc koln", 7]], None):
+        with pytest.raises(ViewError, match="no rule by which sources are joined"):
+            joined_by((first.source, other.source), without | {"aliases": wrong})

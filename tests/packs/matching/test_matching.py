@@ -188,8 +188,8 @@ def test_markets_of_two_sources_are_about_the_same(one, other):
 def test_a_handicap_turns_with_the_teams():
     line = market_of("spreads||point=-1.5", ["part1", "part2"], ())
 
-    assert line.turned().about == ("handicap", 1.5, ("", "", ""))
-    assert line.turned().turned() == line
+    assert line.turned.about == ("handicap", 1.5, ("", "", ""))
+    assert line.turned.turned == line
 
 
 @pytest.mark.realdata

@@ -1,4 +1,4 @@
-"""Times of bets and of matches: with their zone, or in one that is named; a day alone is no time of a bet."""
+"""Times as sources and people write them, to UTC milliseconds; one without a zone is refused unless the zone is named."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from zoneinfo import ZoneInfo
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from clvlab.errors import SourceError
-from clvlab.packs.importers.times import micros_of_iso, time_ms
 
+LAST_MS = 253_402_300_799_999  # the end of the year 9999
+_MS_FROM = 100_000_000_000  # seconds this large lie in the year 5138, milliseconds in 1973
+_IN_NAME = re.compile(r"(\d{4}-\d\d-\d\d)[T_](\d\d)[:-]?(\d\d)[:-]?(\d\d)(Z|[+-]\d\d:?\d\d)")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?\s*([AaPp][Mm])?")
 _NUMBER = re.compile(r"\d+(\.\d+)?")
@@ -29,6 +31,129 @@ class Span:
     def is_within_a_day(self, ts_ms: int) -> bool:
         """Whether a moment is at most a day away."""
         return self.first_ms - _DAY_MS <= ts_ms <= self.last_ms + _DAY_MS
+
+
+def time_in_name(name: str) -> int | None:
+    """Return the time that a file's name tells, or null.
+
+    Examples
+    --------
+    >>> time_in_name("worldcup_2026-07-04T113035+0000.json.gz"), time_in_name("worldcup.json")
+    (1783164635000, None)
+    """
+    written = _IN_NAME.search(name)
+    return None if written is None else time_ms("{}T{}:{}:{}{}".format(*written.groups()))
+
+
+def time_ms(value: object, zone: ZoneInfo | None = None) -> int:
+    """Return UTC milliseconds of an ISO 8601 text or of unix seconds or milliseconds.
+
+    Raises
+    ------
+    ValueError
+        Neither, or a text without a zone where none is given.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{value!r} is no time")
+    return of_iso(value, zone) if isinstance(value, str) else of_unix(value)
+
+
+def of_unix(value: float) -> int:
+    """Return milliseconds of unix seconds or, from 10^11 on, milliseconds."""
+    found = value if value >= _MS_FROM else value * 1000
+    if not 0 <= found <= LAST_MS:
+        raise ValueError(f"{value!r} is no unix time")
+    return round(found)
+
+
+def of_iso(text: str, zone: ZoneInfo | None = None) -> int:
+    """Return milliseconds of an ISO 8601 text."""
+    return _ms(iso_moment(text.strip()), text, zone)
+
+
+def micros_of_iso(text: str, zone: ZoneInfo | None = None) -> int:
+    """Return microseconds of an ISO 8601 text, which tell apart what happened within a millisecond."""
+    return (_in_utc(iso_moment(text.strip()), text, zone) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def iso_moment(text: str) -> datetime:
+    """Read an ISO 8601 text, with its zone or without.
+
+    Raises
+    ------
+    ValueError
+    """
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no ISO 8601 time, such as 2026-03-01T12:00:00+00:00") from error
+
+
+def _ms(moment: datetime, text: str, zone: ZoneInfo | None) -> int:
+    return round(_in_utc(moment, text, zone).timestamp() * 1000)
+
+
+def _in_utc(moment: datetime, text: str, zone: ZoneInfo | None) -> datetime:
+    if moment.tzinfo is None:
+        if zone is None:
+            raise ValueError(f"{text!r} has no time zone: name the zone of such times, as time_zone='Europe/London'")
+        local, moment = moment, moment.replace(tzinfo=zone)
+        if moment.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != local:
+            raise ValueError(f"{text!r} is a time that the clocks of {zone.key} left out")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:  # in UTC the first or the last day has another year
+        raise ValueError(f"{text!r} is outside of the years 1 to 9999") from error
+
+
+def of_format(text: str, form: str, zone: ZoneInfo | None = None) -> int:
+    """Return milliseconds of a text in a format of ``strptime``.
+
+    Raises
+    ------
+    ValueError
+        Not written so, or without a zone where none is given.
+    """
+    return _ms(_by_form(text, form), text, zone)
+
+
+def _by_form(text: str, form: str) -> datetime:
+    moment = by_forms(text.strip(), form)
+    if moment is None:
+        raise ValueError(f"{text!r} is not written as {form!r}")
+    return moment
+
+
+def by_forms(text: str, *forms: str) -> datetime | None:
+    """Read a text in the first format of ``strptime`` that it fits; ``None`` where it fits none.
+
+    Examples
+    --------
+    >>> by_forms("1.3.26", "%d/%m/%Y", "%d.%m.%y"), by_forms("1.3.26", "%H:%M")
+    (datetime.datetime(2026, 3, 1, 0, 0), None)
+    """
+    for form in forms:
+        with suppress(ValueError):
+            return datetime.strptime(text, form)  # noqa: DTZ007  whoever asks adds the zone
+    return None
+
+
+def zone_of(name: str | None) -> ZoneInfo | None:
+    """Return an IANA time zone.
+
+    Raises
+    ------
+    SourceError
+        No zone of that name.
+    """
+    if name is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        near = sorted(zone for zone in available_timezones() if zone.rpartition("/")[2].lower() == name.lower())
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise SourceError(f"unknown time zone {name!r}: use an IANA name as in 'Europe/London'{meant}") from error
 
 
 def moments_of(
@@ -78,14 +203,14 @@ def days_of(cells: Sequence[str | None], zone: ZoneInfo | None, form: str | None
     return [_span((cell or "").strip(), zone, form) for cell in cells]
 
 
-def joined(days: Sequence[str | None], clocks: Sequence[str | None] | None) -> list[str | None]:
+def with_clocks(days: Sequence[str | None], clocks: Sequence[str | None] | None) -> list[str | None]:
     """Put days and times of day that stand in two columns together."""
     if clocks is None:
         return list(days)
     return [f"{day} {_as_24h(clock.strip())}" if day and clock else day for day, clock in zip(days, clocks, strict=True)]
 
 
-def is_clock(cells: Sequence[str | None]) -> bool:
+def are_clocks(cells: Sequence[str | None]) -> bool:
     """Whether cells hold times of day, and no days."""
     told = [cell.strip() for cell in cells if cell and cell.strip()]
     return bool(told) and all(_CLOCK.fullmatch(cell) for cell in told)
@@ -112,7 +237,7 @@ def _moment(text: str, zone: ZoneInfo | None, form: str | None) -> int:
     if not text:
         raise ValueError("there is no time")
     if form is not None:
-        text = _by_form(text, form)
+        text = _by_form(text, form).isoformat()
     elif _NUMBER.fullmatch(text):
         return time_ms(float(text) if "." in text else int(text))
     elif _DAY.fullmatch(text):
@@ -126,17 +251,10 @@ def _moment(text: str, zone: ZoneInfo | None, form: str | None) -> int:
         raise
 
 
-def _by_form(text: str, form: str) -> str:
-    try:
-        return datetime.strptime(text, form).isoformat()  # noqa: DTZ007 - a zone is asked for afterwards
-    except ValueError as error:
-        raise ValueError(f"{text!r} is not written as {form!r}") from error
-
-
 def _is_local(text: str, form: str | None = None) -> bool:
     """Whether a text is a time of a day without a zone."""
     try:
-        moment = datetime.fromisoformat(_by_form(text, form) if form is not None else text)
+        moment = _by_form(text, form) if form is not None else iso_moment(text)
     except ValueError:
         return False
     return moment.tzinfo is None and not (form is None and (_DAY.fullmatch(text) or _NUMBER.fullmatch(text)))
@@ -148,7 +266,7 @@ def _span(text: str, zone: ZoneInfo | None, form: str | None) -> Span | None:
         start = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
         return Span(start, start + _DAY_MS - 1)
     with suppress(ValueError):  # a kickoff may be written otherwise than the time of the bet
-        text = _by_form(text, form) if form is not None else text
+        text = _by_form(text, form).isoformat() if form is not None else text
     try:
         if zone is None and _is_local(text):
             at = time_ms(text, ZoneInfo("UTC"))
@@ -162,18 +280,10 @@ def _span(text: str, zone: ZoneInfo | None, form: str | None) -> Span | None:
 def _day(text: str, form: str | None) -> date | None:
     """Read a day alone, written as ISO 8601 has it or as the days in a form of times; null where it is none."""
     days = [part for part in (form or "").replace("T", " ").split(" ") if "%d" in part and "%H" not in part]
-    for one in ("%Y-%m-%d", *days):
-        try:
-            return datetime.strptime(text, one).date()  # noqa: DTZ007 - a day has no zone
-        except ValueError:
-            continue
-    return None
+    found = by_forms(text, "%Y-%m-%d", *days)
+    return None if found is None else found.date()
 
 
 def _as_24h(clock: str) -> str:
-    for form in _FREE_CLOCK:
-        try:
-            return datetime.strptime(clock, form).time().isoformat()  # noqa: DTZ007 - a time of day alone
-        except ValueError:
-            continue
-    return clock
+    found = by_forms(clock, *_FREE_CLOCK)
+    return clock if found is None else found.time().isoformat()

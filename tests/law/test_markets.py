@@ -7,10 +7,10 @@ import pytest
 from clvlab.application.bets.markets import position_of
 from clvlab.application.sheets.moved_lines import priced_lines, unread_markets
 from clvlab.law.closing import Window
-from clvlab.market_keys import Kind, MarketKey, Role, UnreadKey, read_market, role_of, sides_by_role
+from clvlab.law.markets import Kind, Market, Role, UnreadKey, may_be_handicap, role_of
 from clvlab.packs.importers.football_data_settling import settled
 from clvlab.packs.importers.scraped import market_key_named
-from clvlab.packs.importers.the_odds_api_markets import home_point, is_spread, market_key_of
+from clvlab.packs.importers.the_odds_api_markets import home_point, market_key_of
 from clvlab.packs.matching.markets import market_of
 from clvlab.words import kinds_of, market_name
 from tests.factories import make_run, make_tape, message
@@ -122,21 +122,21 @@ UNREAD = {
     "first_half_spreads||line=-1.5": "a line of 'spreads' belongs to the team that is named first",
 }
 SIDES = {RESULT: ("part1", "draw", "part2"), TOTAL: ("over", "under"), HANDICAP: ("part1", "part2")}
-TEAMS = ("Oak", "Elm")
+TEAMS = (frozenset({"oak"}), frozenset({"elm"}))
 
 
 @pytest.mark.parametrize(("key", "kind", "line", "period", "more"), READ)
 def test_a_key_means_what_its_source_means(key, kind, line, period, more):
-    found = read_market(key)
+    found = Market.parse(key)
 
-    assert found == MarketKey(kind, period, int(4 * (line or 0)), **more)
+    assert found == Market(key, kind, period, line, **more)
     assert found.line == line
-    assert read_market(key.swapcase()).about == found.about
+    assert Market.parse(key.swapcase()).about == found.about
 
 
 @pytest.mark.parametrize(("key", "reason"), UNREAD.items())
 def test_what_cant_be_read_is_told_by_its_name_in_every_place(key, reason):
-    unread = read_market(key)
+    unread = Market.parse(key)
 
     assert isinstance(unread, UnreadKey)
     assert unread.reason.startswith(reason)
@@ -157,10 +157,10 @@ def test_joins_take_a_key_for_what_it_means(key, kind, line, period, more):
 
     scope = (period, more.get("stat", ""), more.get("of", "").casefold())
     assert ours.about == (kind, line, scope)
-    if isinstance(read_market(plain), MarketKey) and not scope[1] and not scope[2]:
+    if isinstance(Market.parse(plain), Market) and not scope[1] and not scope[2]:
         assert ours.about == theirs.about
     turned = line if kind is not HANDICAP else -line
-    assert ours.turned().about == (kind, turned, scope)
+    assert ours.turned.about == (kind, turned, scope)
 
 
 WORDS = {RESULT: "Match result", TOTAL: "Over/Under", HANDICAP: "Handicap"}
@@ -183,7 +183,7 @@ def test_bets_find_a_key_by_words_that_mean_it_and_no_other_scope(key, kind, lin
 
 @pytest.mark.parametrize(("key", "kind", "line", "period", "more"), READ)
 def test_a_key_settles_as_what_it_means(key, kind, line, period, more):
-    found = settled(read_market(key), 2, 1)
+    found = settled(Market.parse(key), 2, 1)
 
     if period or more.get("stat") or more.get("of"):
         assert found == {}
@@ -270,11 +270,11 @@ def test_importers_write_keys_whose_lines_are_read_with_their_sign():
         ("part1", -3.5), ("part2", 3.5),
     )}  # fmt: skip
 
-    assert [read_market(key).line for key in keys] == [-3.5]
-    assert read_market(market_key_named("over_under_2_5", "FirstHalf", None)).about == (TOTAL, 10, ("first half", "", ""))
-    assert read_market(market_key_named("asian_handicap", "FullTime", "-0.75")).about == (HANDICAP, -3, ("", "", ""))
+    assert [Market.parse(key).line for key in keys] == [-3.5]
+    assert Market.parse(market_key_named("over_under_2_5", "FirstHalf", None)).about == (TOTAL, 2.5, ("first half", "", ""))
+    assert Market.parse(market_key_named("asian_handicap", "FullTime", "-0.75")).about == (HANDICAP, -0.75, ("", "", ""))
     for key, kind, *_ in SPELLINGS["the-odds-api"]:
-        assert is_spread(key.partition("|")[0]) == (kind is HANDICAP and key != "draw_no_bet||")
+        assert may_be_handicap(key.partition("|")[0]) == (kind is HANDICAP and key != "draw_no_bet||")
 
 
 @pytest.mark.parametrize(("runner", "key", "role"), [
@@ -289,7 +289,7 @@ def test_importers_write_keys_whose_lines_are_read_with_their_sign():
     ("home", "totals||point=2.5", None),
 ])  # fmt: skip
 def test_a_side_stands_for_what_its_market_can_have(runner, key, role):
-    assert role_of(runner, read_market(key)) is role
+    assert role_of(runner, Market.parse(key)) is role
 
 
 def test_a_bet_on_over_finds_the_runner_of_betfair():
@@ -300,9 +300,10 @@ def test_a_bet_on_over_finds_the_runner_of_betfair():
 
 
 def test_sides_of_which_two_mean_one_are_not_told_apart():
-    assert sides_by_role(read_market("h2h||"), ["part1", "home"]) is None
-    assert sides_by_role(read_market("h2h||"), ["part1", "Ash"]) is None
-    assert sides_by_role(read_market("h2h||"), ["1", "X", "2"]) == {Role.HOME: "1", Role.DRAW: "X", Role.AWAY: "2"}
+    assert str(Market.parse("h2h||", ["part1", "home"])) == "'h2h||' is not read: the side 'home' and 'part1' stand for one"
+    assert str(Market.parse("h2h||", ["part1", "Ash"])) == "'h2h||' is not read: the side 'Ash' is not understood"
+    assert str(Market.parse("corners||", ["part1"])) == "'corners||' is not read: the type 'corners' is not known"
+    assert Market.parse("h2h||", ["1", "X", "2"]).sides == (("1", Role.HOME), ("X", Role.DRAW), ("2", Role.AWAY))
 
 
 def test_kinds_of_markets_are_named_as_their_source_does_and_in_words_where_several_mean_one():
@@ -351,7 +352,7 @@ def test_any_text_has_one_reading_in_all_places_and_none_raises(seed):
             key = key[:at] + dice.choice(PIECES) + key[at + dice.randrange(2) :]
         else:
             key = "".join(dice.choice(PIECES) for _ in range(dice.randrange(9)))
-        read = read_market(key)
+        read = Market.parse(key)
 
         joined = {kind: market_of(key, sides, ()) for kind, sides in SIDES.items()}
         if isinstance(read, UnreadKey):

@@ -32,18 +32,29 @@ class Role(StrEnum):
     UNDER = "under"
 
 
+_OTHER = {Role.HOME: Role.AWAY, Role.AWAY: Role.HOME}
+RESULT_1X2, TOTAL_GOALS, HANDICAP_GOALS = (
+    "1X2_PARTICIPANT_RESULT",
+    "OVERUNDER_PARTICIPANT_GOALS",
+    "ASIANHANDICAP_PARTICIPANT_GOALS",
+)
+"""Types of markets as TxLINE writes them, and importers whose source has no names of its own."""
+
+
 @dataclass(frozen=True, slots=True)
-class MarketKey:
-    """What a market key says.
+class Market:
+    """What a market is, by its key.
 
     Attributes
     ----------
+    key
+        As its source writes it.
     kind
         Result, handicap or total.
     period
         Part of play, as ``first half``; empty for the whole match, as the source settles it.
-    quarters
-        The line times four, of a handicap that of the home side; 0 of a result.
+    line
+        Of a handicap that of the home side; ``None`` of a result.
     of
         Whose total it is; empty for both sides'.
     stat
@@ -54,21 +65,73 @@ class MarketKey:
         Whether the line stands beside the main one.
     ways
         How many sides a result has, where the key says it.
+    sides
+        What each of its sides stands for, where they were given.
+    no
+        The side that says that its role does not come, where it asks about one role with yes and no.
     """
 
+    key: str
     kind: Kind
     period: str = ""
-    quarters: int = 0
+    line: float | None = None
     of: str = ""
     stat: str = ""
     goals: bool = False
     alternate: bool = False
     ways: int | None = None
+    sides: tuple[tuple[str, Role], ...] = ()
+    no: str | None = None
+
+    @classmethod
+    def parse(cls, key: str, sides: Iterable[str] = ()) -> Market | UnreadKey:
+        """Read a market key, ``TYPE|PERIOD|PARAMETERS``.
+
+        Parameters
+        ----------
+        key
+            Any text; parts that are left out are empty, and letters are read whatever their case.
+        sides
+            Names that must be understood, each as another role; without them the key alone is read.
+
+        References
+        ----------
+        ``docs/reference/market-keys.md`` lists the spellings.
+
+        Examples
+        --------
+        >>> Market.parse("alternate_totals||point=2.5").about == Market.parse("OVER_UNDER_25||").about
+        True
+        >>> Market.parse("totals_h1||point=1.25").period, Market.parse("ASIANHANDICAP_PARTICIPANT_GOALS|half=1|line=-0.75").line
+        ('first half', -0.75)
+        >>> print(Market.parse("corners||point=9.5"))
+        'corners||point=9.5' is not read: the type 'corners' is not known
+        >>> [role.value for _, role in Market.parse("h2h||", ["1", "X", "2"]).sides]
+        ['home', 'draw', 'away']
+        >>> print(Market.parse("h2h||", ["part1", "Ash"]))
+        'h2h||' is not read: the side 'Ash' is not understood
+        """
+        market = _parsed(key)
+        if isinstance(market, UnreadKey):
+            return market
+        known = dict[Role, str]()
+        for side in sides:
+            role = role_of(side, market)
+            if role is None or role in known:
+                why = "is not understood" if role is None else f"and {known[role]!r:.80} stand for one"
+                return UnreadKey(key, f"the side {side!r:.80} {why}")
+            known[role] = side
+        return replace(market, sides=tuple((side, role) for role, side in known.items())) if known else market
 
     @property
-    def line(self) -> float | None:
-        """The line; null of a result."""
-        return None if self.kind is Kind.RESULT else self.quarters / 4
+    def quarters(self) -> int:
+        """The line times four; 0 of a result."""
+        return int(4 * (self.line or 0))
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        """What its sides stand for."""
+        return frozenset(role for _, role in self.sides)
 
     @property
     def scope(self) -> tuple[str, str, str]:
@@ -76,14 +139,15 @@ class MarketKey:
         return self.period, self.stat, self.of.casefold()
 
     @property
-    def about(self) -> tuple[Kind, int, tuple[str, str, str]]:
+    def about(self) -> tuple[Kind, float | None, tuple[str, str, str]]:
         """What is bet on: equal where two keys mean the same bet, whoever wrote them."""
-        return self.kind, self.quarters, self.scope
+        return self.kind, self.line, self.scope
 
     @property
-    def turned(self) -> MarketKey:
+    def turned(self) -> Market:
         """The same market where the teams stand the other way round."""
-        return replace(self, quarters=-self.quarters) if self.kind is Kind.HANDICAP else self
+        line = -self.line if self.kind is Kind.HANDICAP and self.line else self.line
+        return replace(self, line=line, sides=tuple((side, _OTHER.get(role, role)) for side, role in self.sides))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,27 +199,7 @@ _LINES = ("line", "point", "handicap", "total")
 
 
 @lru_cache(maxsize=10_000)
-def read_market(key: str) -> MarketKey | UnreadKey:
-    """Read a market key, ``TYPE|PERIOD|PARAMETERS``.
-
-    Parameters
-    ----------
-    key
-        Any text; parts that are left out are empty, and letters are read whatever their case.
-
-    References
-    ----------
-    ``docs/reference/market-keys.md`` lists the spellings.
-
-    Examples
-    --------
-    >>> read_market("alternate_totals||point=2.5").about == read_market("OVER_UNDER_25||").about
-    True
-    >>> read_market("totals_h1||point=1.25").period, read_market("ASIANHANDICAP_PARTICIPANT_GOALS|half=1|line=-0.75").quarters
-    ('first half', -3)
-    >>> print(read_market("corners||point=9.5"))
-    'corners||point=9.5' is not read: the type 'corners' is not known
-    """
+def _parsed(key: str) -> Market | UnreadKey:
     try:
         return _read(key)
     except ValueError as error:
@@ -164,11 +208,42 @@ def read_market(key: str) -> MarketKey | UnreadKey:
 
 def unread_keys(keys: Iterable[str]) -> list[UnreadKey]:
     """Return those of some market keys that have no reading, in their order."""
-    return [one for one in map(read_market, keys) if isinstance(one, UnreadKey)]
+    return [one for one in map(Market.parse, keys) if isinstance(one, UnreadKey)]
 
 
-def _read(key: str) -> MarketKey:
+def key_parts(key: str) -> tuple[str, str, str]:
+    """Return type, period and parameters of a market key, whatever they mean.
+
+    Examples
+    --------
+    >>> key_parts("totals|half=1|of=Ash|point=1.5"), key_parts("h2h")
+    (('totals', 'half=1', 'of=Ash|point=1.5'), ('h2h', '', ''))
+    """
     name, period, rest = (*key.split("|", 2), "", "")[:3]
+    return name, period, rest
+
+
+def spelled_key(name: str, period: str = "", **parameters: str | float | None) -> str:
+    """Return the key of a market; what is ``None`` is left out.
+
+    Examples
+    --------
+    >>> spelled_key(TOTAL_GOALS, line=2.50), spelled_key("team_totals", "half=1", of="Ash", point=-0.0), spelled_key("h2h")
+    ('OVERUNDER_PARTICIPANT_GOALS||line=2.5', 'team_totals|half=1|of=Ash|point=0', 'h2h||')
+    """
+    said = {one: value for one, value in parameters.items() if value is not None}
+    # A negative zero would be another key of the same line.
+    texts = (f"{one}={value if isinstance(value, str) else f'{value + 0.0:g}'}" for one, value in said.items())
+    return f"{name}|{period}|{'|'.join(texts)}"
+
+
+def may_be_handicap(name: str) -> bool:
+    """Whether a type of markets is handicaps by its name, read or not."""
+    return any(word in name.casefold() for word in ("handicap", "spread"))
+
+
+def _read(key: str) -> Market:
+    name, period, rest = key_parts(key)
     found = _TYPE.fullmatch({"corners_1x2": "1x2_corners"}.get(name.casefold(), name.casefold()))
     if found is None:
         raise ValueError(f"the type {name!r:.80} is not known")
@@ -186,10 +261,11 @@ def _read(key: str) -> MarketKey:
     if kind is Kind.HANDICAP and word == "spreads" and "line" in parameters:
         # Polymarket's line is that of the team which its market names first: home in one market, away in the next.
         raise ValueError("a line of 'spreads' belongs to the team that is named first, and the key does not say which that is")
-    return MarketKey(
+    return Market(
+        key=key,
         kind=kind,
         period=_one_period(word, found["before"], found["after"], period),
-        quarters=int(4 * (line or 0)),
+        line=None if line is None else float(line) + 0.0,
         of=of,
         stat=_STATS[found["stat"]] if found["stat"] else "",
         goals=word.endswith("goals") or bool(found["tenths"] and not found["stat"]),
@@ -281,12 +357,12 @@ _ALLOWED = {
 }
 
 
-def role_of(side: str, market: MarketKey | None = None) -> Role | None:
+def role_of(side: str, market: Market | None = None) -> Role | None:
     """Return what a side stands for, by its own name; null where that does not say it, or the market has no such side.
 
     Examples
     --------
-    >>> role_of("part1").value, role_of("X").value, role_of("Ash"), role_of("47973", read_market("OVER_UNDER_25||")).value
+    >>> role_of("part1").value, role_of("X").value, role_of("Ash"), role_of("47973", Market.parse("OVER_UNDER_25||")).value
     ('home', 'draw', None, 'over')
     """
     role = _ROLES.get(side.casefold())
@@ -298,19 +374,12 @@ def role_of(side: str, market: MarketKey | None = None) -> Role | None:
     return role if role in _ALLOWED[market.kind] else None
 
 
-def sides_by_role(market: MarketKey, sides: Iterable[str]) -> dict[Role, str] | None:
-    """Return the sides of a market by what they stand for; null where one is not understood, or two stand for one."""
-    named = list(sides)
-    found = {role: side for side in named if (role := role_of(side, market)) is not None}
-    return found if len(found) == len(named) else None
-
-
-def named_market(market: MarketKey) -> str:
+def named_market(market: Market) -> str:
     """Return what people call a market.
 
     Examples
     --------
-    >>> named_market(read_market("totals_h1||point=1.5")), named_market(read_market("spreads||point=-1.0"))
+    >>> named_market(Market.parse("totals_h1||point=1.5")), named_market(Market.parse("spreads||point=-1.0"))
     ('Over/Under 1.5, first half', 'Handicap -1')
     """
     line = "" if market.line is None else f" {market.line:.9g}"
