@@ -238,7 +238,7 @@ class TestTheView:
         assert views[-1].failures == {"failing": "the agent failed with ValueError: no more"}
         assert "gaps cut 1" in views[-1].line
         assert views[-1].facts["failed"] == "failing: the agent failed with ValueError: no more"
-        assert "1 agents failed" in views[-1].line
+        assert "1 agent failed" in views[-1].line
 
 
 class TestWhatIsAsked:
