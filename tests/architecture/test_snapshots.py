@@ -1,16 +1,12 @@
 """What others call and are answered is changed on purpose only, and a reader sees how."""
 
 import difflib
-import os
 import re
-import subprocess
 import sys
 
 import pytest
 
-from tests.architecture.snapshots import FOLDER, NAMES
-from tests.commands import ROOT
-from tests.waiting import PATIENCE_S
+from tests.architecture.snapshots import FOLDER, NAMES, write
 
 _HEADING = re.compile(r"=====|\$ |> [A-Z]+ ")
 """Of a part of a text: an operation or a page, a command, a request."""
@@ -29,13 +25,8 @@ def differences(name, was, now):
     sys.version_info[:2] != (3, 11), reason="other interpreters show other signatures of what is inherited from them"
 )
 def test_what_is_shown_to_others_is_what_was_written_down(tmp_path):
-    """In a process of its own, whose clock stands still and whose environment has nothing of this one."""
-    command = [sys.executable, "-m", "tests.architecture.snapshots", str(tmp_path)]
-    alone = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    write(tmp_path)
 
-    done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-
-    assert done.returncode == 0, done.stderr
     texts = {name: [(folder / name).read_text(encoding="utf-8") for folder in (FOLDER, tmp_path)] for name in NAMES}
     changes = [line for name, (was, now) in texts.items() for line in differences(name, was, now)]
     if changes:
