@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from solders.keypair import Keypair
 
-from clvlab.anchor.devchain import GENESIS_HASH, DevChain
-from clvlab.anchor.devserver import serving
+from clvlab.anchor.devchain import GENESIS_HASH, DevChain, serving
 from clvlab.anchor.records import AnchorRecords, _expect
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.anchor.solana import SolanaAnchor

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from clvlab.packs.importers import betfair
-from clvlab.packs.importers.unchanged import Changes
+from clvlab.packs.importers.betfair import Changes
 from tests.postgres import patient_stores, postgres_server, say
 
 # A machine that does other things besides is no failure: nothing that hypothesis draws is held to the clock.

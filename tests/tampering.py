@@ -2,7 +2,7 @@
 
 from sqlalchemy import select
 
-from clvlab.store.packing import chunks, lines_of
+from clvlab.store.runs import chunks, lines_of
 from clvlab.store.tables import run_chunks
 
 

@@ -19,13 +19,13 @@ MODULE = (sys.executable, "-m", "clvlab")
 SCRIPTS = Path(sys.executable).parent
 NAMED_ONLY = {  # what is read elsewhere too, where nobody knows how clvlab is called: evidence, verdicts, answers over HTTP
     "clvlab/application/jobs.py": "a service's log",
-    "clvlab/feeds/devfeed/certificate.py": "the name in a certificate",
+    "clvlab/feeds/devfeed/betfair.py": "the name in a certificate",
     "clvlab/packs/captures/normalising.py": "a pack's manifest, which is hashed",
     "clvlab/proof/clv_verify.py": "a verdict, the same wherever it is reached",
     "clvlab/runlog/published.py": "also an answer of a service to its callers",
     "clvlab/runlog/standing.py": "a verdict, the same wherever it is reached",
     "service/clvlab_service/settings.py": "documentation of settings",
-    "service/clvlab_service/worker.py": "the title of an application",
+    "service/clvlab_service/serving.py": "the title of an application",
 }
 
 

@@ -12,8 +12,8 @@ from typing import Any, overload
 import cloudpickle
 import polars as pl
 
-from clvlab.agents.markets import checked_markets, in_markets
 from clvlab.agents.source import source_sha256
+from clvlab.agents.template import checked_markets, in_markets
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError, SchemaError
 from clvlab.law.schema import ABOUT, DECISIONS, SAFE_INTEGER, TICKS, Action, conform

@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from clvlab.agents.book import NOTHING_KNOWN, NULL, Book, Known, MovingBook, columns_of, known_of
-from clvlab.agents.markets import checked_markets, in_markets
 from clvlab.agents.source import agent_sha256
+from clvlab.agents.template import checked_markets, in_markets
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError
 from clvlab.law.actions import DECISION_COLUMNS, Decision, decisions_of

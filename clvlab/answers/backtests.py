@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 
@@ -225,3 +225,24 @@ class BacktestListResponse(Answer):
 
     backtests: list[BacktestSummary]
     next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]
+
+
+# Bodies of the strategy templates.
+
+
+class StrategyInfo(Answer):
+    """A strategy template."""
+
+    strategy: Annotated[str, Field(examples=["cumulative-drift"])]
+    version: str
+    summary: str
+    algorithm: str
+    parameters: Annotated[dict[str, Any], Field(description="JSON Schema (2020-12) of its configuration.")]
+    defaults: Annotated[dict[str, Any], Field(description="The configuration that stands for none.")]
+    config_hash: Annotated[Hash, Field(description="Of the defaults, as an entry of a competition pins them.")]
+
+
+class StrategyListResponse(Answer):
+    """All templates."""
+
+    strategies: list[StrategyInfo]

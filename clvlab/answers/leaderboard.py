@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from clvlab.answers.answer import Answer
+from clvlab.answers.answer import Answer, Hash
 
 Confidence = TypeAliasType(
     "Confidence",
@@ -94,3 +94,84 @@ class LeaderboardResponse(Answer):
     """Best first."""
 
     rows: list[LeaderboardRow]
+
+
+# Bodies of the run log.
+
+
+class OwnerCounts(Answer):
+    """Runs of one owner; `open` ones are under way, or were dropped. Nothing is ranked by these."""
+
+    owner: Annotated[str, Field(description="DID that asked for the runs; `anonymous` without a token.")]
+    committed: int
+    sealed: int
+    abandoned: int
+    open: int
+
+
+class LogEntry(Answer):
+    """An entry; the hash of its text is a leaf of the tree."""
+
+    index: int
+    entry: Annotated[str, Field(description="Canonical JSON of kind COMMIT, RESULT, ABANDONED or RESTART.")]
+
+
+class LogResponse(Answer):
+    """State of the log."""
+
+    origin: Annotated[str | None, Field(description="Name of the log; null when it has no key.")]
+    public_key: str | None
+    size: int
+    root_hash: Annotated[Hash, Field(description="Root of the Merkle tree over the entries (RFC 9162).")]
+    owners: list[OwnerCounts]
+    restarts: Annotated[
+        list[LogEntry],
+        Field(description="Where the log was restored and goes on under another name; entries before are in the same tree."),
+    ]
+
+
+class LogEntriesResponse(Answer):
+    """In order."""
+
+    entries: list[LogEntry]
+
+
+class ConsistencyResponse(Answer):
+    """Proof that the log only grew (RFC 9162, section 2.1.4)."""
+
+    first: int
+    second: int
+    proof: Annotated[list[str], Field(description="Hashes in hex.")]
+
+
+# Bodies of the caller itself.
+
+
+class RunTally(Answer):
+    """Runs of the caller in the log; those neither sealed nor abandoned are under way."""
+
+    committed: int
+    sealed: int
+    abandoned: int
+
+
+class Belongings(Answer):
+    """What a caller has in the store."""
+
+    instances: int
+    competitions: int
+    runs: RunTally
+
+
+class Limits(Answer):
+    """What holds for every caller."""
+
+    max_body_bytes: Annotated[int, Field(description="Largest request body.")]
+    max_token_lifetime_s: Annotated[int, Field(description="Longest `exp` - `iat` of a token, in seconds.")]
+
+
+class MeResponse(Belongings):
+    """The caller, by its token."""
+
+    did: Annotated[str, Field(examples=["did:key:z6Mk"])]
+    limits: Limits

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from clvlab.anchor.anchorer import Anchorer
 from clvlab.anchor.records import AnchorRecord
 from clvlab.application.events import anchor_event
-from clvlab.application.handling import PostponedError
+from clvlab.application.jobs import PostponedError
 from clvlab.application.progress import Tell
 from clvlab.errors import AnchorConflictError, AnchorUnavailableError, UnknownRunError
 from clvlab.proof.anchor import Anchor, AnchorStatus, anchor_check

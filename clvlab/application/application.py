@@ -5,27 +5,27 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
+from clvlab.answers.leaderboard import Belongings
+from clvlab.answers.packs import PackFixture, PackFixturesResponse, PackQuality, ReplayPackInfo, ReplayPackListResponse
 from clvlab.application.anchoring import Anchoring, StoredRecords
-from clvlab.application.caps import Caps
+from clvlab.application.caps import Budget, Caps
 from clvlab.application.competitions.competitions import Competitions
 from clvlab.application.competitions.demo import Demo
-from clvlab.application.competitions.event_log import EventLog
-from clvlab.application.competitions.job import CompetitionRuns
-from clvlab.application.competitions.live import LiveCompetition
+from clvlab.application.competitions.events import EventLog
+from clvlab.application.competitions.job import CompetitionRuns, LiveCompetition
 from clvlab.application.deploys.deploys import Deploys
-from clvlab.application.deploys.job import DeployRuns
-from clvlab.application.deploys.live import LiveDeploy
-from clvlab.application.forest import Forest
-from clvlab.application.handling import Handler
-from clvlab.application.hub import Hub
-from clvlab.application.jobs import Jobs
-from clvlab.application.leaderboard import Leaderboard
+from clvlab.application.deploys.job import DeployRuns, LiveDeploy
+from clvlab.application.events import Hub
+from clvlab.application.fixtures import FixtureFilter, FixtureTable
+from clvlab.application.jobs import Handler, Jobs
+from clvlab.application.leaderboard import Forest, Leaderboard
 from clvlab.application.live.feed import LiveFeed
 from clvlab.application.live.feed import LiveSettings as LiveSettings
 from clvlab.application.live.job import LiveRuns
@@ -33,24 +33,171 @@ from clvlab.application.log.public import PublicLog
 from clvlab.application.log.watching import Watch
 from clvlab.application.measures import Measures, measures
 from clvlab.application.packs import bundled_catalog
-from clvlab.application.principals import Principals
-from clvlab.application.replay_packs import ReplayPacks
-from clvlab.application.reports.job import BacktestRuns
-from clvlab.application.reports.reports import BacktestReports
+from clvlab.application.reports.reports import BacktestReports, BacktestRuns
 from clvlab.application.results import RunResults
-from clvlab.application.retention import Retention
-from clvlab.application.runs.budget import Budget
+from clvlab.application.runs.binding import open_catalogued
 from clvlab.application.runs.decisions import RunDecisions
 from clvlab.application.runs.stored import StoredRuns
-from clvlab.application.uploads.limits import UploadLimits
+from clvlab.application.tables import PAGE, ArrowTable, arrow_stream
+from clvlab.application.uploads.incoming import UploadLimits
 from clvlab.application.uploads.seen import Packs
 from clvlab.application.uploads.uploads import Uploads
-from clvlab.errors import LogBehindError, LogError, UploadsOffError
+from clvlab.cache import BoundedCache
+from clvlab.errors import LogBehindError, LogError, PackError, UnknownPackError, UploadsOffError
 from clvlab.packs.catalog import Catalog
+from clvlab.packs.manifest import KickoffKind, grade_of
+from clvlab.packs.reader import Pack
+from clvlab.runlog.entries import EntryKind
 from clvlab.runlog.note import Signer
 from clvlab.runlog.published import Published
+from clvlab.store import usage
 from clvlab.store.database import Database
+from clvlab.store.labels import ANYBODY
 from clvlab.store.waits import Waits as Waits  # whoever configures an application has it from here
+
+# Principals: who a verified token speaks for, and what is theirs.
+
+
+@dataclass(frozen=True)
+class Principals:
+    """Use cases of principals."""
+
+    database: Database
+
+    def belongings(self, principal: str) -> Belongings:
+        """Count what a principal has in the store, and its runs as the log counts them."""
+        with self.database.read() as connection:
+            counted, tally = usage.counts(connection, principal), usage.tally(connection, principal)
+        return {
+            "instances": counted["instances"],
+            "competitions": counted["competitions"],
+            "runs": {
+                "committed": tally.get(EntryKind.COMMIT, 0),
+                "sealed": tally.get(EntryKind.RESULT, 0),
+                "abandoned": tally.get(EntryKind.ABANDONED, 0),
+            },
+        }
+
+
+# The catalog of replay packs as it is published.
+
+
+_FIXTURES_BYTES = 64 << 20
+
+
+def _fixture_tables() -> BoundedCache[FixtureTable]:
+    return BoundedCache(_FIXTURES_BYTES, lambda table: table.size_bytes)
+
+
+@dataclass(frozen=True)
+class ReplayPacks:
+    """Use cases of the catalog; no path leaves it."""
+
+    catalog: Catalog
+    _genuine: dict[str, bool] = field(default_factory=dict)  # by content hash, which covers the raw capture
+    _tables: BoundedCache[FixtureTable] = field(default_factory=_fixture_tables)
+
+    def all(self) -> ReplayPackListResponse:
+        """List verified, allowlisted packs."""
+        return {"packs": [self._info(pack) for pack in self.catalog.packs()]}
+
+    def info(self, pack_id: str) -> ReplayPackInfo:
+        """Describe one pack.
+
+        Raises
+        ------
+        UnknownPackError
+        """
+        return self._info(open_catalogued(self.catalog, pack_id))
+
+    def fixtures(
+        self, pack_id: str, wanted: FixtureFilter, cursor: str | None = None, limit: int = PAGE
+    ) -> PackFixturesResponse:
+        """List fixtures of a pack in order of their id.
+
+        Raises
+        ------
+        UnknownPackError
+        PageError
+        """
+        pack = open_catalogued(self.catalog, pack_id)
+        table = self._table(pack)
+        page, total, next_cursor = table.page(wanted, cursor, limit)
+        capture = pack.manifest.capture
+        return {
+            "pack_id": pack.pack_id,
+            "content_hash": pack.content_hash,
+            "kickoff": (pack.manifest.kickoff or KickoffKind.SCHEDULED).value,
+            "gaps": [] if capture is None else [{"from_ts_ms": g.from_ts_ms, "to_ts_ms": g.to_ts_ms} for g in capture.gaps],
+            "quality": cast("PackQuality | None", table.quality),
+            "fixtures": cast("list[PackFixture]", page.to_dicts()),
+            "total": total,
+            "next_cursor": next_cursor,
+        }
+
+    def fixtures_as_arrow(
+        self, pack_id: str, wanted: FixtureFilter, cursor: str | None = None, limit: int | None = None
+    ) -> ArrowTable:
+        """Return fixtures as ``fixtures`` does, as ``FIXTURE_ROWS`` in Arrow; all that match unless a limit is given."""
+        page, _, next_cursor = self._table(open_catalogued(self.catalog, pack_id)).page(wanted, cursor, limit)
+        return ArrowTable(arrow_stream(page), next_cursor)
+
+    def _table(self, pack: Pack) -> FixtureTable:
+        # The quality report stands beside the content hash, not under it.
+        key = (pack.content_hash, pack.manifest.quality_sha256)
+        try:
+            return self._tables.get(key, lambda: FixtureTable.of(pack))
+        except PackError as error:  # to a caller a pack that is not whole is not there
+            raise UnknownPackError(f"unknown or unverified pack {pack.pack_id!r}") from error
+
+    def _info(self, pack: Pack) -> ReplayPackInfo:
+        if pack.content_hash not in self._genuine:  # normalising a capture again takes as long as importing it
+            self._genuine[pack.content_hash] = pack.is_genuine
+        return {
+            "pack_id": pack.pack_id,
+            "content_hash": pack.content_hash,
+            "provenance": pack.provenance,
+            "is_genuine": self._genuine[pack.content_hash],
+            "grade": grade_of(is_genuine=self._genuine[pack.content_hash]).value,
+            "fixtures": list(pack.fixture_ids),
+        }
+
+
+# For how long runs that were asked for without a token stay in the store.
+
+
+_AT_ONCE = 50
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Removes the bytes of old runs that were asked for without a token.
+
+    The log keeps its entries, the leaderboard its sums, the run its row with its hashes. Asked for again it is replayed under
+    its commitment, and sealed if its bytes are those that were removed.
+    """
+
+    database: Database
+    clock: Callable[[], int]
+
+    def apply(self, days: float) -> tuple[int, int]:
+        """Remove what was sealed more than so many days ago; returns the number of runs, and of bytes.
+
+        Each run is removed in a transaction of its own: what is killed goes on when it is called again.
+        """
+        before, removed, freed = self.clock() - round(days * _DAY_MS), 0, 0
+        while run_ids := self._old(before):
+            for run_id in run_ids:
+                with self.database.write() as connection:
+                    freed += usage.remove(connection, run_id)
+                removed += 1
+        return removed, freed
+
+    def _old(self, before_ts_ms: int) -> list[str]:
+        with self.database.read() as connection:
+            return usage.sealed_before(connection, ANYBODY, "backtest", before_ts_ms, _AT_ONCE)
+
 
 logger = logging.getLogger("clvlab.log")
 

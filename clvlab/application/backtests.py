@@ -21,8 +21,8 @@ from clvlab.engine.lookahead import LookaheadReport
 from clvlab.engine.lookahead import lookahead_audit as audited
 from clvlab.errors import AgentError, PolicyError
 from clvlab.law.closing import Window
+from clvlab.law.metrics import rank
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.ranking import rank
 from clvlab.law.schema import OUTCOMES, SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack

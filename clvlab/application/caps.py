@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
-from clvlab.errors import OwnerLimitError
-from clvlab.store import competitions, jobs, standings
+from pydantic import AfterValidator, Field, StrictStr
+
+from clvlab.errors import OwnerLimitError, StorageSpentError
+from clvlab.store import competitions, jobs, standings, usage
 from clvlab.store.database import Connection
+from clvlab.store.labels import ANYBODY
 from clvlab.store.runlog import LogRows
+
+# Allowlists that come with a request, bounded: a run stores them several times.
+
+
+MAX_ENTRIES = 64
+MAX_BYTES = 200
+
+
+def _short(text: str) -> str:
+    if len(text.encode()) > MAX_BYTES:
+        raise ValueError(f"an entry has at most {MAX_BYTES} bytes, not {len(text.encode())}")
+    return text
+
+
+Entry = Annotated[StrictStr, Field(max_length=MAX_BYTES), AfterValidator(_short)]
+Allowlist = Annotated[list[Entry], Field(max_length=MAX_ENTRIES)]
+
 
 _SOON_S = 5
 _LATER_S = 60
@@ -101,3 +122,29 @@ class Caps:
 def _require(there: int, most: int, what: str, retry_after_s: int) -> None:
     if there >= most:
         raise OwnerLimitError(f"you have {there} {what}, and may have {most} at once", retry_after_s)
+
+
+# How much runs may take up in the store.
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Bytes that runs may take up: all that were asked for without a token together, and each owner's.
+
+    A run that begins with room left is sealed; so a budget is overdrawn by what runs at once, at most.
+    """
+
+    public_bytes: int = 4 << 30
+    owner_bytes: int = 1 << 30
+
+    def require_room(self, connection: Connection, owner: str) -> None:
+        """Refuse a run for which there is no room.
+
+        Raises
+        ------
+        StorageSpentError
+        """
+        most, whose = (self.public_bytes, "runs without an owner") if owner == ANYBODY else (self.owner_bytes, "your runs")
+        taken = usage.bytes_of(connection, owner)
+        if taken >= most:
+            raise StorageSpentError(f"{whose} take up {taken:,} bytes of the {most:,} that they may; nothing was started")

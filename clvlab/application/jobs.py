@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event, Lock, Thread
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from clvlab.answers.runs import RunProgress
-from clvlab.application.attempt import Attempts
-from clvlab.application.handling import Handler, Handling
-from clvlab.application.hub import Hub
-from clvlab.application.postponing import Postponing
+from clvlab.application.events import Hub
+from clvlab.application.progress import Progress, Stage, Tell, cause_of
 from clvlab.errors import (
     BusyError,
+    LeaseLostError,
     LogBehindError,
     RunCancelledError,
     RunFailedError,
     ShuttingDownError,
+    StoreBusyError,
     StoreError,
+    StoreFullError,
+    StoreUnreachableError,
     UnknownRunError,
 )
 from clvlab.store import jobs as job_rows
@@ -30,7 +33,263 @@ from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import ADDED, ENDED, Job, JobStatus
 from clvlab.store.runs import RunStatus
 
+# Attempts at jobs: kept alive while they last, told how far they are, and ended early when nobody wants them any more.
+
+
 logger = logging.getLogger("clvlab.jobs")
+_NOTED_S = 1.0
+
+
+class Attempt:
+    """A job in hand.
+
+    Attributes
+    ----------
+    job
+        As it was claimed.
+    progress
+        How far it is; null until something was told.
+    """
+
+    def __init__(self, job: Job, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
+        self.job, self._database, self._hub, self._clock, self._lease_ms = job, database, hub, clock, lease_ms
+        self._over, self._lost = Event(), Event()
+        self._noted = time.monotonic()
+        self.progress: Progress | None = None
+
+    def end(self) -> None:
+        """Have the work end at its next word: it was cancelled, or given back."""
+        self._lost.set()
+        self._over.set()
+
+    def tell(self, stage: Stage, done: int = 0, total: int = 1) -> None:
+        """Say how far the work is, to this process at once and to others about once a second."""
+        if self._lost.is_set():
+            raise LeaseLostError(f"job {self.job.job_id}: attempt {self.job.attempt} is not wanted any more")
+        self.progress = {"stage": stage.value, "done": done, "total": total}
+        if time.monotonic() - self._noted > _NOTED_S:
+            self._noted = time.monotonic()
+            try:
+                with self._database.write() as connection:
+                    job_rows.note_progress(connection, self.job, self.progress)
+            except StoreError as error:  # the work goes on: only others do not hear of it
+                logger.warning("progress was not noted: %s", error)
+        self._hub.publish(self.job.run_id)
+
+    @contextmanager
+    def kept_alive(self) -> Iterator[None]:
+        """Renew the lease of the job until the context ends."""
+        thread = Thread(target=self._renew, name=f"clvlab-lease-{self.job.job_id}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _renew(self) -> None:
+        while not self._over.wait(self._lease_ms / 3000):
+            try:
+                with self._database.write() as connection:
+                    if not job_rows.renew(connection, self.job, self._clock(), self._lease_ms):
+                        self._lost.set()
+                        return
+            except StoreError as error:  # the next renewal may get through; else the fence decides
+                logger.warning("a lease was not renewed: %s", error)
+
+
+class Attempts:
+    """The attempts that this process is at.
+
+    Attributes
+    ----------
+    ended
+        They were given back, and so is each that begins now.
+    """
+
+    def __init__(self, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
+        self._database, self._hub, self._clock, self._lease_ms = database, hub, clock, lease_ms
+        self._told: dict[str, Attempt] = {}  # by run; an old one may outlive its lease
+        self._in_hand: set[Attempt] = set()
+        self.ended = Event()
+
+    def of(self, run_id: str) -> Attempt | None:
+        """Return the newest attempt at a run here, of those that tell how far it is."""
+        return self._told.get(run_id)
+
+    @contextmanager
+    def at(self, job: Job, *, told: bool) -> Iterator[Attempt]:
+        """Keep an attempt in hand, and its lease alive, while the context lasts.
+
+        Raises
+        ------
+        LeaseLostError
+            This process is ending.
+        """
+        attempt = Attempt(job, self._database, self._hub, self._clock, self._lease_ms)
+        if told:
+            self._told[job.run_id] = attempt
+        self._in_hand.add(attempt)
+        try:
+            if self.ended.is_set():  # it was claimed while the others were given back
+                self._give_back([attempt])
+                raise LeaseLostError(f"job {job.job_id}: this process is ending")
+            with attempt.kept_alive():
+                yield attempt
+        finally:
+            self._in_hand.discard(attempt)
+            if self._told.get(job.run_id) is attempt:
+                del self._told[job.run_id]
+
+    def end(self) -> None:
+        """Free the jobs in hand for other processes, at once; whoever works on is told at the next word.
+
+        Raises
+        ------
+        StoreError
+        """
+        self.ended.set()
+        self._give_back(list(self._in_hand))
+
+    def _give_back(self, attempts: Collection[Attempt]) -> None:
+        for attempt in attempts:
+            attempt.end()
+        if attempts:
+            with self._database.write() as connection:
+                given = [attempt for attempt in attempts if job_rows.give_back(connection, attempt.job)]
+            logger.warning("%d jobs were given back", len(given))
+
+
+# Jobs that can't be done now, through no fault of their own: set aside with a word, so that the attempt does not count.
+
+
+_DELAYS_MS = (2_000, 10_000, 60_000, 300_000)
+
+
+@dataclass
+class Postponing:
+    """Sets jobs aside, and remembers those of which the store did not take the word."""
+
+    database: Database
+    clock: Callable[[], int]
+    _unsaid: dict[int, tuple[Job, str]] = field(default_factory=dict, init=False)
+
+    def postpone(self, job: Job, cause: str) -> None:
+        """Set a job aside, the longer the more often it was.
+
+        Raises
+        ------
+        StoreError
+        """
+        delay = _DELAYS_MS[min(job.postponed, len(_DELAYS_MS) - 1)]
+        logger.warning("job %d is put off for %d s: %s", job.job_id, delay // 1000, cause)
+        try:
+            with self.database.write() as connection:
+                job_rows.fence(connection, job)
+                job_rows.postpone(connection, job, self.clock(), delay, cause)
+        except LeaseLostError as error:
+            logger.warning("%s", error)
+
+    def interrupted(self, job: Job, cause: str) -> None:
+        """Set a job aside that the store broke off, now or as soon as it answers again."""
+        self._unsaid[job.job_id] = job, cause
+        self.say_unsaid()
+
+    def say_unsaid(self) -> None:
+        """Set aside what the store did not let be set aside before."""
+        for job_id, (job, cause) in list(self._unsaid.items()):
+            try:
+                self.postpone(job, cause)
+            except StoreError as error:
+                logger.warning("job %d can't be put off yet: %s", job_id, error)
+                return
+            self._unsaid.pop(job_id, None)
+
+
+# How a job ends: done, put off, or failed with a cause; in the transaction of the use case that does the work.
+
+
+_MAX_ATTEMPTS = 10
+
+
+class PostponedError(Exception):
+    """A job can't be done now through no fault of its own; it is tried again, however often."""
+
+
+class Handler(Protocol):
+    """What a use case does with jobs of its kind."""
+
+    def perform(self, job: Job, tell: Tell) -> None:
+        """Do the work, and end the job in the transaction that stores it (``fence``, then ``finish``); or postpone it."""
+        ...
+
+    def failed(self, connection: Connection, job: Job, cause: str) -> None:
+        """Note a failure for good, in the transaction that ends the job."""
+        ...
+
+
+@dataclass(frozen=True)
+class Handling:
+    """Has handlers do claimed jobs, and sees to it that each of these ends."""
+
+    database: Database
+    hub: Hub
+    attempts: Attempts
+    postponing: Postponing
+
+    def perform(self, handler: Handler, job: Job, *, told: bool) -> None:
+        """Have a job done; ``told`` says whether it is asked how far it is.
+
+        Raises
+        ------
+        StoreError
+            The database broke off; the job is taken up again.
+        """
+        try:
+            if job.attempt - job.postponed > _MAX_ATTEMPTS:
+                self._fail(handler, job, f"given up after {_MAX_ATTEMPTS} attempts that ended without a word")
+                return
+            with self.attempts.at(job, told=told) as attempt:
+                handler.perform(job, attempt.tell)
+        except (PostponedError, LogBehindError) as error:
+            self.postponing.postpone(job, str(error))
+        except LeaseLostError as error:
+            logger.warning("%s", error)
+        except (StoreBusyError, StoreFullError, StoreUnreachableError) as error:  # no fault of the job
+            self.postponing.interrupted(job, str(error))
+            raise
+        except StoreError:
+            raise
+        except Exception as error:  # the boundary of a job: whatever an agent or a pack did, the job ends with a cause
+            logger.exception("job %d failed", job.job_id)
+            self._fail(handler, job, cause_of(error))
+        finally:
+            self.publish(job)
+
+    def publish(self, job: Job) -> None:
+        """Wake who waits for what asked for this job, or for its run."""
+        for subject in (job.payload["origin_id"], job.run_id):
+            self.hub.publish(subject)
+
+    def _fail(self, handler: Handler, job: Job, cause: str) -> None:
+        try:
+            with self.database.write() as connection:
+                job_rows.fence(connection, job)
+                handler.failed(connection, job, cause)
+                job_rows.finish(connection, job, JobStatus.FAILED, cause)
+        except LeaseLostError as error:
+            logger.warning("%s", error)
+        except LogBehindError as error:
+            self.postponing.postpone(job, str(error))
+        except StoreError:
+            raise
+        except Exception:  # a job whose failure can't be noted must end all the same
+            logger.exception("the failure of job %d can't be noted", job.job_id)
+            with self.database.write() as connection:
+                job_rows.fence(connection, job)
+                job_rows.finish(connection, job, JobStatus.FAILED, cause)
+
+
 CANCELLED = "cancelled"
 """Cause of a run that whoever asked for it did not want any more."""
 _OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)

@@ -21,16 +21,16 @@ from clvlab.application.live.view import LiveView
 from clvlab.application.log.public import PublicLog
 from clvlab.application.many import make_all
 from clvlab.application.runs.in_database import DatabaseRecord
-from clvlab.application.runs.perform import PerformedRun
+from clvlab.application.runs.perform import PerformedRun, make
 from clvlab.application.runs.plan import Plan
-from clvlab.application.runs.record import make
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.application.searches import Searches
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256, without_floats
-from clvlab.store import runs, trials
+from clvlab.store import plans as trials
+from clvlab.store import runs
 from clvlab.store.database import Connection, Database
 
 _OWNER = "laboratory"
@@ -156,7 +156,7 @@ class KeptRuns:
 def _add_trials(connection: Connection, pack: Pack, ids: Sequence[str], now_ms: int) -> None:
     """Put trials on record with each pack whose ticks they saw: one over a view counts as one over what it is a view of."""
     for source in pack.sources:
-        trials.add(connection, source, _ids_over(pack, source, ids), now_ms)
+        trials.add_trials(connection, source, _ids_over(pack, source, ids), now_ms)
 
 
 def _ids_over(pack: Pack, source: str, ids: Sequence[str]) -> list[str]:

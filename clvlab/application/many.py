@@ -10,11 +10,10 @@ from dataclasses import replace
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.agents.template import Template
 from clvlab.application.backtests import rename
-from clvlab.application.causes import cause_of
 from clvlab.application.executors import Fault, Work, in_order
-from clvlab.application.runs.perform import Commitment, PerformedRun, perform
+from clvlab.application.progress import cause_of
+from clvlab.application.runs.perform import Commitment, PerformedRun, Record, perform
 from clvlab.application.runs.plan import Plan
-from clvlab.application.runs.record import Record
 from clvlab.engine.agent import Agent, register
 from clvlab.errors import AgentError, ClvlabError
 from clvlab.packs.derived.opening import load_place, place_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from clvlab.answers.operations import FeedHealth
+from clvlab.answers.answer import FeedHealth
 from clvlab.store import jobs, uploads, usage
 from clvlab.store.database import Database
 from clvlab.store.labels import ANYBODY

@@ -14,7 +14,7 @@ from clvlab.packs.derived.opening import VIEW_FILE, finder, folders_of, is_view_
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.opening import bundled_catalog, pack_folder
 from clvlab.packs.reader import Pack
-from clvlab.packs.remote.address import is_url
+from clvlab.packs.remote.bucket import is_url
 from clvlab.packs.verifying import verify_pack
 
 __all__ = [
@@ -132,8 +132,8 @@ def packs_at(url: str) -> list[tuple[str, Pack]]:
 
 
 def push_pack(where: str | Path, url: str) -> Pack:
-    """Put a pack, by its id or folder, under a URL, as ``clvlab.packs.remote.pushing.push_pack``."""
-    from clvlab.packs.remote import pushing
+    """Put a pack, by its id or folder, under a URL, as ``clvlab.packs.remote.opening.push_pack``."""
+    from clvlab.packs.remote import opening as pushing
 
     return pushing.push_pack(pack_folder(where), url)
 

@@ -13,10 +13,9 @@ from pydantic import ValidationError
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.agents.registry import of_sealed_config
-from clvlab.application.causes import shortened
-from clvlab.application.deploys.agent import deployed_agent
-from clvlab.application.deploys.config import DeployConfig
+from clvlab.application.deploys.config import DeployConfig, deployed_agent
 from clvlab.application.packs import pack_of_run
+from clvlab.application.progress import shortened
 from clvlab.application.sharding import Shards, sharded
 from clvlab.engine.agent import Agent, sealable
 from clvlab.engine.live import replay_live

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from clvlab.application.runs.decisions import RunDecisions
-from clvlab.application.sheets.verdict import cumulative_line, interval_bar, verdict_of
+from clvlab.application.sheets.headline import cumulative_line, interval_bar, verdict_of
 from clvlab.cache import BoundedCache
 from clvlab.law.schema import Reason
 from clvlab.statistics import Estimate, cluster_mean

@@ -11,8 +11,7 @@ import polars as pl
 from clvlab.agents.template import Template
 from clvlab.engine.agent import Agent, decisions_of, fresh
 from clvlab.errors import ClvlabError, PackTooLargeError, SettingsError
-from clvlab.packs.reader import Pack
-from clvlab.packs.shards import ROW_BYTES, shards_of
+from clvlab.packs.reader import ROW_BYTES, Pack, shards_of
 
 WHOLE_ROWS = 12_000_000  # that are replayed at once, whoever decides: in half of the time, and in half a gigabyte
 _SAMPLE_ROWS = 100_000

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from clvlab.agents.registry import TEMPLATES, template
-from clvlab.answers.strategies import StrategyInfo, StrategyListResponse
+from clvlab.answers.backtests import StrategyInfo, StrategyListResponse
 from clvlab.application.runs.entrants import config_hash_of
 from clvlab.errors import UnknownStrategyError
 from clvlab.proof.canonical import without_floats

@@ -18,21 +18,15 @@ from clvlab.application.log import operations
 from clvlab.application.runs import in_folder
 from clvlab.application.runs.card import proof_card
 from clvlab.application.runs.in_folder import LOCAL, FolderRecord
-from clvlab.application.runs.perform import PerformedRun
-from clvlab.application.runs.record import make
+from clvlab.application.runs.perform import PerformedRun, make
 from clvlab.application.sheets import listing
 from clvlab.application.sheets.headline import headline_of
 from clvlab.application.versions import judge
 from clvlab.cli import proof
-from clvlab.cli.agents import agents_app
-from clvlab.cli.backing import backup
 from clvlab.cli.bets import bets_app
-from clvlab.cli.doctoring import doctor
-from clvlab.cli.feeds import capture, devfeed
-from clvlab.cli.interrupting import interruptible
-from clvlab.cli.live import live
+from clvlab.cli.live import capture, devfeed, live
 from clvlab.cli.log import log_app, witness
-from clvlab.cli.making import now_ms, params_of
+from clvlab.cli.machine import agents_app, backup, doctor, version
 from clvlab.cli.options import (
     HORIZON_S,
     FixturesOption,
@@ -47,6 +41,8 @@ from clvlab.cli.options import (
     RunsFolderOption,
     RunsOption,
     goes_with,
+    now_ms,
+    params_of,
     window_of,
 )
 from clvlab.cli.packs import packs_app
@@ -63,12 +59,10 @@ from clvlab.cli.printing import (
     show_report,
     table,
 )
-from clvlab.cli.progress import stages
-from clvlab.cli.runs import compare, report, runs
+from clvlab.cli.progress import interruptible, stages
+from clvlab.cli.runs import compare, report, runs, verify
 from clvlab.cli.searching import sweep
 from clvlab.cli.serving import dev_token, rebuild_leaderboard, retention, serve, worker
-from clvlab.cli.verifying import verify
-from clvlab.cli.versions import version
 from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
 from clvlab.invocation import command
 from clvlab.words import counted

@@ -9,21 +9,18 @@ from typing import Annotated
 import typer
 
 from clvlab.application import packs
-from clvlab.application.bets.grading import STRATEGY, plan_grading
+from clvlab.application.bets.grading import STRATEGY, BetRows, plan_grading
 from clvlab.application.bets.reading import Reading
-from clvlab.application.bets.rows import BetRows
 from clvlab.application.log import operations
 from clvlab.application.runs.in_folder import LOCAL, FolderRecord
-from clvlab.application.runs.record import make
+from clvlab.application.runs.perform import make
 from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.listing import DEFAULT_RUNS
 from clvlab.application.sheets.means import spelt_mean
 from clvlab.application.sheets.page import tear_sheet_page
-from clvlab.cli.interrupting import interruptible
-from clvlab.cli.making import now_ms
-from clvlab.cli.options import HORIZON_S, JsonOption, OwnerOption, RunsOption, goes_with, window_of
+from clvlab.cli.options import HORIZON_S, JsonOption, OwnerOption, RunsOption, goes_with, now_ms, window_of
 from clvlab.cli.printing import out, plain, print_json, say, show_next, show_report, show_table, table
-from clvlab.cli.progress import stages
+from clvlab.cli.progress import interruptible, stages
 from clvlab.files import written_file
 from clvlab.odds.formats import OddsFormat
 from clvlab.words import counted, plus

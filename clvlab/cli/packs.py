@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import polars as pl
 import typer
@@ -12,25 +13,85 @@ import typer
 from clvlab.application import importing, packs
 from clvlab.application.log.captures import Witnessed, witnessed
 from clvlab.application.runs.bundles import read_trust
-from clvlab.cli.interrupting import interruptible
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, show_table, table
-from clvlab.cli.progress import bar
-from clvlab.cli.uploads import admit_upload, uploads
-from clvlab.errors import PackFormatError, PackTamperedError, SourceError
+from clvlab.cli.progress import bar, interruptible
+from clvlab.errors import MissingExtraError, PackFormatError, PackTamperedError, SourceError
 from clvlab.files import written_file
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.derived.opening import is_view_file
-from clvlab.packs.grades import Grade
 from clvlab.packs.importers import IMPORTERS
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.mapping import texts_by_name, weights_by_book, with_flags
+from clvlab.packs.manifest import Grade
 from clvlab.packs.reader import Pack
-from clvlab.packs.remote.address import Address, is_url
+from clvlab.packs.remote.bucket import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
 from clvlab.words import TO_MINUTE, counted, moment
+
+if TYPE_CHECKING:
+    from clvlab.application.uploads.uploads import Uploads
+
+
+# ``clvlab packs uploads`` and ``clvlab packs admit-upload``: what owners uploaded, as the operator sees it.
+
+
+DatabaseOption = Annotated[str, typer.Option("--database-url", help="Of the service's store.", envvar="CLVLAB_DATABASE_URL")]
+UploadsOption = Annotated[
+    Path,
+    typer.Option("--uploads", help="Folder of the service's uploads.", envvar="CLVLAB_UPLOADS", exists=True, file_okay=False),
+]
+_SHOWN = ("owner", "pack_id", "content_hash", "provenance", "is_genuine", "grade", "admitted", "bytes", "created_ts_ms")
+
+
+def uploads(
+    database_url: DatabaseOption,
+    folder: UploadsOption,
+    catalog: Annotated[
+        Path | None, typer.Option(help="Folder of the catalog; the bundled one by default.", envvar="CLVLAB_PACKS")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the packs that owners uploaded to a service, oldest first."""
+    with _opened(database_url, folder, catalog) as opened:
+        rows = [{name: row[name] for name in _SHOWN} for row in opened.every()]
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        state = "admitted" if row["admitted"] else "not admitted"
+        what = f"{row['provenance']}, {row['grade']}, {row['bytes']:,} bytes, {state}"
+        out.print(f"{plain(row['owner'])} [bold]{plain(row['pack_id'])}[/]: {plain(what)}, {row['content_hash']}")
+
+
+def admit_upload(
+    owner: Annotated[str, typer.Argument(help="DID of the owner.")],
+    pack_id: Annotated[str, typer.Argument(help="One of the owner's packs.")],
+    database_url: DatabaseOption,
+    folder: UploadsOption,
+    catalog: Annotated[Path, typer.Option(help="Folder of the catalog.", envvar="CLVLAB_PACKS", file_okay=False)],
+) -> None:
+    """Copy an upload into the catalog's folder, verify it whole and admit it: everybody sees it, and runs over it count."""
+    with _opened(database_url, folder, catalog) as opened:
+        show_pack(opened.admit(owner, pack_id, Catalog(catalog)))
+
+
+@contextmanager
+def _opened(database_url: str, folder: Path, catalog: Path | None) -> Iterator[Uploads]:
+    try:
+        from clvlab.application.application import Application
+        from clvlab.application.uploads.incoming import UploadLimits
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("service", error.name) from error
+    own = None if catalog is None else Catalog(catalog)
+    application = Application(database_url, catalog=own, uploads=UploadLimits(folder))
+    try:
+        yield application.uploads
+    finally:
+        application.close()
+
 
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
 packs_app.command("uploads")(uploads)

@@ -21,8 +21,7 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import Headline
 from clvlab.invocation import command
 from clvlab.naming import printable
-from clvlab.packs.derived.derivation import DerivedPack
-from clvlab.packs.derived.wording import derived_words
+from clvlab.packs.derived.derivation import DerivedPack, derived_words
 from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
 from clvlab.proof.verify import Verification

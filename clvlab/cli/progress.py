@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import typer
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,7 +21,74 @@ from rich.progress import (
 )
 
 from clvlab.application.progress import Stage, Tell
+from clvlab.cli.options import INTERRUPTED
 from clvlab.cli.printing import err, plain
+
+# Ctrl-C: at most half a second, and a sentence about what was written.
+
+
+_PATIENCE_S = 0.3
+_NOTHING = "nothing was written"
+
+
+def nothing_written() -> str:
+    """What most commands leave behind."""
+    return _NOTHING
+
+
+@contextmanager
+def interruptible(left: Callable[[], str] = nothing_written) -> Iterator[None]:
+    """End with exit status 130 on Ctrl-C, and say what is ``left``.
+
+    An interrupt reaches Python between two of its instructions, and one call of a library may take minutes: a thread hears of
+    it at once and ends the process if the main thread has not. Files are written under a name that nobody reads and then
+    renamed, so that what is cut off there is not half of anything.
+    """
+    if threading.current_thread() is not threading.main_thread() or os.name != "posix":
+        with _told(left):
+            yield
+        return
+    heard, bell = os.pipe()
+    os.set_blocking(bell, False)
+    before = signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
+    over = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(heard, over, left), daemon=True)
+    watcher.start()
+    try:
+        with _told(left):
+            yield
+    finally:
+        over.set()
+        signal.set_wakeup_fd(before)
+        os.close(bell)  # wakes the watcher
+        watcher.join()
+        os.close(heard)
+
+
+@contextmanager
+def _told(left: Callable[[], str]) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say(left)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _watch(heard: int, over: threading.Event, left: Callable[[], str]) -> None:
+    while numbers := os.read(heard, 16):
+        if signal.SIGINT not in numbers:
+            continue
+        if not over.wait(_PATIENCE_S):
+            _say(left)
+            os._exit(INTERRUPTED)
+        return
+
+
+def _say(left: Callable[[], str]) -> None:
+    with suppress(OSError):
+        sys.stderr.write(f"\ninterrupted: {left()}\n")
+        sys.stderr.flush()
+
 
 Told = Callable[[int, int], None]
 

@@ -17,10 +17,10 @@ from clvlab.application import replays
 from clvlab.application.browser.page import verifier_page
 from clvlab.application.log import operations
 from clvlab.application.runs import bundles, in_folder
-from clvlab.application.runs.pushing import push_stored
-from clvlab.cli.interrupting import interruptible
+from clvlab.application.runs.bundles import push_stored
 from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, UrlArgument, goes_with
 from clvlab.cli.printing import err, facts, out, plain, print_json
+from clvlab.cli.progress import interruptible
 from clvlab.errors import BundleError, EvidenceError, MissingExtraError
 from clvlab.files import new_file
 from clvlab.invocation import command
@@ -79,8 +79,7 @@ def devchain(
 ) -> None:
     """Run a chain of one process with the real memo program, for trying out anchors; Ctrl-C ends and forgets it."""
     try:
-        from clvlab.anchor.devchain import GENESIS_HASH, DevChain
-        from clvlab.anchor.devserver import server
+        from clvlab.anchor.devchain import GENESIS_HASH, DevChain, server
         from clvlab.anchor.transaction import keypair as read_key
         from clvlab.anchor.transaction import new_keypair
     except ImportError as error:

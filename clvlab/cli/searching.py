@@ -12,8 +12,6 @@ from rich.table import Table
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import packs
 from clvlab.application.points.honest import HonestSearch, honest_search, named
-from clvlab.cli.interrupting import interruptible
-from clvlab.cli.making import value_of
 from clvlab.cli.options import (
     HORIZON_S,
     FixturesOption,
@@ -25,10 +23,11 @@ from clvlab.cli.options import (
     ReadsOption,
     limit_words,
     option_words,
+    value_of,
     window_of,
 )
 from clvlab.cli.printing import out, plain, print_json, say, show_next, show_table
-from clvlab.cli.progress import bar
+from clvlab.cli.progress import bar, interruptible
 from clvlab.words import counted, estimate, p_value
 
 _SHOWN = 10

@@ -2,30 +2,186 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import polars as pl
 
-from clvlab.engine.agent import Agent, Identity, identify, sealable
+from clvlab.engine.agent import Agent, Identity, Isolated, identify, sealable
+from clvlab.engine.asking import Question, asked
 from clvlab.engine.lookahead import Draw, DrawingOf, LookaheadReport
-from clvlab.engine.paper import fills
-from clvlab.engine.replay import Replay, numbered
-from clvlab.engine.shards import decided
-from clvlab.errors import AgentFailedError, DecisionError
+from clvlab.engine.replay import Replay, backed, looked_up, numbered
+from clvlab.errors import AgentFailedError, ClvlabError, DecisionError
 from clvlab.law.closing import Window, sealed_window
 from clvlab.law.clv import scores
 from clvlab.law.gate import verdicts
 from clvlab.law.metrics import outcomes
-from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.policy import ExecutionMode, PolicyEnvelope
 from clvlab.law.positions import positions, proposals
-from clvlab.law.schema import LAW_VERSION, MODE_LABELS, Causality, ClosingPolicy, Held, SourceMode
+from clvlab.law.schema import LAW_VERSION, MODE_LABELS, RECEIPTS, Causality, ClosingPolicy, Held, SourceMode
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.limits import check_started
-from clvlab.proof.manifest import config_hash, policy_hash, run_id, run_schema
+from clvlab.proof.manifest import AgentStarted, RunStarted, config_hash, policy_hash, run_id, run_schema
 from clvlab.proof.seal import SealedRun, seal
-from clvlab.proof.started import AgentStarted, RunStarted
+
+# The paper venue: fills what the gate allowed, at the quote that the agent saw. No market hears of it.
+
+
+def fills(run_id: str, decisions: pl.DataFrame, proposals: pl.DataFrame, envelope: PolicyEnvelope) -> pl.DataFrame:
+    """Fill every allowed action at its carried quote.
+
+    Parameters
+    ----------
+    run_id
+        The sealed run.
+    decisions, proposals
+        ``DECISION_EVENTS`` and their ``PROPOSALS``, row by row.
+    envelope
+        With ``execution_mode`` ``dry_run`` no venue is asked.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``RECEIPTS`` in order of ``decision_seq``: ``filled``, or ``no_quote`` where the policy allows an action without one,
+        because no price is ever made up. Receipts are no evidence and never score.
+    """
+    refusals = decisions["pre"].list.len() + decisions["post"].list.len()
+    asked = (refusals == 0) & (envelope.execution_mode == ExecutionMode.PAPER)
+    quoted = pl.col("odds_milli").is_not_null()
+    return (
+        proposals.with_columns(decision_seq=decisions["seq"])
+        .filter(asked.fill_null(value=False))
+        .with_columns(
+            run_id=pl.lit(run_id),
+            venue=pl.lit("paper"),
+            status=pl.when(quoted).then(pl.lit("filled")).otherwise(pl.lit("no_quote")),
+            stake=pl.when(quoted).then("stake").otherwise(0),
+        )
+        .select(*RECEIPTS)
+    )
+
+
+# Agents over the shards of a pack: asked about some fixtures after others, which shapes no byte of what is sealed.
+
+
+_AT_ONCE = 2  # much of the work on a shard is done by a single thread
+
+Read = Callable[[], Tape]
+Roster = Sequence[tuple[Identity, Agent]]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What agents decided on all shards.
+
+    Attributes
+    ----------
+    binding, closing_policy, max_close_age_s
+        Of the pack.
+    parts
+        What was looked up on each shard, of the agents that failed on none.
+    failed
+        What ended the others, by agent id.
+    audits
+        What was found of those that were audited, by agent id; of one tape alone, as one of shards speaks for no other.
+    """
+
+    binding: Binding
+    closing_policy: ClosingPolicy
+    max_close_age_s: int | None
+    parts: list[Replay]
+    failed: Mapping[str, Exception]
+    audits: Mapping[str, LookaheadReport]
+
+
+def decided(
+    reads: Sequence[Read],
+    roster: Roster,
+    window: Window,
+    audit: DrawingOf | None,
+    answered: Callable[[int, int], None],
+) -> Decided:
+    """Ask agents about the tape of each shard, and look their decisions up on it.
+
+    Parameters
+    ----------
+    reads
+        What reads the shards, in their order; no more than two stand in memory.
+    roster
+        The agents, in order of their ids.
+    window, answered
+        As for ``run``.
+    audit
+        Draws the audit of an isolated agent, given its id and a hash of its answers; null of no audit.
+
+    Raises
+    ------
+    ClvlabError
+        No agent is left: that of the last one.
+    """
+    failed: dict[str, Exception] = {}
+    total = len(roster) * len(reads)
+
+    def shard(read: Read) -> Decided:
+        tape = read()
+        left = [(identity, agent) for identity, agent in roster if identity.agent_id not in failed]
+        told = answered if len(reads) == 1 else _nobody
+        found = asked(Question(tape, window, audit), left, lambda done: told(done, total))
+        parts = [looked_up(tape, pl.concat(found.frames), window)] if found.frames else []
+        return Decided(tape.binding, tape.closing_policy, tape.max_close_age_s, parts, found.failed, found.audits)
+
+    answered(0, total)
+    shards: list[Decided] = []
+    for one in _each(shard, reads, alone=any(isinstance(agent, Isolated) for _, agent in roster)):
+        failed |= {agent_id: error for agent_id, error in one.failed.items() if agent_id not in failed}
+        if len(failed) == len(roster):
+            raise _last(failed)
+        shards.append(one)
+        if len(reads) > 1:
+            answered(len(roster) * len(shards), total)
+    fixture_ids = chain.from_iterable(one.binding.fixture_ids for one in shards)
+    binding = replace(shards[0].binding, fixture_ids=tuple(sorted(fixture_ids)))
+    parts = [_without(part, failed) for one in shards for part in one.parts]
+    audits = shards[0].audits if len(shards) == 1 else {}
+    return replace(shards[0], binding=binding, parts=parts, failed=failed, audits=audits)
+
+
+def _nobody(done: int, total: int) -> None:
+    """Pass over who has answered on one of several shards."""
+
+
+def _each(shard: Callable[[Read], Decided], reads: Sequence[Read], *, alone: bool) -> Iterator[Decided]:
+    """Yield what comes of each shard, in their order."""
+    if alone or len(reads) == 1:
+        yield from map(shard, reads)
+        return
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    try:
+        yield from pool.map(shard, reads)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _without(part: Replay, failed: Mapping[str, Exception]) -> Replay:
+    """Return what is left of a shard when nothing counts that was decided by those who failed, on this one or another."""
+    if not failed:
+        return part
+    decisions = part.decisions.filter(~pl.col("agent_id").is_in(list(failed)))
+    markets = backed(decisions)
+    return Replay(decisions, part.closes.join(markets, on=markets.columns, how="semi", maintain_order="left"))
+
+
+def _last(failed: Mapping[str, Exception]) -> Exception:
+    """Return the error of a run whose agents all failed: that of the last one."""
+    agent_id, error = max(failed.items())
+    if isinstance(error, ClvlabError):
+        return error
+    found = DecisionError(f"agent {agent_id!r} failed with {type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from clvlab.packs.captures.clock import SKEW_S
+from clvlab.packs.captures.reader import SKEW_S
 from clvlab.packs.manifest import Fixture
 
 

@@ -9,11 +9,9 @@ import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import base_url, client_of, provenance_at
 from clvlab.feeds.feed import GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.merging import together
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
-from clvlab.feeds.sockets import Socket
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, base_url, client_of, now_ms, provenance_at, refused
+from clvlab.feeds.sockets import Socket, together
 from clvlab.packs.captures.polymarket import PolymarketReader
 from clvlab.packs.manifest import Fixture
 

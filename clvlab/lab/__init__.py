@@ -1,6 +1,5 @@
 """The notebook's face: results that show themselves."""
 
-from clvlab.lab.laboratory.auditing import lookahead_audit, lookahead_audits
 from clvlab.lab.laboratory.verbs import (
     agents,
     backtest,
@@ -12,6 +11,8 @@ from clvlab.lab.laboratory.verbs import (
     imports,
     join_sources,
     leaderboard,
+    lookahead_audit,
+    lookahead_audits,
     open_pack,
     open_run,
     packs,

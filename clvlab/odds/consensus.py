@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clvlab.errors import OddsError
-from clvlab.odds.rounding import WHOLE_BPS
+from clvlab.odds.integers import WHOLE_BPS
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

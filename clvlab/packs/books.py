@@ -13,7 +13,7 @@ import polars as pl
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import BOOKS, ODDS_MILLI, conform
 from clvlab.law.tape import Tape
-from clvlab.packs.digest import NO_PRICE, little_endian
+from clvlab.packs.files import NO_PRICE, little_endian
 from clvlab.packs.invariants import SUM_TOLERANCE_BPS, name_is_wrong, refuse
 
 STREAM = ("fixture_id", "market_key", "side", "book")

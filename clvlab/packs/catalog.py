@@ -16,9 +16,9 @@ import orjson
 from clvlab.errors import PackError, PackFormatError, UnknownPackError
 from clvlab.files import replace_file
 from clvlab.packs.files import file_sha256
+from clvlab.packs.folder import Stamps, stamps_of
 from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE
 from clvlab.packs.reader import Pack, load_pack
-from clvlab.packs.stamps import Stamps, stamps_of
 from clvlab.packs.verifying import verify_pack
 
 _ALLOWLIST = "catalog.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,29 @@ from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, PackManifest
 from clvlab.packs.parquet import check_parquet
 from clvlab.packs.rows import UNREADABLE, read_rows
-from clvlab.packs.stamps import Stamps, stamps_of
+
+# Stamps of files: what tells, without reading them, that they are as they were.
+
+
+_MOMENT_NS = 2_000_000_000  # coarser than any file system's clock
+
+Stamps = tuple[tuple[int, ...], ...]
+
+
+def stamps_of(paths: Sequence[Path]) -> Stamps | None:
+    """Return what tells whether files were written or replaced; null where one may have been a moment ago, or can't be seen.
+
+    A change moves a file's ``ctime``, which can't be set back. Two changes in one moment give one ``ctime``: a young one says
+    nothing.
+    """
+    try:
+        found = [path.stat() for path in paths]
+    except OSError:  # whoever opens it says what is wrong
+        return None
+    if time.time_ns() - max(one.st_ctime_ns for one in found) < _MOMENT_NS:
+        return None
+    return tuple((one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found)
+
 
 MAX_WHOLE_BYTES = 256 << 20  # of a file beside the ticks, which is read at once
 _SMALL_ROWS = 100_000  # what is asked for again and again, a fixture or a few

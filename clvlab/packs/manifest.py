@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
+import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from clvlab.errors import FileError, PackFormatError
 from clvlab.files import file_bytes
-from clvlab.law.schema import BOOK_ROWS, MAX_CLOSE_AGE_S, SAFE_INTEGER, ClosingPolicy
-from clvlab.packs.digest import content_hash
+from clvlab.law.schema import ABOUT, BOOK_ROWS, MAX_CLOSE_AGE_S, SAFE_INTEGER, ClosingPolicy
+from clvlab.packs.files import content_hash
 from clvlab.packs.quality import QUALITY_FILE
-from clvlab.packs.results import RESULTS, RESULTS_FILE
+from clvlab.packs.rows import RESULTS, RESULTS_FILE
 
 PACK_SCHEMA = "clvlab-pack/1"
 DESCRIPTOR = "datapackage.json"
@@ -341,3 +342,83 @@ def _first(error: ValueError) -> str:
         return str(error)
     wrong = error.errors()[0]
     return f"{'.'.join(str(part) for part in wrong['loc'])}: {wrong['msg']}, found {wrong['input']!r:.80}"
+
+
+# What a pack knows of its fixtures beforehand: names, league, season and the source's own id.
+
+
+_FIRST_MONTH = 7  # of a season that goes over the turn of the year
+_DATED = re.compile(r"[^|]+\|(\d{4})-(\d{2})-\d{2}\|")
+
+
+def about(fixtures: Iterable[Fixture]) -> pl.DataFrame:
+    """Return ``ABOUT`` of some fixtures, in their order."""
+    rows = [(one.fixture_id, *_sides(one), league_of(one), season_of(one), one.source_id) for one in fixtures]
+    return pl.DataFrame(rows, schema=ABOUT, orient="row")
+
+
+def league_of(fixture: Fixture) -> str | None:
+    """Return the league of a fixture: as the pack says, or as its source's id begins; null where neither names one.
+
+    Examples
+    --------
+    >>> league_of(Fixture(fixture_id=1, source_id="E0|2025-08-15|Arsenal|Leeds")), league_of(Fixture(fixture_id=2))
+    ('E0', None)
+    """
+    named, bar, _ = (fixture.source_id or "").partition("|")
+    return fixture.league or (named if bar and named else None)
+
+
+def season_of(fixture: Fixture) -> str | None:
+    """Return the season of a fixture: as the pack says, or by the date in its source's id; null where neither names one.
+
+    Examples
+    --------
+    >>> season_of(Fixture(fixture_id=1, source_id="E0|2025-08-15|Arsenal|Leeds"))
+    '2025-26'
+    """
+    dated = _DATED.match(fixture.source_id or "")
+    if fixture.season or not dated:
+        return fixture.season
+    first = int(dated[1]) - (int(dated[2]) < _FIRST_MONTH)
+    return f"{first}-{(first + 1) % 100:02}"
+
+
+def _sides(fixture: Fixture) -> tuple[str | None, str | None]:
+    home, away = (*fixture.names, None, None)[:2]
+    return home, away
+
+
+# How much was shown of where the messages of a pack come from, and by whom: the grade beside its provenance.
+
+
+class Grade(StrEnum):
+    """What was shown of a pack's messages, from nothing on; a label says more than any of these until it is shown.
+
+    Attributes
+    ----------
+    NOT_SHOWN
+        Nothing: the pack has no messages, or they were not normalised again.
+    SELF_CONSISTENT
+        Its own messages, normalised again, give its ticks; whoever holds the pack may have written them.
+    WITNESSED
+        Its segments also stand in a log, since a time that the log's operator states, each within a day of its first message.
+    WITNESSED_LATE
+        They stand in a log, and some were entered later: who wrote them may have known what came of it.
+    """
+
+    NOT_SHOWN = "not shown"
+    SELF_CONSISTENT = "self-consistent"
+    WITNESSED = "witnessed"
+    WITNESSED_LATE = "witnessed late"
+
+
+def grade_of(*, is_genuine: bool) -> Grade:
+    """Return what a pack shows by itself: never that a provider sent anything.
+
+    Examples
+    --------
+    >>> grade_of(is_genuine=True).value
+    'self-consistent'
+    """
+    return Grade.SELF_CONSISTENT if is_genuine else Grade.NOT_SHOWN

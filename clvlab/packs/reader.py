@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,26 +11,76 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
-from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, UnknownFixtureError, WindowError
+from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, SourceError, UnknownFixtureError, WindowError
 from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Binding, Tape
 from clvlab.naming import among
-from clvlab.packs.about import about
 from clvlab.packs.books import at_their_times
+from clvlab.packs.captures.sources import CAPTURES
+from clvlab.packs.files import content_digest
 from clvlab.packs.folder import PackFiles, PackFolder
-from clvlab.packs.genuine import is_genuine
-from clvlab.packs.grades import Grade, grade_of
+from clvlab.packs.importers import NORMALISERS
+from clvlab.packs.importers.source import Options
 from clvlab.packs.manifest import (
     BOOKS_FILE,
     MAX_DESCRIPTOR_BYTES,
     TICKS_FILE,
     Fixture,
+    Grade,
     KickoffKind,
     PackManifest,
+    about,
+    grade_of,
     read_manifest,
 )
 from clvlab.packs.quality import QUALITY_FILE, Quality
-from clvlab.packs.results import RESULTS_FILE, read_results
+from clvlab.packs.rows import RESULTS_FILE, read_results
+
+# Is a pack a genuine capture? Shown by doing the normalisation again, not by its label.
+
+
+_LABELS = ("margin", "consensus", "closing_source", "closing_policy", "kickoff", "reading")
+
+
+def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
+    """Tell whether the raw messages in a pack give exactly its ticks, times, gaps and label.
+
+    True needs all of: a ``genuine-`` label that the normaliser itself gives to these messages, and its other labels, of which
+    one says how markets close; the raw files with their digests and no others; fixtures, and a capture with method, span and
+    gaps, as the messages show them; and equal ticks row for row.
+    """
+    named = manifest.normaliser or ""
+    normalise = CAPTURES[named].normalise if named in CAPTURES else NORMALISERS.get(named)
+    if not manifest.provenance.startswith("genuine-") or normalise is None or not manifest.raw:
+        return False
+    # A pack that names no league at all was made before its normaliser read them: what it says is judged, not what it lacks.
+    leagues = any(fixture.league is not None for fixture in manifest.fixtures)
+    kept = {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
+    try:
+        present = {path.name for path in (folder / "raw").iterdir()}
+        digests_hold = all(content_digest(kept[raw.name]) == raw.digest for raw in manifest.raw)
+        with tempfile.TemporaryDirectory(prefix="clvlab-") as scratch:
+            rule = 1 if manifest.reading is None else manifest.reading.rule
+            again = normalise(kept, Options(reading_rule=rule), Path(scratch))
+            ticks = Tape.from_ticks(again.ticks, tape.fixtures)
+    except (SourceError, OSError):  # unreadable raw files show nothing
+        return False
+    return (
+        digests_hold
+        and present == set(kept)
+        and again.provenance == manifest.provenance
+        and again.capture == manifest.capture
+        and all(getattr(again, label) == getattr(manifest, label) for label in _LABELS)
+        and _said(again.fixtures, leagues=leagues) == _said(manifest.fixtures, leagues=leagues)
+        and ticks.rows.equals(tape.rows)
+        and ticks.series.equals(tape.series)
+    )
+
+
+def _said(fixtures: Sequence[Fixture], *, leagues: bool) -> list[Fixture]:
+    """Return fixtures without what follows from their ticks, and without leagues unless these are judged."""
+    left_out = {"rows": 0, "digest": None} | ({} if leagues else {"league": None})
+    return [fixture.model_copy(update=left_out) for fixture in fixtures]
 
 
 @dataclass(frozen=True)
@@ -284,3 +335,31 @@ def load_pack(folder: Path) -> Pack:
     if manifest.books is not None:
         files.hashed(BOOKS_FILE)
     return Pack(files, manifest, stated)
+
+
+# Shards: whole neighbouring fixtures that are read together; fixed by the pack, never by who reads it.
+
+
+ROW_BYTES = 25  # of a tick in memory
+SHARD_ROWS = 1 << 18  # small, as every process of a search holds one; a run reads two together
+
+
+def shards_of(fixtures: Iterable[Fixture], together: int = 1) -> Iterator[tuple[Fixture, ...]]:
+    """Cut the fixtures of a pack into shards of at most ``SHARD_ROWS`` rows, or of one fixture that has more.
+
+    Parameters
+    ----------
+    fixtures
+        All fixtures of the pack, in their order.
+    together
+        How many times as large shards may be.
+    """
+    shard: list[Fixture] = []
+    rows = 0
+    for fixture in fixtures:
+        if shard and rows + fixture.rows > together * SHARD_ROWS:
+            yield tuple(shard)
+            shard, rows = [], 0
+        shard.append(fixture)
+        rows += fixture.rows
+    yield tuple(shard)

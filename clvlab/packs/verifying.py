@@ -13,13 +13,10 @@ from clvlab.law.schema import BOOK_ROWS
 from clvlab.law.tape import ROWS, Tape
 from clvlab.packs import invariants
 from clvlab.packs.books import at_their_times, book_digests, check_books
-from clvlab.packs.digest import fixture_digests
-from clvlab.packs.files import content_digest
+from clvlab.packs.files import content_digest, fixture_digests
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture
-from clvlab.packs.reader import Pack, load_pack
-from clvlab.packs.results import results_digest
-from clvlab.packs.rows import read_rows
-from clvlab.packs.shards import shards_of
+from clvlab.packs.reader import Pack, load_pack, shards_of
+from clvlab.packs.rows import read_rows, results_digest
 
 
 def _untold(done: int, of: int) -> None:

@@ -9,6 +9,7 @@ from types import MappingProxyType, TracebackType
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from clvlab.errors import PackFormatError
 from clvlab.files import Unfinished, flush, flush_all
@@ -16,12 +17,63 @@ from clvlab.law.schema import BOOK_ROWS, FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs import invariants
 from clvlab.packs.books import STREAM, book_digests, check_books, sorted_books
-from clvlab.packs.digest import fixture_digests
-from clvlab.packs.files import content_digest, file_sha256
-from clvlab.packs.grouped import GroupedParquet
+from clvlab.packs.files import content_digest, file_sha256, fixture_digests
 from clvlab.packs.manifest import BOOKS_FILE, DATA_FILES, DESCRIPTOR, TICKS_FILE, Fixture, PackManifest, Raw, descriptor
 from clvlab.packs.quality import QUALITY_FILE, Quality
-from clvlab.packs.results import RESULTS_FILE, results_digest, sorted_results
+from clvlab.packs.rows import RESULTS_FILE, results_digest, sorted_results
+
+# Parquet files of whole fixtures, some together in a row group, written as they come.
+
+
+_ROWS_PER_GROUP = 65_536
+
+
+class GroupedParquet:
+    """A file to which fixtures are added in order; small ones share a row group.
+
+    Parameters
+    ----------
+    path
+        Where the file will stand.
+    schema
+        Of all tables that will be added.
+    repeated
+        Columns of few values, which are stored as numbers of them.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, repeated: Sequence[str]) -> None:
+        self._file = pq.ParquetWriter(path, schema, compression="zstd", compression_level=9, use_dictionary=list(repeated))
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._empty = True
+
+    def add(self, table: pa.Table, sizes: Sequence[int]) -> None:
+        """Add neighbouring fixtures, with the number of rows of each."""
+        start = 0
+        for size in sizes:
+            if self._pending and self._pending_rows + size > _ROWS_PER_GROUP:
+                self._flush()
+            self._pending.append(table.slice(start, size))
+            self._pending_rows += size
+            start += size
+
+    def finish(self) -> None:
+        """Write what is left; a file without rows has one row group all the same."""
+        self._flush()
+        if self._empty:
+            self._file.write_table(pa.Table.from_batches([], self._file.schema))
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file, finished or not."""
+        self._file.close()
+
+    def _flush(self) -> None:
+        if self._pending:
+            group = pa.concat_tables(self._pending).combine_chunks()
+            self._file.write_table(group, row_group_size=group.num_rows)
+            self._pending, self._pending_rows, self._empty = [], 0, False
+
 
 _REPEATED = ["market_key", "side", "fixture_id", "series", "prob_bps", "odds_milli"]
 _COLUMNS = (

@@ -11,22 +11,149 @@ from __future__ import annotations
 
 import ast
 import gc
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from importlib.abc import SourceLoader
+from importlib.util import cache_from_source
 from pathlib import Path
 from threading import Lock
+from types import CodeType
 
-from clvlab.proof.allowlist import ALLOWED_NAMES
-from clvlab.proof.bytecode import Cached, foreign_bytecode, read_cache
-from clvlab.proof.closure import TRUST, foreign_modules, package_folder, read_closure
+from clvlab.proof.closure import TRUST, content_of, foreign_modules, package_folder, read_closure, state_of
+
+# What the trust folders may import: modules, and of each the names that they need.
+#
+# Names, not modules alone: most modules hold others (``pathlib.os``, ``polars.subprocess``), and some of their functions load
+# or run code (``polars.plugins``, ``typing.get_type_hints``).
+
+
+ALLOWED_NAMES: Mapping[str, frozenset[str]] = {
+    module: frozenset(names.split())
+    for module, names in {
+        "__future__": "annotations",
+        "argparse": "ArgumentParser",
+        "ast": "AST Attribute Import ImportFrom Load MatchClass Name parse walk",
+        "base64": "b64decode b64encode",
+        "bisect": "bisect_left bisect_right",
+        "collections": "Counter OrderedDict defaultdict deque",
+        "collections.abc": "Callable Collection Generator Iterable Iterator Mapping MutableMapping Sequence Set",
+        "concurrent": "",
+        "concurrent.futures": "Future ThreadPoolExecutor",
+        "csv": "DictReader DictWriter Error reader writer",
+        "dataclasses": "asdict astuple dataclass field fields replace",
+        "decimal": "Decimal InvalidOperation ROUND_HALF_EVEN ROUND_HALF_UP localcontext",
+        "enum": "Enum IntEnum StrEnum",
+        "functools": "cache cached_property lru_cache reduce",
+        "gc": "disable enable isenabled",
+        "hashlib": "sha256 sha512",
+        "io": "BytesIO StringIO",
+        "itertools": "accumulate batched chain count groupby islice pairwise repeat",
+        "json": "JSONDecodeError JSONDecoder JSONEncoder dumps loads",
+        "math": "ceil floor isfinite isnan isqrt sqrt",
+        "orjson": "JSONDecodeError JSONEncodeError OPT_APPEND_NEWLINE OPT_SORT_KEYS dumps loads",
+        "pathlib": "Path PurePath PurePosixPath",
+        "polars": """
+            Boolean CompatLevel DataFrame DataType Decimal Expr Float32 Float64 Int8 Int16 Int32 Int64 Int128 LazyFrame List
+            Categorical Null Schema Series String Struct UInt8 UInt16 UInt32 UInt64 all all_horizontal any any_horizontal
+            coalesce col collect_all concat concat_list concat_str count element exceptions exclude first fold format
+            from_arrow int_range int_ranges last len lit max max_horizontal min min_horizontal nth ones repeat select
+            struct sum sum_horizontal when zeros
+            """,
+        "polars.exceptions": "ComputeError InvalidOperationError PolarsError SchemaError",
+        "pyarrow": """
+            Array ArrowException ArrowInvalid BufferReader ChunkedArray DataType Field Schema Table array bool_
+            field float64 int8 int16 int32 int64 json large_string list_ py_buffer schema string struct table uint32 uint64
+            """,
+        "pyarrow.json": "ParseOptions ReadOptions read_json",
+        "re": "ASCII Match Pattern compile escape fullmatch match search sub",
+        "stat": "S_ISDIR S_ISLNK S_ISREG",
+        "sys": "argv exit stderr stdin stdout",
+        "threading": "Lock RLock",
+        "typing": """
+            Any ClassVar Final Literal NamedTuple NotRequired Protocol Self TYPE_CHECKING TypeAlias TypeVar TypedDict cast
+            """,
+    }.items()
+}
+
+
+# Bytecode that Python would run in place of a source: it must be what the source compiles to.
+#
+# Python runs a cached ``.pyc`` unread when its header fits the source, or promises that it does (PEP 552), so that other code
+# can stand under an innocent source.
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """What stands in the cache for a source, and the time that its header is compared with."""
+
+    name: str
+    bytecode: bytes
+    mtime: int
+
+
+def read_cache(root: Path, sources: Mapping[str, bytes]) -> tuple[Cached, ...]:
+    """Read what this Python has in its cache for the sources of a package folder."""
+    found = []
+    for name in sources:
+        source, cache = _paths(root, name)
+        try:
+            found.append(Cached(name, content_of(cache, state_of(cache)), int(source.stat().st_mtime)))
+        except OSError:  # gone, or unreadable: Python compiles the source
+            continue
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _paths(root: Path, name: str) -> tuple[Path, Path]:
+    """Return where a source is, and where its bytecode would be."""
+    return root / name, Path(cache_from_source(str(root / name)))
+
+
+def foreign_bytecode(sources: Mapping[str, bytes], found: Iterable[Cached]) -> list[str]:
+    """List the sources in whose place this Python would run other code."""
+    wrong = [entry.name for entry in found if not _runs_as_written(sources[entry.name], entry)]
+    return [f"{name}: Python would run bytecode that is not compiled from it" for name in wrong]
+
+
+class _Loader(SourceLoader):
+    """Python's own choice between a source and its cache, made on bytes that were read before."""
+
+    def __init__(self, source: bytes, entry: Cached) -> None:
+        self.source, self.entry = source, entry
+
+    def get_filename(self, fullname: str) -> str:
+        return fullname
+
+    def get_data(self, path: str | bytes) -> bytes:
+        return self.source if path == self.entry.name else self.entry.bytecode
+
+    def path_stats(self, path: str | bytes) -> Mapping[str, int]:
+        return {"mtime": self.entry.mtime, "size": len(self.get_data(path))}
+
+
+def _runs_as_written(source: bytes, entry: Cached) -> bool:
+    try:
+        code = _Loader(source, entry).get_code(entry.name)
+        own = compile(source, entry.name, "exec", dont_inherit=True)
+    except (EOFError, ImportError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
+        return False
+    return code is not None and _bare(code) == _bare(own)
+
+
+def _bare(code: CodeType) -> tuple[CodeType, bytes]:
+    """Leave out where the source was and its columns, which depend on how it was compiled."""
+    inner = tuple(_bare(value) if isinstance(value, CodeType) else value for value in code.co_consts)
+    return code.replace(co_filename="", co_linetable=b"", co_consts=inner), code.co_exceptiontable
+
 
 _OWN = ("clvlab.errors", "clvlab.law", "clvlab.proof")
 _EXCEPTIONS = frozenset(
     {
-        ("proof/bytecode.py", "compile()"),
-        ("proof/bytecode.py", "importlib.abc.SourceLoader"),
-        ("proof/bytecode.py", "importlib.util.cache_from_source"),
-        ("proof/bytecode.py", "types.CodeType"),
+        ("proof/audit.py", "compile()"),
+        ("proof/audit.py", "importlib.abc.SourceLoader"),
+        ("proof/audit.py", "importlib.util.cache_from_source"),
+        ("proof/audit.py", "types.CodeType"),
         ("proof/clv_states.py", "clv_verify"),  # run as a file, it imports the one beside it
         ("proof/clv_states.py", "sys.path"),
         ("proof/clv_verify.py", "os"),  # it opens files itself, without waiting for a pipe

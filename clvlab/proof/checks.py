@@ -19,9 +19,8 @@ from clvlab.proof.canonical import sha256
 from clvlab.proof.evidence import Evidence
 from clvlab.proof.limits import PART_LIMITS
 from clvlab.proof.lines import read_receipts
-from clvlab.proof.manifest import check_ids
+from clvlab.proof.manifest import RunStarted, check_ids
 from clvlab.proof.seal import SealedRun
-from clvlab.proof.started import RunStarted
 
 _PIECE_BYTES = 1 << 12
 CHECKS = (

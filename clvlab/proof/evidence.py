@@ -32,8 +32,7 @@ from clvlab.proof.coherence import check_coherence
 from clvlab.proof.events import SEALED_ORDER, Kind
 from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines, check_started
 from clvlab.proof.lines import read_closes, read_decisions, read_single
-from clvlab.proof.manifest import run_schema
-from clvlab.proof.started import RunStarted
+from clvlab.proof.manifest import RunStarted, run_schema
 
 _Types = dict[str, tuple[type, ...]]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from clvlab.errors import EvidenceError
 from clvlab.proof.events import Kind, event_line
-from clvlab.proof.started import RunStarted
+from clvlab.proof.manifest import RunStarted
 
 MAX_BYTES = 4 << 30
 MAX_LINE_BYTES = 4 << 20

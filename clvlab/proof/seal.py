@@ -16,9 +16,8 @@ from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.proof.events import Kind, batches, close_lines, decision_lines, event_line, score_lines
 from clvlab.proof.limits import MAX_STARTED_BYTES, PART_LIMITS, check_lines, check_started
-from clvlab.proof.manifest import manifest
+from clvlab.proof.manifest import RunStarted, manifest
 from clvlab.proof.merkle import Digest
-from clvlab.proof.started import RunStarted
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,9 @@ from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.events import batches, score_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines
-from clvlab.proof.manifest import manifest
+from clvlab.proof.manifest import RunStarted, manifest
 from clvlab.proof.merkle import Digest, pieces
 from clvlab.proof.seal import SealedRun
-from clvlab.proof.started import RunStarted
 
 _Rederived = tuple[Evidence, pl.DataFrame, pl.DataFrame, bytes]
 _SMALL_BYTES = 1 << 20  # up to here a thread takes longer to start than it saves

@@ -23,7 +23,7 @@ from clvlab.runlog.entries import (
     entry_and_time,
 )
 from clvlab.runlog.log import Claim, RunCounts, audit_seed, name_fault
-from clvlab.runlog.plan_audit import PlanAuditor, PlanHistory
+from clvlab.runlog.plans import PlanAuditor, PlanHistory
 from clvlab.runlog.restarts import Restarted
 
 _MAX_ENTRY = 16_384  # a writer's names are short; more is no entry of a run

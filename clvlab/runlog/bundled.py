@@ -22,8 +22,7 @@ from clvlab.proof.merkle import check_consistency, check_inclusion, leaf_hash
 from clvlab.proof.verify import Verification
 from clvlab.runlog.entries import Commit, EntryKind, Outcome, read_entry
 from clvlab.runlog.log import Claim
-from clvlab.runlog.note import Checkpoint, decode
-from clvlab.runlog.signers import Keys, trusted_checkpoint
+from clvlab.runlog.note import Checkpoint, Keys, decode, trusted_checkpoint
 from clvlab.runlog.standing import Standing
 
 PROOFS = ("anchor", "log")

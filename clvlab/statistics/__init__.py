@@ -1,27 +1,34 @@
 """Statistics that don't flatter: fixtures, not decisions, are what is independent."""
 
 from clvlab.statistics.bankroll import Bankroll, bankroll
-from clvlab.statistics.beating import BeatRate, Middle, beat_close_rate, cluster_median, wilson_interval
+from clvlab.statistics.beating import (
+    BeatRate,
+    Difference,
+    Middle,
+    beat_close_rate,
+    cluster_median,
+    paired_difference,
+    wilson_interval,
+)
 from clvlab.statistics.calibration import Calibration, calibrate, calibration
 from clvlab.statistics.clusters import (
     MIN_CLUSTERS,
     BoundedClusters,
     Clusters,
+    Concentration,
     Errors,
     cluster_errors,
+    concentration,
     effective_clusters,
     mean_skewness,
     sum_by_cluster,
 )
-from clvlab.statistics.concentration import Concentration, concentration
 from clvlab.statistics.delaying import Delay, delay
 from clvlab.statistics.families import Family, family_of
-from clvlab.statistics.flipping import sign_flip_p_values
 from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means
 from clvlab.statistics.overfitting import Overfitting, overfitting
-from clvlab.statistics.pairs import Difference, paired_difference
 from clvlab.statistics.paths import known_moves, path_slopes, price_points
-from clvlab.statistics.permutation import Permutation, permute_fixtures
+from clvlab.statistics.permutation import Permutation, permute_fixtures, sign_flip_p_values
 from clvlab.statistics.slopes import Share, Slope, cluster_slope, explained_share
 from clvlab.statistics.staking import Staking, kelly_shares, stakes, training_edge
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import polars as pl
 
 from clvlab.law.tape import Tape
-from clvlab.statistics.moved import Moved
+from clvlab.statistics.permutation import Moved
 
 Ints = npt.NDArray[np.int64]
 

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, BoundedClusters, Floats, cluster_errors, sum_skewness
-from clvlab.statistics.student import highest_normals, log_below, normal_score
+from clvlab.statistics.means import highest_normals, log_below, normal_score
 
 UNSEEN_LOSS = 0.35  # of the price, in the fixture that nobody saw
 _SKEWED = -0.05  # of a mean, by the prices taken where they could lose more than win: below, the unseen loses

@@ -17,8 +17,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.statistics.clusters import MIN_CLUSTERS, Clusters, Floats, cluster_errors, sum_by_cluster
-from clvlab.statistics.means import finite
-from clvlab.statistics.student import two_sided_quantile, upper_tail
+from clvlab.statistics.means import finite, two_sided_quantile, upper_tail
 
 _MOST_CORRELATION = 1 - 1e-12
 

@@ -2,14 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+import zlib
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select, update
+import orjson
+from sqlalchemy import Connection, func, select, update
 
-from clvlab.store import matches
-from clvlab.store.database import first
-from clvlab.store.tables import held_out, plans
+from clvlab.proof.canonical import sha256
+from clvlab.store.database import first, insert
+from clvlab.store.tables import held_out, plans, trials
+from clvlab.store.tables import matches as match_rows
+
+# Which matches packs are of, as rows: a listing for each pack by its content, so that what was tried is known by the match.
+
+
+Listing = list[list[Any]]
+"""A match each, as JSON values."""
+
+
+def keep(connection: Connection, name: str, listing: Listing) -> None:
+    """Keep the matches of a pack under its content hash, or those that a plan holds out under its id."""
+    stored = zlib.compress(orjson.dumps(listing), 1)
+    query = insert(connection, match_rows).values(name=name, listing=stored, digest=_digest(name, stored))
+    kept = {"listing": query.excluded.listing, "digest": query.excluded.digest}
+    connection.execute(query.on_conflict_do_update(index_elements=["name"], set_=kept))
+
+
+def listing(connection: Connection, name: str) -> Listing | None:
+    """Return what is kept under a name; ``None``, with a warning, where it is not as it was stored."""
+    query = select(match_rows.c.listing, match_rows.c.digest).where(match_rows.c.name == name)
+    found = connection.execute(query).one_or_none()
+    if found is None:
+        return None
+    stored = bytes(found.listing)
+    if found.digest != _digest(name, stored):
+        warnings.warn(f"the matches of {name} are not as they were stored: they are read again where they can be", stacklevel=2)
+        return None
+    listed: Listing = orjson.loads(zlib.decompress(stored))
+    return listed
+
+
+def names(connection: Connection) -> Collection[str]:
+    """Return under which names matches are kept."""
+    return set(connection.execute(select(match_rows.c.name)).scalars())
+
+
+def _digest(name: str, stored: bytes) -> str:
+    return sha256(name.encode() + b"\0" + stored)
 
 
 def row(connection: Connection, plan_id: str) -> dict[str, Any] | None:
@@ -17,10 +58,10 @@ def row(connection: Connection, plan_id: str) -> dict[str, Any] | None:
     return first(connection, select(plans).where(plans.c.plan_id == plan_id))
 
 
-def add(connection: Connection, plan: dict[str, Any], digests: Iterable[str], listing: matches.Listing) -> None:
+def add(connection: Connection, plan: dict[str, Any], digests: Iterable[str], listing: Listing) -> None:
     """Keep a plan, and shut the fixtures of some digests, and those that are these matches."""
     connection.execute(plans.insert(), plan)
-    matches.keep(connection, plan["plan_id"], listing)
+    keep(connection, plan["plan_id"], listing)
     rows = [{"plan_id": plan["plan_id"], "digest": digest} for digest in digests]
     if rows:
         connection.execute(held_out.insert(), rows)
@@ -35,16 +76,37 @@ class HeldOut(NamedTuple):
     """What a plan holds out: digests of ticks, and the matches, null of a plan of an earlier version."""
 
     digests: frozenset[str]
-    matches: matches.Listing | None
+    matches: Listing | None
 
 
 def held(connection: Connection, plan_id: str) -> HeldOut:
     """Return what a plan holds out."""
     found = connection.execute(select(held_out.c.digest).where(held_out.c.plan_id == plan_id)).scalars()
-    return HeldOut(frozenset(found), matches.listing(connection, plan_id))
+    return HeldOut(frozenset(found), listing(connection, plan_id))
 
 
 def ids(connection: Connection, *, shut: bool = False) -> list[str]:
     """Return all plans, or those that shut something by now, in order of their entries in the log."""
     query = select(plans.c.plan_id).order_by(plans.c.idx)
     return list(connection.execute(query.where(~plans.c.opened) if shut else query).scalars())
+
+
+# Trials as rows: what was tried over a pack, whether it was sealed or not.
+
+
+def add_trials(connection: Connection, content_hash: str, trial_ids: Iterable[str], ts_ms: int) -> None:
+    """Put trials on record; one that is there already stays as it is."""
+    rows = [{"trial_id": trial_id, "content_hash": content_hash, "created_ts_ms": ts_ms} for trial_id in trial_ids]
+    if rows:
+        connection.execute(insert(connection, trials).on_conflict_do_nothing(), rows)
+
+
+def of_pack(connection: Connection, content_hash: str) -> set[str]:
+    """Return the ids of all trials over a pack."""
+    return set(connection.execute(select(trials.c.trial_id).where(trials.c.content_hash == content_hash)).scalars())
+
+
+def count(connection: Connection, content_hashes: Collection[str]) -> int:
+    """Count the trials over some packs."""
+    query = select(func.count()).where(trials.c.content_hash.in_(content_hashes))
+    return int(connection.execute(query).scalar_one())

@@ -16,9 +16,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
 
 from clvlab.store.database import first, insert, rows
-from clvlab.store.hindsight import MIXED, Knowledge, is_hindsight_possible, weakest
 from clvlab.store.jobs import JobStatus
-from clvlab.store.labels import candidates, labels
+from clvlab.store.labels import MIXED, Knowledge, candidates, is_hindsight_possible, labels, weakest
 from clvlab.store.sketches import ALIKE_IN, GROUPS_COMPARED, Groups, joined
 from clvlab.store.tables import (
     RUN_COUNTS,

@@ -7,22 +7,67 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 from sqlalchemy import (
     BigInteger,
     Boolean,
     CheckConstraint,
     Column,
+    Dialect,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
+    MetaData,
     Table,
+    Text,
+    TypeDecorator,
     UniqueConstraint,
     true,
 )
 
-from clvlab.store.columns import Json, Name, RowId, metadata
+# Types of columns, and the catalog of the tables.
+#
+# JSON is text, written by ``Json``: databases store it and never look inside.
+
+
+class Name(TypeDecorator[str]):
+    """A text that callers choose or ask for: what a database can't hold (NUL, lone surrogates) is found nowhere."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else value.encode(errors="replace").decode().replace("\x00", "\ufffd")
+
+
+class Json(TypeDecorator[Any]):
+    """A JSON value as text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else orjson.dumps(value).decode()
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
+        return None if value is None else orjson.loads(value)
+
+
+# A row id: SQLite counts up by itself only in a column that is exactly INTEGER.
+RowId = BigInteger().with_variant(Integer, "sqlite")
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
 
 competitions = Table(
     "competitions",
@@ -170,7 +215,7 @@ run_chunks = Table(
     Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
     Column("part", Name, primary_key=True),
     Column("first_line", BigInteger, primary_key=True),
-    Column("lines", LargeBinary, nullable=False),  # deflated, as ``clvlab.store.packing`` says
+    Column("lines", LargeBinary, nullable=False),  # deflated, as ``clvlab.store.runs`` says
     Column("size", BigInteger),  # of the lines as they are read; null of older ones, which are not deflated
 )
 
@@ -180,7 +225,7 @@ receipts = Table(
     metadata,
     Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
     Column("first_line", BigInteger, primary_key=True),
-    Column("lines", LargeBinary, nullable=False),  # deflated, as ``clvlab.store.packing`` says
+    Column("lines", LargeBinary, nullable=False),  # deflated, as ``clvlab.store.runs`` says
     Column("size", BigInteger),  # of the lines as they are read; null of older ones, which are not deflated
 )
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
+from importlib.resources import files
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import HTMLResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette_compress import CompressMiddleware, add_compress_type
 
 from clvlab.application.application import Application
@@ -15,44 +22,119 @@ from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.templates import parameter_models
 from clvlab.cache import BoundedCache
 from clvlab_service.auth import authenticator
+from clvlab_service.bodies import only_declared
 from clvlab_service.caching import Varying
-from clvlab_service.docs_page import install_docs_page
 from clvlab_service.errors import ending_problem, install_error_handlers, problem_kinds, two_lengths_problem, unexpected_problem
-from clvlab_service.event_pages import EventPages
-from clvlab_service.forwarding import ForwardedClient
-from clvlab_service.logs import logger
 from clvlab_service.methods import Methods
-from clvlab_service.middleware import BodyLimit, Metrics, Observe, OneLength
+from clvlab_service.middleware import BodyLimit, Metrics, Observe, OneLength, logger
 from clvlab_service.negotiation import Form
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.opening import opened, opening_of
-from clvlab_service.pages import assets
-from clvlab_service.pages import competitions as competition_pages
-from clvlab_service.pages import decisions as decision_pages
-from clvlab_service.pages import home as home_pages
-from clvlab_service.pages import packs as pack_pages
+from clvlab_service.pages import catalog
+from clvlab_service.pages import catalog as competition_pages
+from clvlab_service.pages import catalog as home_pages
+from clvlab_service.pages import catalog as pack_pages
+from clvlab_service.pages import runs as decision_pages
 from clvlab_service.pages import runs as run_pages
 from clvlab_service.pages.route import PageRoute
-from clvlab_service.parameters import only_declared
-from clvlab_service.routers import (
-    agents,
-    backtests,
-    competitions,
-    demo,
-    leaderboard,
-    log,
-    me,
-    operations,
-    packs,
-    runs,
-    strategies,
-    uploads,
-    verifier,
-)
+from clvlab_service.reading import EventPages
+from clvlab_service.routers import agents, backtests, competitions, leaderboard, operations, packs, runs
+from clvlab_service.routers import agents as strategies
+from clvlab_service.routers import competitions as demo
+from clvlab_service.routers import leaderboard as log
+from clvlab_service.routers import packs as me
+from clvlab_service.routers import packs as uploads
+from clvlab_service.routers import runs as verifier
 from clvlab_service.settings import Settings
-from clvlab_service.streams import arena, progress
-from clvlab_service.streams.feeds import Feeds
-from clvlab_service.streams.places import StreamPlaces
+from clvlab_service.streams import arena
+from clvlab_service.streams import arena as progress
+from clvlab_service.streams.connection import Feeds, StreamPlaces
+
+# Interactive documentation that works offline: its script and style come from an installed package, not from a CDN.
+
+
+_ASSETS = "/docs/assets"
+_POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; script-src 'self' 'unsafe-inline'"
+
+
+def install_docs_page(app: FastAPI) -> None:
+    """Serve Swagger UI under ``/docs``; its content security policy lets it ask nobody but this service."""
+    assets = files("fastapi_offline") / "static"
+    app.mount(_ASSETS, StaticFiles(directory=str(assets)), name="docs-assets")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> HTMLResponse:
+        root = request.scope.get("root_path", "").rstrip("/")
+        page = get_swagger_ui_html(
+            openapi_url=f"{root}{app.openapi_url}",
+            title=app.title,
+            swagger_js_url=f"{root}{_ASSETS}/swagger-ui-bundle.js",
+            swagger_css_url=f"{root}{_ASSETS}/swagger-ui.css",
+            swagger_favicon_url=f"{root}{_ASSETS}/favicon.png",
+            swagger_ui_parameters={"validatorUrl": None},
+        )
+        page.headers["Content-Security-Policy"] = _POLICY
+        return page
+
+
+# The address of a client behind proxies that are trusted to say it.
+
+
+_SCHEMES = ("http", "https")
+Networks = Collection[IPv4Network | IPv6Network]
+
+
+class ForwardedClient:
+    """Puts the client, and the scheme, that trusted proxies name in place of the proxy that connected.
+
+    Parameters
+    ----------
+    trusted
+        Networks of the proxies. Any other peer is the client, whatever it says of itself.
+    """
+
+    def __init__(self, app: ASGIApp, trusted: Networks) -> None:
+        self._app, self._trusted = app, trusted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._trusted and scope["type"] in ("http", "websocket") and scope.get("client"):
+            peer, port = scope["client"]
+            address = client_address(peer, Headers(scope=scope).getlist("x-forwarded-for"), self._trusted)
+            scope = {**scope, "client": (address, port if address == peer else 0)}
+            named = Headers(scope=scope).get("x-forwarded-proto", "")
+            if scope["type"] == "http" and named in _SCHEMES and _is_trusted(peer, self._trusted):
+                scope["scheme"] = named  # of commands that pages print
+        await self._app(scope, receive, send)
+
+
+def client_address(peer: str, forwarded: Collection[str], trusted: Networks) -> str:
+    """Return the nearest address that is not a trusted proxy's; each proxy has added, at the end, whom it was asked by.
+
+    Examples
+    --------
+    >>> from ipaddress import ip_network
+    >>> client_address("10.0.0.1", ["203.0.113.7, 198.51.100.2"], [ip_network("10.0.0.0/8")])
+    '198.51.100.2'
+    """
+    named = [part.strip() for part in ",".join(forwarded).split(",") if part.strip()]
+    address = peer
+    while _is_trusted(address, trusted) and named and _parsed(named[-1]) is not None:
+        address = named.pop()
+    return address
+
+
+def _is_trusted(address: str, trusted: Networks) -> bool:
+    parsed = _parsed(address)
+    return parsed is not None and any(parsed in network for network in trusted)
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return None
+    return (isinstance(parsed, IPv6Address) and parsed.ipv4_mapped) or parsed
+
 
 _ALLOWED = ("GET", "HEAD", "POST", "DELETE")
 _STREAM_WORKERS, _HANDSHAKES = 2, 100  # threads that read for streams, and who may ask for one at once
@@ -72,21 +154,21 @@ _ROUTERS = (
     competitions.router,
     competitions.owned,
     arena.router,
-    progress.router,
+    progress.progress_router,
     agents.router,
-    strategies.router,
+    strategies.strategies_router,
     backtests.router,
     backtests.reports,
     packs.router,
-    uploads.router,
+    uploads.uploads_router,
     runs.router,
     runs.cards,
     runs.sealed,
-    log.router,
-    me.router,
-    demo.router,
+    log.log_router,
+    me.me_router,
+    demo.demo_router,
     operations.router,
-    verifier.router,
+    verifier.verifier_router,
 )
 
 
@@ -117,7 +199,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.boards = BoundedCache(_BOARDS_BYTES, len)
     app.state.stream_places = StreamPlaces(settings, metrics)
     app.state.auth = authenticator(settings, log)
-    for router in (*_PAGES, assets.router, *_ROUTERS):  # pages first: they step aside where none is asked for
+    for router in (*_PAGES, catalog.assets_router, *_ROUTERS):  # pages first: they step aside where none is asked for
         app.include_router(router)
     install_error_handlers(app)
     install_docs_page(app)

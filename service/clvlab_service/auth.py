@@ -2,15 +2,207 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
+import httpx2
 import jwt
 import structlog
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from jwt import PyJWK, PyJWKSet, PyJWTError
+from jwt.algorithms import get_default_algorithms
 
 from clvlab.errors import ClvlabError
-from clvlab_service.keys import ALGORITHMS, FileKey, JwksKeys, Keys, NoKeys
 from clvlab_service.settings import Settings
+
+# Public keys that sign tokens: one PEM file, or a JWKS that is fetched in the background.
+#
+# A request never waits for more than one short fetch: known keys are looked up in memory, an unknown key id asks for a fetch
+# that all waiting requests share and that happens at most once per cooldown. While the provider is down the last keys serve, up
+# to a maximum age.
+
+
+ALGORITHMS = ("ES256", "RS256", "EdDSA")
+_FETCH_TIMEOUT_S = 5.0
+_MAX_JWKS_BYTES = 1_000_000
+_MIN_RSA_BITS = 2048
+
+
+class Keys(Protocol):
+    """Where keys come from."""
+
+    async def key(self, key_id: str | None) -> PyJWK | None:
+        """Return the key of this id, or null."""
+
+    async def start(self) -> None:
+        """Begin to keep keys fresh."""
+
+    async def stop(self) -> None:
+        """End what was started."""
+
+
+class NoKeys:
+    """Nothing is configured, so no token is good."""
+
+    async def key(self, key_id: str | None) -> PyJWK | None:  # noqa: ARG002
+        return None
+
+    async def start(self) -> None:
+        """Nothing to do."""
+
+    async def stop(self) -> None:
+        """Nothing to do."""
+
+
+class FileKey(NoKeys):
+    """One public key of a PEM file, whatever key id a token names.
+
+    Raises
+    ------
+    ValueError
+        No public key in the file, or of a kind that signs none of ``ALGORITHMS``.
+    OSError
+        The file can't be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        public = load_pem_public_key(path.read_bytes())
+        match public:
+            case Ed25519PublicKey():
+                algorithm = "EdDSA"
+            case EllipticCurvePublicKey(curve=SECP256R1()):
+                algorithm = "ES256"
+            case RSAPublicKey(key_size=bits) if bits >= _MIN_RSA_BITS:
+                algorithm = "RS256"
+            case _:
+                raise ValueError(f"the key in {path} must be Ed25519, EC P-256, or RSA of at least {_MIN_RSA_BITS} bits")
+        self._key = PyJWK.from_dict(get_default_algorithms()[algorithm].to_jwk(public, as_dict=True), algorithm)
+
+    async def key(self, key_id: str | None) -> PyJWK | None:  # noqa: ARG002
+        return self._key
+
+
+class JwksKeys:
+    """Keys of an identity provider, by key id.
+
+    Parameters
+    ----------
+    url
+        Where the JWKS (RFC 7517) is.
+    refresh_s, cooldown_s, max_stale_s
+        Seconds between background fetches, between fetches for unknown key ids, and before old keys stop to serve.
+    clock
+        Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        refresh_s: float,
+        cooldown_s: float,
+        max_stale_s: float,
+        log: structlog.typing.FilteringBoundLogger,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._url, self._refresh_s, self._cooldown_s, self._max_stale_s = url, refresh_s, cooldown_s, max_stale_s
+        self._log, self._clock = log, clock
+        self._keys: dict[str | None, PyJWK] = {}
+        self._fetched_at = self._asked_at = -float("inf")
+        self._fetching: asyncio.Task[None] | None = None
+        self._background: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Fetch in the background from now on; a provider that is down does not keep the service from starting."""
+        self._background = asyncio.create_task(self._keep_fresh())
+
+    async def stop(self) -> None:
+        """Cancel what is under way."""
+        for task in (self._background, self._fetching):
+            if task:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    async def key(self, key_id: str | None) -> PyJWK | None:
+        """Return the key of this id; an unknown id waits for one shared fetch, unless one was a moment ago."""
+        if self._fresh() and key_id in self._keys:
+            return self._keys[key_id]
+        if self._fetching or self._clock() - self._asked_at >= self._cooldown_s:
+            await asyncio.shield(self._fetch_once())
+        return self._keys.get(key_id) if self._fresh() else None
+
+    def _fresh(self) -> bool:
+        return self._clock() - self._fetched_at <= self._max_stale_s
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await asyncio.shield(self._fetch_once())
+            await asyncio.sleep(self._refresh_s if self._keys else min(self._refresh_s, 1 + self._cooldown_s))
+
+    def _fetch_once(self) -> asyncio.Task[None]:
+        if self._fetching is None:
+            self._asked_at = self._clock()
+            self._fetching = asyncio.create_task(self._fetch())
+            self._fetching.add_done_callback(self._fetch_done)
+        return self._fetching
+
+    def _fetch_done(self, _: asyncio.Task[None]) -> None:
+        self._fetching = None
+
+    async def _fetch(self) -> None:
+        try:
+            async with asyncio.timeout(_FETCH_TIMEOUT_S), httpx2.AsyncClient(timeout=_FETCH_TIMEOUT_S) as client:
+                document = await _small_json(client, self._url)
+            self._keys = _signing_keys(document)
+            self._fetched_at = self._clock()
+        except (httpx2.HTTPError, TimeoutError, ValueError, RecursionError) as error:
+            self._log.warning("jwks_fetch_failed", url=self._url, error=f"{type(error).__name__}: {error}")
+
+
+async def _small_json(client: httpx2.AsyncClient, url: str) -> Any:
+    async with client.stream("GET", url) as response:
+        response.raise_for_status()
+        body = b""
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > _MAX_JWKS_BYTES:
+                raise ValueError(f"the JWKS is larger than {_MAX_JWKS_BYTES} bytes")
+    return httpx2.Response(200, content=body).json()
+
+
+def _signing_keys(document: Any) -> dict[str | None, PyJWK]:
+    """Keys for signatures by an allowed algorithm, by id; a key that can't be read is left out (RFC 7517, section 5).
+
+    Raises
+    ------
+    ValueError
+        No such key.
+    """
+    if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
+        raise ValueError("the JWKS has no array 'keys'")
+    keys: dict[str | None, PyJWK] = {}
+    for entry in document["keys"]:
+        with suppress(PyJWTError, ValueError, TypeError, AttributeError):
+            for key in PyJWKSet.from_dict({"keys": [entry]}).keys:
+                if key.algorithm_name in ALGORITHMS and key.public_key_use in ("sig", None) and not _weak(key):
+                    keys[key.key_id] = key
+    if not keys:
+        raise ValueError(f"the JWKS has no key for {', '.join(ALGORITHMS)}")
+    return keys
+
+
+def _weak(key: PyJWK) -> bool:
+    return isinstance(key.key, RSAPublicKey) and key.key.key_size < _MIN_RSA_BITS
+
 
 _LEEWAY_S = 30
 _MAX_TOKEN_BYTES = 8_192

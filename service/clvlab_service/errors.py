@@ -17,9 +17,9 @@ from starlette.responses import Response
 
 from clvlab import errors
 from clvlab.application.reports.requests import ONE, SEVERAL
-from clvlab_service.accept import asks_for_page
 from clvlab_service.auth import InvalidTokenError
 from clvlab_service.methods import allowed_methods
+from clvlab_service.negotiation import asks_for_page
 from clvlab_service.rendering import page
 
 PLAIN = {

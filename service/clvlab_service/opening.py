@@ -14,13 +14,12 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from clvlab.application.application import Application, Waits
-from clvlab.application.caps import Caps
-from clvlab.application.live.configured import live_settings
+from clvlab.application.caps import Budget, Caps
+from clvlab.application.live.feed import live_settings
 from clvlab.application.packs import catalog_at
-from clvlab.application.runs.budget import Budget
-from clvlab.application.uploads.limits import UploadLimits
+from clvlab.application.uploads.incoming import UploadLimits
 from clvlab.runlog.note import read_signer
-from clvlab_service.logs import Forward
+from clvlab_service.middleware import Forward
 from clvlab_service.pool import BoundedPool
 from clvlab_service.settings import Settings
 from clvlab_service.threads import DaemonThreads

@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from clvlab.feeds.registry import FEEDS
-from clvlab.feeds.settings import FeedSettings
+from clvlab.feeds.settings import FEEDS, FeedSettings
 from clvlab_service.app import create_app
 from clvlab_service.errors import problem_kinds
 from clvlab_service.settings import Settings

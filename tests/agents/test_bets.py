@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from clvlab.agents.bets import Bet, bets_sha256
+from clvlab.agents.proposals import Bet, bets_sha256
 from clvlab.agents.registry import template
 from clvlab.engine.run import run
 from clvlab.errors import AgentError

@@ -9,7 +9,7 @@ import clvlab as cl
 from clvlab.agents.registry import template
 from clvlab.agents.ticking import TickFollower
 from clvlab.engine.agent import Identity
-from clvlab.engine.following import Redeciding, following
+from clvlab.engine.live import Redeciding, following
 from clvlab.errors import AgentError, LookaheadError
 from clvlab.law.actions import decisions_of
 from clvlab.law.message import Message, tape_of

@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from clvlab.agents.llm import MAX_ENTRIES, MAX_TEXT_BYTES, Entry, entries_sha256
+from clvlab.agents.proposals import MAX_ENTRIES, MAX_TEXT_BYTES, Entry, entries_sha256
 from clvlab.agents.registry import template
 from clvlab.application.packs import open_pack
 from clvlab.engine.run import run

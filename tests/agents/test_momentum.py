@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from clvlab.agents.registry import template
-from clvlab.odds.logit import micro_logits
+from clvlab.odds.integers import micro_logits
 from tests.agents.strategies import EAGER, tapes
 from tests.factories import make_tape, message
 

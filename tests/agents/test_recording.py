@@ -5,9 +5,8 @@ import polars as pl
 import pytest
 
 from clvlab.agents.endpoint import ChatEndpoint
-from clvlab.agents.recording import checkpoints, prompt_at, record
+from clvlab.agents.recording import Transcript, checkpoints, prompt_at, record
 from clvlab.agents.registry import template
-from clvlab.agents.transcript import Transcript
 from clvlab.application.packs import open_pack
 from clvlab.engine.run import run
 from clvlab.errors import AgentError

@@ -1,6 +1,6 @@
 import pytest
 
-from clvlab.agents.sizing import Kelly
+from clvlab.agents.template import Kelly
 from tests.factories import make_decisions, make_tape, message
 
 

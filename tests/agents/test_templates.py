@@ -1,8 +1,7 @@
 import polars as pl
 import pytest
 
-from clvlab.agents.bets import MAX_BETS, bets_sha256
-from clvlab.agents.llm import MAX_ENTRIES, entries_sha256
+from clvlab.agents.proposals import MAX_BETS, MAX_ENTRIES, bets_sha256, entries_sha256
 from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, template
 from clvlab.application.packs import open_pack
 from clvlab.errors import AgentError, UnknownAgentError

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from clvlab.agents.llm import Entry
+from clvlab.agents.proposals import Entry
+from clvlab.agents.recording import Answer, Transcript
 from clvlab.agents.registry import template
-from clvlab.agents.transcript import Answer, Transcript
 from clvlab.errors import AgentError
 from clvlab.proof.canonical import canonical, parsed, sha256
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from clvlab.anchor.anchorer import NullAnchor
-from clvlab.anchor.devserver import serving
+from clvlab.anchor.devchain import serving
 from clvlab.proof.anchor import Anchor, anchor_check
 from clvlab.proof.clv_verify import base58
 from tests.anchor.test_solana import HASH

@@ -13,9 +13,8 @@ from clvlab.application.log.auditing import audit
 from clvlab.application.log.operations import open_log
 from clvlab.application.progress import Stage
 from clvlab.application.runs.in_folder import FolderRecord
-from clvlab.application.runs.perform import perform
+from clvlab.application.runs.perform import make, perform
 from clvlab.application.runs.plan import Plan
-from clvlab.application.runs.record import make
 from clvlab.errors import LookaheadError, StoreError
 from clvlab.law.schema import DECISIONS
 from clvlab.proof.canonical import sha256

@@ -6,8 +6,7 @@ from clvlab.application import backtests
 from clvlab.application.packs import open_pack
 from clvlab.application.replays import replay_run
 from clvlab.application.runs.in_folder import FolderRecord
-from clvlab.application.runs.record import make
-from clvlab.application.runs.reopening import reopen
+from clvlab.application.runs.perform import make, reopen
 from clvlab.cli.printing import show_leaderboard, show_pack, show_report
 from clvlab.errors import UnknownFixtureError
 from clvlab.lab.results.result import Result

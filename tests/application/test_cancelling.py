@@ -95,7 +95,7 @@ def test_backtest_is_cancelled_when_the_last_who_asked_withdraws(application):
 
 
 def test_progress_is_seen_by_other_processes_and_ends_with_the_run(application, monkeypatch):
-    monkeypatch.setattr("clvlab.application.attempt._NOTED_S", -1)
+    monkeypatch.setattr("clvlab.application.jobs._NOTED_S", -1)
     _, run_id = claimed(application)
     job = application.jobs._claim()
     with application.jobs._attempts.at(job, told=True) as attempt:
@@ -147,7 +147,7 @@ def test_a_key_that_was_withdrawn_stands_for_its_backtest_for_good(application):
 
 
 def test_progress_that_can_not_be_noted_ends_no_run(application, monkeypatch):
-    monkeypatch.setattr("clvlab.application.attempt._NOTED_S", -1)
+    monkeypatch.setattr("clvlab.application.jobs._NOTED_S", -1)
     monkeypatch.setattr("clvlab.store.jobs.note_progress", broken)
     _, run_id = claimed(application)
 

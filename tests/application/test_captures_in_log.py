@@ -9,12 +9,12 @@ from clvlab.application.log.operations import open_log, signed_checkpoint
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.captures.records import Header, end_line, message_line, name_of
 from clvlab.packs.files import file_sha256
-from clvlab.packs.grades import Grade
 from clvlab.packs.importers.importing import import_source
+from clvlab.packs.manifest import Grade
 from clvlab.packs.verifying import verify_pack
 from clvlab.runlog.bundled import Trust
+from clvlab.runlog.log import note_segment
 from clvlab.runlog.note import Signer
-from clvlab.runlog.segments import note_segment
 from tests.commands import clvlab
 from tests.packs.captures.test_txline import text
 from tests.proof.bundles import LOG_KEY

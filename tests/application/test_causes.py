@@ -1,6 +1,6 @@
 import pytest
 
-from clvlab.application.causes import cause_of, message_of
+from clvlab.application.progress import cause_of, message_of
 from clvlab.errors import AgentError, PackReplayError
 
 PATHS = [

@@ -7,8 +7,7 @@ from sqlalchemy import update
 
 from clvlab.agents.registry import TEMPLATES
 from clvlab.application.application import Application
-from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
-from clvlab.application.competitions.status import CompetitionStatus
+from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig, CompetitionStatus
 from clvlab.application.packs import bundled_catalog
 from clvlab.errors import (
     AlreadyRegisteredError,

@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 from pydantic import TypeAdapter
 
-from clvlab.answers.decisions import DecisionListResponse
+from clvlab.answers.runs import DecisionListResponse
 from clvlab.application.runs.decisions import DECISION_ROWS, DecisionFilter, Order, RunDecisions
 from clvlab.application.runs.inspector import inspect_decision
 from clvlab.errors import PageError, UnknownRunError

@@ -1,6 +1,6 @@
 import pytest
 
-from clvlab.application.durations import duration_s_of
+from clvlab.application.competitions.requests import duration_s_of
 from clvlab.errors import WindowError
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.application.live.capture import capture
-from clvlab.application.runs.gaps import in_gap
+from clvlab.application.runs.unscored import in_gap
 from clvlab.feeds.feed import Cut, GapCause, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.manifest import Capture, Gap

@@ -13,7 +13,7 @@ from clvlab.application.runs.plan import Plan
 from clvlab.lab.laboratory.listing import list_standings
 from clvlab.law.schema import Causality
 from clvlab.store import standings
-from clvlab.store.hindsight import CAUSALITIES, Knowledge, is_hindsight_possible, weakest
+from clvlab.store.labels import CAUSALITIES, Knowledge, is_hindsight_possible, weakest
 from clvlab.store.standings import Wanted
 from tests.factories import ALICE, make_competition, write_quotes
 

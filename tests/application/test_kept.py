@@ -4,11 +4,11 @@ import pytest
 from clvlab.application.backtests import plan_backtest
 from clvlab.application.kept import KeptRuns, trial_ids
 from clvlab.application.packs import open_pack
-from clvlab.application.runs.reopening import reopen
+from clvlab.application.runs.perform import reopen
 from clvlab.errors import LookaheadError, PackTamperedError
 from clvlab.law.closing import Window
 from clvlab.runlog.log import counts
-from clvlab.store import trials
+from clvlab.store import plans
 from clvlab.store.runlog import RunLog
 from tests.agents.honest_agents import Ticking
 from tests.factories import performed
@@ -54,7 +54,7 @@ def test_a_run_that_fails_is_abandoned_and_may_be_asked_for_again(laboratory, tm
     found = log_of(laboratory)
     assert (found.sealed, found.abandoned) == (0, 2)
     with laboratory._database.read() as connection:
-        assert trials.of_pack(connection, open_pack("starter").content_hash) == set()
+        assert plans.of_pack(connection, open_pack("starter").content_hash) == set()
 
 
 def test_a_stored_run_reopens_as_the_backtest_that_it_was(laboratory):

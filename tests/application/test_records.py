@@ -7,8 +7,7 @@ import pytest
 from clvlab.application.backtests import plan_backtest
 from clvlab.application.packs import open_pack
 from clvlab.application.runs.in_folder import FolderRecord, load
-from clvlab.application.runs.perform import Commitment, perform
-from clvlab.application.runs.record import make
+from clvlab.application.runs.perform import Commitment, make, perform
 from clvlab.errors import DecisionError, LogConflictError, PlanChangedError, RunConflictError
 from clvlab.proof.verify import verify
 from clvlab.runlog.log import counts, entry_of

@@ -18,7 +18,7 @@ from clvlab.files import lock
 from clvlab.proof import clv_verify
 from clvlab.runlog.bundled import Trust
 from clvlab.runlog.note import Signer, checkpoint, open_note
-from clvlab.store.backup import back_up
+from clvlab.store.database import back_up
 from clvlab.store.tables import log_entries
 from tests.factories import ALICE, make_competition
 

@@ -5,9 +5,9 @@ from pydantic import ValidationError
 from sqlalchemy import func, select
 
 from clvlab.application.application import Application
+from clvlab.application.caps import Budget
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.reports.requests import BacktestRunRequest, PackBacktestRequest
-from clvlab.application.runs.budget import Budget
 from clvlab.errors import PackReplayError, RunRemovedError, StorageSpentError, UnknownBacktestError, UnknownRunError
 from clvlab.store.tables import backtest_requests, receipts, reports, run_chunks, runs, usage
 from tests.commands import clvlab

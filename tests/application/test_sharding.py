@@ -11,17 +11,16 @@ from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.registry import TEMPLATES, template
 from clvlab.application import packs, sharding
 from clvlab.application.replays import prices_again, replay_run
-from clvlab.application.runs.perform import perform
+from clvlab.application.runs.perform import perform, reopen
 from clvlab.application.runs.plan import Plan
-from clvlab.application.runs.reopening import reopen
 from clvlab.application.sharding import memory_bytes, sharded
 from clvlab.engine.agent import Identity, register
 from clvlab.engine.run import run
 from clvlab.errors import AgentFailedError, LookaheadError, PackTooLargeError, SettingsError
 from clvlab.law.closing import Window
-from clvlab.packs import shards
+from clvlab.packs import reader
 from clvlab.packs.manifest import Fixture
-from clvlab.packs.shards import shards_of
+from clvlab.packs.reader import shards_of
 
 PACK = packs.open_pack("starter")
 DRIFT, BASELINE = template("cumulative-drift", {"cooldown_s": 60}), template("baseline")
@@ -31,7 +30,7 @@ DRIFT, BASELINE = template("cumulative-drift", {"cooldown_s": 60}), template("ba
 def large(monkeypatch):
     """Make the pack too large to be replayed at once, with five shards; return how to make it small again."""
     small = sharding.WHOLE_ROWS
-    monkeypatch.setattr(shards, "SHARD_ROWS", sum(f.rows for f in PACK.manifest.fixtures[:3]))
+    monkeypatch.setattr(reader, "SHARD_ROWS", sum(f.rows for f in PACK.manifest.fixtures[:3]))
     monkeypatch.setattr(sharding, "WHOLE_ROWS", 0)
     return lambda: monkeypatch.setattr(sharding, "WHOLE_ROWS", small)
 
@@ -208,7 +207,7 @@ def test_templates_decide_about_each_fixture_by_itself(name):
 
 @pytest.mark.parametrize("rows", [[], [0], [5], [11], [3, 3, 3, 3], [10, 0, 1, 0], [0, 0, 12, 1, 9, 1]])
 def test_shards_are_whole_fixtures_in_their_order_and_no_larger_than_they_must(monkeypatch, rows):
-    monkeypatch.setattr(shards, "SHARD_ROWS", 10)
+    monkeypatch.setattr(reader, "SHARD_ROWS", 10)
     fixtures = [Fixture(fixture_id=number, rows=count) for number, count in enumerate(rows)]
     cut = list(shards_of(fixtures))
 

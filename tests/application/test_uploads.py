@@ -6,7 +6,7 @@ import pytest
 
 from clvlab.application.application import Application
 from clvlab.application.packs import bundled_catalog
-from clvlab.application.uploads.limits import UploadLimits
+from clvlab.application.uploads.incoming import UploadLimits
 from clvlab.application.uploads.requests import UploadRequest
 from clvlab.errors import (
     BindingError,

@@ -10,8 +10,7 @@ from typing import Any
 
 from solders.keypair import Keypair
 
-from clvlab.anchor.devchain import GENESIS_HASH, DevChain
-from clvlab.anchor.devserver import server
+from clvlab.anchor.devchain import GENESIS_HASH, DevChain, server
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.anchor.solana import SolanaAnchor
 from clvlab.proof.canonical import sha256

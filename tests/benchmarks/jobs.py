@@ -19,10 +19,10 @@ import polars as pl
 
 from clvlab.agents.registry import template
 from clvlab.application.packs import bundled_catalog
+from clvlab.application.points.scoring import Scorer
 from clvlab.application.sharding import sharded
 from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.engine.run import run
-from clvlab.engine.scoring import Scorer
 from clvlab.law.closing import Window
 from clvlab.law.gate import verdicts
 from clvlab.law.policy import PolicyEnvelope
@@ -30,7 +30,7 @@ from clvlab.law.positions import positions, proposals
 from clvlab.law.schema import Reason
 from clvlab.law.tape import Tape
 from clvlab.packs.catalog import Catalog
-from clvlab.packs.digest import fixture_digests
+from clvlab.packs.files import fixture_digests
 from clvlab.packs.verifying import verify_pack
 from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.seal import seal

@@ -22,7 +22,7 @@ import clvlab as cl
 from clvlab.law.tape import Tape
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import PackManifest
-from clvlab.packs.shards import ROW_BYTES
+from clvlab.packs.reader import ROW_BYTES
 from clvlab.packs.verifying import verify_pack
 from clvlab.packs.writer import PackWriter
 from tests.benchmarks.data import feed

@@ -28,8 +28,8 @@ from clvlab_service.settings import Settings
 from websockets.asyncio.client import connect
 
 from clvlab.application.live import job
+from clvlab.application.live.job import Telling
 from clvlab.application.live.journal import Answers
-from clvlab.application.live.telling import Telling
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.law.message import Message
 from clvlab.packs.reader import Pack, load_pack

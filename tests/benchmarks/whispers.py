@@ -19,7 +19,7 @@ from pathlib import Path
 import clvlab as cl
 from clvlab.agents.isolation import sandbox
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.agents.isolation.resident import Resident
+from clvlab.agents.isolation.root import Resident
 from tests.factories import make_tape, message
 
 TAPE = make_tape([message(0, 0, {"part1": 5000, "part2": 5000})], {1: 3600})

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from clvlab.application.sheets.listing import find_run
-from clvlab.cli.making import params_of
+from clvlab.cli.options import params_of
 from clvlab.cli.searching import _spelt
 from clvlab.errors import UnknownRunError
 from tests.commands import clvlab

@@ -1,9 +1,8 @@
 import re
 from datetime import date, timedelta
 
-from clvlab.drawing.calendar_map import calendar_map
-from clvlab.drawing.cells import cell_grid
-from clvlab.drawing.columns import time_columns
+from clvlab.drawing.calendar import calendar_map, time_columns
+from clvlab.drawing.ink import cell_grid
 
 _FIRST = date(2026, 1, 5)  # a Monday
 

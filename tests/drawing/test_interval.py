@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from clvlab.drawing.interval import interval_bar
+from clvlab.drawing.ink import interval_bar
 
 
 def _places(drawn):

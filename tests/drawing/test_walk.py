@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from clvlab.drawing.calendar import day_marks
-from clvlab.drawing.walk import cumulative_line
+from clvlab.drawing.calendar import cumulative_line, day_marks
 
 _DAY = 86_400_000
 

@@ -20,7 +20,7 @@ from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.verify import verify
-from clvlab.sql.opinion import sql_scores
+from clvlab.sql import sql_scores
 from clvlab.store.folder import read_receipts, read_run, write_run
 from tests.engine.strategies import decisions, games, policies, windows
 from tests.factories import make_agent, make_limited_run, make_run, make_tape, message

@@ -3,16 +3,14 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from clvlab.agents.baseline import BaselineConfig
-from clvlab.agents.registry import template
+from clvlab.agents.registry import BaselineConfig, template
 from clvlab.agents.template import Template
 from clvlab.engine.agent import Identity, register
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, DecisionError
 from clvlab.law.closing import Window
-from clvlab.law.metrics import confidence
+from clvlab.law.metrics import confidence, rank
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.ranking import rank
 from clvlab.law.schema import ClosingPolicy
 from tests.factories import FailingAgent, FixedAgent, make_agent, make_decisions, make_run, make_tape, message
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from clvlab.application.runs.entries import at_close
+from clvlab.application.points.scoring import Scorer
+from clvlab.application.runs.inspector import at_close
 from clvlab.engine.agent import decisions_of
 from clvlab.engine.replay import locate, replay
-from clvlab.engine.scoring import Scorer
 from clvlab.errors import DecisionError, EvidenceError
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores

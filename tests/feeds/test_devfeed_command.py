@@ -8,8 +8,7 @@ from contextlib import closing
 import pytest
 
 from clvlab.feeds.feed import Cut, Received, Stop
-from clvlab.feeds.registry import feed_of
-from clvlab.feeds.settings import FeedSettings
+from clvlab.feeds.settings import FeedSettings, feed_of
 from tests.commands import clvlab
 
 

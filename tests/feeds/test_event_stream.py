@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from clvlab.feeds.event_stream import Event, EventStream
+from clvlab.feeds.txline import Event, EventStream
 
 STREAM = (
     b"\xef\xbb\xbf: a comment\n"

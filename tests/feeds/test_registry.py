@@ -4,8 +4,7 @@ import sys
 import pytest
 
 from clvlab.errors import FeedError
-from clvlab.feeds.registry import FEEDS, feed_of
-from clvlab.feeds.settings import FeedSettings, feed_settings
+from clvlab.feeds.settings import FEEDS, FeedSettings, feed_of, feed_settings
 
 
 @pytest.fixture
@@ -93,7 +92,7 @@ def test_settings_show_no_secret():
 
 
 def test_the_registry_loads_no_feed():
-    code = "import sys, clvlab.feeds.registry; print(*sys.modules)"
+    code = "import sys, clvlab.feeds.settings; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
     assert not {"httpx2", "websockets", *(entry.module for entry in FEEDS.values())} & set(loaded)

@@ -10,7 +10,7 @@ from clvlab.law.message import tape_of
 from clvlab.packs.captures.records import Header, Record
 from clvlab.packs.captures.replay import ReplayReader
 from clvlab.packs.captures.replaying import Tracker
-from clvlab.packs.digest import fixture_digests
+from clvlab.packs.files import fixture_digests
 from clvlab.packs.opening import open_pack
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from clvlab.errors import FeedError
 from clvlab.feeds.devfeed.faults import Fault, Plan, Planned, read_plan
-from clvlab.feeds.devfeed.packs import txline_server
 from clvlab.feeds.devfeed.script import Scripted
-from clvlab.feeds.devfeed.txline import TOKENS, TxLineServer
+from clvlab.feeds.devfeed.txline import TOKENS, TxLineServer, txline_server
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.replay import messages_of
 from clvlab.feeds.txline import TxLineFeed

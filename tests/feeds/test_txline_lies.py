@@ -7,13 +7,12 @@ from contextlib import closing
 import orjson
 import pytest
 
-from clvlab.feeds import txline_place
+from clvlab.feeds import txline_history
 from clvlab.feeds.capturing import Capturing
-from clvlab.feeds.devfeed.serving import HttpServer
+from clvlab.feeds.devfeed.servers import HttpServer
 from clvlab.feeds.feed import Cut, Received, Resumed, Stop
 from clvlab.feeds.txline import TxLineFeed
-from clvlab.feeds.txline_history import elements
-from clvlab.feeds.txline_place import Ids, Place
+from clvlab.feeds.txline_history import Ids, Place, elements
 from clvlab.packs.captures.records import Header
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.txline import TxLineReader
@@ -128,7 +127,7 @@ def test_a_clock_that_was_put_back_by_days_is_no_proof_that_nothing_was_missed()
     since_ms, until_ms, _ = place.missed(10 * 24 * HOUR_MS + 5, -48 * HOUR_MS)
 
     assert since_ms == 8 * 24 * HOUR_MS
-    assert until_ms == 10 * 24 * HOUR_MS + 5 - txline_place.SLACK_MS
+    assert until_ms == 10 * 24 * HOUR_MS + 5 - txline_history.SLACK_MS
 
 
 def test_blocks_that_are_nested_without_end_are_no_answer():
@@ -137,7 +136,7 @@ def test_blocks_that_are_nested_without_end_are_no_answer():
 
 
 def test_no_more_ids_are_kept_than_may_be(monkeypatch):
-    monkeypatch.setattr(txline_place, "_MOST_IDS", 3)
+    monkeypatch.setattr(txline_history, "_MOST_IDS", 3)
     ids = Ids()
 
     for number in range(10):

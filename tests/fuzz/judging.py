@@ -9,7 +9,7 @@ from clvlab.errors import EvidenceError
 from clvlab.proof import clv_verify
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import verify
-from clvlab.sql.opinion import sql_scores
+from clvlab.sql import sql_scores
 
 __all__ = ["SHARED", "disagreement", "make_trust_folder", "passes"]
 

@@ -4,11 +4,9 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.sheets.measures import MEASURES
-from clvlab.application.sheets.sums import fixture_sums
+from clvlab.application.sheets.measures import MEASURES, fixture_sums
 from clvlab.errors import StatisticsError
-from clvlab.lab.drawing.splits import MOST_DOTS
-from clvlab.lab.results.overfitting import overfitting_of
+from clvlab.lab.results.overfitting import MOST_DOTS, overfitting_of
 
 mpl.use("Agg")
 

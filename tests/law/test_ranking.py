@@ -1,6 +1,6 @@
 import polars as pl
 
-from clvlab.law.ranking import rank
+from clvlab.law.metrics import rank
 
 
 def test_mean_ranks_first_ties_go_by_agent_and_null_stands_last():

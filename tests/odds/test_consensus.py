@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clvlab.errors import OddsError
 from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, basis_points, consensus_ticks
-from clvlab.odds.rounding import largest_remainder
+from clvlab.odds.integers import largest_remainder
 
 
 def said(*rows):

@@ -2,7 +2,7 @@ from decimal import Decimal, localcontext
 
 import polars as pl
 
-from clvlab.odds.logit import micro_logits, micro_logits_of
+from clvlab.odds.integers import micro_logits, micro_logits_of
 
 
 def test_the_committed_table_is_the_rounded_logarithm():

@@ -2,7 +2,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 
-from clvlab.odds.probit import micro_probits, normal_bps
+from clvlab.odds.integers import micro_probits, normal_bps
 
 HALF = Decimal("0.5")
 

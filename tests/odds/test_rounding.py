@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clvlab.odds.rounding import half_up, largest_remainder
+from clvlab.odds.integers import half_up, largest_remainder
 
 
 @pytest.mark.parametrize(("value", "expected"), [("0.5", 1), ("1.5", 2), ("2.4999", 2), ("5970.05", 5970), ("0", 0)])

@@ -10,7 +10,7 @@ from clvlab.errors import PackFormatError, PackTamperedError, WindowError
 from clvlab.law.schema import BOOKS
 from clvlab.law.tape import Tape
 from clvlab.packs import folder as files
-from clvlab.packs import stamps
+from clvlab.packs import folder as stamps
 from clvlab.packs.books import check_books, sorted_books
 from clvlab.packs.files import file_sha256
 from clvlab.packs.reader import load_pack

@@ -7,8 +7,8 @@ import pytest
 from clvlab.application.packs import bundled_catalog
 from clvlab.errors import PackTamperedError, UnknownPackError
 from clvlab.packs import catalog as catalogs
+from clvlab.packs import folder
 from clvlab.packs import folder as folders
-from clvlab.packs import stamps
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.files import file_sha256
 
@@ -76,7 +76,7 @@ def test_the_bundled_packs_are_synthetic_and_verified():
 def hashed(catalog, monkeypatch):
     """The files that are hashed; those of the pack are not young."""
     found = []
-    monkeypatch.setattr(stamps, "_MOMENT_NS", -1)
+    monkeypatch.setattr(folder, "_MOMENT_NS", -1)
     for module in (catalogs, folders):
         monkeypatch.setattr(module, "file_sha256", lambda path: [found.append(path.name), file_sha256(path)][1])
     catalog.open("starter")
@@ -121,7 +121,7 @@ def test_another_entry_of_the_same_pack_is_looked_at(catalog, hashed):
 
 
 def test_a_young_file_is_hashed_every_time(catalog, hashed, monkeypatch):
-    monkeypatch.setattr(stamps, "_MOMENT_NS", 10**18 * 9)
+    monkeypatch.setattr(folder, "_MOMENT_NS", 10**18 * 9)
     catalog.open("starter")
     catalog.open("starter")
 

@@ -4,14 +4,14 @@ import shutil
 import pytest
 
 from clvlab.application.packs import bundled_catalog
+from clvlab.packs import folder
 from clvlab.packs import folder as folders
-from clvlab.packs import stamps
 from clvlab.packs.reader import load_pack
 
 
 @pytest.fixture
 def pack(tmp_path, monkeypatch):
-    monkeypatch.setattr(stamps, "_MOMENT_NS", -1)
+    monkeypatch.setattr(folder, "_MOMENT_NS", -1)
     shutil.copytree(bundled_catalog().folder / "starter", tmp_path / "starter")
     return load_pack(tmp_path / "starter")
 
@@ -52,7 +52,7 @@ def test_a_file_that_changed_is_read_again_whatever_its_times_say(pack, readings
 
 
 def test_a_young_file_is_read_every_time(pack, readings, monkeypatch):
-    monkeypatch.setattr(stamps, "_MOMENT_NS", 10**18 * 9)
+    monkeypatch.setattr(folder, "_MOMENT_NS", 10**18 * 9)
     for _ in range(2):
         pack.tape(pack.fixture_ids[:1])
 

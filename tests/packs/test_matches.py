@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from clvlab.packs.matches import Match, match_of, overlap
-from clvlab.packs.matching.quotes import are_same_quotes, sketches
+from clvlab.packs.matching.prices import are_same_quotes, sketches
 
 DAY_MS = 86_400_000
 QUOTES = tuple(range(1, 33))

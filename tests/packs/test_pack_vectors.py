@@ -8,7 +8,7 @@ import pytest
 
 from clvlab.law.schema import FIXTURES, TICKS
 from clvlab.law.tape import Tape
-from clvlab.packs import digest, invariants
+from clvlab.packs import files, invariants
 
 VECTOR = json.loads((Path(__file__).parents[1] / "vectors" / "pack_digest.json").read_text(encoding="utf-8"))
 CONTENT = VECTOR["content"]
@@ -55,13 +55,13 @@ def test_fixture_bytes_and_digest_follow_from_the_ticks(number):
 def test_clvlab_gives_the_same_digests_in_any_row_order(rows):
     expected = {fixture["fixture_id"]: fixture["digest"] for fixture in VECTOR["fixtures"]}
 
-    assert digest.fixture_digests(tape(rows)) == expected
+    assert files.fixture_digests(tape(rows)) == expected
 
 
 def test_content_hash_is_the_hash_of_the_canonical_content():
     canonical = json.dumps(CONTENT, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
-    assert sha256(canonical) == VECTOR["content_hash"] == digest.content_hash(CONTENT)
+    assert sha256(canonical) == VECTOR["content_hash"] == files.content_hash(CONTENT)
 
 
 @pytest.mark.parametrize("pack_id", ["starter", "season"])

@@ -16,8 +16,7 @@ from clvlab.application.packs import bundled_catalog
 from clvlab.errors import PackFormatError
 from clvlab.packs import parquet
 from clvlab.packs.parquet import MAX_BATCH_TEXT_BYTES, batches, check_parquet, opened, row_groups
-from clvlab.packs.results import RESULTS
-from clvlab.packs.rows import UNREADABLE
+from clvlab.packs.rows import RESULTS, UNREADABLE
 
 ROWS = 150_000
 TABLE = pa.table(
@@ -47,9 +46,9 @@ PEAK = """
 import resource, sys
 from pathlib import Path
 from clvlab.packs.importers.importing import import_source
-from clvlab.packs.importers.parquet_rows import parquet_rows
+from clvlab.packs.importers.rows import parquet_rows
 from clvlab.packs.importers.source import Options
-from clvlab.packs.results import read_results
+from clvlab.packs.rows import read_results
 source, path, out = sys.argv[1:]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

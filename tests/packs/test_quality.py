@@ -12,7 +12,7 @@ from clvlab.errors import PackFormatError, PackTamperedError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.quality import QualityAccount, Spread
 from clvlab.packs.reader import load_pack
-from clvlab.packs.results import results_digest, sorted_results
+from clvlab.packs.rows import results_digest, sorted_results
 from clvlab.packs.verifying import verify_pack
 from tests.factories import MARKET, make_tape, message
 from tests.length import whole_only

@@ -7,7 +7,7 @@ import pytest
 from clvlab.application.packs import bundled_catalog, open_pack
 from clvlab.errors import PackFormatError, PackTamperedError, UnknownFixtureError, UnknownPackError
 from clvlab.law.schema import TICKS
-from clvlab.packs import shards
+from clvlab.packs import reader
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import (
     MAX_DESCRIPTOR_BYTES,
@@ -24,7 +24,7 @@ from clvlab.packs.writer import write_pack
 
 @pytest.fixture(params=[1 << 20, 5_000, 1], ids=["a shard", "shards", "a shard a fixture"])
 def pack(tmp_path, request, monkeypatch):
-    monkeypatch.setattr(shards, "SHARD_ROWS", request.param)
+    monkeypatch.setattr(reader, "SHARD_ROWS", request.param)
     folder = tmp_path / "starter"
     shutil.copytree(bundled_catalog().folder / "starter", folder)
     return folder

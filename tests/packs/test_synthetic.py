@@ -13,8 +13,7 @@ from clvlab.application.packs import bundled_catalog
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Tape
-from clvlab.packs.synthetic import Recipe, build, synthetic
-from clvlab.packs.synthetic_walk import Dice
+from clvlab.packs.synthetic import Dice, Recipe, build, synthetic
 
 SERIES = ["fixture_id", "market_key", "side"]
 HOURS = (1, 6, 24)

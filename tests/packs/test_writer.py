@@ -154,7 +154,7 @@ def test_fixtures_are_added_in_order_without_a_look_at_all_before(tmp_path):
 
 
 def test_whoever_verifies_is_told_how_far_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("clvlab.packs.shards.SHARD_ROWS", 1)
+    monkeypatch.setattr("clvlab.packs.reader.SHARD_ROWS", 1)
     fixtures = tuple(Fixture(fixture_id=number) for number in (1, 2, 3))
     rows = [(number, *row[1:]) for number in (1, 2) for row in SOUND]
     write_pack(ticks(*rows), MANIFEST.model_copy(update={"fixtures": fixtures}), tmp_path / "p")

@@ -21,7 +21,7 @@ from clvlab.proof.limits import MAX_LINE_BYTES, MAX_STARTED_BYTES, MIN_MEAN_LINE
 from clvlab.proof.merkle import Digest
 from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify
-from clvlab.sql.opinion import sql_scores
+from clvlab.sql import sql_scores
 from clvlab.store.folder import read_run, write_run
 from tests.factories import make_agent, make_decisions, make_run, make_sealed_run, make_tape, message
 from tests.proof.limits import EVENTS, beyond, written

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from clvlab.agents.registry import template
-from clvlab.engine.following import following
-from clvlab.engine.live import live_started, seal_live
+from clvlab.engine.live import following, live_started, seal_live
 from clvlab.engine.run import Failures
 from clvlab.law.closing import Window
 from clvlab.law.message import Message

@@ -11,8 +11,8 @@ import pytest
 import clvlab as cl
 from clvlab.errors import WindowError
 from clvlab.law.closing import Window
+from clvlab.law.metrics import rank
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.ranking import rank
 from clvlab.proof import clv_verify
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.events import receipt_lines

@@ -3,8 +3,7 @@ import pytest
 from clvlab.errors import LogConflictError, LogError
 from clvlab.proof.canonical import canonical
 from clvlab.runlog.entries import Segment, read_entry
-from clvlab.runlog.log import commit, counts
-from clvlab.runlog.segments import note_segment, segments
+from clvlab.runlog.log import commit, counts, note_segment, segments
 from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
 from tests.logs import audited, entries, hashed, run_of

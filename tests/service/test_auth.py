@@ -9,9 +9,8 @@ import httpx2
 import jwt
 import pytest
 from clvlab_service.app import create_app
-from clvlab_service.auth import Authenticator, InvalidTokenError, authenticator
-from clvlab_service.keys import FileKey, JwksKeys, NoKeys
-from clvlab_service.logs import logger
+from clvlab_service.auth import Authenticator, FileKey, InvalidTokenError, JwksKeys, NoKeys, authenticator
+from clvlab_service.middleware import logger
 from clvlab_service.settings import Settings
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat

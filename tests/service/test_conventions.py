@@ -8,8 +8,7 @@ from http import HTTPStatus
 import pytest
 import zstandard
 from clvlab_service.app import create_app
-from clvlab_service.auth import Authenticator
-from clvlab_service.keys import FileKey
+from clvlab_service.auth import Authenticator, FileKey
 from clvlab_service.settings import Settings
 from starlette.testclient import TestClient
 

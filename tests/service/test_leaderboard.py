@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from clvlab.client import Client
-from clvlab.store.hindsight import CAUSALITIES
+from clvlab.store.labels import CAUSALITIES
 from clvlab.store.tables import standings
 from tests.service import serving
 from tests.service.serving import BACKTEST, FIXTURE, assert_problem, make_entry

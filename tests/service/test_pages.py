@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import httpx2
 import pytest
-from clvlab_service.accept import prefers_page
+from clvlab_service.negotiation import prefers_page
 from sqlalchemy import update
 
 from clvlab.store import runs

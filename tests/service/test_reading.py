@@ -9,13 +9,12 @@ from contextlib import contextmanager
 
 import httpx2
 import pytest
-from clvlab_service.event_pages import PAGE, EventPages
 from clvlab_service.middleware import Metrics
 from clvlab_service.pool import BoundedPool
+from clvlab_service.reading import PAGE, EventPages
 from pydantic import TypeAdapter
 
-from clvlab.answers.agents import RuntimeEventsResponse
-from clvlab.answers.competitions import CompetitionEvent, CompetitionSummaryResponse
+from clvlab.answers.competitions import CompetitionEvent, CompetitionSummaryResponse, RuntimeEventsResponse
 from clvlab.application.competitions.requests import CompetitionConfig
 from clvlab.errors import BusyError, ShuttingDownError
 from clvlab.store import competitions, instances

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from clvlab.application.application import Application
-from clvlab.application.reports.job import BacktestRuns
+from clvlab.application.reports.reports import BacktestRuns
 from tests.service.serving import BACKTEST, assert_problem, make_settings, stoppable
 from tests.waiting import PATIENCE_S, until
 
@@ -82,7 +82,7 @@ def test_a_body_that_never_comes_does_not_hold_the_end_up(keys):
 
 BUSY = """
 import sys
-from clvlab.application.reports.job import BacktestRuns
+from clvlab.application.reports.reports import BacktestRuns
 from clvlab.cli import main
 
 def perform(*_):

@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from clvlab_service.app import create_app
-from clvlab_service.event_pages import PAGE
-from clvlab_service.streams.places import StreamPlaces
+from clvlab_service.reading import PAGE
+from clvlab_service.streams.connection import StreamPlaces
 from sqlalchemy import event
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect

@@ -16,7 +16,7 @@ from scipy.special import expit, logit, ndtr
 
 from clvlab.application.sheets.cautions import MAX_SKEWNESS
 from clvlab.statistics import MIN_CLUSTERS, BoundedClusters, cluster_errors, estimates, family_of, mean_skewness
-from clvlab.statistics.student import normal_score
+from clvlab.statistics.means import normal_score
 
 SHAPES = ("favourites", "longshots", "totals", "handicaps", "news", "creeping")
 SIZES = ("equal", "pareto")

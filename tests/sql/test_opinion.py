@@ -7,8 +7,7 @@ from hypothesis import given, settings
 
 from clvlab.engine.run import run
 from clvlab.errors import EvidenceError
-from clvlab.sql import second_opinion
-from clvlab.sql.opinion import sql_scores
+from clvlab.sql import second_opinion, sql_scores
 from tests.engine.strategies import policies
 from tests.engine.test_replay_properties import settings_of_a_run, tape_of
 from tests.factories import make_agent, make_run, make_sealed_run, make_tape, message

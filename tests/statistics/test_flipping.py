@@ -44,7 +44,7 @@ def test_drawn_signs_come_near_to_all_signs(monkeypatch):
     clusters = column(np.random.default_rng(1).normal(1.2, 2, 12))
     exact = sign_flip_p_values(clusters)[0]
 
-    monkeypatch.setattr("clvlab.statistics.flipping.ENUMERATED_BELOW", 0)
+    monkeypatch.setattr("clvlab.statistics.permutation.ENUMERATED_BELOW", 0)
 
     assert sign_flip_p_values(clusters, resamples=20_000)[0] == pytest.approx(exact, abs=0.01)
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import norm, poisson, skellam
 
 from clvlab.law.markets import Kind, Market, Role
-from clvlab.packs.importers.football_data_settling import handicap, totals
-from clvlab.packs.results import Settled
+from clvlab.packs.importers.football_data import handicap, totals
+from clvlab.packs.rows import Settled
 from clvlab.statistics.moved_lines import (
     VERSION,
     Model,

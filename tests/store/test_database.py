@@ -13,10 +13,9 @@ from sqlalchemy import create_engine, func, insert, select, text
 from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
 from clvlab.runlog.log import commit
 from clvlab.store import migrations
-from clvlab.store.columns import metadata
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
-from clvlab.store.tables import idempotency, instances
+from clvlab.store.tables import idempotency, instances, metadata
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from clvlab.application.competitions.requests import AgentEntry
 from clvlab.errors import StoreError
 from clvlab.runlog.log import commit
 from clvlab.store import migrations
-from clvlab.store.columns import metadata
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
+from clvlab.store.tables import metadata
 from tests.factories import ALICE, BOB, make_competition
 
 config = Config()

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from clvlab.store.packing import HEADER, chunks, lines_of
+from clvlab.store.runs import HEADER, chunks, lines_of
 
 
 def lines(count, width=100, seed=1):

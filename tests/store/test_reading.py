@@ -17,8 +17,7 @@ from clvlab.cli import main
 from clvlab.errors import StoreError, StoreUnreachableError
 from clvlab.runlog.log import commit
 from clvlab.store import migrations
-from clvlab.store.database import Database
-from clvlab.store.reading import database_to_read
+from clvlab.store.database import Database, database_to_read
 from tests.logs import hashed, run_of
 
 _VERSION_3, _DAC_OVERRIDE = 0x2008_0522, 1 << 1  # of capabilities of Linux

@@ -19,7 +19,7 @@ from clvlab.agents.isolation.code import Code, code_in_file, code_of
 from clvlab.agents.isolation.limits import Limits
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.engine.agent import Agent, Identity, Isolated, register
-from clvlab.engine.following import Follower
+from clvlab.engine.live import Follower
 from clvlab.errors import AgentError
 from clvlab.law.actions import Decision, decisions_of
 from clvlab.law.message import Message

@@ -20,7 +20,7 @@ from clvlab.agents.isolation.sandbox import end_with, enter_own_root, limit_mapp
 if TYPE_CHECKING:
     from clvlab.agents.ticking import TickAgent
     from clvlab.engine.agent import Agent
-    from clvlab.engine.following import Follower
+    from clvlab.engine.live import Follower
     from clvlab.law.tape import Tape
 
 _REQUESTS = {FrameKind.ASK: 1 << 40}  # the parent is trusted
@@ -185,7 +185,7 @@ def _followed(agent: Agent, followers: list[Follower], request: dict[str, Any]) 
 
     from clvlab.agents.isolation.columns import columns
     from clvlab.agents.ticking import TickFollower
-    from clvlab.engine.following import Redeciding
+    from clvlab.engine.live import Redeciding
     from clvlab.law.actions import decisions_of
     from clvlab.law.message import Message
     from clvlab.law.schema import FIXTURES

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clvlab.agents.bets import MAX_BETS
+from clvlab.agents.proposals import MAX_BETS
 from clvlab.application.bets.columns import Columns, Meaning, columns_of
-from clvlab.application.bets.prices import odds_milli_of
-from clvlab.application.bets.results import result_of
-from clvlab.application.bets.stakes import CENTS, cents_of
+from clvlab.application.bets.values import CENTS, cents_of, odds_milli_of, result_of
 from clvlab.errors import ArgumentError, FileError, SourceError
 from clvlab.files import file_bytes
 from clvlab.packs.importers.frames import is_frame, plain_csv
-from clvlab.packs.results import Settled
+from clvlab.packs.rows import Settled
 from clvlab.times import Span, are_clocks, check_form, days_of, moments_of, with_clocks, zone_of
 
 _MAX_BYTES = 64 << 20

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from clvlab.answers.answer import ignored, pick
@@ -13,30 +13,219 @@ from clvlab.answers.competitions import (
     CompetitionCreateResponse,
     CompetitionEvent,
     CompetitionLeaderboardRow,
+    CompetitionStartResponse,
     CompetitionStateResponse,
     CompetitionStatusResponse,
     CompetitionSummaryResponse,
     RosterEntry,
 )
 from clvlab.application.caps import Caps
-from clvlab.application.competitions.job import replay_binding
-from clvlab.application.competitions.listing import CompetitionFilter, newest, summaries
-from clvlab.application.competitions.registration import Registration
-from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
-from clvlab.application.competitions.starting import Starting
-from clvlab.application.competitions.status import MUTABLE, CompetitionStatus, require, require_owned
+from clvlab.application.competitions.job import CompetitionRuns, replay_binding
+from clvlab.application.competitions.requests import (
+    MUTABLE,
+    AgentEntry,
+    CompetitionConfig,
+    CompetitionStatus,
+    require,
+    require_owned,
+    require_startable,
+)
+from clvlab.application.competitions.roster import Registration
 from clvlab.application.events import EventKind
+from clvlab.application.jobs import CANCELLED, Jobs
 from clvlab.application.live.feed import NO_FEED
 from clvlab.application.runs.binding import bind
+from clvlab.application.runs.stored import StoredRuns
+from clvlab.application.tables import MAX_PAGE, cursor_of, position_of
+from clvlab.application.uploads.seen import Packs
 from clvlab.errors import (
     BindingError,
     NotDeletableError,
     PackError,
+    PageError,
     TransitionError,
 )
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.store import competitions as rows
 from clvlab.store import runs
+from clvlab.store.database import Connection, Database
+
+# Which competitions a list has, and where its next page begins.
+
+
+_KEY = "competition_id"
+
+
+@dataclass(frozen=True, slots=True)
+class CompetitionFilter:
+    """What all competitions of a list have in common; null is anything.
+
+    Attributes
+    ----------
+    owner
+        DID of a principal.
+    pack_id
+        The pack that they are bound to.
+    """
+
+    status: CompetitionStatus | None = None
+    owner: str | None = None
+    pack_id: str | None = None
+
+
+def summaries(
+    connection: Connection, wanted: CompetitionFilter, cursor: str | None, limit: int | None, until: str | None = None
+) -> tuple[list[CompetitionSummaryResponse], str | None]:
+    """Return competitions oldest first, after a cursor and up to another, and the cursor of the next page or None.
+
+    What is created meanwhile comes last, so a page misses nothing and repeats nothing.
+
+    Raises
+    ------
+    PageError
+        A cursor that no page gave, or a limit outside 1..200.
+    """
+    if limit is not None and not 1 <= limit <= MAX_PAGE:
+        raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
+    bounds = position_of(cursor), position_of(until)
+    found = rows.page(connection, asdict(wanted), *bounds, None if limit is None else limit + 1)
+    listed = [pick(CompetitionSummaryResponse, row) for row in found[:limit]]
+    return listed, cursor_of(found[len(listed) - 1], _KEY) if len(found) > len(listed) else None
+
+
+def newest(connection: Connection, wanted: CompetitionFilter) -> str | None:
+    """Return the cursor of the last competition of a list as it is now; null of an empty one."""
+    found = rows.newest_row(connection, asdict(wanted))
+    return None if found is None else cursor_of(found, _KEY)
+
+
+# The start of a competition: claimed by one caller, waited for, cancelled.
+
+
+@dataclass(frozen=True)
+class Starting:
+    """Use cases of a start."""
+
+    database: Database
+    catalog: Packs
+    jobs: Jobs
+    runs: StoredRuns
+    runner: CompetitionRuns
+    clock: Callable[[], int]
+    new_id: Callable[[], str]
+
+    def start(self, caller: str, competition_id: str) -> CompetitionStartResponse:
+        """Run the competition and seal it; returns when it is finalized. Blocks.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, NotStartableError
+            As ``claim``.
+        RunFailedError
+            The run failed; the claim is released and the cause recorded.
+        """
+        return self.settled(competition_id, self.claim(caller, competition_id))
+
+    def claim(self, caller: str, competition_id: str) -> str:
+        """Claim the start: the competition is running, and its run queued; returns the run id. Of callers at once one gets it.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError
+        NotStartableError
+            ``reason`` is ``not_startable`` (running, finalized or completed), ``roster_empty``, ``no_live_feed``,
+            ``fixture_not_on_feed``, ``no_quota``,
+            ``entry_unusable`` (an agent that this version can't make, or that the fixture does not fit which is bound now),
+            ``binding_missing`` (no pack, and not exactly one verified in the catalog) or ``binding_changed`` (pack gone or
+            changed since it was bound).
+        """
+        with self.database.read() as connection:
+            row = require_owned(rows.row(connection, competition_id), competition_id, caller)
+        require_startable(row)
+        fixture = self.runner.fixture(row)
+        with self.database.write() as connection:
+            row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
+            return self.runner.claim(connection, row, fixture)
+
+    def is_live(self, competition_id: str) -> bool:
+        """Tell whether a competition follows a feed, so that its start is not waited for.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        with self.database.read() as connection:
+            row = require(rows.row(connection, competition_id), competition_id)
+        return bool(row["config"]["source_mode"] == "live")
+
+    def check_startable(self, caller: str, competition_id: str) -> None:
+        """Refuse a start that could not be claimed, for what the competition's own row says; changes nothing.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, NotStartableError
+        """
+        with self.database.read() as connection:
+            require_startable(require_owned(rows.row(connection, competition_id), competition_id, caller))
+
+    def settled(self, competition_id: str, run_id: str) -> CompetitionStartResponse:
+        """Wait until a claimed run is over, and perform it here if nobody else does. Blocks.
+
+        Raises
+        ------
+        RunFailedError, RunCancelledError
+        """
+        self.jobs.require_sealed(run_id)
+        return self.started(competition_id)
+
+    def started(self, competition_id: str) -> CompetitionStartResponse:
+        """Return what came of the start of a competition so far.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        with self.database.read() as connection:
+            row = require(rows.row(connection, competition_id), competition_id)
+        return {
+            "competition_id": competition_id,
+            "status": row["status"],
+            "run_id": row["run_id"],
+            "replay_binding": replay_binding(row),
+        }
+
+    def cancel(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
+        """Cancel the run of a running competition, which is then what it was before its start.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError
+        TransitionError
+            It is not running, or over by now.
+        """
+        with self.database.read() as connection:
+            row = require_owned(rows.row(connection, competition_id), competition_id, caller)
+            running = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
+        if row["status"] != CompetitionStatus.RUNNING or not self.jobs.cancel(running[0]["run_id"], CANCELLED):
+            status = self.started(competition_id)["status"]
+            raise TransitionError(f"competition {competition_id} is {status}: there is nothing to cancel")
+        return pick(CompetitionStatusResponse, self.started(competition_id))
+
+    def settle(self, competition_id: str) -> None:
+        """Wait until a running competition is not running any more, whoever started it.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        RunFailedError
+            Its run failed.
+        """
+        with self.database.read() as connection:
+            require(rows.row(connection, competition_id), competition_id)
+            started = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
+        if started:
+            self.jobs.require_sealed(started[0]["run_id"])
+
 
 _SHOWN_RECEIPTS = 1000  # a state stays small; the run has them all
 

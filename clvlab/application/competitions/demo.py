@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clvlab.answers.answer import pick
-from clvlab.answers.demo import DemoResponse
+from clvlab.answers.competitions import DemoResponse
 from clvlab.application.competitions.competitions import Competitions
-from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
-from clvlab.application.competitions.status import CompetitionStatus
+from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig, CompetitionStatus
 from clvlab.errors import AlreadyRegisteredError, NotStartableError, RosterFrozenError, UnknownPackError
 from clvlab.law.schema import LAW_VERSION
 from clvlab.packs.catalog import Catalog

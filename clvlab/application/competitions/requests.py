@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -15,10 +18,45 @@ from pydantic import (
     model_validator,
 )
 
-from clvlab.application.durations import duration_s_of
-from clvlab.errors import WindowError
+from clvlab.errors import NotOwnerError, NotStartableError, UnknownCompetitionError, WindowError
 from clvlab.law.closing import Window
 from clvlab.law.schema import SAFE_INTEGER
+
+# ISO 8601 durations of a fixed length.
+
+
+_FORM = re.compile(r"P(?:(\d{1,9})W|(?=\d|T\d)(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})S)?)?)")
+_UNITS_S = (7 * 86_400, 86_400, 3_600, 60, 1)
+
+
+def duration_s_of(text: str) -> int:
+    """Return a duration in seconds.
+
+    Parameters
+    ----------
+    text
+        Weeks, or days to seconds, in whole numbers: ``P1W``, ``PT90M``, ``P1DT12H``.
+
+    Raises
+    ------
+    WindowError
+        Another form, years or months (which have no fixed length), or a length of zero.
+
+    References
+    ----------
+    ISO 8601-1:2019, 5.5.2.
+
+    Examples
+    --------
+    >>> duration_s_of("PT1H30M")
+    5400
+    """
+    found = _FORM.fullmatch(text) if text.isascii() else None
+    seconds = sum(int(number) * unit for number, unit in zip(found.groups(), _UNITS_S, strict=True) if number) if found else 0
+    if found is None or text.endswith("T") or seconds == 0:
+        raise WindowError(f"{text!r} is no ISO 8601 duration of weeks to seconds, such as PT90M or P1DT12H")
+    return seconds
+
 
 MAX_ROSTER_SIZE = 1000
 # No control characters: an id must survive logs, headers and databases.
@@ -114,3 +152,55 @@ class AgentEntry(Body):
     config: dict[str, Any] = Field(default_factory=dict)
     proof_mode: Annotated[str, Field(max_length=64)] = "reproducible"
     instance_id: _Text | None = None
+
+
+# The statuses of a competition, and who may change one.
+
+
+class CompetitionStatus(StrEnum):
+    """``draft`` -> ``open`` -> ``running`` -> ``finalized`` -> ``completed``; ``draft`` may start at once."""
+
+    DRAFT = "draft"
+    OPEN = "open"
+    RUNNING = "running"
+    FINALIZED = "finalized"
+    COMPLETED = "completed"
+
+
+MUTABLE = (CompetitionStatus.DRAFT, CompetitionStatus.OPEN)
+
+
+def require(row: Mapping[str, Any] | None, competition_id: str) -> Mapping[str, Any]:
+    """Return the row of a competition that is there.
+
+    Raises
+    ------
+    UnknownCompetitionError
+    """
+    if row is None:
+        raise UnknownCompetitionError(f"unknown competition {competition_id!r}")
+    return row
+
+
+def require_owned(row: Mapping[str, Any] | None, competition_id: str, caller: str) -> Mapping[str, Any]:
+    """Return the row of a competition that is there and belongs to the caller.
+
+    Raises
+    ------
+    UnknownCompetitionError, NotOwnerError
+    """
+    found = require(row, competition_id)
+    if found["owner"] != caller:
+        raise NotOwnerError(f"competition {competition_id} belongs to another principal")
+    return found
+
+
+def require_startable(row: Mapping[str, Any]) -> None:
+    """Refuse a competition whose status lets it not start.
+
+    Raises
+    ------
+    NotStartableError
+    """
+    if row["status"] not in MUTABLE:
+        raise NotStartableError("not_startable", f"competition {row['competition_id']} is {row['status']} and can't start")

@@ -6,7 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
-from clvlab.application.allowlists import MAX_ENTRIES, Entry
+from clvlab.agents.registry import template
+from clvlab.agents.template import Kelly
+from clvlab.application.caps import MAX_ENTRIES, Entry
+from clvlab.application.runs.entrants import Entrant, entrant, unused_keys
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, without_floats
@@ -79,3 +82,57 @@ class DeployConfig(BaseModel):
     end_rule: Literal["pre_match", "fixed_duration", "manual_stop"] = "pre_match"
     duration_s: Annotated[StrictInt, Field(ge=1, le=_MAX_SECONDS)] | None = None
     min_clv_horizon_s: Annotated[StrictInt, Field(ge=0, le=_MAX_SECONDS)] = 60
+
+
+# Deployed configurations, and the agent that one stands for.
+
+
+_BANKROLL_STAKES = 100
+
+
+def resolve(config: DeployConfig) -> DeployConfig:
+    """Fill in the defaults of the agent id and of the template's parameters; what is hashed and stored.
+
+    Raises
+    ------
+    UnknownAgentError, AgentError
+    """
+    given = {"markets": list(config.market_allowlist), "stake": config.stake} | config.params
+    unused = {name: given[name] for name in unused_keys(config.strategy, given)}
+    made = template(config.strategy, {name: value for name, value in given.items() if name not in unused})
+    return config.model_copy(update={"agent_id": config.agent_id or config.strategy, "params": made.identity.config | unused})
+
+
+def without_effect(config: DeployConfig) -> dict[str, str]:
+    """Name the fields that would have no effect beside the others, and say why."""
+    kelly, known = config.sizing == "fractional_kelly", DeployConfig.model_fields
+    in_params = config.params.get("stake", config.stake)
+    found = {}
+    if in_params != config.stake and (kelly or config.stake != known["stake"].default):
+        found["stake"] = f"is {config.stake}, and params has the stake {in_params!r:.80}: give one of them"
+    if not kelly and config.kelly_fraction_bps != known["kelly_fraction_bps"].default:
+        found["kelly_fraction_bps"] = f"{config.kelly_fraction_bps} goes with sizing fractional_kelly, not {config.sizing}"
+    return found
+
+
+def deployed_agent(config: DeployConfig, agent_id: str, proof_mode: str = "reproducible") -> Entrant:
+    """Make the agent of a resolved configuration; its identity states the whole of it.
+
+    Raises
+    ------
+    EntryError
+    """
+    kelly = Kelly(config.kelly_fraction_bps, _BANKROLL_STAKES * config.stake)
+    return entrant(
+        agent_id,
+        config.strategy,
+        config.params,
+        pinned=pin(config),
+        proof_mode=proof_mode,
+        kelly=kelly if config.sizing == "fractional_kelly" else None,
+    )
+
+
+def pin(config: DeployConfig) -> dict[str, Any]:
+    """Return a configuration as JSON values: what is stored, hashed and sealed."""
+    return config.model_dump(mode="json")

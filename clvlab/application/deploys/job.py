@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from clvlab.application.anchoring import Anchoring
 from clvlab.application.backtests import settings_in
-from clvlab.application.deploys.agent import deployed_agent
-from clvlab.application.deploys.config import DeployConfig
+from clvlab.application.deploys.config import DeployConfig, deployed_agent
 from clvlab.application.events import in_batches
+from clvlab.application.live.following import LivePlan
+from clvlab.application.live.job import Happening
 from clvlab.application.progress import Tell
 from clvlab.application.runs.binding import Bound, bind
 from clvlab.application.runs.in_database import begin, give_up, keep
@@ -18,8 +19,11 @@ from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.application.uploads.seen import Packs
 from clvlab.errors import UnknownInstanceError
+from clvlab.feeds.feed import Feed
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.packs.manifest import Fixture
+from clvlab.proof.anchor import Anchor
 from clvlab.store import instances, jobs, usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
@@ -107,3 +111,57 @@ def _actions(done: PerformedRun, session: str) -> Iterator[dict[str, Any]]:
     for row in done.result.decisions.select("agent_id", *_ACTION).iter_rows(named=True):
         payload = {name: row[name] for name in _ACTION}
         yield runtime_event("AGENT_ACTION", row["agent_id"], done.run_id, session, payload)
+
+
+# Live deploys: an agent that follows a fixture as it is played.
+
+
+def live_plan_of(config: DeployConfig, instance_id: str, feed: Feed, fixture: Fixture, grace_s: int = 0) -> LivePlan:
+    """Return the live run that a resolved configuration stands for."""
+    return LivePlan(
+        feed,
+        fixture,
+        [deployed_agent(config, str(config.agent_id))],
+        instance_id,
+        window=settings_in(config, Window),
+        policy=settings_in(config, PolicyEnvelope),
+        kind="deploy",
+        grace_s=grace_s,
+    )
+
+
+@dataclass(frozen=True)
+class LiveDeploy:
+    """An instance as the subject of a live run."""
+
+    def plan(self, connection: Connection, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LivePlan:
+        """Return what was deployed."""
+        return live_plan_of(_config(connection, job), job.payload["origin_id"], feed, fixture, grace_s)
+
+    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+        """Say that the run is being followed."""
+        self.told(connection, job, [("RUN_STARTED", "", {}), ("STATUS_CHANGED", "", {"status": "running"})], now_ms)
+
+    def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
+        """Say what happened while it lasts."""
+        own = str(_config(connection, job).agent_id)
+        events = [
+            runtime_event(kind, agent_id or own, job.run_id, session_of(job), payload) for kind, agent_id, payload in happenings
+        ]
+        instances.append(connection, job.payload["origin_id"], now_ms, events)
+
+    def sealed(self, connection: Connection, job: Job, done: PerformedRun, anchor: Anchor, now_ms: int) -> None:  # noqa: ARG002
+        """Say that it is sealed, and over which pack."""
+        captured = {"pack_id": done.pack.pack_id, "content_hash": done.pack.content_hash}
+        self.told(connection, job, [("STATUS_CHANGED", "", {"status": "sealed"} | captured), ("RUN_SEALED", "", {})], now_ms)
+
+    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
+        """Note a failure."""
+        note_failure(connection, job, cause, now_ms)
+
+
+def _config(connection: Connection, job: Job) -> DeployConfig:
+    row = instances.row(connection, job.payload["origin_id"])
+    if row is None:
+        raise UnknownInstanceError(f"instance {job.payload['origin_id']} is gone")
+    return DeployConfig.model_validate(row["record"]["config"])

@@ -6,18 +6,18 @@ pack, which is verified, and then keeps them.
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 
-from clvlab.application.live.noting import Noting
 from clvlab.application.live.watch import CaptureState, Watch
-from clvlab.errors import FeedError, PackFormatError, SourceError
+from clvlab.errors import FeedError, PackFormatError, SourceError, StoreBusyError, StoreUnreachableError
 from clvlab.feeds.capturing import Capturing
 from clvlab.feeds.feed import Feed, Stop
 from clvlab.files import lock
@@ -28,7 +28,44 @@ from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import pack_id_of
 from clvlab.packs.reader import Pack
 from clvlab.packs.verifying import verify_pack
-from clvlab.runlog.log import LogStore
+from clvlab.runlog.log import LogStore, note_segment
+
+# The log hears of each segment of a capture when it is closed, before the next begins.
+
+
+logger = logging.getLogger("clvlab.live")
+_LOG_PATIENCE_S = 60.0
+_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True)
+class Noting:
+    """Notes segments in a log; one that is busy is waited for."""
+
+    log: LogStore
+    clock: Callable[[], int]
+
+    def __call__(self, capture_id: str, number: int, sha256: str) -> None:
+        """Note a segment.
+
+        Raises
+        ------
+        StoreBusyError, StoreUnreachableError
+            The log could not be written for a minute.
+        LogConflictError
+            It has another hash of the segment.
+        """
+        until = time.monotonic() + _LOG_PATIENCE_S
+        while True:
+            try:
+                with self.log.write() as rows:
+                    return note_segment(rows, capture_id, number, sha256, self.clock())
+            except (StoreBusyError, StoreUnreachableError) as error:
+                if time.monotonic() > until:
+                    raise
+                logger.warning("segment %d of %s is noted later: %s", number, capture_id, error)
+                time.sleep(_PAUSE_S)
+
 
 _TELL_S = 0.5
 _PATIENCE_S = 2.0  # for whoever makes the pack right now

@@ -2,28 +2,151 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, Protocol
 
 from clvlab.application.anchoring import Anchoring
-from clvlab.application.handling import PostponedError
+from clvlab.application.jobs import PostponedError
+from clvlab.application.live.capture import Noting
 from clvlab.application.live.feed import LiveFeed
 from clvlab.application.live.following import LivePlan, follow, is_begun
-from clvlab.application.live.noting import Noting
-from clvlab.application.live.telling import Happening, Telling
-from clvlab.application.progress import Tell
+from clvlab.application.live.journal import Answers
+from clvlab.application.progress import Stage, Tell
 from clvlab.application.runs.in_database import begin, keep
 from clvlab.application.runs.perform import Commitment, PerformedRun
-from clvlab.errors import FeedError, FileLockedError
+from clvlab.errors import FeedError, FileLockedError, LeaseLostError, StoreError
 from clvlab.feeds.feed import Feed, Stop
+from clvlab.law.message import Message
+from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.anchor import Anchor
 from clvlab.store import jobs, usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 from clvlab.store.runlog import RunLog
+
+# What is told of a live run while it lasts, by a thread of its own: whoever listens, and the store, cost no decision time.
+
+
+logger = logging.getLogger("clvlab.live")
+Happening = tuple[str, str, dict[str, Any]]
+"""Kind of an event, agent id or nothing, and payload."""
+_EVERY_S = 0.1
+_HEALTH_S = 1.0
+_ACTION = (
+    "action", "market_key", "side", "stake", "limit_odds_milli", "reason", "confidence", "claimed_edge_bps",
+)  # fmt: skip
+
+
+@dataclass
+class Telling:
+    """Tells of a live run until the context ends; used as one.
+
+    Parameters
+    ----------
+    store
+        Keeps some happenings in one transaction; raises ``LeaseLostError`` if the run is not this process's any more.
+    tell
+        Says how far the run is; likewise.
+    feed
+        Whose health is told of.
+    stop
+        Set when the run is not this process's any more.
+
+    Attributes
+    ----------
+    lost
+        Why it is not; null while it is.
+    messages
+        How many were shown to the agents, by earlier processes too.
+    """
+
+    store: Callable[[Sequence[Happening]], None]
+    tell: Tell
+    feed: Feed
+    stop: Stop
+    lost: LeaseLostError | None = field(default=None, init=False)
+    messages: int = field(default=0, init=False)
+    _queue: SimpleQueue[Happening] = field(default_factory=SimpleQueue, init=False)
+    _over: Stop = field(default_factory=Stop, init=False)
+    _gaps: int = field(default=0, init=False)
+    _health: tuple[bool, str | None] = field(default=(False, None), init=False)
+
+    def __enter__(self) -> Telling:
+        self._thread = Thread(target=self._run, name="clvlab-live-telling", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def decided(self, message: Message, answers: Answers) -> None:
+        """Tell what agents decided at a message, and which of them failed."""
+        self.messages += 1
+        where = {"fixture_id": message.fixture_id, "tick_seq": message.tick_seq, "ts_ms": message.ts_ms}
+        for agent_id, several in answers.decided.items():
+            for one in several:
+                self._queue.put(("AGENT_ACTION", agent_id, where | dict(zip(_ACTION, one[2:], strict=True))))
+        for agent_id, failure in answers.failed.items():
+            self._queue.put(("AGENT_ERROR", agent_id, where | {"error": failure.error}))
+
+    def recalled(self, message: Message, answers: Answers) -> None:  # noqa: ARG002
+        """Count a message that was told of by another process."""
+        self.messages += 1
+
+    def looked(self, tracker: Tracker) -> None:
+        """Tell of gaps that have ended."""
+        for gap in tracker.gaps[self._gaps :]:
+            self._queue.put(("FEED_GAP", "", gap.model_dump(mode="json")))
+        self._gaps = len(tracker.gaps)
+
+    def _run(self) -> None:
+        due = 0.0
+        while not self._over.wait(_EVERY_S):
+            if time.monotonic() >= due:
+                due = time.monotonic() + _HEALTH_S
+                self._look()
+            self._say()
+        while not self._queue.empty() and self.lost is None:
+            self._say()
+
+    def _look(self) -> None:
+        health = self.feed.health
+        known = health.connected, health.error
+        if known != self._health:
+            self._health = known
+            self._queue.put(("FEED_HEALTH", "", {"connected": health.connected, "error": health.error}))
+        try:
+            self.tell(Stage.DECIDING, self.messages, self.messages)
+        except LeaseLostError as error:
+            self._lose(error)
+
+    def _say(self) -> None:
+        happenings: list[Happening] = []
+        try:
+            while len(happenings) < 1000:
+                happenings.append(self._queue.get_nowait())
+        except Empty:
+            pass
+        if not happenings or self.lost is not None:
+            return
+        try:
+            self.store(happenings)
+        except LeaseLostError as error:
+            self._lose(error)
+        except StoreError as error:  # the journal has the decisions, and the seal tells of all: only listeners miss these
+            logger.warning("%d events of a live run were not told: %s", len(happenings), error)
+
+    def _lose(self, error: LeaseLostError) -> None:
+        self.lost = error
+        self.stop.set()
 
 
 class Subject(Protocol):

@@ -11,13 +11,12 @@ from clvlab.errors import EvidenceError, LogError
 from clvlab.packs.captures.records import Header, Record, records_of
 from clvlab.packs.captures.sources import CAPTURES
 from clvlab.packs.files import file_sha256
-from clvlab.packs.grades import Grade
+from clvlab.packs.manifest import Grade
 from clvlab.packs.reader import Pack
 from clvlab.proof.merkle import Frontier, leaf_hash
 from clvlab.runlog.bundled import Trust
 from clvlab.runlog.entries import Segment, entry_and_time
-from clvlab.runlog.note import Checkpoint
-from clvlab.runlog.signers import Keys, trusted_checkpoint
+from clvlab.runlog.note import Checkpoint, Keys, trusted_checkpoint
 from clvlab.words import counted, moment
 
 _DAY_MS = 86_400_000

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from clvlab.answers.log import OwnerCounts
+from clvlab.answers.leaderboard import OwnerCounts
 from clvlab.errors import LogError, MissingExtraError, StoreUnreachableError
 from clvlab.runlog.bundled import LOG_PART, LOG_PART_WITHOUT_CLAIM
 from clvlab.runlog.log import LogRows, LogStore, claim, counts, proven
@@ -33,8 +33,7 @@ def open_log(place: str | Path, *, create: bool = False) -> Iterator[LogStore]:
         Make a file that is missing, to write to it; else that is an error, and what can't be written is read as it is.
     """
     try:
-        from clvlab.store.database import Database
-        from clvlab.store.reading import database_to_read
+        from clvlab.store.database import Database, database_to_read
         from clvlab.store.runlog import RunLog
         from clvlab.store.url import is_database_url
     except ModuleNotFoundError as error:

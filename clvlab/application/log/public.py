@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from clvlab.answers.log import ConsistencyResponse, LogEntriesResponse, LogResponse
+from clvlab.answers.leaderboard import ConsistencyResponse, LogEntriesResponse, LogResponse
 from clvlab.application.log.operations import count_runs, log_proofs, signed_checkpoint
 from clvlab.errors import PageError, UnsignedLogError
 from clvlab.law.schema import SAFE_INTEGER

@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clvlab.application.points.grid import check_trials, grid_of, grid_points, grid_size
 from clvlab.application.points.kept import search_points
-from clvlab.application.points.search import search_of, spoken
+from clvlab.application.points.search import check_trials, grid_of, grid_points, grid_size, search_of, spoken
 from clvlab.application.sheets.cautions import cautions_of_points
-from clvlab.application.sheets.measures import MEASURES
-from clvlab.application.sheets.sums import stacked
+from clvlab.application.sheets.measures import MEASURES, stacked
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack

@@ -20,7 +20,7 @@ import polars as pl
 
 from clvlab.application.points.scoring import Task, sums_of_tasks
 from clvlab.application.points.search import Params, Search, spelled
-from clvlab.application.sheets.sums import FIXTURE_SUMS
+from clvlab.application.sheets.measures import FIXTURE_SUMS
 from clvlab.errors import FileError
 from clvlab.files import file_bytes
 from clvlab.law.schema import LAW_VERSION, Schema

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from math import isfinite
 from typing import cast
 
-from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState, BacktestSummary
+from clvlab.answers.answer import pick
+from clvlab.answers.backtests import (
+    BacktestListResponse,
+    BacktestReport,
+    BacktestRunResponse,
+    BacktestState,
+    BacktestStatistics,
+    BacktestSummary,
+    BeatCloseStatistics,
+    FigureRow,
+    MeanStatistics,
+    MedianStatistics,
+)
+from clvlab.application.caps import Budget
 from clvlab.application.jobs import CANCELLED, Jobs
-from clvlab.application.pages import page_of
-from clvlab.application.reports.job import keep_report, report_of
-from clvlab.application.reports.requests import BacktestRunRequest, PackBacktestRequest
-from clvlab.application.runs.absent import require
+from clvlab.application.progress import Tell
+from clvlab.application.reports.requests import BacktestRunRequest, PackBacktestRequest, stored_request
 from clvlab.application.runs.binding import open_catalogued
-from clvlab.application.runs.budget import Budget
-from clvlab.application.runs.in_database import enter
-from clvlab.application.runs.perform import PerformedRun, backtest_id, run_id_of
+from clvlab.application.runs.in_database import begin, enter, give_up, keep
+from clvlab.application.runs.perform import PerformedRun, backtest_id, perform, reopen, run_id_of
 from clvlab.application.runs.plan import Plan
-from clvlab.application.runs.reopening import reopen
-from clvlab.application.runs.stored import StoredRuns
+from clvlab.application.runs.stored import StoredRuns, require
 from clvlab.application.sheets.page import tear_sheet_page
+from clvlab.application.sheets.settling import Figure
+from clvlab.application.sheets.tearsheet import TearSheet
+from clvlab.application.tables import page_of
 from clvlab.cache import BoundedCache
 from clvlab.errors import (
     IdempotencyConflictError,
@@ -34,11 +47,117 @@ from clvlab.errors import (
 from clvlab.packs.catalog import Catalog
 from clvlab.proof.canonical import sha256
 from clvlab.store import jobs as job_rows
-from clvlab.store import reports, runs
+from clvlab.store import reports, runs, usage
 from clvlab.store.database import Connection, Database
+from clvlab.store.jobs import Job, JobStatus
 from clvlab.store.labels import ANYBODY
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import reports as report_table
+
+# The statistics of a backtest as plain values: what a tear sheet says, for those who read JSON.
+
+
+def statistics_of(performed: PerformedRun, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> BacktestStatistics:
+    """Return the statistics of a backtest of one agent, as JSON values: those of its tear sheet over all it scored.
+
+    Parameters
+    ----------
+    performed
+        The backtest.
+    level
+        Level of the intervals, above 0 and below 1.
+    resamples, seed
+        Number and seed of the sign flips by fixture; the same seed gives the same statistics.
+
+    Raises
+    ------
+    StatisticsError
+        A level outside 0..1, or fewer than one resample.
+
+    Examples
+    --------
+    >>> import clvlab as cl
+    >>> found = statistics_of(cl.backtest("starter", "cumulative-drift").source)
+    >>> found["clv_bps"]["n"], found["clv_bps"]["n_clusters"], round(found["effective_clusters"], 1)
+    (129, 12, 10.6)
+    """
+    sheet = TearSheet(performed, level, resamples, seed=seed, all_scored=True)
+    spread = sheet.concentration
+    return {
+        "clv_bps": _mean(sheet, "clv"),
+        "price_ratio_pct": _mean(sheet, "price_ratio"),
+        "edge_pct": _mean(sheet, "edge"),
+        "median_clv_bps": pick(MedianStatistics, {**asdict(sheet.median), "level": level}),
+        "beat_close": pick(BeatCloseStatistics, {**asdict(sheet.beat), "level": level}),
+        "effective_clusters": spread.effective_clusters,
+        "largest_fixture_share": spread.largest_share,
+        "top_five_share": spread.top_share,
+        "resamples": resamples,
+        "seed": seed,
+        "figures": [_row(figure) for figure in sheet.figures(moved=False)],
+    }
+
+
+def _mean(sheet: TearSheet, name: str) -> MeanStatistics:
+    found = asdict(sheet.means[name])
+    return pick(MeanStatistics, {**found, "level": sheet.level, "sign_flip_p": sheet.sign_flips[name]})
+
+
+def _row(figure: Figure) -> FigureRow:
+    name, value, low, high, unit = figure
+    return {"figure": name, "value": _finite(value), "low": _finite(low), "high": _finite(high), "unit": unit}
+
+
+def _finite(value: float | None) -> float | None:
+    """Return what JSON has a number for, else null."""
+    return value if value is not None and isfinite(value) else None
+
+
+# The run of a backtest that was asked for: performed by a job.
+
+
+@dataclass(frozen=True)
+class BacktestRuns:
+    """Performs the jobs of backtests."""
+
+    database: Database
+    catalog: Catalog
+    clock: Callable[[], int]
+
+    def perform(self, job: Job, tell: Tell) -> None:
+        """Replay, seal and store the report."""
+        with self.database.write() as connection:
+            job_rows.fence(connection, job)
+            commitment = begin(connection, job.run_id, self.clock())
+        request = stored_request(job.payload["request"])
+        done = perform(request.plan(open_catalogued(self.catalog, request.pack_id)), commitment, tell)
+        report = report_of(done)
+        with self.database.write() as connection:
+            job_rows.fence(connection, job)
+            now = self.clock()
+            keep(connection, done, None, now)  # anybody may ask for one, and the chain's fees are the operator's
+            keep_report(connection, report, now)
+            reports.forget_tickets(connection, job.run_id)
+            usage.weigh(connection, job.run_id)
+            job_rows.finish(connection, job, JobStatus.DONE)
+
+    def failed(self, connection: Connection, job: Job, cause: str) -> None:
+        """Put the cause on the run's record; asking again tries again."""
+        give_up(connection, job.run_id, cause, self.clock())
+        reports.forget_tickets(connection, job.run_id)
+
+
+def keep_report(connection: Connection, report: BacktestReport, now_ms: int) -> None:
+    """Store a report; the same again changes nothing."""
+    summary = pick(BacktestSummary, {**report, "created_ts_ms": now_ms})
+    reports.add(connection, {**summary, "report": report})
+
+
+def report_of(done: PerformedRun) -> BacktestReport:
+    """Return the report; over several fixtures it has statistics, as one fixture has no interval."""
+    report = cast("BacktestReport", done.report)  # what is performed here is no live run
+    return report if len(done.fixture_ids) == 1 else {**report, "statistics": statistics_of(done)}
+
 
 _SHEETS_BYTES = 16 << 20
 _KIND = "backtest"

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Strict, StrictInt, StrictStr, Tag, TypeAdapter, create_model
 
 from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, template
-from clvlab.application.allowlists import Allowlist
 from clvlab.application.backtests import envelope, settings_in
+from clvlab.application.caps import Allowlist
 from clvlab.application.runs.plan import Plan
 from clvlab.errors import AgentError, UnknownFixtureError
 from clvlab.law.closing import Window

@@ -14,6 +14,7 @@ from clvlab.answers.runs import LogStanding
 from clvlab.application.runs.in_folder import record_of
 from clvlab.errors import BundleError, EvidenceError
 from clvlab.files import MAX_KEYS_BYTES, file_bytes
+from clvlab.packs.remote.bucket import Address
 from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.bundle import anchor_of, bundle, read_bundle, run_of
@@ -24,7 +25,7 @@ from clvlab.proof.limits import MAX_DISCLOSURE_BYTES
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.runlog.bundled import PROOFS, Trust, judge, standing_in
-from clvlab.store.folder import read_receipts, read_run
+from clvlab.store.folder import read_receipts, read_run, read_view, run_files
 
 
 def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
@@ -154,3 +155,57 @@ def _known(required: Sequence[str]) -> Sequence[str]:
 def verifier_source(*, states: bool = False) -> bytes:
     """Return the stand-alone verifier, one file that needs plain Python; or the one beside it, which reads ticks."""
     return Path(clv_states.__file__ if states else clv_verify.__file__).read_bytes()
+
+
+# Putting sealed runs into a bucket, under their ids.
+
+
+def push_run(run: SealedRun, url: str, receipts: bytes = b"", view: bytes = b"") -> str:
+    """Put the files of a run into ``<url>/<run_id>/``, the manifest last; the same bytes again are fine.
+
+    Returns
+    -------
+    str
+        Where it lies now.
+
+    Raises
+    ------
+    BundleError
+        The run does not verify.
+    RemoteConflictError
+        Other bytes are there under its id.
+    RemoteError
+        It can't be written.
+    """
+    _check(verify(run, receipts))
+    files = run_files(run, receipts, view)
+    return _put({f"{run.run_id}/{name}": content for name, content in files.items()}, url, run.run_id)
+
+
+def push_stored(path: Path, url: str) -> str:
+    """Put a stored run into a bucket: a run folder as ``push_run`` does, a bundle as ``<url>/<run_id>.clv``.
+
+    Raises
+    ------
+    BundleError, RemoteConflictError, RemoteError
+        As for ``push_run``.
+    """
+    if not path.is_file():
+        return push_run(read_run(path), url, read_receipts(path), read_view(path))
+    verification = verify_bundle(path)
+    _check(verification)
+    name = f"{verification.run_id}.clv"
+    return _put({name: file_bytes(path)}, url, name)
+
+
+def _check(verification: Verification) -> None:
+    if not verification.passed:
+        wrong = next(check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL)
+        raise BundleError(f"run {verification.run_id} does not verify, nothing of it is pushed: {wrong}")
+
+
+def _put(files: dict[str, bytes], url: str, name: str) -> str:
+    from clvlab.packs.remote.opening import push_files
+
+    push_files(files, url)
+    return str(Address(url).under(name))

@@ -25,10 +25,9 @@ from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
 from clvlab.law.schema import Causality, SourceMode
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check
-from clvlab.proof.manifest import VERIFIER_VERSION
-from clvlab.proof.started import RunStarted
+from clvlab.proof.manifest import VERIFIER_VERSION, RunStarted
 from clvlab.proof.verify import Verification
-from clvlab.store.hindsight import Knowledge, is_hindsight_possible
+from clvlab.store.labels import Knowledge, is_hindsight_possible
 
 ANSWERS_PUBLIC = "The answers were public when this was run"
 """Heading of the rows of a board that may hold the past."""

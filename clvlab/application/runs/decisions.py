@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import polars as pl
 
-from clvlab.answers.decisions import DecisionListResponse, DecisionRow
-from clvlab.application.runs.absent import not_sealed
+from clvlab.answers.runs import DecisionListResponse, DecisionRow
+from clvlab.application.runs.stored import not_sealed
 from clvlab.application.tables import PAGE, ArrowTable, arrow_stream, first_rows
 from clvlab.cache import BoundedCache
 from clvlab.errors import EvidenceError, PageError, UnknownRunError

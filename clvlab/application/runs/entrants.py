@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
+from clvlab.agents.proposals import BetsConfig, LlmConfig
 from clvlab.agents.registry import TEMPLATES, template
-from clvlab.agents.sizing import Kelly
-from clvlab.agents.template import Template
-from clvlab.engine.agent import Identity, register
-from clvlab.engine.following import Follower
-from clvlab.errors import AgentError, EntryError, EvidenceError
+from clvlab.agents.template import Kelly, Template
+from clvlab.application.runs.binding import Bound
+from clvlab.engine.agent import Identity, decisions_of, register
+from clvlab.engine.live import Follower
+from clvlab.engine.replay import locate
+from clvlab.errors import AgentError, ClvlabError, EntryError, EvidenceError, PackError
 from clvlab.law.actions import Decision
 from clvlab.law.message import Message
 from clvlab.law.schema import Action
@@ -140,3 +142,34 @@ def proof_mode(text: str) -> str:
     if mode is None or modes:
         raise EntryError(f"unknown proof_mode {text!r}: use reproducible or verified")
     return mode
+
+
+# Agents that can't decide over the fixture that they would be run on.
+
+
+def names_ticks(agent: Entrant) -> bool:
+    """Whether an agent's configuration names what a tape may lack: of all parameters, a transcript does."""
+    config = agent.template.config
+    return isinstance(config, LlmConfig | BetsConfig) and bool(config.transcript)
+
+
+def misfits(agents: Iterable[Entrant], own: Bound) -> dict[str, str]:
+    """Say of each agent that can't decide over a fixture why not, by agent id.
+
+    Agents that name no ticks fit every tape and are not asked; nor is anybody over a pack that can't be replayed, which the run
+    will say.
+    """
+    asked = [agent for agent in agents if names_ticks(agent)]
+    if not asked:
+        return {}
+    try:
+        tape = own.pack.tape([own.fixture_id])
+    except PackError:
+        return {}
+    found: dict[str, str] = {}
+    for agent in asked:
+        try:
+            locate(tape, decisions_of(agent, tape))
+        except ClvlabError as error:
+            found[agent.identity.agent_id] = f"can't run over fixture {own.fixture_id} of pack {own.pack.pack_id!r}: {error}"
+    return found

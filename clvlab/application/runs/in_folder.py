@@ -10,14 +10,13 @@ from clvlab.anchor.configured import anchorer
 from clvlab.anchor.records import AnchorRecord, FolderRecords
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.answers.runs import InspectorRecord
-from clvlab.application.matches import check_open, held_matches, quotes_of_asked, shut_by
 from clvlab.application.runs.inspector import inspect_decision
-from clvlab.application.runs.perform import Commitment, PerformedRun, audited
+from clvlab.application.runs.perform import ABANDONED, Commitment, PerformedRun, Planned, audited, drawing_of
 from clvlab.application.runs.plan import Plan
-from clvlab.application.runs.record import ABANDONED, Planned, drawing_of
 from clvlab.errors import AnchorError, LogConflictError
 from clvlab.invocation import command
 from clvlab.packs.derived.opening import view_file
+from clvlab.packs.matches import check_open, held_matches, quotes_of_asked, shut_by
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun

@@ -7,30 +7,35 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import cast
+from typing import Protocol, cast
 
 import orjson
 import polars as pl
 
 from clvlab.answers.backtests import BacktestReport, LiveReport, PolicySummary, RunReport
-from clvlab.application.progress import Stage, Tell, tell_nobody
+from clvlab.application.progress import Stage, Tell, cause_of, tell_nobody
 from clvlab.application.runs.card import metrics, verdicts
-from clvlab.application.runs.entries import at_close
-from clvlab.application.runs.gaps import in_gap, lasting_gaps
+from clvlab.application.runs.inspector import at_close
 from clvlab.application.runs.plan import Plan
-from clvlab.application.runs.unscored import unscored
-from clvlab.engine.lookahead import DrawingOf
+from clvlab.application.runs.unscored import in_gap, lasting_gaps, unscored
+from clvlab.application.sharding import sharded
+from clvlab.engine.lookahead import Draw, DrawingOf
 from clvlab.engine.run import RunResult, run
-from clvlab.errors import PackError, PackReplayError, PlanChangedError
+from clvlab.errors import ClvlabError, PackError, PackReplayError, PackTamperedError, PlanChangedError
 from clvlab.law.closing import Window
-from clvlab.law.clv import is_allowed
+from clvlab.law.clv import is_allowed, scores
+from clvlab.law.metrics import outcomes
+from clvlab.law.positions import positions
 from clvlab.law.schema import SAFE_INTEGER, Causality, Reason, SourceMode
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.proof.events import receipt_lines
+from clvlab.proof.evidence import read_evidence
+from clvlab.proof.lines import read_receipts
+from clvlab.proof.manifest import RunStarted
 from clvlab.proof.seal import SealedRun
-from clvlab.proof.started import RunStarted
 from clvlab.proof.verify import Verification, verify
+from clvlab.runlog.log import LogStore, draw_audit
 
 _HOUR_MS = 3_600_000
 _OLD_CLOSE_MS = 6 * _HOUR_MS
@@ -315,3 +320,105 @@ def _gapped(count: int, scored: int) -> list[str]:
 
 def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
     return dict(frame.group_by(column).len().sort("len", column, descending=[True, False]).iter_rows())
+
+
+# The life of a run: planned, committed to, performed, kept; or abandoned, on the record.
+
+
+ABANDONED = "failed"
+"""All that the log says of a failure, as nothing can be taken back from it."""
+
+
+class Planned(Protocol):
+    """A run as it is planned: of a pack that is there, or of one that a live run will capture."""
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def started(self) -> RunStarted: ...
+
+
+class Record(Protocol):
+    """Where runs are committed to and kept: in a folder, with or without a log, or in the database."""
+
+    @property
+    def log(self) -> LogStore | None:
+        """The log in which runs are committed to; null without one."""
+        ...
+
+    def commit(self, plan: Planned) -> Commitment:
+        """Commit to a run before its tape is opened; again if it was abandoned."""
+        ...
+
+    def keep(self, done: PerformedRun) -> None:
+        """Store a run and conclude its commitment; the same again changes nothing."""
+        ...
+
+    def abandon(self, run_id: str, cause: str) -> None:
+        """Note that a run failed; asking for it again commits to it anew."""
+        ...
+
+
+def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> DrawingOf:
+    """Return what draws the audits of a committed run by its log, which notes what an agent answered before."""
+
+    def drawing(agent_id: str, answers_hash: str) -> Draw:
+        with log.write() as rows:
+            drawn = draw_audit(rows, run_id, agent_id, answers_hash, clock())
+        return Draw(secrets.randbelow(SAFE_INTEGER)) if drawn is None else Draw(*drawn)
+
+    return drawing
+
+
+def make(plan: Plan, record: Record, tell: Tell = tell_nobody) -> PerformedRun:
+    """Make a run and keep it, on the record.
+
+    One that is interrupted stays open, and goes on when it is asked for again; ``tell`` is told how far it is.
+
+    Raises
+    ------
+    ClvlabError
+        As ``perform``, and as the record says; the run is then abandoned.
+    """
+    commitment = record.commit(plan)
+    try:
+        done = perform(plan, commitment, tell)
+        record.keep(done)
+    except ClvlabError as error:
+        record.abandon(plan.run_id, cause_of(error))
+        raise
+    return done
+
+
+# Reading a stored run back: from its sealed bytes, over the pack that it was made of.
+
+
+def content_hash_of(sealed: SealedRun) -> str | None:
+    """Return the content hash of the pack of a run whose bytes can be read: that of its binding, or of what it captured."""
+    lines = sealed.events.partition(b"\n")[0], sealed.events.rstrip(b"\n").rpartition(b"\n")[2]
+    started, ended = (orjson.loads(line)["payload"] for line in lines)
+    found: str | None = ended.get("content_hash") or started["binding"]["content_hash"]
+    return found
+
+
+def reopen(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> PerformedRun:
+    """Read a stored run back from its evidence; ``.verification`` says whether that is what was sealed.
+
+    Raises
+    ------
+    EvidenceError
+        The evidence can't be read.
+    PackTamperedError
+        The run was made over another pack than this one, or captured another.
+    """
+    evidence = read_evidence(sealed.events)
+    bound = evidence.started["binding"]
+    if evidence.content_hash != pack.content_hash:
+        raise PackTamperedError(f"the pack of {sealed.run_id}", str(evidence.content_hash), pack.content_hash)
+    window = evidence.window
+    rows = scores(positions(evidence.decisions, evidence.closes), window, evidence.max_close_age_s)
+    board = outcomes(rows, tuple(agent["agent_id"] for agent in evidence.started["agents"]))
+    result = RunResult(sealed, evidence.decisions, evidence.closes, rows, board, read_receipts(receipts), evidence.errors)
+    shards = sharded(pack, bound["fixture_ids"], ())
+    return PerformedRun(pack, window, result, sum(matched(pack.tape(shard), window) for shard in shards))

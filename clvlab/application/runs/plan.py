@@ -14,7 +14,7 @@ from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.tape import Binding
 from clvlab.packs.reader import Pack
-from clvlab.proof.started import RunStarted
+from clvlab.proof.manifest import RunStarted
 
 
 @dataclass(frozen=True)

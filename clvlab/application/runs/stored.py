@@ -24,14 +24,12 @@ from clvlab.answers.runs import (
 )
 from clvlab.application.anchoring import Anchoring, StoredRecords
 from clvlab.application.log.public import PublicLog
-from clvlab.application.pages import page_of
-from clvlab.application.runs.absent import not_sealed, require
 from clvlab.application.runs.bundles import anchor_part
 from clvlab.application.runs.card import anchor_info, proof_card, verification_answer
-from clvlab.application.runs.counting import is_failing
-from clvlab.application.runs.in_database import recorded
+from clvlab.application.runs.in_database import is_failing, recorded
 from clvlab.application.runs.inspector import decision_record
-from clvlab.errors import EvidenceError, StoreError, UnknownDecisionError
+from clvlab.application.tables import page_of
+from clvlab.errors import EvidenceError, RunRemovedError, StoreError, UnknownDecisionError, UnknownRunError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.bundle import bundle
@@ -41,11 +39,37 @@ from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.runlog.standing import standing
 from clvlab.store import anchors, runs, standings
-from clvlab.store.database import Database
+from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import RunLog
 from clvlab.store.runs import Part as Part
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import runs as run_table
+
+# Why a run is not there: unknown, not sealed, or removed since, which its hashes outlive.
+
+
+def require(row: Mapping[str, Any] | None, run_id: str) -> Mapping[str, Any]:
+    """Return the row of a run that is on record, and was not removed.
+
+    Raises
+    ------
+    UnknownRunError, RunRemovedError
+    """
+    if row is None:
+        raise UnknownRunError(f"unknown run {run_id!r}")
+    if row["status"] == RunStatus.REMOVED:
+        raise RunRemovedError(run_id, row["evidence_hash"], row["manifest_hash"])
+    return row
+
+
+def not_sealed(connection: Connection, run_id: str) -> UnknownRunError | RunRemovedError:
+    """Return why nothing sealed of a run can be read."""
+    try:
+        require(runs.row(connection, run_id), run_id)
+    except (UnknownRunError, RunRemovedError) as error:
+        return error
+    return UnknownRunError(f"run {run_id!r} is not sealed")
+
 
 logger = logging.getLogger("clvlab.runs")
 _Row = Mapping[str, Any]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from clvlab.application.sheets.figures import Sheet
 from clvlab.application.sheets.settling import PERCENT, Figure, percent_of, returns_of
-from clvlab.application.sheets.sheet import Sheet
 from clvlab.drawing import html
 from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new, svg
 from clvlab.drawing.showing import Shown

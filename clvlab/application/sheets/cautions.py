@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from clvlab.application.sheets.figures import Sheet
 from clvlab.application.sheets.measures import MEASURES, counted, without_close
-from clvlab.application.sheets.sheet import Sheet
 from clvlab.statistics import BoundedClusters, Estimate, effective_clusters, mean_skewness, sum_by_cluster
 
 MIN_EFFECTIVE = 10

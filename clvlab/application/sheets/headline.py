@@ -9,10 +9,13 @@ import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.means import LEVEL, spelt_mean
-from clvlab.application.sheets.measures import MEASURES
-from clvlab.application.sheets.sums import fixture_sums, stacked
+from clvlab.application.sheets.measures import MEASURES, fixture_sums, stacked
+from clvlab.drawing.calendar import cumulative_line
+from clvlab.drawing.ink import interval_bar
 from clvlab.statistics import Estimate, estimates
-from clvlab.statistics.verdict import Verdict, verdict_of
+from clvlab.statistics.verdict import CLOSE, SEARCH, Tone, Verdict, Wording, verdict, verdict_of
+
+__all__ = ["CLOSE", "SEARCH", "Tone", "Verdict", "Wording", "cumulative_line", "interval_bar"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +67,11 @@ def headline(scores: pl.DataFrame) -> Headline:
 def headline_of(done: PerformedRun) -> Headline:
     """Judge a run of one agent."""
     return headline(done.scores.with_columns(at_close=done.at_close))
+
+
+# What every page and terminal says and draws of a mean first: its sentence, its interval, its sum by date.
+#
+# Faces that know neither statistics nor drawing ask here; all of it is made of plain figures.
+
+
+__all__ += ["verdict", "verdict_of"]

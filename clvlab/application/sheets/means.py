@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from clvlab.application.sheets.measures import MEASURES
-from clvlab.application.sheets.sums import fixture_sums, stacked
+from clvlab.application.sheets.measures import MEASURES, fixture_sums, stacked
 from clvlab.drawing.html import Html
 from clvlab.statistics import BeatRate, Estimate, estimates
 from clvlab.words import counted, estimate, interval, share

@@ -8,7 +8,7 @@ from typing import Any
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.drawing import html
-from clvlab.statistics.concentration import TOP
+from clvlab.statistics.clusters import TOP
 from clvlab.words import counted
 
 

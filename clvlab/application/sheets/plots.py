@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from clvlab.application.sheets.sheet import Sheet
+from clvlab.application.sheets.figures import Sheet
 from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new, svg
 from clvlab.statistics import Calibration
 from clvlab.words import counted, interval

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.errors import StatisticsError
-from clvlab.packs.about import league_of
+from clvlab.packs.manifest import league_of
 from clvlab.packs.reader import Pack
 from clvlab.words import counted, market_name
 

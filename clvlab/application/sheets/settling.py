@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from clvlab.packs.results import Settled
+from clvlab.packs.rows import Settled
 from clvlab.statistics import Calibration, Clusters, Estimate, calibrate, estimates, sum_by_cluster
 
 PERCENT = "%"

@@ -7,17 +7,15 @@ from datetime import date
 import polars as pl
 
 from clvlab.application.sheets import breakdowns
-from clvlab.application.sheets.dates import dated_pictures
-from clvlab.application.sheets.figures import BPS
-from clvlab.application.sheets.meanings import GLOSSARY, MEANINGS
+from clvlab.application.sheets.breakdowns import dated_pictures
+from clvlab.application.sheets.figures import BPS, GLOSSARY, MEANINGS, Sheet
+from clvlab.application.sheets.headline import SEARCH, interval_bar, verdict_of
 from clvlab.application.sheets.means import key_figures, mean_cell
 from clvlab.application.sheets.moved_lines import moved_html
 from clvlab.application.sheets.settling import Figure
-from clvlab.application.sheets.sheet import Sheet
-from clvlab.application.sheets.verdict import SEARCH, interval_bar, verdict_of
 from clvlab.drawing import html
-from clvlab.drawing.calendar_map import calendar_map
-from clvlab.drawing.rows import interval_cell, scale, sparkline
+from clvlab.drawing.calendar import calendar_map
+from clvlab.drawing.ink import interval_cell, scale, sparkline
 from clvlab.statistics import Calibration
 from clvlab.words import REASONS, counted, interval, market_names, share
 

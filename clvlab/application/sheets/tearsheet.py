@@ -12,16 +12,15 @@ import polars as pl
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets import breakdowns
 from clvlab.application.sheets.bankrolls import HALF_KELLY, BankrollFan, bankroll_of
+from clvlab.application.sheets.breakdowns import tables_of
 from clvlab.application.sheets.cautions import cautions
-from clvlab.application.sheets.closes import tables_of
 from clvlab.application.sheets.figures import figures, line
-from clvlab.application.sheets.measures import MEASURES
+from clvlab.application.sheets.measures import MEASURES, stacked, summed
 from clvlab.application.sheets.moved_lines import moved_lines
 from clvlab.application.sheets.plots import Plots
 from clvlab.application.sheets.selection import Selection
 from clvlab.application.sheets.settling import Figure, Settlement, settlement
 from clvlab.application.sheets.shown import sheet_html
-from clvlab.application.sheets.sums import stacked, summed
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.law.tape import Tape
 from clvlab.naming import names_checked

@@ -15,9 +15,8 @@ from websockets.http11 import Request
 
 from clvlab.feeds.devfeed.faults import Plan
 from clvlab.feeds.devfeed.ladders import CENT, Change, Ladders, Script, synthetic_script
-from clvlab.feeds.devfeed.sockets import Peer, ScriptServer
-from clvlab.feeds.kalshi import PATH
-from clvlab.feeds.kalshi_signing import KEY, SIGNATURE, TIMESTAMP, is_signed
+from clvlab.feeds.devfeed.servers import Peer, ScriptServer
+from clvlab.feeds.kalshi import KEY, PATH, SIGNATURE, TIMESTAMP, is_signed
 from clvlab.feeds.retrying import now_ms
 
 KEY_ID = "development"

@@ -12,7 +12,7 @@ from websockets.http11 import Request
 
 from clvlab.feeds.devfeed.faults import Plan
 from clvlab.feeds.devfeed.ladders import Change, Ladders, Script, synthetic_script
-from clvlab.feeds.devfeed.sockets import Peer, ScriptServer
+from clvlab.feeds.devfeed.servers import Peer, ScriptServer
 from clvlab.feeds.polymarket import PATH
 from clvlab.feeds.retrying import now_ms
 

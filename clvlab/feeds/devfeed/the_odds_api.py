@@ -9,7 +9,8 @@ from threading import Lock
 import orjson
 
 from clvlab.feeds.devfeed.faults import Fault, Plan
-from clvlab.feeds.devfeed.serving import REFUSALS, HttpServer, Request
+from clvlab.feeds.devfeed.servers import REFUSALS, HttpServer
+from clvlab.feeds.devfeed.servers import HttpRequest as Request
 
 KEY = "dev-key"
 

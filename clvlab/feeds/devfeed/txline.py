@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import orjson
 
 from clvlab.feeds.devfeed.faults import Fault, Plan
 from clvlab.feeds.devfeed.script import Script, Scripted
-from clvlab.feeds.devfeed.serving import REFUSALS, HttpServer, Request
+from clvlab.feeds.devfeed.servers import REFUSALS, HttpServer
+from clvlab.feeds.devfeed.servers import HttpRequest as Request
+from clvlab.feeds.replay import announced, messages_of
 from clvlab.law.markets import key_parts
 from clvlab.law.message import Message
 from clvlab.packs.manifest import Fixture
+from clvlab.packs.reader import Pack
 
 TOKENS = ("dev-jwt", "dev-api-token")
 _BLOCK_MS = 300_000
@@ -179,3 +182,38 @@ def _number(text: bytes, key: str) -> int | None:
 def _ahead(text: bytes, seconds: float) -> bytes:
     raw = orjson.loads(text)
     return orjson.dumps(raw | {"Ts": raw["Ts"] + round(seconds * 1000)})
+
+
+# Development feeds that send the ticks of a pack.
+
+
+def txline_server(
+    pack: Pack, fixture_ids: Sequence[int] = (), *, speed: float = 60.0, plan: Plan | None = None, port: int = 0
+) -> TxLineServer:
+    """Return a server that sends some or all fixtures of a pack, with times moved so that the first message is of now.
+
+    Raises
+    ------
+    FeedError
+        A fixture that the pack does not have.
+    """
+    messages = messages_of(pack, fixture_ids)
+    first_ms = messages[0].ts_ms if messages else 0
+    shift_ms = int(time.time() * 1000) - first_ms
+    chosen = set(fixture_ids) or set(pack.fixture_ids)
+    return TxLineServer(
+        [
+            Scripted(
+                txline_message(message._replace(ts_ms=message.ts_ms + shift_ms), f"dev:{number:08}"),
+                (message.ts_ms - first_ms) / 1000 / speed,
+            )
+            for number, message in enumerate(messages)
+        ],
+        plan,
+        fixtures=[
+            fixture.model_copy(update={"kickoff_ts_ms": fixture.kickoff_ts_ms and fixture.kickoff_ts_ms + shift_ms})
+            for fixture_id, fixture in announced(pack).items()
+            if fixture_id in chosen
+        ],
+        port=port,
+    )

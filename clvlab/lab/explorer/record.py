@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clvlab.answers.runs import AgentAction, InspectorRecord, MarketState, PolicyVerdict, UntrustedMetadata
-from clvlab.application.runs.arithmetic import quote_of
+from clvlab.application.runs.inspector import quote_of
 from clvlab.drawing import html
 from clvlab.lab.explorer.figure import clock
 from clvlab.law.schema import Action, Reason

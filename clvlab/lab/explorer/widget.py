@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,155 @@ import polars as pl
 
 from clvlab.drawing import html
 from clvlab.drawing.showing import optional
-from clvlab.lab.explorer.exploration import Exploration
+from clvlab.lab.explorer.exploration import Exploration, matching
 from clvlab.lab.explorer.figure import clock, layout, legend, reach, selection_ring, traces
-from clvlab.lab.explorer.fitting import fitter
-from clvlab.lab.explorer.keys import keyboard
-from clvlab.lab.explorer.labels import matching
 from clvlab.lab.explorer.record import record_html
-from clvlab.lab.explorer.style import STYLE
 from clvlab.lab.explorer.view import ReplayMarket
-from clvlab.lab.proofs.verdicts import verdicts_html
+from clvlab.lab.proofs.card import verdicts_html
 from clvlab.proof.verify import verify
 from clvlab.words import counted
+
+# A widget of no height that makes plotly figures beside it follow the width of the cell.
+#
+# The figure widget draws before its cell stands on the page, at a width of its own, and looks again only when the window
+# changes.
+
+
+_FITTING_ESM = """
+export default {
+  render({ el }) {
+    let width = -1;
+    const tell = () => window.dispatchEvent(new Event("resize"));
+    const seen = new ResizeObserver(() => {
+      if (el.clientWidth !== width) { width = el.clientWidth; tell(); }
+    });
+    seen.observe(el);
+    document.addEventListener("plotlywidget-after-render", tell);
+    return () => { seen.disconnect(); document.removeEventListener("plotlywidget-after-render", tell); };
+  },
+};
+"""
+
+
+def fitter() -> Any:
+    """Make the widget.
+
+    Raises
+    ------
+    MissingLibraryError
+        anywidget is not installed.
+    """
+    anywidget = optional("anywidget", "the explorer")
+    return type("Fitter", (anywidget.AnyWidget,), {"_esm": _FITTING_ESM})(
+        layout={"width": "100%", "height": "0px", "margin": "0"}
+    )
+
+
+# A widget of no height that hears the keys pressed in the explorer, and gives what stands there names for screen readers.
+#
+# JupyterLab is asked to keep its own shortcuts to itself there: ``b`` would put a cell below this one.
+
+
+KEYS = {
+    " ": "play or pause",
+    "ArrowLeft": "a message back",
+    "ArrowRight": "a message on",
+    "Home": "to the first message",
+    "End": "show everything",
+    "p": "previous decision",
+    "n": "next decision",
+    "-": "slower",
+    "+": "faster",
+}
+"""What each key does, by its name in a browser."""
+
+# Whoever types into a field or chooses from a list means the field; a button keeps its own Space and the slider its arrows.
+_KEYS_ESM = """
+const FIELDS = "input:not([type=button]), textarea, select, [contenteditable=true]";
+export default {
+  render({ model, el }) {
+    let root = null;
+    const press = event => {
+      const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+      if (event.ctrlKey || event.metaKey || event.altKey || !model.get("heard").includes(key)) return;
+      if (event.target.closest(FIELDS) || (key === " " && event.target.closest("button, summary"))) return;
+      if (event.target.closest(".noUi-handle") && /^(Arrow|Home|End)/.test(key)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      model.send({ key });
+    };
+    const quiet = event => event.target.setAttribute("data-lm-suppress-shortcuts", "true");
+    const name = () => {
+      root.querySelector(".noUi-handle")?.setAttribute("aria-label", "messages that have come");
+      root.querySelector(".clvlab-record")?.setAttribute("aria-live", "polite");
+      const chart = root.querySelector(".clvlab-chart");
+      if (!chart) return;
+      chart.tabIndex = 0;
+      chart.setAttribute("role", "group");
+      chart.setAttribute("aria-label", model.get("label"));
+    };
+    const settle = new ResizeObserver(() => {
+      if (!root && (root = el.closest(".clvlab-explorer"))) {
+        root.addEventListener("focusin", quiet);
+        root.addEventListener("keydown", press);
+      }
+      if (root) name();
+    });
+    settle.observe(el);
+    return () => {
+      settle.disconnect();
+      root?.removeEventListener("keydown", press);
+      root?.removeEventListener("focusin", quiet);
+    };
+  },
+};
+"""
+
+
+def keyboard(pressed: Callable[[str], object], label: str) -> Any:
+    """Make the widget.
+
+    Parameters
+    ----------
+    pressed
+        Called with one of ``KEYS``.
+    label
+        What a screen reader says of the chart.
+
+    Raises
+    ------
+    MissingLibraryError
+        anywidget is not installed.
+    """
+    anywidget, traitlets = optional("anywidget", "the explorer"), optional("traitlets", "the explorer")
+    traits = {"heard": traitlets.List(list(KEYS)).tag(sync=True), "label": traitlets.Unicode(label).tag(sync=True)}
+    made = type("Keyboard", (anywidget.AnyWidget,), {"_esm": _KEYS_ESM, **traits})(layout={"width": "100%", "height": "0px"})
+    made.on_msg(lambda _, message, buffers: pressed(str(message.get("key", ""))))  # noqa: ARG005  ipywidgets gives three
+    return made
+
+
+# The style of the explorer: where its parts stand, in the ink of the page.
+
+
+# The ink of the figure follows the page, whatever its theme; what plotly draws on its own ground keeps its own. The record
+# stands beside the chart where there is room, and below it where there is none.
+STYLE = """<style>
+.clvlab-explorer{color:var(--jp-content-font-color1,inherit);container-type:inline-size}
+.clvlab-explorer .infolayer text,.clvlab-explorer .xaxislayer-above text,.clvlab-explorer .yaxislayer-above text
+{fill:currentColor!important}
+.clvlab-explorer .js-plotly-plot{width:100%}
+.clvlab-explorer .clvlab-stage{display:grid;grid-template-columns:minmax(0,1fr);gap:.5rem 1rem;align-items:start;width:100%}
+.clvlab-explorer .clvlab-record{margin:0;overflow:visible;height:auto;width:auto!important;min-width:0}
+.clvlab-explorer .clvlab-record>*{min-width:0;width:100%}.clvlab-explorer .clvlab-chart{min-width:0}
+.clvlab-explorer .clvlab-record .clvlab{font-size:12px;overflow-wrap:anywhere}
+.clvlab-explorer .clvlab-record :is(th,td){padding-right:.4rem}
+.clvlab-explorer kbd{font:inherit;border:1px solid rgba(128,128,128,.6);border-radius:3px;padding:0 .3em}
+.clvlab-explorer .legend{display:flex;flex-wrap:wrap;gap:0 1.1rem;list-style:none;margin:0;padding:0 0 0 3.2rem}
+.clvlab-explorer .legend li{margin:0;white-space:nowrap}.clvlab-explorer .legend span{font-weight:700}
+.clvlab-explorer .clvlab-record .clvlab h4{margin-top:0}
+@container (min-width:44rem){.clvlab-explorer .clvlab-stage{grid-template-columns:minmax(0,1fr) clamp(17rem,28%,22rem)}}
+</style>"""
+
 
 _MOST_FIXTURES = 300  # in the list at once; the search narrows it
 _SEARCH = "team, date or number"

@@ -15,24 +15,20 @@ import polars as pl
 from clvlab.application import backtests, importing, packs
 from clvlab.application.bets.grading import plan_grading
 from clvlab.application.bets.reading import Reading
-from clvlab.application.live.configured import feed_at
+from clvlab.application.live.feed import feed_at
 from clvlab.application.many import make_all
-from clvlab.application.points.grid import grid_points
 from clvlab.application.points.kept import KeptSums
-from clvlab.application.points.search import at_point
-from clvlab.application.runs.perform import PerformedRun, perform
+from clvlab.application.points.search import at_point, grid_points
+from clvlab.application.runs.perform import PerformedRun, content_hash_of, perform
 from clvlab.application.runs.plan import Plan
-from clvlab.application.runs.reopening import content_hash_of
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackError, PackFormatError, UnsupportedError
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.files import Unfinished, file_bytes_or_none, replace_file
 from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
-from clvlab.lab.laboratory.capturing import capture_feed
-from clvlab.lab.laboratory.following import follow_feed
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import pages, run_tables
-from clvlab.lab.laboratory.searching import Shelf, make_plan, walk_grid
+from clvlab.lab.laboratory.searching import Shelf, capture_feed, follow_feed, make_plan, walk_grid
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack
@@ -46,7 +42,7 @@ from clvlab.packs import reader
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.derived.opening import finder, made_again, read_view, view_file
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
-from clvlab.packs.results import RESULTS
+from clvlab.packs.rows import RESULTS
 from clvlab.proof.anchor import Anchor
 
 if TYPE_CHECKING:

@@ -10,12 +10,11 @@ from typing import Any
 from clvlab.application.bets.reading import Reading
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
-from clvlab.lab.laboratory.asked import asked_as, entries, entry, question
-from clvlab.lab.laboratory.given import several
-from clvlab.lab.laboratory.grids import Searching
+from clvlab.lab.laboratory.asked import asked_as, entries, entry, question, several
+from clvlab.lab.laboratory.records import Searching
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.comparison import Comparison
-from clvlab.lab.results.fixtures import shown
+from clvlab.lab.results.contender import shown
 from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from clvlab.agents.isolation.isolated import code_name
 from clvlab.application import backtests
 from clvlab.application.folds import check_folds, folds_of, hold_out_of
-from clvlab.application.points.grid import grid_points
+from clvlab.application.live.feed import feed_at
+from clvlab.application.live.question import LiveQuestion
 from clvlab.application.points.kept import KeptSums
-from clvlab.application.points.search import at_point
-from clvlab.engine.agent import Identity, sealable
+from clvlab.application.points.search import at_point, grid_points
+from clvlab.application.runs.perform import PerformedRun
+from clvlab.drawing import html
+from clvlab.engine.agent import Agent, Identity, sealable
 from clvlab.errors import PackTamperedError, StatisticsError
-from clvlab.lab.laboratory.asked import Entry, Folds, HoldOut, Question
+from clvlab.lab.drawing.progress import shown_state
+from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.place import Place
 from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack as LabPack
+from clvlab.lab.results.pack import Pack as StoredPack
 from clvlab.lab.results.planning import SearchPlan, Verbs
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweeping import Sweep
@@ -27,9 +35,86 @@ from clvlab.lab.results.walking import WalkForward, walk
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256
 
-if TYPE_CHECKING:  # they need the libraries of the store
+if TYPE_CHECKING:
     from clvlab.application.kept import KeptRuns
+    from clvlab.application.live.view import LiveView
     from clvlab.application.searches import KeptPlan
+    from clvlab.feeds.feed import Feed
+
+
+# A feed that is captured here, as a laboratory is asked to.
+
+
+def capture_feed(feed: str | Feed, out: Path, capturing: Capturing) -> StoredPack:
+    """Capture a feed, by its name or one that was made, into a pack; see ``Lab.capture``."""
+    from clvlab.application.live.capture import capture, stopped_by_signals
+    from clvlab.application.live.feed import feed_at
+    from clvlab.application.log import operations
+    from clvlab.feeds.feed import Stop
+
+    made, stop = feed_at(feed), Stop()
+    log = nullcontext() if capturing.log is None else operations.open_log(capturing.log, create=True)
+    with (
+        log as opened,
+        stopped_by_signals(stop),
+        shown_state(f"Capture of {made.name}", "made into a pack", progress=capturing.progress) as tell,
+    ):
+        return StoredPack(
+            capture(
+                made,
+                out,
+                stop,
+                fixture_ids=capturing.fixtures,
+                until_ts_ms=capturing.until_ts_ms,
+                log=opened,
+                tell=tell,
+            )
+        )
+
+
+# A fixture that is followed here live, as a laboratory is asked to.
+
+
+_NEWEST = 5
+_COLUMNS = ("agent_id", "action", "side", "prob_bps", "odds_milli", "market_key", "tick_seq")
+
+
+def follow_feed(
+    request: LiveRequest, agents: Sequence[Agent], kept: KeptRuns, folder: Path, house: Callable[[Pack], Pack]
+) -> PerformedRun:
+    """Follow a fixture of a feed live until the run is sealed, and keep it; see ``Lab.live``.
+
+    Parameters
+    ----------
+    request, agents
+        What is followed, by whom.
+    kept
+        Where the run is committed to and kept.
+    folder
+        Of live runs.
+    house
+        Puts the captured pack where it will stay.
+    """
+    asked = LiveQuestion(
+        feed_at(request.feed),
+        agents,
+        request.fixture,
+        request.window,
+        request.policy,
+        request.until,
+        request.grace_s,
+    )
+    whom = agents[0].identity.agent_id if len(agents) == 1 else f"{len(agents)} agents"
+    with shown_state(f"Live run of {whom}", "sealed", progress=request.progress, more=_newest) as look:
+        return kept.live(asked, folder, look, house)
+
+
+def _newest(view: LiveView) -> str:
+    """Return the newest decisions as a table, the last one first; all are pending."""
+    shown = view.decisions(view.count - _NEWEST).select(*_COLUMNS).select(pl.all().reverse())
+    rows = html.table(shown.columns, shown.rows())
+    return html.section("Newest decisions, pending until the seal", rows, whole=True) if shown.height else ""
+
 
 PLAN_SCHEMA = "clvlab-plan/1"
 

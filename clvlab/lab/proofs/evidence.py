@@ -7,15 +7,91 @@ import json
 from collections.abc import Collection, Iterable
 from functools import cached_property
 
+import numpy as np
 import orjson
 import polars as pl
 
 from clvlab.drawing import html
 from clvlab.errors import EvidenceError
-from clvlab.lab.proofs.bytes_view import bytes_html
-from clvlab.lab.proofs.lines import Lines
 from clvlab.proof.merkle import leaf_hash
 from clvlab.proof.seal import SealedRun
+
+# The exact bytes of a line: offsets, hexadecimal, and what can be read of them.
+
+
+_ROW = 16
+MOST_BYTES = 1024  # of one line on the screen
+
+
+def byte_rows(text: bytes, first_byte: int) -> list[tuple[str, str, str]]:
+    """Return rows of sixteen bytes: (offset in the file, hexadecimal, characters); a dot is no printable ASCII.
+
+    Examples
+    --------
+    >>> byte_rows(b'{"a"}' + bytes([10]), 32)
+    [('00000020', '7b 22 61 22 7d 0a', '{"a"}.')]
+    """
+    return [
+        (
+            f"{first_byte + at:08x}",
+            text[at : at + _ROW].hex(" "),
+            "".join(chr(byte) if 32 <= byte < 127 else "." for byte in text[at : at + _ROW]),
+        )
+        for at in range(0, len(text), _ROW)
+    ]
+
+
+def bytes_html(text: bytes, first_byte: int) -> str:
+    """Show the bytes of a line, the first of which stands at an offset of its file."""
+    rows = byte_rows(text[:MOST_BYTES], first_byte)
+    shown = "\n".join(f"{offset}  {digits:<{3 * _ROW - 1}}  {letters}" for offset, digits, letters in rows)
+    rest = len(text) - MOST_BYTES
+    more = f'<p class="quiet">and {rest:,} bytes more</p>' if rest > 0 else ""
+    return (
+        f'<pre class="bytes" tabindex="0" aria-label="bytes: offset, hexadecimal, characters">{html.escape(shown)}</pre>{more}'
+    )
+
+
+# Lines of a text by number, without cutting the text up.
+
+
+class Lines:
+    r"""The lines of a text in which every line ends with a line feed; a last one without it counts as well.
+
+    Examples
+    --------
+    >>> lines = Lines(b"a\nbc\n")
+    >>> len(lines), lines.get(1), lines.span(1)
+    (2, b'bc', (2, 4))
+    """
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        ends = np.flatnonzero(np.frombuffer(self.text, dtype=np.uint8) == ord("\n"))
+        return ends if not self.text or self.text.endswith(b"\n") else np.append(ends, len(self.text))
+
+    def __len__(self) -> int:
+        return int(self._ends.size)
+
+    def span(self, number: int) -> tuple[int, int]:
+        """First byte of a line and the one past its last, the line feed left out.
+
+        Raises
+        ------
+        IndexError
+            No such line.
+        """
+        if not 0 <= number < len(self):
+            raise IndexError(f"no line {number} in {len(self)}")
+        return int(self._ends[number - 1]) + 1 if number else 0, int(self._ends[number])
+
+    def get(self, number: int) -> bytes:
+        """Return a line without its line feed; raises as ``span`` does."""
+        return self.text[slice(*self.span(number))]
+
 
 PAGE = 10
 _MOST_CHARACTERS = 20_000  # of one line on the screen

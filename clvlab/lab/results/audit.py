@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from clvlab.application.sheets.verdict import Tone
+from clvlab.application.sheets.headline import Tone
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.engine.lookahead import BlindDraw, LookaheadReport

@@ -10,14 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.application.sheets.measures import MEASURES, Measure, measure_of
-from clvlab.application.sheets.sums import fixture_sums, stacked
-from clvlab.application.sheets.verdict import Tone, Verdict, Wording, verdict
+from clvlab.application.sheets.headline import Tone, Verdict, Wording, verdict
+from clvlab.application.sheets.measures import MEASURES, Measure, fixture_sums, measure_of, stacked
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.errors import StatisticsError
-from clvlab.lab.results.contender import Contender
-from clvlab.lab.results.forest import forest
+from clvlab.lab.results.contender import Contender, forest
 from clvlab.law.schema import Schema
 from clvlab.statistics import Clusters, cluster_errors, estimates, paired_difference
 from clvlab.statistics.means import finite

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun, captured_pack_id
-from clvlab.proof.started import AgentStarted, RunStarted
+from clvlab.application.sheets.means import mean_cell
+from clvlab.application.sheets.measures import Measure
+from clvlab.drawing import html
+from clvlab.drawing.ink import interval_cell, scale
+from clvlab.errors import PackFormatError
+from clvlab.proof.manifest import AgentStarted, RunStarted
 
 
 @dataclass(frozen=True)
@@ -58,3 +66,66 @@ def agent_part(backtest: PerformedRun, agent_id: str) -> PerformedRun:
 
 def _of(frame: pl.DataFrame, agent_id: str) -> pl.DataFrame:
     return frame.filter(pl.col("agent_id") == agent_id)
+
+
+# Fixtures as they are named by their ids, and how a value that is none is called.
+
+
+def shown(value: object) -> str:
+    """Name a value in a refusal: what it is, and a frame or another long thing by its class alone."""
+    text = f"{value!r:.80}"
+    return f"a {type(value).__module__.partition('.')[0]} {type(value).__name__}" if "\n" in text else text
+
+
+def fixture_ids_given(fixtures: Any) -> tuple[int, ...] | None:
+    """Return fixture ids as a tuple, whole numbers of any library among them; null is all.
+
+    Raises
+    ------
+    PackFormatError
+        No fixture, or what is no list of whole numbers.
+    """
+    if fixtures is None:
+        return None
+    if isinstance(fixtures, str | bytes | Mapping) or not isinstance(fixtures, Iterable):
+        meant = f": write fixtures=[{fixtures!s}]" if _is_whole(fixtures) else ""
+        raise PackFormatError(f"fixtures are a list of fixture ids, not {shown(fixtures)}{meant}")
+    chosen = tuple(fixtures)
+    strange = [one for one in chosen if not _is_whole(one)]
+    if strange:
+        number = str(strange[0])
+        meant = f": write {number} without quotes" if isinstance(strange[0], str) and number.isdecimal() else ""
+        raise PackFormatError(f"a fixture is named by its id, a whole number, not {shown(strange[0])}{meant}")
+    if not chosen:
+        raise PackFormatError("name at least one fixture, or none at all for every fixture")
+    return tuple(operator.index(one) for one in chosen)
+
+
+def _is_whole(value: Any) -> bool:
+    return not isinstance(value, bool) and hasattr(value, "__index__")
+
+
+# Means with their intervals under each other, on one scale.
+
+
+def forest(rows: pl.DataFrame, measure: Measure) -> str:
+    """Show means with their intervals as a table with a picture in it, in the order of the rows.
+
+    Parameters
+    ----------
+    rows
+        With ``agent``, the mean under the measure's name, ``low``, ``high`` and ``fixtures``.
+    measure
+        What the means are of.
+    """
+    within = scale([*rows["low"], *rows["high"], *rows[measure.mean]])
+    shown = [
+        (
+            row["agent"],
+            interval_cell(row[measure.mean], row["low"], row["high"], within),
+            mean_cell(row[measure.mean], row["low"], row["high"]),
+            row["fixtures"],
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+    return html.table(["agent", "", f"mean {measure.title}, {measure.short}", "fixtures"], shown, pictures=[1])

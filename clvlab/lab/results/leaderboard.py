@@ -9,15 +9,13 @@ import polars as pl
 
 from clvlab.application import backtests
 from clvlab.application.runs.card import ANSWERS_PUBLIC, may_hold_past
-from clvlab.application.sheets.measures import measure_of
-from clvlab.application.sheets.sums import fixture_sums
-from clvlab.application.sheets.verdict import SEARCH, Wording, verdict
+from clvlab.application.sheets.headline import SEARCH, Wording, verdict
+from clvlab.application.sheets.measures import fixture_sums, measure_of
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.lab.results.comparison import mean_table
-from clvlab.lab.results.contender import Contender
-from clvlab.lab.results.forest import forest
-from clvlab.law.ranking import rank
+from clvlab.lab.results.contender import Contender, forest
+from clvlab.law.metrics import rank
 
 _RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "total_clv_bps", "sim_pnl")
 

@@ -2,25 +2,218 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from math import isclose
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from clvlab.application.sheets.measures import Measure
-from clvlab.application.sheets.sums import stacked
-from clvlab.application.sheets.verdict import Tone, Verdict
+from clvlab.application.sheets.headline import Tone, Verdict
+from clvlab.application.sheets.measures import Measure, stacked
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
-from clvlab.drawing.showing import Shown
-from clvlab.lab.drawing.splits import draw_splits
+from clvlab.drawing.axes import BLUE, GREY, RED
+from clvlab.drawing.ink import cell_grid
+from clvlab.drawing.showing import Shown, optional
 from clvlab.statistics import Clusters, Overfitting, overfitting
 from clvlab.statistics.overfitting import Statistic
+from clvlab.words import short_p_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+# The picture of a sweep.
+
+
+_LABELLED_CELLS = 60
+_DARK = "#111111"  # on cells, which have colours of their own: black would become the ink of the page
+
+
+def draw_heatmap(
+    frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, x: str, y: str | None, alpha: float, ax: Any
+) -> Any:
+    """Draw the mean over one or two parameters; white is zero, grey is no scored decision.
+
+    Parameters
+    ----------
+    frame
+        Rows in order of the grid, with the mean of the measure and ``p_family``.
+    grid
+        Values of each parameter, in the order of the rows: the last one changes fastest.
+    measure
+        What is drawn the mean of.
+    x, y
+        Parameters along the axes; means over the others are drawn.
+    alpha
+        Family-wise p-values below it get a dot, where no other parameter is averaged over.
+    ax
+        Where to draw.
+    """
+    shape = tuple(len(values) for values in grid.values())
+    names = list(grid)
+    others = tuple(k for k, name in enumerate(names) if name not in (x, y))
+    means = frame[measure.mean].to_numpy().astype(float).reshape(shape)
+    counted = ~np.isnan(means)
+    with np.errstate(invalid="ignore"):
+        cells = np.where(counted, means, 0).sum(axis=others) / counted.sum(axis=others)
+    averaged = any(shape[k] > 1 for k in others)
+    good = np.asarray((frame["p_family"].fill_null(1) < alpha).to_numpy().reshape(shape).any(axis=others) & (not averaged))
+    if y is None:
+        cells, good = cells[None, :], good[None, :]
+    elif names.index(x) < names.index(y):
+        cells, good = cells.T, good.T
+    reach = float(np.nanmax(np.abs(cells), initial=0)) or 1.0
+    colours = optional("matplotlib", "a heatmap").colormaps["RdBu"].with_extremes(bad=GREY)
+    image = ax.pcolormesh(cells, cmap=colours, vmin=-reach, vmax=reach)
+    ax.figure.colorbar(image, ax=ax, label=f"mean {measure.title}, {measure.unit}")
+    for (row, column), mean in np.ndenumerate(cells):
+        if cells.size <= _LABELLED_CELLS and not np.isnan(mean):
+            ink = "white" if abs(mean) > 0.6 * reach else _DARK
+            ax.text(
+                column + 0.5,
+                row + 0.5,
+                f"{mean:+.0f}" if reach >= 10 else f"{mean:+.1f}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=ink,
+            )
+        if good[row, column]:
+            ax.plot(column + 0.85, row + 0.8, marker="o", markersize=3, color=_DARK)
+    ax.set_xticks(np.arange(len(grid[x])) + 0.5, [str(value) for value in grid[x]])
+    ax.set_xlabel(x)
+    if y is None:
+        ax.set_yticks([])
+    else:
+        ax.set_yticks(np.arange(len(grid[y])) + 0.5, [str(value) for value in grid[y]])
+        ax.set_ylabel(y)
+    dots = f"dot: family-wise p < {alpha:.2g}" if not averaged else "means over the other parameters"
+    ax.set_title(f"Mean {measure.title} by {x}" + (f" and {y}" if y else "") + f" ({dots})", fontsize=9)
+
+
+# The picture of what a choice was worth where it was not made.
+
+
+MOST_DOTS = 1_500
+
+
+def draw_splits(found: Overfitting, quantity: str, ax: Any) -> Any:
+    """Draw what each split chose: its figure in the half that chose it, and in the other one; equally spaced splits of many.
+
+    Parameters
+    ----------
+    found
+        The splits.
+    quantity
+        What the figures are, in words with their unit.
+    ax
+        Where to draw.
+    """
+    step = -(-found.splits // MOST_DOTS)
+    shown = np.arange(0, found.splits, step)
+    below = 2 * found.ranks[shown] <= 1
+    for chosen, colour, label in ((~below, BLUE, "above the median"), (below, RED, "at or below it")):
+        own = shown[chosen]
+        ax.scatter(found.in_sample[own], found.out_of_sample[own], s=7, color=colour, alpha=0.45, linewidths=0, label=label)
+    ax.axhline(0, color=GREY, linewidth=0.8)
+    if np.isfinite(found.slope):
+        ends = np.array([found.in_sample.min(), found.in_sample.max()])
+        ax.plot(ends, found.intercept + found.slope * ends, color=GREY, linewidth=1.2, label=f"slope {found.slope:+.2f}")
+    ax.legend()
+    dots = f"one dot a split, {shown.size:,} of {found.splits:,}" if step > 1 else "one dot a split"
+    ax.set(
+        xlabel=f"{quantity}, in the half that chose ({dots})",
+        ylabel="in the other half",
+        title=f"PBO {found.pbo:.2f}: the choice out of sample",
+    )
+    return ax
+
+
+# What can be said of the points of a grid, and their picture.
+
+
+_MOST_COLUMNS, _MOST_ROWS = 12, 20
+_ALPHA = 0.05  # of sentences that do not name it
+
+
+def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
+    """Say what is left of the points of a sweep when all trials are counted.
+
+    Parameters
+    ----------
+    frame
+        ``Sweep.frame``.
+    trials
+        Trials on record: these points and those made before.
+    alpha
+        A point stays where its family-wise p is below.
+
+    Examples
+    --------
+    >>> points = pl.DataFrame({"p_alone": [0.01, 0.2], "p_family": [0.19, 1.0]})
+    >>> sweep_verdict(points, 24, 0.05).sentence
+    'No point stays above zero when all 24 trials are counted (best p .19); taken alone 1 would.'
+    """
+    known = frame.drop_nulls("p_family")
+    if known.is_empty():
+        return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
+    left, alone = (known.filter(pl.col(name) < alpha).height for name in ("p_family", "p_alone"))
+    best = short_p_value(float(known["p_family"].sort()[0]))
+    counted = (
+        f"when all {trials:,} trials are counted (best {best}{'' if isclose(alpha, _ALPHA) else f', judged at {alpha:.2g}'})"
+    )
+    if left:
+        verb = "stays" if left == 1 else "stay"
+        return Verdict(
+            f"{left:,} of {frame.height:,} points {verb} above zero {counted}; taken alone {alone:,} would.", Tone.BEATS
+        )
+    return Verdict(f"No point stays above zero {counted}; taken alone {alone:,} would.", Tone.UNCLEAR)
+
+
+def grid_picture(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, alpha: float) -> str:
+    """Draw the means of a grid over its first two parameters with several values; with more, one picture for each of the rest.
+
+    Parameters
+    ----------
+    frame
+        ``Sweep.frame``.
+    grid
+        Values of each parameter.
+    measure
+        What the means are of.
+    alpha
+        A point whose family-wise p is below gets a frame.
+    """
+    several = [name for name, values in grid.items() if len(values) > 1] or list(grid)
+    x, y = several[0], several[1] if len(several) > 1 else None
+    if len(grid[x]) > _MOST_COLUMNS or (y and len(grid[y]) > _MOST_ROWS) or len(several) > 2:
+        return _best_rows(frame, grid, measure)
+    values, notes, framed = {}, {}, []
+    for point in frame.iter_rows(named=True):
+        if point[measure.mean] is None:
+            continue
+        place = (grid[y].index(point[y]) if y else 0, grid[x].index(point[x]))
+        values[place] = point[measure.mean]
+        if point["p_family"] is not None:
+            notes[place] = short_p_value(point["p_family"])
+            framed += [place] if point["p_family"] < alpha else []
+    drawn = cell_grid(
+        [str(value) for value in grid[x]], [str(value) for value in grid[y]] if y else [""], values, notes, framed=framed,
+        across=x, down=y or "", title=f"mean {measure.title} over the grid",
+    )  # fmt: skip
+    key = f"Mean {measure.title}, {measure.unit}; p counts all trials on record; a frame marks p < {alpha:.2g}."
+    return f'{drawn}<p class="quiet">{key}</p>'
+
+
+def _best_rows(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure) -> str:
+    """Show the best points of a grid that no picture holds: parameters, mean, interval and p."""
+    best = frame.drop_nulls(measure.mean).sort(measure.mean, descending=True, maintain_order=True).head(10)
+    columns = [*grid, measure.mean, "low", "high", "p_family"]
+    return html.section(f"The ten highest of {frame.height:,} points", html.table(columns, best.select(columns).rows()))
+
 
 _SHOWN_ROWS = 10
 _STABLE, _WORTHLESS = 0.1, 0.45

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import polars as pl
 
 from clvlab.application.points.search import spoken
-from clvlab.application.sheets.verdict import Tone
+from clvlab.application.sheets.headline import Tone
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import StatisticsError

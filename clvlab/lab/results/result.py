@@ -8,10 +8,9 @@ from functools import cached_property
 import polars as pl
 
 from clvlab.application.runs.card import metrics
-from clvlab.application.runs.entries import at_close
-from clvlab.application.runs.gaps import lasting_gaps
-from clvlab.application.runs.perform import PerformedRun
-from clvlab.application.runs.reopening import content_hash_of, reopen
+from clvlab.application.runs.inspector import at_close
+from clvlab.application.runs.perform import PerformedRun, content_hash_of, reopen
+from clvlab.application.runs.unscored import lasting_gaps
 from clvlab.application.sheets.bankrolls import HALF_KELLY, BankrollFan
 from clvlab.application.sheets.plots import Plots
 from clvlab.application.sheets.selection import Selection
@@ -28,19 +27,17 @@ from clvlab.errors import (
 )
 from clvlab.lab.explorer import Explorer
 from clvlab.lab.results.audit import AuditReport
-from clvlab.lab.results.card import agent_card
+from clvlab.lab.results.card import MovedLines, agent_card
 from clvlab.lab.results.comparison import Comparison
-from clvlab.lab.results.contender import Contender, agent_part, contenders
-from clvlab.lab.results.fixtures import fixture_ids_given
+from clvlab.lab.results.contender import Contender, agent_part, contenders, fixture_ids_given
 from clvlab.lab.results.leaderboard import Leaderboard
-from clvlab.lab.results.moved_lines import MovedLines
 from clvlab.lab.results.report import Report, Scores
 from clvlab.lab.results.run import Run, VerificationResult
-from clvlab.law.ranking import rank
+from clvlab.law.metrics import rank
 from clvlab.naming import did_you_mean, names_checked
 from clvlab.packs import reader
 from clvlab.packs.derived.opening import view_file
-from clvlab.proof.started import RunStarted
+from clvlab.proof.manifest import RunStarted
 from clvlab.statistics import Staking
 from clvlab.words import counted, mean_clv
 

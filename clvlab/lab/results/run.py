@@ -10,17 +10,14 @@ import polars as pl
 
 from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, VerifyResponse
 from clvlab.application.runs import in_folder
+from clvlab.application.runs.bundles import push_run
 from clvlab.application.runs.card import proof_card
 from clvlab.application.runs.inspector import inspect_decision
-from clvlab.application.runs.pushing import push_run
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import EvidenceError, FileError
-from clvlab.lab.proofs.browser import EvidenceBrowser
-from clvlab.lab.proofs.card import ProofCard
-from clvlab.lab.proofs.merkle import MerklePath
-from clvlab.lab.proofs.playground import Playground
-from clvlab.lab.proofs.verdicts import state, verdicts_html
+from clvlab.lab.proofs.card import ProofCard, state, verdicts_html
+from clvlab.lab.proofs.widgets import EvidenceBrowser, MerklePath, Playground
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.seal import SealedRun

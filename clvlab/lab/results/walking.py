@@ -12,16 +12,14 @@ import numpy as np
 import polars as pl
 
 from clvlab.application import backtests
-from clvlab.application.points.grid import grid_points
+from clvlab.application.folds import Step, decided_after, last_close_ms, pooled
 from clvlab.application.points.kept import KeptSums, search_points
 from clvlab.application.points.scoring import tape_of
-from clvlab.application.points.search import search_of
+from clvlab.application.points.search import grid_points, search_of
 from clvlab.application.runs.perform import PerformedRun
-from clvlab.application.sheets.measures import Measure, measure_of
-from clvlab.application.sheets.sums import fixture_sums, stacked
+from clvlab.application.sheets.headline import Verdict, Wording, verdict
+from clvlab.application.sheets.measures import Measure, fixture_sums, measure_of, stacked
 from clvlab.application.sheets.tearsheet import TearSheet
-from clvlab.application.sheets.verdict import Verdict, Wording, verdict
-from clvlab.application.walking import Step, decided_after, last_close_ms, pooled
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown

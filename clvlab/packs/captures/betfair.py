@@ -23,15 +23,15 @@ from typing import Any
 import orjson
 
 from clvlab.law.schema import ClosingPolicy
-from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.captures.normalising import Source
-from clvlab.packs.exchange.state import State
+from clvlab.packs.captures.reader import ProviderClock
+from clvlab.packs.exchange import State
 from clvlab.packs.importers.betfair_book import Checked, MarketBook
-from clvlab.packs.importers.betfair_files import PLAIN
-from clvlab.packs.importers.betfair_markets import (
+from clvlab.packs.importers.betfair_files import (
     CONSENSUS,
     MARGIN,
     NO_OFF,
+    PLAIN,
     SideColumn,
     by_runner,
     event_of,

@@ -15,7 +15,7 @@ import orjson
 
 from clvlab.errors import SourceError
 from clvlab.law.schema import SAFE_INTEGER
-from clvlab.packs.captures.clock import MOST_SKEW_S
+from clvlab.packs.captures.reader import MOST_SKEW_S
 from clvlab.packs.files import lines_of
 
 SCHEMA = "clvlab-capture/1"

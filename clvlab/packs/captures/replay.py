@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import orjson
 
-from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.captures.normalising import Source
-from clvlab.packs.exchange.state import State
+from clvlab.packs.captures.reader import ProviderClock
+from clvlab.packs.exchange import State
 from clvlab.packs.manifest import Fixture
 
 

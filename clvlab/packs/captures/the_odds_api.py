@@ -13,10 +13,10 @@ import orjson
 from clvlab.odds.consensus import BookMessages, Consensus, consensus_ticks
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
-from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.captures.normalising import Source
-from clvlab.packs.exchange.state import State
-from clvlab.packs.importers.pricing import book_prices
+from clvlab.packs.captures.reader import ProviderClock
+from clvlab.packs.exchange import State
+from clvlab.packs.importers.books import book_prices
 from clvlab.packs.importers.source import Account, fixture_id_of
 from clvlab.packs.importers.the_odds_api import RULES, event_quotes
 from clvlab.packs.invariants import is_name

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import orjson
 
-from clvlab.packs.captures.clock import AGAINST_ARRIVAL, ProviderClock
 from clvlab.packs.captures.normalising import Source
-from clvlab.packs.exchange.state import State
+from clvlab.packs.captures.reader import AGAINST_ARRIVAL, ProviderClock
+from clvlab.packs.exchange import State
 from clvlab.packs.importers.txline import stable_price
 from clvlab.packs.manifest import Fixture
 from clvlab.times import LAST_MS

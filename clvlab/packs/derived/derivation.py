@@ -12,10 +12,9 @@ from typing import Any
 import polars as pl
 
 from clvlab.law.tape import Binding, Tape
-from clvlab.packs.derived.rule import MARKS
+from clvlab.packs.derived.rule import MARKS, Rule
 from clvlab.packs.folder import PackFiles
-from clvlab.packs.grades import Grade, grade_of
-from clvlab.packs.manifest import PackManifest
+from clvlab.packs.manifest import Grade, PackManifest, grade_of
 from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256
@@ -171,3 +170,21 @@ def stand_alone(rows: pl.DataFrame, series: pl.DataFrame) -> Tape:
     """Return rows and series as a tape of no pack, for what is computed of them."""
     fixtures = series.select("fixture_id", kickoff_ts_ms=pl.lit(None, pl.Int64)).unique(maintain_order=True)
     return Tape(Binding(None, tuple(fixtures["fixture_id"]), None), rows, series, fixtures)
+
+
+# A derived pack in words.
+
+
+def derived_words(pack: DerivedPack) -> str:
+    """Say what a derived pack is made of, and how."""
+    own = pack.derivation
+    names = [_words(parent) for parent in own.parents]
+    if own.kind is Kind.WHERE:
+        return f"view of {names[0]}: {Rule.of_payload(own.rule).words}"
+    if own.kind is Kind.JOIN:
+        return f"{names[0]}, with {' and '.join(names[1:])} as books"
+    return f"{' and '.join(names)} as one"
+
+
+def _words(pack: Pack) -> str:
+    return f"({derived_words(pack)})" if isinstance(pack, DerivedPack) else repr(pack.pack_id)

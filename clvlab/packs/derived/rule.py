@@ -13,8 +13,7 @@ from typing import Any
 from clvlab.errors import ViewError
 from clvlab.law.schema import MAX_CLOSE_AGE_S
 from clvlab.naming import did_you_mean
-from clvlab.packs.about import league_of, season_of
-from clvlab.packs.manifest import Fixture
+from clvlab.packs.manifest import Fixture, league_of, season_of
 from clvlab.times import LAST_MS, iso_moment
 from clvlab.words import counted, minute
 

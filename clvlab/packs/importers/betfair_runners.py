@@ -21,11 +21,11 @@ import polars as pl
 from clvlab.errors import SourceError
 from clvlab.odds.consensus import Consensus
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
-from clvlab.packs.importers.csv_rows import CsvRow, opened_csv
+from clvlab.packs.importers.rows import CsvRow, opened_csv
 from clvlab.packs.importers.scraped import decimal_of
 from clvlab.packs.importers.source import Account, Normalised, Options, Part, files_below, fixture_ids_of
 from clvlab.packs.manifest import Fixture
-from clvlab.packs.results import RESULTS, Settled
+from clvlab.packs.rows import RESULTS, Settled
 from clvlab.times import by_forms, of_format, of_iso, zone_of
 
 NORMALISER = "betfair-csv/1"

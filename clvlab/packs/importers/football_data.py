@@ -8,32 +8,217 @@ the kickoff, are synthetic.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from clvlab.errors import SourceError
-from clvlab.law.markets import Market
+from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, Kind, Market, UnreadKey, spelled_key
+from clvlab.law.schema import BOOKS, ODDS_MILLI
 from clvlab.odds.consensus import Consensus
-from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
-from clvlab.packs.importers.football_data_books import OfferedBooks
-from clvlab.packs.importers.football_data_markets import (
-    CLOSING_MS,
-    MARKETS,
-    PRE_MATCH_MS,
-    FileMarket,
-    market_key,
-    prices,
-    quote_rows,
-    start_ms,
-)
+from clvlab.packs.importers.books import QUOTES, QuoteSpill, at_ticks, batches, book_ticks
 from clvlab.packs.importers.football_data_rows import Match, matches
-from clvlab.packs.importers.football_data_settling import settled
-from clvlab.packs.importers.source import Account, Normalised, Options, Part, files_below, fixture_ids_of
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, files_below, fixture_ids_of
 from clvlab.packs.manifest import Fixture
-from clvlab.packs.results import RESULTS
+from clvlab.packs.rows import RESULTS, Settled
+
+# Markets of football-data's files: their keys, their sides, and where each book writes their prices.
+
+
+PRE_MATCH_MS = 24 * 3600 * 1000
+CLOSING_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FileMarket:
+    """A market of the files: its type, sides with the ends of their columns, and the columns of its line."""
+
+    kind: str
+    sides: tuple[tuple[str, str], ...]
+    prefixes: int
+    line: tuple[str, ...] = ()
+    closing_line: tuple[str, ...] = ()
+
+
+MARKETS = (
+    FileMarket(RESULT_1X2, (("part1", "H"), ("draw", "D"), ("part2", "A")), 0),
+    FileMarket(TOTAL_GOALS, (("over", ">2.5"), ("under", "<2.5")), 1),
+    FileMarket(HANDICAP_GOALS, (("part1", "AHH"), ("part2", "AHA")), 1, ("AHh", "BbAHh"), ("AHCh",)),
+)
+
+
+def prices(match: Match, market: FileMarket, prefixes: Sequence[str], mark: str, account: Account) -> dict[str, float]:
+    """Return the odds of every side under the first prefix that has them all, or none.
+
+    ``mark`` is ``C`` for closing odds, and empty for those before the match.
+    """
+    for prefix in prefixes:
+        cells = {side: (prefix + mark + end, match.cells.get(prefix + mark + end, "")) for side, end in market.sides}
+        odds: dict[str, float] = {}
+        for side, (column, text) in cells.items():
+            if not text:
+                continue
+            price = _number(text)
+            if price is None or not ODDS_MILLI[0] <= round(price * 1000) <= ODDS_MILLI[1]:
+                account.refuse(match.file, match.line, f"{column} {text!r} is {NO_ODDS}", "no odds")
+                continue
+            odds[side] = price
+        if len(odds) == len(cells):
+            return odds
+        if odds:
+            account.note("sources that lack a side of a market were passed over")
+    return {}
+
+
+def start_ms(match: Match) -> int:
+    """Return the time that both observations of a match are counted back from: its kickoff, or the end of its day."""
+    return match.kickoff_ts_ms if match.kickoff_ts_ms is not None else match.day_ts_ms + CLOSING_MS
+
+
+def quote_rows(match: Match, key: str, book: str, ts_ms: int, odds: Mapping[str, float | None]) -> Iterator[tuple[Any, ...]]:
+    """Return what a book says of a market at a time as rows of ``QUOTES``."""
+    for side, decimal in odds.items():
+        yield (match.source_id, key, side, book, ts_ms, ts_ms, False, decimal, match.file, match.line)
+
+
+def market_key(match: Match, market: FileMarket, columns: Sequence[str]) -> str | None:
+    """Return the market key; none where the line of a handicap is missing."""
+    if market.kind == RESULT_1X2:
+        return spelled_key(RESULT_1X2)
+    if market.kind == TOTAL_GOALS:
+        return spelled_key(TOTAL_GOALS, line=2.5)
+    line = next((number for column in columns if (number := _number(match.cells.get(column, ""))) is not None), None)
+    return None if line is None else spelled_key(market.kind, line=line)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if abs(number) < ODDS_MILLI[1] else None  # neither NaN nor infinite
+
+
+# What every book of football-data's files offers, beside the one source that ticks are made of.
+
+
+_ANY = Consensus(min_books=1, max_age_s=10**9)
+
+# Book -> the prefix of its columns for 1X2, and that for totals and handicaps.
+_BOOKS = {
+    "1xbet": ("1XB", "1XB"), "bet365": ("B365", "B365"), "betfair": ("BF", "BF"), "betfair-exchange": ("BFE", "BFE"),
+    "betfred": ("BFD", "BFD"), "betmgm": ("BMGM", "BMGM"), "betvictor": ("BV", "BV"), "betwin": ("BW", "BW"),
+    "bluesquare": ("BS", "BS"), "coral": ("CL", "CL"), "gamebookers": ("GB", "GB"), "interwetten": ("IW", "IW"),
+    "ladbrokes": ("LB", "LB"), "pinnacle": ("PS", "P"), "sporting-odds": ("SO", "SO"), "sportingbet": ("SB", "SB"),
+    "stan-james": ("SJ", "SJ"), "stanleybet": ("SY", "SY"), "vc-bet": ("VC", "VC"), "william-hill": ("WH", "WH"),
+}  # fmt: skip
+
+
+class OfferedBooks:
+    """Prices of all books, on disk as they are read."""
+
+    def __init__(self, folder: Path) -> None:
+        own = folder / "books"
+        own.mkdir()
+        self._spill, self._rows, self._refused = QuoteSpill(own), list[tuple[Any, ...]](), 0
+        self._account = Account(lenient=True)
+
+    def add(self, match: Match) -> None:
+        """Take what all books say of a match."""
+        start, markets = (
+            start_ms(match),
+            [
+                (market, market_key(match, market, market.line), market_key(match, market, market.closing_line))
+                for market in MARKETS
+            ],
+        )
+        for market, first, last in markets:
+            for book, prefixes in _BOOKS.items():
+                own = prefixes[market.prefixes : market.prefixes + 1]
+                before = prices(match, market, own, "", self._account) if first else {}
+                close = prices(match, market, own, "C", self._account) if last else {}
+                if before:
+                    self._rows += quote_rows(match, str(first), book, start - PRE_MATCH_MS, before)
+                if before and (not close or first != last):  # what it said before the match is not its close
+                    self._rows += quote_rows(match, str(first), book, start - CLOSING_MS, dict.fromkeys(before))
+                self._rows += quote_rows(match, str(last), book, start - CLOSING_MS, close)
+
+    def flush(self) -> int:
+        """Put on disk what was taken, and count the prices of it that could not be read."""
+        self._spill.add(pl.DataFrame(self._rows, schema=QUOTES, orient="row"))
+        before, self._refused, self._rows = self._refused, sum(self._account.refused.values()), []
+        return self._refused - before
+
+    def books(self, events: Sequence[str], ids: Mapping[str, int], options: Options, ticks: pl.DataFrame) -> pl.DataFrame:
+        """Return ``BOOKS`` of some matches at the ticks they have."""
+        known = [event for event in events if event in self._spill.rows_of]
+        if not known:
+            return pl.DataFrame(schema=BOOKS)
+        rows = self._spill.rows(known).sort("file", "line")
+        said = book_ticks(rows, ids, options, _ANY, Account(lenient=True)).books
+        return pl.DataFrame(schema=BOOKS) if said is None else at_ticks(said, ticks)
+
+
+# How bets on football are settled by the score.
+
+
+_OPPOSITE = {
+    Settled.WON: Settled.LOST,
+    Settled.HALF_WON: Settled.HALF_LOST,
+    Settled.VOID: Settled.VOID,
+    Settled.HALF_LOST: Settled.HALF_WON,
+    Settled.LOST: Settled.WON,
+}
+
+
+def settled(market: Market | UnreadKey, home: int, away: int) -> dict[str, Settled]:
+    """Settle the sides of a market by the goals of a match; nothing of one that is not read, or about anything else than these.
+
+    Examples
+    --------
+    >>> settled(Market.parse("OVER_UNDER_25||"), 2, 1)["over"].value, settled(Market.parse("totals_h1||point=2.5"), 2, 1)
+    ('won', {})
+    """
+    if isinstance(market, UnreadKey) or any(market.scope):
+        return {}
+    if market.line is None:
+        return result_1x2(home - away)
+    return totals(home + away, market.line) if market.kind is Kind.TOTAL else handicap(home - away, market.line)
+
+
+def result_1x2(lead: int) -> dict[str, Settled]:
+    """Settle home win, draw and away win by the home team's lead."""
+    won = "part1" if lead > 0 else "part2" if lead < 0 else "draw"
+    return {side: Settled.WON if side == won else Settled.LOST for side in ("part1", "draw", "part2")}
+
+
+def totals(goals: int, line: float) -> dict[str, Settled]:
+    """Settle over and under."""
+    over = _by_margin(goals - line)
+    return {"over": over, "under": _OPPOSITE[over]}
+
+
+def handicap(lead: int, line: float) -> dict[str, Settled]:
+    """Settle an Asian handicap, the line being the home team's; quarter lines halve the stake.
+
+    Examples
+    --------
+    >>> handicap(0, -0.25)["part1"].value, handicap(1, -1.0)["part2"].value
+    ('half_lost', 'void')
+    """
+    home = _by_margin(lead + line)
+    return {"part1": home, "part2": _OPPOSITE[home]}
+
+
+def _by_margin(margin: float) -> Settled:
+    if margin == 0:
+        return Settled.VOID
+    if abs(margin) < 0.5:
+        return Settled.HALF_WON if margin > 0 else Settled.HALF_LOST
+    return Settled.WON if margin > 0 else Settled.LOST
+
 
 NORMALISER = "football-data/1"
 CLOSING = ("pinnacle", "betfair-exchange", "average", "maximum")

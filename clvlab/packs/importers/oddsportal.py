@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 
 from clvlab.errors import SourceError
 from clvlab.naming import among
-from clvlab.packs.exchange.shares import MARKET_KEY
-from clvlab.packs.importers.csv_rows import opened_csv
+from clvlab.packs.exchange import MARKET_KEY
+from clvlab.packs.importers.rows import opened_csv
 from clvlab.packs.importers.scraped import AVERAGE, CLOSING_MS, OPENING_MS, Scrapes, day_of, scrapes
 from clvlab.packs.importers.source import Normalised, Options, files_below, league_named
 from clvlab.times import of_iso, zone_of

@@ -16,12 +16,11 @@ import orjson
 import polars as pl
 
 from clvlab.errors import SourceError
-from clvlab.packs.exchange.asset_books import AssetBooks, Change, Level
-from clvlab.packs.exchange.shares import millionths, number
+from clvlab.packs.exchange import AssetBooks, Change, Level, millionths, number
 from clvlab.packs.importers.assets import AssetMap, asset_map, markets_of
-from clvlab.packs.importers.parquet_rows import parquet_columns, parquet_rows
+from clvlab.packs.importers.rows import parquet_columns, parquet_rows
+from clvlab.packs.importers.shares import StateSpill
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
-from clvlab.packs.importers.states import StateSpill
 from clvlab.packs.manifest import Capture, Gap
 from clvlab.times import LAST_MS, of_iso
 

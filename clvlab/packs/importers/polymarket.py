@@ -17,8 +17,8 @@ import polars as pl
 
 from clvlab.errors import SourceError
 from clvlab.law.schema import SAFE_INTEGER
-from clvlab.odds.rounding import largest_remainder
-from clvlab.packs.exchange.shares import MARKET_KEY, odds_milli
+from clvlab.odds.integers import largest_remainder
+from clvlab.packs.exchange import MARKET_KEY, odds_milli
 from clvlab.packs.files import lines_of, whole
 from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps
 from clvlab.packs.importers.source import Account, Normalised, Options, ticks_frame

@@ -5,6 +5,7 @@ A snapshot says all that its books quoted at its time, so a book in it that no l
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import orjson
 import polars as pl
 
 from clvlab.errors import SourceError
-from clvlab.law.markets import key_parts
+from clvlab.law.markets import key_parts, may_be_handicap, spelled_key
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
@@ -24,9 +25,44 @@ from clvlab.packs.files import whole
 from clvlab.packs.importers import the_odds_api_changes as changes
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, files_below, fixture_ids_of, league_named
-from clvlab.packs.importers.the_odds_api_markets import home_point, market_key_of, side_of
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.times import time_in_name, time_ms
+
+# How outcomes and points of The Odds API become sides and market keys.
+
+
+def side_of(outcome: str, home: str, away: str) -> str:
+    """``part1`` for the home team, ``part2`` for the away team, else the outcome's name in small letters."""
+    if outcome == home:
+        return "part1"
+    return "part2" if outcome == away else outcome.lower()
+
+
+def home_point(market: str, side: str, point: float | None) -> float | None:
+    """Return the point that all sides of a market share: of a spread the home team's.
+
+    Raises
+    ------
+    ValueError
+        A point that is no number.
+    """
+    if point is None:
+        return None
+    if isinstance(point, bool) or not isinstance(point, int | float) or not math.isfinite(point):
+        raise ValueError(f"point {point!r} is no number")
+    return (-point if may_be_handicap(market) and side == "part2" else point) + 0.0  # no negative zero
+
+
+def market_key_of(market: str, point: float | None, description: str | None = None) -> str:
+    """Return ``TYPE||PARAMETERS``: the point belongs to the market, as in ``totals||point=2.5``.
+
+    Examples
+    --------
+    >>> market_key_of("spreads", -1.5), market_key_of("h2h", None)
+    ('spreads||point=-1.5', 'h2h||')
+    """
+    return spelled_key(market, of=description or None, point=point)
+
 
 NORMALISER = "the-odds-api/1"
 RULES = Consensus(min_books=3, max_age_s=3600)

@@ -16,7 +16,7 @@ import polars as pl
 
 from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER, TICKS
-from clvlab.odds.rounding import WHOLE_BPS, half_up
+from clvlab.odds.integers import WHOLE_BPS, half_up
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.books import QuoteSpill, batches
 from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps

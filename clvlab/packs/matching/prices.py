@@ -6,6 +6,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+import polars as pl
+
 from clvlab.law.markets import Market, Role
 
 Series = dict[tuple[str, str], tuple[list[int], list[int]]]
@@ -55,3 +58,80 @@ def _differences(ours: Market, theirs: Market, own: Series, other: Series, kicko
 
 def _state(series: tuple[list[int], list[int]], at: int) -> int:
     return series[1][bisect_right(series[0], at) - 1]
+
+
+# A sketch of what was quoted of a fixture: the same whatever margin was taken, and nearly so with rows more or less.
+#
+# A quote is the odds of all sides of a market at a time, as they were written: probabilities, of which a margin was taken, and
+# names of market and sides do not enter. Of the numbers that quotes mix to the lowest few are kept, of which two sources of the
+# same quotes share most.
+#
+# References
+# ----------
+# A. Z. Broder, "On the resemblance and containment of documents", 1997: sketches by the lowest hashes. G. L. Steele, D. Lea and
+# C. H. Flood, "Fast splittable pseudorandom number generators", 2014: the mixing function.
+
+
+Sketch = tuple[int, ...]
+
+_KEPT = 32
+# Numbers in common. Where a source quotes all matches at the same seconds, odds alone tell two apart, and they come in steps:
+# four and even eight in a row are the same of one pair of matches in thousands, and a season has millions of pairs.
+_LEAST = 12
+_SHARE = 2 / 3
+_STEP = 10  # of odds x 1000: what formats round away
+_MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+def sketches(rows: pl.DataFrame, series: pl.DataFrame) -> dict[int, Sketch]:
+    """Return the sketch of each fixture, ascending; of one without odds nothing.
+
+    Parameters
+    ----------
+    rows, series
+        ``ROWS`` and ``SERIES`` of whole fixtures, in any order of sides.
+    """
+    market = (series["side_no"] == 0).cum_sum()
+    number = rows["series"]
+    priced = rows.select(
+        "tick_seq",
+        "odds_milli",
+        second=pl.col("ts_ms") // 1000,
+        fixture_id=series["fixture_id"].gather(number),
+        market=market.gather(number),
+    ).filter(pl.col("odds_milli").is_not_null())
+    steps = (priced["odds_milli"] + _STEP // 2) // _STEP
+    quotes = (
+        priced.with_columns(odds=pl.Series(_mixed(steps) >> np.uint64(12)))
+        .group_by("fixture_id", "market", "tick_seq")
+        .agg(pl.first("second"), pl.col("odds").sum())
+        .sort("market", "tick_seq")
+        .filter(pl.col("odds").ne_missing(pl.col("odds").shift().over("market")))
+    )
+    mixed = _mixed(pl.Series(_mixed(quotes["second"]) ^ quotes["odds"].to_numpy())) >> np.uint64(12)
+    found = (
+        quotes.select("fixture_id", number=pl.Series(mixed.astype(np.int64)))
+        .group_by("fixture_id")
+        .agg(pl.col("number").unique().sort().head(_KEPT))
+    )
+    return {int(fixture_id): tuple(numbers) for fixture_id, numbers in found.iter_rows()}
+
+
+def are_same_quotes(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Tell whether two sketches are of the same quotes, but for a few; too few quotes tell nothing.
+
+    Examples
+    --------
+    >>> are_same_quotes(range(16), range(3, 19)), are_same_quotes(range(16), range(6, 22)), are_same_quotes(range(8), range(8))
+    (True, False, False)
+    """
+    shared = len(set(one) & set(other))
+    return shared >= _LEAST and shared >= _SHARE * min(len(one), len(other))
+
+
+def _mixed(values: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """Return numbers that differ in about half of their bits where the values differ."""
+    mixed = values.to_numpy().astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _MULTIPLIERS[0]
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MULTIPLIERS[1]
+    return mixed ^ (mixed >> np.uint64(31))

@@ -7,8 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 from pydantic import AfterValidator, TypeAdapter
 
-from clvlab.answers.agents import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEvent, RuntimeEventsResponse
+from clvlab.answers.backtests import StrategyInfo, StrategyListResponse
+from clvlab.answers.competitions import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEvent, RuntimeEventsResponse
+from clvlab.application import templates
 from clvlab.application.deploys.config import DeployConfig
+from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, PageSizeQuery
 from clvlab_service.openapi import body_schema, problems
 from clvlab_service.reading import ReadPlace, json_list
@@ -107,3 +110,21 @@ async def runtime_events(
         return _EVENTS.dump_json(_EVENTS.validate_python(found))[1:-1], following
 
     return await json_list(request, place, page, since, b'{"events":[', b"]}")
+
+
+# ``/strategies``.
+
+
+strategies_router = APIRouter(prefix="/strategies", tags=["strategies"], route_class=RevalidatedRoute)
+
+
+@strategies_router.get("", operation_id="listStrategies", responses=problems())
+def strategies() -> StrategyListResponse:
+    """List the strategy templates."""
+    return templates.strategies()
+
+
+@strategies_router.get("/{name}", operation_id="getStrategy", responses=problems(s404="Unknown strategy"))
+def strategy(name: str) -> StrategyInfo:
+    """Read what a template does, and the schema of its parameters; a roster or deploy keeps other keys, unused."""
+    return templates.strategy(name)

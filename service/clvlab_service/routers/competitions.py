@@ -21,15 +21,14 @@ from clvlab.answers.competitions import (
     CompetitionStateResponse,
     CompetitionStatusResponse,
     CompetitionSummaryResponse,
+    DemoResponse,
 )
-from clvlab.application.competitions.listing import CompetitionFilter
-from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
-from clvlab.application.competitions.status import CompetitionStatus
-from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
-from clvlab_service.event_pages import EventPages
+from clvlab.application.competitions.competitions import CompetitionFilter
+from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig, CompetitionStatus
+from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool, ProofPool
 from clvlab_service.examples import RESULT_1X2
 from clvlab_service.openapi import problems
-from clvlab_service.reading import ReadPlace, json_list
+from clvlab_service.reading import EventPages, ReadPlace, json_list
 from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, landed
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
@@ -265,3 +264,15 @@ async def events(
     start = min(max(since_seq + 1, 0), length)
     end = length if limit is None else min(start + limit, length)
     return await json_list(request, place, lambda at: pages.joined(competition_id, at, end, length), start)
+
+
+# ``/demo``.
+
+
+demo_router = APIRouter(prefix="/demo", tags=["demo"])
+
+
+@demo_router.post("/run", operation_id="runDemo", responses=problems(s404="The catalog has no pack to run over"))
+async def run_demo(application: ApplicationDep, pool: ProofPool) -> DemoResponse:
+    """Run, seal and score a small competition of the bundled templates, once for all who ask at a time; no body, no token."""
+    return await pool.share("demo", application.demo.run)

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
-from clvlab.answers.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse
+from clvlab.answers.leaderboard import MeResponse
+from clvlab.answers.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse, UploadedPack, UploadedPackList
 from clvlab.application.fixtures import FixtureFilter
 from clvlab.application.tables import PAGE
+from clvlab.application.uploads.incoming import Incoming
+from clvlab.application.uploads.requests import UploadRequest
 from clvlab_service.caching import RevalidatedRoute
-from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
+from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, UploadPool
 from clvlab_service.negotiation import TABLE, Form, FormDep, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
 from clvlab_service.reading import ReadPlace
+from clvlab_service.settings import Settings
+from clvlab_service.waiting import LOCATION, path_here
+
+# ``/me``.
+
+
+me_router = APIRouter(prefix="/me", tags=["me"], route_class=AuthenticatedRoute)
+
+
+@me_router.get("", operation_id="getMe", responses=problems(401))
+def me(principal: CurrentPrincipal, application: ApplicationDep, request: Request) -> MeResponse:
+    """Read who the token speaks for, what is theirs, and the limits that hold."""
+    settings: Settings = request.app.state.settings
+    return {
+        "did": principal,
+        **application.principals.belongings(principal),
+        "limits": {"max_body_bytes": settings.max_body_bytes, "max_token_lifetime_s": settings.jwt_max_lifetime_s},
+    }
+
 
 router = APIRouter(prefix="/replay-packs", tags=["packs"], route_class=RevalidatedRoute)
 
@@ -65,3 +93,105 @@ async def fixtures(
     if form is Form.ARROW:
         return arrow_response(request, await place.run(application.packs.fixtures_as_arrow, pack_id, wanted, cursor, limit))
     return await place.run(application.packs.fixtures, pack_id, wanted, cursor, limit or PAGE)
+
+
+# ``/me/packs``.
+
+
+PATH = "/me/packs"
+uploads_router = APIRouter(prefix=PATH, tags=["uploads"], route_class=AuthenticatedRoute)
+
+_AT_ONCE = 1 << 20
+_UNKNOWN_UPLOAD = "No such pack of the caller, or the service takes no uploads"
+_OFF = "The service takes no uploads"
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+_KEPT: dict[int | str, dict[str, Any]] = {
+    200: {"model": UploadedPack, "headers": LOCATION, "description": "The caller has this content already"},
+    201: {"headers": LOCATION, "description": "Kept"},
+}
+
+
+@uploads_router.post(
+    "",
+    operation_id="uploadPack",
+    status_code=201,
+    responses=_KEPT
+    | problems(
+        401,
+        413,
+        422,
+        s400="No sound pack can be made of the body; `detail` says what is wrong, and nothing is kept",
+        s404=_OFF,
+        s408="The body did not arrive in time",
+        s409="The id is taken, or the caller has all the packs or bytes that are allowed: `reason` says which",
+    ),
+    openapi_extra=_BODY,
+)
+async def upload(
+    request: Request,
+    response: Response,
+    principal: CurrentPrincipal,
+    about: Annotated[UploadRequest, Query()],
+    application: ApplicationDep,
+    pool: UploadPool,
+) -> UploadedPack:
+    """Upload a pack: an archive of it (zip, tar or tar.gz), or with `source` a file to import. Verified before the answer."""
+    incoming = await run_in_threadpool(application.uploads.receive, principal, about)
+    try:
+        await _receive(request, incoming, request.app.state.settings.upload_receive_s)
+        found, new = await pool.run(application.uploads.keep, incoming)
+    finally:
+        await run_in_threadpool(incoming.discard)
+    response.status_code = 201 if new else 200
+    response.headers["Location"] = path_here(request, f"{PATH}/{quote(found['pack_id'], safe='')}")
+    return found
+
+
+async def _receive(request: Request, incoming: Incoming, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            async for data in _pieces(request.stream()):
+                await run_in_threadpool(incoming.write, data)
+    except TimeoutError as error:
+        raise HTTPException(408, f"the body did not arrive in {seconds:g} s", {"Connection": "close"}) from error
+    except ClientDisconnect as error:
+        raise HTTPException(400, "the body was broken off") from error  # nobody reads it but the log
+
+
+async def _pieces(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Join the chunks of a body to pieces that are worth a write each."""
+    pieces = bytearray()
+    async for chunk in stream:
+        pieces += chunk
+        if len(pieces) >= _AT_ONCE:
+            yield bytes(pieces)
+            pieces.clear()
+    yield bytes(pieces)
+
+
+@uploads_router.get("", operation_id="listUploadedPacks", responses=problems(401, s404=_OFF))
+def uploaded(principal: CurrentPrincipal, application: ApplicationDep) -> UploadedPackList:
+    """List the caller's packs."""
+    return application.uploads.all(principal)
+
+
+@uploads_router.get("/{pack_id}", operation_id="getUploadedPack", responses=problems(401, s404=_UNKNOWN_UPLOAD))
+def uploaded_pack(pack_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> UploadedPack:
+    """Read one of the caller's packs."""
+    return application.uploads.info(principal, pack_id)
+
+
+@uploads_router.delete(
+    "/{pack_id}",
+    operation_id="deleteUploadedPack",
+    status_code=204,
+    responses=problems(401, s404=_UNKNOWN_UPLOAD, s409="A competition or run that is not over needs it"),
+)
+def delete(pack_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> None:
+    """Delete one of the caller's packs; sealed runs over it stay verifiable."""
+    application.uploads.delete(principal, pack_id)

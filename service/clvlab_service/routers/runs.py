@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import HTMLResponse
 from pydantic import BeforeValidator
 
-from clvlab.answers.decisions import DecisionListResponse
 from clvlab.answers.runs import (
+    DecisionListResponse,
     InspectorRecord,
     ProofArtifactResponse,
     RunKind,
@@ -20,14 +21,15 @@ from clvlab.answers.runs import (
     VerifyResponse,
 )
 from clvlab.application.application import Application
+from clvlab.application.browser.page import page_policy, verifier_page
 from clvlab.application.runs.decisions import DecisionFilter, Order, Reason
 from clvlab.application.runs.stored import Part, RunFilter
 from clvlab.application.tables import PAGE
+from clvlab_service.bodies import shortened
 from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
 from clvlab_service.negotiation import TABLE, Form, FormDep, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
-from clvlab_service.parameters import shortened
 from clvlab_service.reading import ReadPlace
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -171,3 +173,16 @@ def _download(request: Request, content: bytes, name: str, media_type: str, codi
     asked = _BYTES if _AS_BYTES.search(request.headers.get("accept", "")) else media_type
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept", **coding}
     return Response(content, headers=headers, media_type=asked)
+
+
+# ``/verify.html``.
+
+
+verifier_router = APIRouter(route_class=RevalidatedRoute, include_in_schema=False)
+
+
+@verifier_router.get("/verify.html")
+def page() -> HTMLResponse:
+    """Read the verifier as one page; it asks nobody, and works as well when it is saved and opened from a disk."""
+    safe = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+    return HTMLResponse(verifier_page(), headers={"Content-Security-Policy": page_policy()} | safe)

@@ -11,9 +11,9 @@ from io import BytesIO
 import polars as pl
 import pytest
 
-from clvlab.agents.isolation.answers import decisions_in, failure_in, identity_in
 from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, columns, most_bytes, most_decisions
 from clvlab.agents.isolation.frames import FrameError, FrameKind, read_frame, write_frame
+from clvlab.agents.isolation.process import decisions_in, failure_in, identity_in
 from clvlab.errors import AgentError, AgentFailedError, LookaheadError, SchemaError
 from clvlab.law.actions import MAX_NAME_BYTES, MAX_REASON_BYTES
 from clvlab.law.schema import DECISIONS, conform
@@ -99,7 +99,7 @@ def test_decisions_of_every_side_at_every_message_and_of_the_longest_texts_are_r
 def test_refusing_an_answer_takes_little_memory(rows, size):
     script = f"""
 import resource, struct
-from clvlab.agents.isolation.answers import decisions_in
+from clvlab.agents.isolation.process import decisions_in
 from clvlab.agents.isolation.columns import _BUFFERS, _HEAD
 parts = [bytes(8 * {rows} + 8)] * sum(_BUFFERS)
 ends = struct.pack("<q", {size})

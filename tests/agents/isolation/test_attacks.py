@@ -13,7 +13,8 @@ from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application.packs import open_pack
 from clvlab.application.replays import prices_again, replay_run
-from clvlab.engine import asking, lookahead, shards
+from clvlab.engine import asking, lookahead
+from clvlab.engine import run as shards
 from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, AgentFailedError, LookaheadError
@@ -119,7 +120,7 @@ def test_walk_to_the_whole_tape_finds_no_later_tick(season, search):
 PATCHES = """
 import polars as pl
 import clvlab
-from clvlab.engine import agent, asking, lookahead, replay, shards
+from clvlab.engine import agent, asking, lookahead, replay, run as shards
 from clvlab.law import closing, clv
 from clvlab.law import positions
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.agents.isolation import calls, root
+from clvlab.agents.isolation import root, sandbox
 from clvlab.agents.isolation.sandbox import can_lock_in
 
 pytestmark = pytest.mark.skipif(not can_lock_in(), reason="libseccomp is not here")
@@ -14,7 +14,7 @@ NUMBERS = {
     "x86_64": [Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), Path("/usr/include/asm/unistd_64.h")],
 }
 NAMES = {
-    *(calls._CALLS + calls._WRITING + calls._CONNECTING),
+    *(sandbox._CALLS + sandbox._WRITING + sandbox._CONNECTING),
     *("mmap", "madvise", "fcntl", "ioctl", "prctl", "clone", "tgkill", "sched_getaffinity", "prlimit64"),
 }
 # aarch64 has no call that a newer one replaces (asm-generic/unistd.h).
@@ -62,7 +62,7 @@ def test_calls_that_are_named_by_number_have_it(headers):
     assert {name: numbers[name] for name in MISSING if name in numbers} == {
         name: value for name, value in MISSING.items() if name in numbers
     }
-    assert set(calls._MISSING) == set(MISSING.values())
+    assert set(sandbox._MISSING) == set(MISSING.values())
     assert numbers["pivot_root"] == root._PIVOT_ROOT[machine]
     assert numbers["mount_setattr"] == root._MOUNT_SETATTR
 

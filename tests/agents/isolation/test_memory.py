@@ -18,7 +18,7 @@ import clvlab as cl
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.agents.isolation.tapes import write_tape
-from clvlab.engine.blocks import asked_by_blocks
+from clvlab.engine.asking import asked_by_blocks
 from clvlab.engine.lookahead import prefix
 from tests.factories import make_tape, message
 

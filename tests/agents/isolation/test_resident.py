@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.agents.isolation import resident, sandbox
+from clvlab.agents.isolation import root, sandbox
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.agents.isolation.resident import Resident
+from clvlab.agents.isolation.root import Resident
 from clvlab.agents.isolation.sandbox import can_lock_in
 from tests.agents.isolation.test_isolated import Own, outcomes
 
@@ -59,7 +59,7 @@ def test_files_of_a_folder_lie_in_memory_once_held(folder):
 
 
 def test_files_are_read_again_only_if_one_has_gone(folder, monkeypatch):
-    monkeypatch.setattr(resident, "_let_go", lambda: (1,))
+    monkeypatch.setattr(root, "_let_go", lambda: (1,))
     held = Resident()
     held.hold([folder])
 
@@ -71,14 +71,14 @@ def test_files_are_read_again_only_if_one_has_gone(folder, monkeypatch):
 
 def test_files_are_read_again_if_the_kernel_let_any_go_or_does_not_tell(folder, monkeypatch):
     counts = iter([(1,), (2,), (), ()])
-    monkeypatch.setattr(resident, "_let_go", lambda: next(counts))
+    monkeypatch.setattr(root, "_let_go", lambda: next(counts))
     held = Resident()
 
     assert [held.hold([folder]) for _ in range(4)] == [3] * 4
 
 
 def test_files_beside_those_that_are_held_are_read(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(resident, "_let_go", lambda: (1,))
+    monkeypatch.setattr(root, "_let_go", lambda: (1,))
     (tmp_path / "model").write_bytes(b"x")
     held = Resident()
     held.hold([folder])

@@ -4,8 +4,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from clvlab.application.bets.prices import odds_milli_of
-from clvlab.application.bets.stakes import cents_of
+from clvlab.application.bets.values import cents_of, odds_milli_of
 from clvlab.errors import OddsError, SourceError
 from clvlab.times import check_form, days_of, moments_of, with_clocks
 

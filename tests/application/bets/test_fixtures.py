@@ -6,7 +6,7 @@ import pytest
 
 from clvlab.application.bets.columns import Meaning
 from clvlab.application.bets.fixtures import FixtureNames, NoMatch
-from clvlab.application.bets.markets import position_of
+from clvlab.application.bets.placing import position_of
 from clvlab.application.bets.reading import Row
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.matching.names import TeamAliases

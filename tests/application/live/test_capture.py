@@ -18,20 +18,18 @@ import clvlab as cl
 from clvlab.application.live.capture import capture, segments_folder
 from clvlab.application.live.watch import CaptureState, MarketAge
 from clvlab.application.log import operations
-from clvlab.cli import feeds
+from clvlab.cli import live
 from clvlab.errors import FeedError, FileLockedError, LogConflictError, PackFormatError, SourceError, StoreBusyError
 from clvlab.feeds.devfeed.faults import read_plan
-from clvlab.feeds.devfeed.packs import txline_server
-from clvlab.feeds.devfeed.txline import TOKENS
+from clvlab.feeds.devfeed.txline import TOKENS, txline_server
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.captures.packing import pack_capture
-from clvlab.packs.digest import fixture_digests
-from clvlab.packs.files import file_sha256
+from clvlab.packs.files import file_sha256, fixture_digests
 from clvlab.packs.opening import open_pack
 from clvlab.packs.reader import load_pack
 from clvlab.packs.verifying import verify_pack
-from clvlab.runlog.segments import segments
+from clvlab.runlog.log import segments
 from clvlab.store.runlog import RunLog
 from tests.commands import clvlab, typed
 from tests.waiting import PATIENCE_S, until
@@ -418,7 +416,7 @@ def test_a_laboratory_says_what_it_can_t_take(feed, tmp_path, until, fixtures):
 def test_a_terminal_shows_a_table_that_changes(monkeypatch, tmp_path):
     monkeypatch.setenv("CLVLAB_REPLAY_SPEED", "1e12")
     screen = StringIO()
-    monkeypatch.setattr(feeds, "err", Console(file=screen, force_terminal=True, width=100))
+    monkeypatch.setattr(live, "err", Console(file=screen, force_terminal=True, width=100))
 
     code, out, _ = clvlab(tmp_path, "capture", "replay", "--out", "mine", "--fixture", FIXTURE)
 
@@ -431,7 +429,7 @@ def test_the_table_of_a_terminal_keeps_its_height_and_leaves_room_for_what_contr
     silent = tuple(MarketAge(FIXTURE, "OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5", age_s) for age_s in (7500.0, 3.0, 2.0))
     screen = StringIO()
 
-    Console(file=screen, width=50).print(feeds._table(CaptureState(oldest=silent, clock_skew_ms=-7_500_000), 50))
+    Console(file=screen, width=50).print(live._table(CaptureState(oldest=silent, clock_skew_ms=-7_500_000), 50))
 
     lines = screen.getvalue().splitlines()
     assert len(lines) == len(CaptureState(clock_skew_ms=1).facts) + 3

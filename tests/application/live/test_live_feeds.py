@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import select
 
 from clvlab.application.application import Application, LiveSettings
-from clvlab.application.live.configured import live_settings
+from clvlab.application.live.feed import live_settings
+from clvlab.application.live.job import Telling
 from clvlab.application.live.journal import Answers
-from clvlab.application.live.telling import Telling
 from clvlab.application.progress import Stage
 from clvlab.errors import ClvlabError, FeedError, OwnerLimitError
 from clvlab.feeds.feed import Received, Stop

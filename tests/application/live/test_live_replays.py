@@ -12,7 +12,7 @@ from clvlab.application.live.question import LiveQuestion
 from clvlab.application.packs import open_pack
 from clvlab.application.replays import prices_again, replay_run
 from clvlab.application.runs.in_folder import FolderRecord
-from clvlab.application.runs.reopening import content_hash_of, reopen
+from clvlab.application.runs.perform import content_hash_of, reopen
 from clvlab.errors import PackTamperedError, ReplayError
 from clvlab.proof.canonical import canonical
 from tests.live import FIXTURE, Cutting, played

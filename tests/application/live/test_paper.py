@@ -9,8 +9,7 @@ import clvlab as cl
 from clvlab.agents.registry import template
 from clvlab.application.live.feed import chosen
 from clvlab.application.live.paper import run_live
-from clvlab.application.live.question import LiveQuestion
-from clvlab.application.live.until import until_of, until_ts_ms
+from clvlab.application.live.question import LiveQuestion, until_of, until_ts_ms
 from clvlab.application.log.operations import open_log
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.errors import DecisionError, FeedError, FileLockedError, LogError, ReplayError

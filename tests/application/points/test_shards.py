@@ -13,7 +13,7 @@ from clvlab.application.points.scoring import point_scores
 from clvlab.application.points.search import search_of
 from clvlab.errors import PackTooLargeError, UnknownFixtureError
 from clvlab.law.closing import Window
-from clvlab.packs import shards
+from clvlab.packs import reader
 from tests.frames import assert_all_equal
 
 PACK = packs.open_pack("starter")
@@ -24,7 +24,7 @@ WHOLE = search_of(PACK, "cumulative-drift", PACK.fixture_ids[1:], Window(), POIN
 @pytest.fixture(autouse=True)
 def large(monkeypatch):
     """Make the pack too large to be scored at once, and three points too many to wait for the next shard."""
-    monkeypatch.setattr(shards, "SHARD_ROWS", sum(f.rows for f in PACK.manifest.fixtures[:3]))
+    monkeypatch.setattr(reader, "SHARD_ROWS", sum(f.rows for f in PACK.manifest.fixtures[:3]))
     monkeypatch.setattr(sharding, "WHOLE_ROWS", 0)
     monkeypatch.setattr(kept, "_HELD", 3 * len(PACK.fixture_ids))
 

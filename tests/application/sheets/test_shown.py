@@ -5,7 +5,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.application.sheets import breakdowns
-from clvlab.application.sheets.meanings import MEANINGS
+from clvlab.application.sheets.figures import MEANINGS
 from clvlab.words import market_names
 
 

@@ -7,8 +7,8 @@ from pydantic import TypeAdapter
 
 import clvlab as cl
 from clvlab.answers.backtests import BacktestStatistics
+from clvlab.application.reports.reports import _finite, statistics_of
 from clvlab.application.sheets.measures import MEASURES
-from clvlab.application.sheets.statistics import _finite, statistics_of
 from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.errors import StatisticsError
 

@@ -2,8 +2,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.sheets.measures import MEASURES, counted
-from clvlab.application.sheets.sums import FIXTURE_SUMS, fixture_sums, stacked
+from clvlab.application.sheets.measures import FIXTURE_SUMS, MEASURES, counted, fixture_sums, stacked
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from clvlab.lab.explorer.labels import fixture_labels, matching
+from clvlab.lab.explorer.exploration import fixture_labels, matching
 
 FIXTURES = pl.DataFrame(
     {

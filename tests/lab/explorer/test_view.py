@@ -2,8 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clvlab.lab.explorer.thinning import suspensions, thin
-from clvlab.lab.explorer.view import LINES, MARKS, Outcome, market
+from clvlab.lab.explorer.view import LINES, MARKS, Outcome, market, suspensions, thin
 from clvlab.law.closing import Window
 from tests.factories import MARKET, make_decisions, make_run, make_tape, message
 

@@ -1,6 +1,6 @@
 import pytest
 
-from clvlab.lab.proofs.difference import difference
+from clvlab.lab.proofs.tampering import difference
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,9 @@ import pytest
 
 import clvlab as cl
 from clvlab.errors import EvidenceError
-from clvlab.lab.proofs.browser import EvidenceBrowser
-from clvlab.lab.proofs.bytes_view import byte_rows, bytes_html
-from clvlab.lab.proofs.evidence_widget import EvidenceWidget
-from clvlab.lab.proofs.lines import Lines
-from clvlab.lab.proofs.merkle import MerklePath
-from clvlab.lab.proofs.merkle_widget import MerkleWidget
-from clvlab.lab.proofs.tree import Tree
-from clvlab.lab.proofs.tree_picture import TreePicture
+from clvlab.lab.proofs.evidence import Lines, byte_rows, bytes_html
+from clvlab.lab.proofs.inclusion import Tree, TreePicture
+from clvlab.lab.proofs.widgets import EvidenceBrowser, EvidenceWidget, MerklePath, MerkleWidget
 from clvlab.lab.results.run import Run
 from clvlab.proof.checks import CHECKS
 from clvlab.proof.merkle import check_inclusion, inclusion_proof, leaf_hashes, root_of_lines

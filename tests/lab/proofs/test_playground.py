@@ -3,7 +3,7 @@ import pytest
 import clvlab as cl
 from clvlab.drawing import html
 from clvlab.errors import EvidenceError
-from clvlab.lab.proofs.playground import Playground
+from clvlab.lab.proofs.widgets import Playground
 from tests.factories import make_mixed_run, make_run, make_tape, message
 
 
@@ -149,7 +149,7 @@ def test_the_frame_sets_the_checks_before_and_after_beside_each_other():
 class TestWidget:
     @pytest.fixture
     def shell(self, playground):
-        from clvlab.lab.proofs.playground_widget import PlaygroundWidget
+        from clvlab.lab.proofs.widgets import PlaygroundWidget
 
         return PlaygroundWidget(playground)
 

@@ -12,12 +12,12 @@ from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.segments import Segments
 from clvlab.law.message import ticks_of
 from clvlab.law.tape import Tape
-from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.captures.packing import pack_capture
+from clvlab.packs.captures.reader import ProviderClock
 from clvlab.packs.captures.records import Header, Record, read_header
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.sources import SOURCES
-from clvlab.packs.digest import fixture_digests
+from clvlab.packs.files import fixture_digests
 from clvlab.packs.verifying import verify_pack
 from tests.packs.captures.test_lies import KALSHI, POLYMARKET, betfair, txline
 

@@ -13,8 +13,7 @@ from clvlab.feeds.replay import ReplayFeed
 from clvlab.feeds.segments import Segments
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.captures.records import Header
-from clvlab.packs.digest import fixture_digests
-from clvlab.packs.files import content_digest
+from clvlab.packs.files import content_digest, fixture_digests
 from clvlab.packs.manifest import PackManifest
 from clvlab.packs.opening import open_pack
 from clvlab.packs.verifying import verify_pack

@@ -8,7 +8,7 @@ from clvlab.law.message import tape_of
 from clvlab.packs.captures.records import Header, Record
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.txline import TxLineReader
-from clvlab.packs.digest import fixture_digests
+from clvlab.packs.files import fixture_digests
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.reader import load_pack
 

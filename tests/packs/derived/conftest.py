@@ -7,7 +7,7 @@ import pytest
 
 from clvlab.law.schema import TICKS
 from clvlab.packs.manifest import Fixture, PackManifest
-from clvlab.packs.results import RESULTS
+from clvlab.packs.rows import RESULTS
 from clvlab.packs.writer import write_pack
 
 DAY_S = 86_400

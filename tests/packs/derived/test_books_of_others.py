@@ -14,8 +14,7 @@ from clvlab.law.closing import Window
 from clvlab.law.schema import BOOKS, FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs.books import at_their_times, check_books
-from clvlab.packs.derived.books import books_of, joints
-from clvlab.packs.derived.joining import join_of, joined_by, markets_of, otherwise_matched
+from clvlab.packs.derived.joining import books_of, join_of, joined_by, joints, markets_of, otherwise_matched
 from clvlab.packs.derived.opening import view_file
 from clvlab.packs.derived.rule import rule
 from clvlab.packs.derived.view import view_of

@@ -8,8 +8,8 @@ from polars.testing import assert_frame_equal
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import FIXTURES, TICKS, ClosingPolicy
 from clvlab.law.tape import Tape
+from clvlab.packs.importers.betfair import changes
 from clvlab.packs.importers.books import number_messages
-from clvlab.packs.importers.unchanged import changes
 from tests.length import length
 
 MINUTE = 60_000

@@ -29,7 +29,7 @@ def many(tmp_path_factory):
     """A pack of eight fixtures in as many row groups."""
     folder = tmp_path_factory.mktemp("packs") / "many"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("clvlab.packs.grouped._ROWS_PER_GROUP", 1)
+        patched.setattr("clvlab.packs.writer._ROWS_PER_GROUP", 1)
         build(Recipe(3, 8, 40), folder)
     return folder
 

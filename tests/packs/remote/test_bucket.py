@@ -10,8 +10,7 @@ import clvlab as cl
 from clvlab.application.packs import packs_at, push_pack
 from clvlab.errors import MissingExtraError, PackError, RemoteError, RemoteMissingError, UnknownPackError
 from clvlab.packs.reader import load_pack
-from clvlab.packs.remote.address import Address, is_url
-from clvlab.packs.remote.bucket import Bucket
+from clvlab.packs.remote.bucket import Address, Bucket, is_url
 
 
 @pytest.mark.parametrize("fault", [None, "bare"])

@@ -17,7 +17,7 @@ from clvlab.errors import (
     UnsupportedError,
 )
 from clvlab.invocation import command
-from clvlab.packs.digest import content_hash
+from clvlab.packs.files import content_hash
 from clvlab.packs.manifest import read_manifest
 from clvlab.packs.reader import load_pack
 from tests.commands import clvlab

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from clvlab.errors import StoreError
-from clvlab.store.columns import Json, Name
+from clvlab.store.tables import Json, Name
 
 revision = "0010"
 down_revision = "0009"

@@ -13,7 +13,7 @@ import orjson
 import sqlalchemy as sa
 from alembic import op
 
-from clvlab.store.columns import Name
+from clvlab.store.tables import Name
 
 revision = "0011"
 down_revision = "0010"

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from clvlab.errors import StoreError
-from clvlab.store.columns import Name
+from clvlab.store.tables import Name
 
 revision = "0012"
 down_revision = "0011"

@@ -1,0 +1,181 @@
+"""Pages ``/replay-packs``, ``/replay-packs/{pack_id}`` and its ``/fixtures``."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+
+from clvlab.application.application import Application
+from clvlab.application.competitions.competitions import CompetitionFilter
+from clvlab.application.competitions.requests import CompetitionStatus
+from clvlab.application.fixtures import FixtureFilter
+from clvlab.application.runs.card import may_hold_past
+from clvlab.application.tables import MAX_ROWS as MAX_PAGE
+from clvlab.application.tables import PAGE
+from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
+from clvlab_service.pages.route import page_router
+from clvlab_service.reading import ReadPlace
+from clvlab_service.rendering import ASSET_PATH, ASSETS, asset_digest, page
+from clvlab_service.routers.competitions import StatusFilter
+
+# What pages load: a style, a script and a picture, all of this service.
+
+
+assets_router = APIRouter(include_in_schema=False)
+
+_KINDS = {"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"}
+_FOR_EVER, _ASK_AGAIN = "public, max-age=31536000, immutable", "no-cache"
+
+
+@assets_router.get(f"{ASSET_PATH}/{{digest}}/{{name}}")
+def asset(digest: str, name: str) -> Response:
+    """Send a file; the present one also under the digest of an earlier one, but not for ever."""
+    if name not in _KINDS:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "pages load no such file")
+    keep = _FOR_EVER if digest == asset_digest(name) else _ASK_AGAIN
+    headers = {"Cache-Control": keep, "X-Content-Type-Options": "nosniff"}
+    return Response((ASSETS / name).read_bytes(), headers=headers, media_type=_KINDS[name])
+
+
+# Pages ``/competitions`` and ``/competitions/{competition_id}``.
+
+
+router = page_router()
+
+_ROWS = 50
+_OVER = ("finalized", "completed")
+
+
+@router.get("/competitions")
+async def competitions(
+    request: Request,
+    application: ApplicationDep,
+    place: ReadPlace,
+    status: Annotated[StatusFilter | None, Query()] = None,
+    owner: Annotated[str | None, Query(max_length=500)] = None,
+    pack_id: Annotated[str | None, Query(max_length=200)] = None,
+    cursor: Annotated[str | None, Query(max_length=500)] = None,
+    limit: Annotated[int | None, Query(ge=1, le=200)] = None,
+) -> Response:
+    """List competitions, oldest first."""
+    wanted = CompetitionFilter(None if status is None else CompetitionStatus(status.value.lower()), owner, pack_id)
+    return await place.run(_competitions, request, application, wanted, cursor, limit)
+
+
+def _competitions(
+    request: Request, application: Application, wanted: CompetitionFilter, cursor: str | None, limit: int | None
+) -> Response:
+    found, next_cursor = application.competitions.page(wanted, cursor, limit or _ROWS)
+    asked = {
+        "status": None if wanted.status is None else wanted.status.value.upper(),
+        "owner": wanted.owner,
+        "pack_id": wanted.pack_id,
+        "limit": limit,
+    }
+    shown = {"competitions": found, "wanted": asked, "cursor": cursor, "next_cursor": next_cursor}
+    return page(request, "competitions.html", {**shown, "statuses": list(StatusFilter)})
+
+
+@router.get("/competitions/{competition_id}")
+def competition(competition_id: str, request: Request, application: ApplicationDep) -> Response:
+    """Show a competition: its roster, its standings, and its run; live until nothing can follow."""
+    state = application.competitions.state(competition_id)
+    is_over = state["status"] in _OVER and state["anchor_status"] != "pending"
+    root = str(request.scope.get("root_path", "")).rstrip("/")
+    stream = f"{root}/competitions/{quote(competition_id, safe='')}/arena?since_seq={state['latest_seq']}"
+    card = state["proof_card"]
+    source_mode, agents = state["config"]["source_mode"], card["lineage"]["agents"] if card else []
+    doubtful = {agent["agent_id"] for agent in agents if may_hold_past(agent, source_mode)}
+    firm = [row for row in state["leaderboard"] if row["agent_id"] not in doubtful]
+    standings = {"firm": firm, "doubtful": [row for row in state["leaderboard"] if row["agent_id"] in doubtful]}
+    return page(request, "competition.html", {"state": state, **standings}, stream=None if is_over else stream)
+
+
+# Pages ``/`` and ``/leaderboard``.
+
+
+_HOME_ROWS, _BEST, _NEWEST = 50, 10, 8
+
+
+@router.get("/")
+async def home(request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
+    """Show what this is, the newest runs, and the head of the leaderboard."""
+    return await place.run(_home, request, application)
+
+
+def _home(request: Request, application: Application) -> Response:
+    forest, runs = application.forest.page(0, _BEST), application.runs.page(None, _NEWEST)["runs"]
+    return page(request, "home.html", {"forest": forest, "runs": runs})
+
+
+@router.get("/leaderboard")
+async def leaderboard(
+    request: Request,
+    application: ApplicationDep,
+    place: ReadPlace,
+    after_rank: Annotated[int, Query(ge=0, le=SAFE_INTEGER)] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=1000)] = None,
+) -> Response:
+    """Show the leaderboard, each mean with its interval."""
+    return await place.run(_leaderboard, request, application, after_rank, limit or _HOME_ROWS)
+
+
+def _leaderboard(request: Request, application: Application, after_rank: int, limit: int) -> Response:
+    forest = application.forest.page(after_rank, limit)
+    following = after_rank + limit if len(forest.rows) == limit else None
+    shown = {"forest": forest, "after_rank": after_rank, "limit": limit, "following": following}
+    return page(request, "leaderboard.html", shown)
+
+
+_FIRST = 20
+_Time = Annotated[int | None, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER)]
+
+
+@router.get("/replay-packs")
+def packs(request: Request, application: ApplicationDep) -> Response:
+    """List the packs that can be replayed."""
+    return page(request, "packs.html", {"packs": application.packs.all()["packs"]})
+
+
+@router.get("/replay-packs/{pack_id}")
+async def pack(pack_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
+    """Show a pack, and its first fixtures."""
+    return await place.run(_pack, pack_id, request, application)
+
+
+def _pack(pack_id: str, request: Request, application: Application) -> Response:
+    info = application.packs.info(pack_id)
+    found = application.packs.fixtures(pack_id, FixtureFilter(), None, _FIRST)
+    return page(request, "pack.html", {"info": info, "found": found})
+
+
+@router.get("/replay-packs/{pack_id}/fixtures")
+async def fixtures(
+    pack_id: str,
+    request: Request,
+    application: ApplicationDep,
+    place: ReadPlace,
+    market: Annotated[str | None, Query(max_length=200)] = None,
+    after: _Time = None,
+    before: _Time = None,
+    cursor: CursorQuery = None,
+    limit: Annotated[int | None, Query(ge=1, le=MAX_PAGE)] = None,
+) -> Response:
+    """List the fixtures of a pack."""
+    return await place.run(_fixtures, pack_id, request, application, FixtureFilter(market, after, before), cursor, limit)
+
+
+def _fixtures(
+    pack_id: str,
+    request: Request,
+    application: Application,
+    wanted: FixtureFilter,
+    cursor: str | None,
+    limit: int | None,
+) -> Response:
+    found = application.packs.fixtures(pack_id, wanted, cursor, limit or PAGE)
+    asked = {"market": wanted.market, "after": wanted.after, "before": wanted.before, "limit": limit}
+    return page(request, "fixtures.html", {"found": found, "wanted": asked, "cursor": cursor})
