@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clvlab.agents.columnar import strategy
     from clvlab.agents.isolation.isolated import isolated
     from clvlab.agents.ticking import TickAgent
-    from clvlab.application.installation import check_extras
+    from clvlab.arena.installation import check_extras
     from clvlab.client import Client
     from clvlab.lab import (
         agents,
@@ -86,7 +86,7 @@ _HOMES = {
     "Window": "clvlab.lab.laboratory.asked",
     "backtest": "clvlab.lab",
     "backtests": "clvlab.lab",
-    "check_extras": "clvlab.application.installation",
+    "check_extras": "clvlab.arena.installation",
     "compare": "clvlab.lab",
     "concat": "clvlab.lab",
     "grade_bets": "clvlab.lab",
@@ -111,7 +111,7 @@ def __getattr__(name: str) -> object:
     if name in _LISTED:
         return import_module(f"clvlab.{name}")
     if name not in _HOMES:
-        from clvlab.naming import did_you_mean
+        from clvlab.base.naming import did_you_mean
 
         raise AttributeError(f"module 'clvlab' has no attribute {name!r}{did_you_mean(name, __all__)}")
     return getattr(import_module(_HOMES[name]), name)

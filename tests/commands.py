@@ -9,8 +9,8 @@ from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from unittest.mock import patch
 
+from clvlab.base.invocation import command
 from clvlab.cli import main
-from clvlab.invocation import command
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]

@@ -13,10 +13,8 @@ import polars as pl
 from clvlab import errors
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
-from clvlab.application.application import Application
-from clvlab.application.backtests import plan_backtest
-from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
-from clvlab.application.runs.perform import perform
+from clvlab.arena.application import Application
+from clvlab.arena.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.engine.agent import Identity, decisions_of, register
 from clvlab.engine.run import RunResult, run
 from clvlab.law.closing import Window
@@ -24,6 +22,8 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import DECISIONS, FIXTURES, TICKS, Causality, ClosingPolicy
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.seal import SealedRun
+from clvlab.runs.backtests import plan_backtest
+from clvlab.runs.perform import perform
 
 __all__ = [
     "ALICE",

@@ -1,6 +1,6 @@
 """Feeds of live runs in tests: a match of the starter pack, as fast as can be, and what breaks it off."""
 
-from clvlab.application.packs import bundled_catalog
+from clvlab.arena.packs import bundled_catalog
 from clvlab.errors import FeedError
 from clvlab.feeds.feed import Cut, GapCause, Resumed
 from clvlab.feeds.replay import ReplayFeed

@@ -1,8 +1,8 @@
 """The run log of a test: its entries, and what an auditor finds in some."""
 
+from clvlab.log.audit import Auditor
 from clvlab.proof.canonical import sha256
 from clvlab.proof.manifest import derived_run_id
-from clvlab.runlog.audit import Auditor
 
 
 def hashed(name):

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from clvlab.cache import BoundedCache
+from clvlab.base.cache import BoundedCache
 
 
 def test_a_value_is_made_once_and_the_least_lately_read_is_dropped_beyond_the_bound():

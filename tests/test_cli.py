@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.application.application import Application
-from clvlab.application.browser.page import verifier_page
-from clvlab.application.log.operations import open_log
-from clvlab.application.reports.requests import BacktestRunRequest
+from clvlab.arena.application import Application
+from clvlab.arena.log.operations import open_log
+from clvlab.arena.report_requests import BacktestRunRequest
+from clvlab.log.log import commit, conclude
 from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.closure import source_digest
-from clvlab.runlog.log import commit, conclude
+from clvlab.report.browser.page import verifier_page
 from tests.commands import clvlab, typed
 from tests.logs import hashed, run_of
 from tests.proof.bundles import bundled, make_bundle, trust

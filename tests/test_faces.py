@@ -18,10 +18,10 @@ from typer.core import TyperArgument
 from typer.main import get_command
 
 import clvlab as cl
-from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
-from clvlab.application.deploys.config import DeployConfig
-from clvlab.application.packs import bundled_catalog
-from clvlab.application.reports.requests import BacktestRunRequest, PackBacktestRequest, PolicyLimits
+from clvlab.arena.competitions.requests import AgentEntry, CompetitionConfig
+from clvlab.arena.deploys.config import DeployConfig
+from clvlab.arena.packs import bundled_catalog
+from clvlab.arena.report_requests import BacktestRunRequest, PackBacktestRequest, PolicyLimits
 from clvlab.cli.app import app
 from clvlab.errors import AgentError, ArgumentError
 from clvlab.feeds.replay import ReplayFeed

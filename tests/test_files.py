@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clvlab import files
+from clvlab.base import files
+from clvlab.base.files import MAX_BYTES, file_bytes
 from clvlab.errors import FileError
-from clvlab.files import MAX_BYTES, file_bytes
 from clvlab.proof import clv_states, clv_verify
 from clvlab.store.folder import write_run
 from tests.commands import ROOT, apart

@@ -10,15 +10,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from clvlab import files
-from clvlab.application.runs import bundles
+from clvlab.arena.runs import bundles
+from clvlab.base import files
+from clvlab.base.files import Unfinished, new_file, remove_leftovers, replace_file, written_file
 from clvlab.cli import main
 from clvlab.errors import SettingsError
-from clvlab.files import Unfinished, new_file, remove_leftovers, replace_file, written_file
+from clvlab.log.note import Signer, read_signer, write_signer
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.synthetic import Recipe, build
 from clvlab.packs.verifying import verify_pack
-from clvlab.runlog.note import Signer, read_signer, write_signer
 from clvlab.store.folder import read_run, write_run
 from tests.factories import make_sealed_run
 
@@ -27,7 +27,7 @@ STAGES = ("open", "flock", "write", "fsync", "link", "replace", "unlink")
 KILLED = """
 import fcntl, os, signal, sys
 from pathlib import Path
-from clvlab import files
+from clvlab.base import files
 
 stage, command, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 module = fcntl if stage == "flock" else os
@@ -173,9 +173,9 @@ def test_private_keys_are_private_from_their_first_byte(tmp_path):
 FORKED = """
 import os, random, signal, sys, time
 from pathlib import Path
-from clvlab.application.runs.bundles import bundle_run
-from clvlab.files import new_file
-from clvlab.runlog.note import Signer, write_signer
+from clvlab.arena.runs.bundles import bundle_run
+from clvlab.base.files import new_file
+from clvlab.log.note import Signer, write_signer
 from clvlab.store.folder import read_run, write_run
 from dataclasses import replace
 

@@ -10,18 +10,18 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application import backtests
-from clvlab.application.kept import KeptRuns
-from clvlab.application.runs.perform import perform
-from clvlab.application.runs.plan import Plan
-from clvlab.application.sheets.tearsheet import TearSheet
+from clvlab.arena.kept import KeptRuns
 from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
+from clvlab.log.log import commit
 from clvlab.packs.synthetic import Recipe, build
 from clvlab.packs.verifying import verify_pack
 from clvlab.proof.verify import verify
-from clvlab.runlog.log import commit
+from clvlab.report.tearsheet import TearSheet
+from clvlab.runs import backtests
+from clvlab.runs.perform import perform
+from clvlab.runs.plan import Plan
 from clvlab.statistics import BoundedClusters, estimates, family_of
 from clvlab.store.runlog import RunLog
 from tests.factories import make_agent, make_decisions

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from clvlab.base.invocation import command
 from clvlab.cli import app
-from clvlab.invocation import command
 
 ROOT = Path(__file__).parents[1]
 MODULES = [path for folder in ("clvlab", "service") for path in (ROOT / folder).rglob("*.py")]
 MODULE = (sys.executable, "-m", "clvlab")
 SCRIPTS = Path(sys.executable).parent
 NAMED_ONLY = {  # what is read elsewhere too, where nobody knows how clvlab is called: evidence, verdicts, answers over HTTP
-    "clvlab/application/jobs.py": "a service's log",
-    "clvlab/feeds/devfeed/betfair.py": "the name in a certificate",
+    "clvlab/arena/jobs.py": "a service's log",
+    "clvlab/feeds/devfeeds/betfair.py": "the name in a certificate",
     "clvlab/packs/captures/normalising.py": "a pack's manifest, which is hashed",
     "clvlab/proof/clv_verify.py": "a verdict, the same wherever it is reached",
-    "clvlab/runlog/published.py": "also an answer of a service to its callers",
-    "clvlab/runlog/standing.py": "a verdict, the same wherever it is reached",
+    "clvlab/log/published.py": "also an answer of a service to its callers",
+    "clvlab/log/standing.py": "a verdict, the same wherever it is reached",
     "service/clvlab_service/settings.py": "documentation of settings",
     "service/clvlab_service/serving.py": "the title of an application",
 }
@@ -36,7 +36,7 @@ def said(folder, path, program, *words, **environment):
 
 
 def hinted(folder, path, *options):
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from clvlab.invocation import command; print(command('demo'))"
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from clvlab.base.invocation import command; print(command('demo'))"
     return said(folder, path, (sys.executable, *options, "-c", code)).strip()
 
 

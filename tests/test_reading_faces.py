@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clvlab as cl
-from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweeping import Sweep
 from clvlab.law.closing import Window
+from clvlab.report.tearsheet import TearSheet
 from clvlab.statistics import Staking
 from tests.booked import write_booked
 from tests.faces import Face, parameters

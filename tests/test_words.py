@@ -3,7 +3,7 @@
 import pytest
 
 from clvlab import words
-from clvlab.answers.runs import RunKind
+from clvlab.api.runs import RunKind
 from clvlab.law.schema import Causality, Reason
 from clvlab.proof.checks import CHECKS, Verdict
 

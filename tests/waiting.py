@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from clvlab.application.application import Application
+from clvlab.arena.application import Application
 
 T = TypeVar("T")
 

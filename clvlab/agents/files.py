@@ -9,9 +9,9 @@ from types import ModuleType
 from clvlab.agents.columnar import Strategy
 from clvlab.agents.given import agent_given
 from clvlab.agents.ticking import TickAgent
+from clvlab.base.naming import did_you_mean
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, UnknownAgentError
-from clvlab.naming import did_you_mean
 
 _MODULE = "clvlab_agent_file"
 

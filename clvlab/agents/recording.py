@@ -16,8 +16,8 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clvlab.agents.proposals import MAX_ENTRIES, Entry, entries_sha256
+from clvlab.base.files import new_file
 from clvlab.errors import AgentError, AskError, EvidenceError
-from clvlab.files import new_file
 from clvlab.law.actions import MAX_NAME_BYTES, MAX_REASON_BYTES
 from clvlab.law.schema import Action
 from clvlab.law.tape import Tape

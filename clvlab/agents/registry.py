@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from clvlab.agents import momentum, proposals
 from clvlab.agents import momentum as momentum_following
 from clvlab.agents.template import MAX_SECONDS, Config, Template, average, back, backs, begins_with_one, cool_down, in_markets
+from clvlab.base.naming import among, nearest
 from clvlab.engine.agent import is_registered, register
 from clvlab.engine.live import Follower
 from clvlab.errors import AgentError, UnknownAgentError
@@ -22,7 +23,6 @@ from clvlab.law.actions import Decision
 from clvlab.law.message import Message
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
-from clvlab.naming import among, nearest
 from clvlab.odds.integers import micro_logit_table, micro_logits_of
 
 # ``baseline``: back the favourite at first sight, once a market.

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from clvlab.base.files import MAX_KEYS_BYTES, file_bytes_or_none, lock, replace_file
 from clvlab.errors import AnchorConflictError, AnchorError, EvidenceError
-from clvlab.files import MAX_KEYS_BYTES, file_bytes_or_none, lock, replace_file
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.canonical import canonical, parsed
 

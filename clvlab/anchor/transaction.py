@@ -16,8 +16,8 @@ from solders.pubkey import Pubkey
 from solders.transaction import SanitizeError, VersionedTransaction
 
 from clvlab.anchor.records import Attempt
+from clvlab.base.files import new_file
 from clvlab.errors import AnchorError
-from clvlab.files import new_file
 from clvlab.proof.anchor import MEMO_PROGRAMS, Instruction, Seen
 
 MEMO_PROGRAM = MEMO_PROGRAMS[1]  # the one that every cluster, old or new, has

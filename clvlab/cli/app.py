@@ -12,16 +12,10 @@ import typer
 from typer.core import TyperGroup
 
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.application import backtests, packs
-from clvlab.application.installation import install_command
-from clvlab.application.log import operations
-from clvlab.application.runs import in_folder
-from clvlab.application.runs.card import proof_card
-from clvlab.application.runs.in_folder import LOCAL, FolderRecord
-from clvlab.application.runs.perform import PerformedRun, make
-from clvlab.application.sheets import listing
-from clvlab.application.sheets.headline import headline_of
-from clvlab.application.versions import judge
+from clvlab.arena import packs
+from clvlab.arena.installation import install_command
+from clvlab.arena.log import operations
+from clvlab.base.invocation import command
 from clvlab.cli import proof
 from clvlab.cli.bets import bets_app
 from clvlab.cli.live import capture, devfeed, live
@@ -64,7 +58,13 @@ from clvlab.cli.runs import compare, report, runs, verify
 from clvlab.cli.searching import sweep
 from clvlab.cli.serving import dev_token, rebuild_leaderboard, retention, serve, worker
 from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
-from clvlab.invocation import command
+from clvlab.report import listing
+from clvlab.report.headline import headline_of
+from clvlab.runs import backtests, in_folder
+from clvlab.runs.card import proof_card
+from clvlab.runs.in_folder import LOCAL, FolderRecord
+from clvlab.runs.perform import PerformedRun, make
+from clvlab.runs.versions import judge
 from clvlab.words import counted
 
 

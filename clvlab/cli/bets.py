@@ -8,21 +8,21 @@ from typing import Annotated
 
 import typer
 
-from clvlab.application import packs
-from clvlab.application.bets.grading import STRATEGY, BetRows, plan_grading
-from clvlab.application.bets.reading import Reading
-from clvlab.application.log import operations
-from clvlab.application.runs.in_folder import LOCAL, FolderRecord
-from clvlab.application.runs.perform import make
-from clvlab.application.sheets.headline import headline_of
-from clvlab.application.sheets.listing import DEFAULT_RUNS
-from clvlab.application.sheets.means import spelt_mean
-from clvlab.application.sheets.page import tear_sheet_page
+from clvlab.arena import packs
+from clvlab.arena.log import operations
+from clvlab.base.files import written_file
+from clvlab.bets.grading import STRATEGY, BetRows, plan_grading
+from clvlab.bets.reading import Reading
 from clvlab.cli.options import HORIZON_S, JsonOption, OwnerOption, RunsOption, goes_with, now_ms, window_of
 from clvlab.cli.printing import out, plain, print_json, say, show_next, show_report, show_table, table
 from clvlab.cli.progress import interruptible, stages
-from clvlab.files import written_file
 from clvlab.odds.formats import OddsFormat
+from clvlab.report.headline import headline_of
+from clvlab.report.listing import DEFAULT_RUNS
+from clvlab.report.means import spelt_mean
+from clvlab.report.page import tear_sheet_page
+from clvlab.runs.in_folder import LOCAL, FolderRecord
+from clvlab.runs.perform import make
 from clvlab.words import counted, plus
 
 _SHOWN = 10

@@ -20,17 +20,8 @@ from rich.text import Text
 
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.registry import names_template
-from clvlab.application import backtests
-from clvlab.application.live.feed import feed_at
-from clvlab.application.live.following import GRACE_S
-from clvlab.application.live.paper import run_live
-from clvlab.application.live.question import LiveQuestion
-from clvlab.application.live.view import LiveView
-from clvlab.application.log import operations
-from clvlab.application.runs.in_folder import LOCAL, FolderRecord
-from clvlab.application.runs.perform import PerformedRun
-from clvlab.application.sheets.headline import headline_of
-from clvlab.application.sheets.listing import DEFAULT_RUNS
+from clvlab.arena.log import operations
+from clvlab.base.invocation import command
 from clvlab.cli.options import (
     HORIZON_S,
     INTERRUPTED,
@@ -52,15 +43,24 @@ from clvlab.cli.options import (
 )
 from clvlab.cli.printing import err, facts, out, plain, print_json, show_leaderboard, show_next, show_pack, show_report
 from clvlab.errors import FeedError
-from clvlab.feeds.devfeed.faults import Plan, read_plan
-from clvlab.invocation import command
+from clvlab.feeds.devfeeds.faults import Plan, read_plan
 from clvlab.packs.opening import open_pack
+from clvlab.report.headline import headline_of
+from clvlab.report.listing import DEFAULT_RUNS
+from clvlab.runs import backtests
+from clvlab.runs.in_folder import LOCAL, FolderRecord
+from clvlab.runs.live.feed import feed_at
+from clvlab.runs.live.following import GRACE_S
+from clvlab.runs.live.paper import run_live
+from clvlab.runs.live.question import LiveQuestion
+from clvlab.runs.live.view import LiveView
+from clvlab.runs.perform import PerformedRun
 from clvlab.words import counted, moment, odds, percent
 
 if TYPE_CHECKING:
-    from clvlab.application.live.watch import CaptureState
-    from clvlab.feeds.devfeed.betfair import BetfairServer
-    from clvlab.feeds.devfeed.txline import TxLineServer
+    from clvlab.feeds.devfeeds.betfair import BetfairServer
+    from clvlab.feeds.devfeeds.txline import TxLineServer
+    from clvlab.runs.live.watch import CaptureState
 
 
 # ``clvlab capture`` and ``clvlab devfeed``: listening to a provider, and a provider on this machine to try it with.
@@ -88,12 +88,12 @@ def capture(
     """Write down what a feed sends, until Ctrl-C, and make a pack of it; the same command goes on after a kill."""
     from contextlib import nullcontext
 
-    from clvlab.application.live.capture import capture as captured
-    from clvlab.application.live.capture import segments_folder, stopped_by_signals
-    from clvlab.application.live.feed import feed_at
-    from clvlab.application.live.question import until_ts_ms
-    from clvlab.application.log import operations
+    from clvlab.arena.log import operations
     from clvlab.feeds.feed import Stop
+    from clvlab.runs.live.capture import capture as captured
+    from clvlab.runs.live.capture import segments_folder, stopped_by_signals
+    from clvlab.runs.live.feed import feed_at
+    from clvlab.runs.live.question import until_ts_ms
 
     ends_ms = until_ts_ms(end_of(until), now_ms())
     made, stop = feed_at(feed), Stop()
@@ -191,10 +191,10 @@ def _server(
     feed: DevFeed, pack: str, fixture: Sequence[int], speed: float, plan: Plan, port: int
 ) -> BetfairServer | TxLineServer:
     if feed is DevFeed.TXLINE:
-        from clvlab.feeds.devfeed.txline import txline_server
+        from clvlab.feeds.devfeeds.txline import txline_server
 
         return txline_server(open_pack(pack), fixture, speed=speed, plan=plan, port=port)
-    from clvlab.feeds.devfeed.betfair import betfair_server
+    from clvlab.feeds.devfeeds.betfair import betfair_server
 
     if fixture or pack != _PACK:
         raise typer.BadParameter("betfair's markets are made up: --pack and --fixture go with txline")

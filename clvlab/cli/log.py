@@ -10,16 +10,16 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from clvlab.application.log import auditing, operations
-from clvlab.application.log.sources import Limits
-from clvlab.application.log.watching import witnessed
-from clvlab.application.runs import bundles
+from clvlab.arena.log import auditing, operations
+from clvlab.arena.log.sources import Limits
+from clvlab.arena.log.watching import witnessed
+from clvlab.arena.runs import bundles
+from clvlab.base.files import file_bytes
 from clvlab.cli.options import CheckpointFileOption, JsonOption
 from clvlab.cli.printing import err, out, plain, print_json, show_table, table
-from clvlab.files import file_bytes
-from clvlab.runlog.audit import Recount
-from clvlab.runlog.note import read_signer
-from clvlab.runlog.published import Published
+from clvlab.log.audit import Recount
+from clvlab.log.note import read_signer
+from clvlab.log.published import Published
 
 log_app = typer.Typer(help="Keys, checkpoints and counts of a run log.", no_args_is_help=True)
 LogArgument = Annotated[str, typer.Argument(help="SQLite file, or URL of the database, of a run log.", metavar="LOG")]

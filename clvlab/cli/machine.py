@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from clvlab.application import templates
-from clvlab.application.installation import installation
-from clvlab.application.versions import judge
+from clvlab.arena import templates
+from clvlab.arena.installation import installation
+from clvlab.base.invocation import command
 from clvlab.cli.options import CheckpointFileOption, JsonOption
 from clvlab.cli.printing import err, facts, out, plain, plain_lines, print_json, say, show_next
 from clvlab.cli.progress import interruptible
 from clvlab.errors import MissingExtraError
-from clvlab.invocation import command
+from clvlab.runs.versions import judge
 
 # ``clvlab agents``: which templates there are, and what their parameters mean.
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any, NoReturn
 import orjson
 import typer
 
-from clvlab.application.live.question import Until, until_of
 from clvlab.errors import FeedError
 from clvlab.law.closing import Window
+from clvlab.runs.live.question import Until, until_of
 
 # What commands that make runs have in common.
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import polars as pl
 import typer
 
-from clvlab.application import importing, packs
-from clvlab.application.log.captures import Witnessed, witnessed
-from clvlab.application.runs.bundles import read_trust
+from clvlab.arena import packs
+from clvlab.arena.log.captures import Witnessed, witnessed
+from clvlab.arena.runs.bundles import read_trust
+from clvlab.base.files import written_file
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, show_table, table
 from clvlab.cli.progress import bar, interruptible
 from clvlab.errors import MissingExtraError, PackFormatError, PackTamperedError, SourceError
-from clvlab.files import written_file
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
+from clvlab.packs import importing
 from clvlab.packs.catalog import Catalog
-from clvlab.packs.derived.opening import is_view_file
 from clvlab.packs.importers import IMPORTERS
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.mapping import texts_by_name, weights_by_book, with_flags
@@ -29,10 +29,11 @@ from clvlab.packs.manifest import Grade
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.bucket import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
+from clvlab.packs.views.opening import is_view_file
 from clvlab.words import TO_MINUTE, counted, moment
 
 if TYPE_CHECKING:
-    from clvlab.application.uploads.uploads import Uploads
+    from clvlab.arena.uploads.uploads import Uploads
 
 
 # ``clvlab packs uploads`` and ``clvlab packs admit-upload``: what owners uploaded, as the operator sees it.
@@ -81,8 +82,8 @@ def admit_upload(
 @contextmanager
 def _opened(database_url: str, folder: Path, catalog: Path | None) -> Iterator[Uploads]:
     try:
-        from clvlab.application.application import Application
-        from clvlab.application.uploads.incoming import UploadLimits
+        from clvlab.arena.application import Application
+        from clvlab.arena.uploads.incoming import UploadLimits
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
     own = None if catalog is None else Catalog(catalog)

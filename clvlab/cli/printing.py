@@ -15,16 +15,16 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from clvlab.application import backtests
-from clvlab.application.runs.card import ANSWERS_PUBLIC
-from clvlab.application.runs.perform import PerformedRun
-from clvlab.application.sheets.headline import Headline
-from clvlab.invocation import command
-from clvlab.naming import printable
-from clvlab.packs.derived.derivation import DerivedPack, derived_words
+from clvlab.base.invocation import command
+from clvlab.base.naming import printable
 from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
+from clvlab.packs.views.derivation import DerivedPack, derived_words
 from clvlab.proof.verify import Verification
+from clvlab.report.headline import Headline
+from clvlab.runs import backtests
+from clvlab.runs.card import ANSWERS_PUBLIC
+from clvlab.runs.perform import PerformedRun
 from clvlab.statistics.verdict import Tone
 from clvlab.words import close_facts, counted, mean_clv, sample, tally, yes
 

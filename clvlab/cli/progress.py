@@ -20,9 +20,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from clvlab.application.progress import Stage, Tell
 from clvlab.cli.options import INTERRUPTED
 from clvlab.cli.printing import err, plain
+from clvlab.runs.progress import Stage, Tell
 
 # Ctrl-C: at most half a second, and a sentence about what was written.
 

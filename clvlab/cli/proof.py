@@ -13,19 +13,20 @@ import typer
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.anchor.settings import AnchorSettings, anchor_from_environment
-from clvlab.application import replays
-from clvlab.application.browser.page import verifier_page
-from clvlab.application.log import operations
-from clvlab.application.runs import bundles, in_folder
-from clvlab.application.runs.bundles import push_stored
+from clvlab.arena import replays
+from clvlab.arena.log import operations
+from clvlab.arena.runs import bundles
+from clvlab.arena.runs.bundles import push_stored
+from clvlab.base.files import new_file
+from clvlab.base.invocation import command
 from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, UrlArgument, goes_with
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.cli.progress import interruptible
 from clvlab.errors import BundleError, EvidenceError, MissingExtraError
-from clvlab.files import new_file
-from clvlab.invocation import command
-from clvlab.runlog.note import Signer, read_signer
-from clvlab.runlog.published import Published
+from clvlab.log.note import Signer, read_signer
+from clvlab.log.published import Published
+from clvlab.report.browser.page import verifier_page
+from clvlab.runs import in_folder
 
 
 def anchor_settings() -> AnchorSettings:

@@ -11,25 +11,26 @@ from rich import box
 from rich.table import Table
 
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.application import backtests, packs
-from clvlab.application.runs import bundles, in_folder
-from clvlab.application.runs.card import proof_card, verification_answer
-from clvlab.application.runs.in_folder import FolderRecord
-from clvlab.application.runs.perform import content_hash_of, make, reopen
-from clvlab.application.sheets import listing
-from clvlab.application.sheets.headline import headline_of
-from clvlab.application.sheets.listing import DEFAULT_RUNS, beside_the_first, find_run
-from clvlab.application.sheets.page import tear_sheet_page
-from clvlab.application.versions import judge
+from clvlab.arena import packs
+from clvlab.arena.runs import bundles
+from clvlab.base.files import written_file
 from clvlab.cli import proof
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, RunName, RunNames, RunsFolderOption, goes_with, now_ms
 from clvlab.cli.printing import err, out, plain, print_json, say, show_checks, show_next, show_report, show_table
 from clvlab.cli.progress import bar, interruptible, stages
 from clvlab.errors import UnknownPackError
-from clvlab.files import written_file
 from clvlab.packs.reader import Pack
 from clvlab.proof.checks import Check
 from clvlab.proof.verify import Verification
+from clvlab.report import listing
+from clvlab.report.headline import headline_of
+from clvlab.report.listing import DEFAULT_RUNS, beside_the_first, find_run
+from clvlab.report.page import tear_sheet_page
+from clvlab.runs import backtests, in_folder
+from clvlab.runs.card import proof_card, verification_answer
+from clvlab.runs.in_folder import FolderRecord
+from clvlab.runs.perform import content_hash_of, make, reopen
+from clvlab.runs.versions import judge
 from clvlab.words import counted
 
 _SHOWN_ID = 8

@@ -10,8 +10,7 @@ import typer
 from rich.table import Table
 
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.application import packs
-from clvlab.application.points.honest import HonestSearch, honest_search, named
+from clvlab.arena import packs
 from clvlab.cli.options import (
     HORIZON_S,
     FixturesOption,
@@ -28,6 +27,7 @@ from clvlab.cli.options import (
 )
 from clvlab.cli.printing import out, plain, print_json, say, show_next, show_table
 from clvlab.cli.progress import bar, interruptible
+from clvlab.report.honest import HonestSearch, honest_search, named
 from clvlab.words import counted, estimate, p_value
 
 _SHOWN = 10

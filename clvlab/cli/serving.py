@@ -14,7 +14,7 @@ from clvlab.cli.printing import err, out, plain
 from clvlab.errors import ClvlabError, MissingExtraError
 
 if TYPE_CHECKING:
-    from clvlab.application.application import Application
+    from clvlab.arena.application import Application
 
 _KEYS = Path(".clvlab")
 _StoreOption = Annotated[str, typer.Option("--database-url", help="Of the service's store.", envvar="CLVLAB_DATABASE_URL")]
@@ -113,7 +113,7 @@ def retention(
 def _store(database_url: str) -> Iterator[Application]:
     """Open a store that there is: a misspelt name makes no new one."""
     try:
-        from clvlab.application.application import Application
+        from clvlab.arena.application import Application
         from clvlab.store.url import require_there
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error

@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 import httpx2
 import polars as pl
 
-from clvlab.answers.backtests import (
+from clvlab.api.backtests import (
     BacktestListResponse,
     BacktestReport,
     BacktestRunResponse,
@@ -19,7 +19,7 @@ from clvlab.answers.backtests import (
     StrategyInfo,
     StrategyListResponse,
 )
-from clvlab.answers.competitions import (
+from clvlab.api.competitions import (
     AgentErrorCause,
     AgentInstance,
     AgentRegisterResponse,
@@ -35,9 +35,9 @@ from clvlab.answers.competitions import (
     InstanceListResponse,
     RuntimeEventsResponse,
 )
-from clvlab.answers.leaderboard import LeaderboardResponse, MeResponse
-from clvlab.answers.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse, UploadedPack, UploadedPackList
-from clvlab.answers.runs import (
+from clvlab.api.leaderboard import LeaderboardResponse, MeResponse
+from clvlab.api.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse, UploadedPack, UploadedPackList
+from clvlab.api.runs import (
     DecisionListResponse,
     InspectorRecord,
     ProofArtifactResponse,

@@ -13,6 +13,7 @@ import httpx2
 import orjson
 from websockets.sync.client import ClientConnection
 
+from clvlab.base.times import time_ms
 from clvlab.errors import FeedError, MissingLibraryError
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.retrying import (
@@ -30,7 +31,6 @@ from clvlab.feeds.retrying import (
 from clvlab.feeds.sockets import Cuts, Socket, together
 from clvlab.packs.captures.kalshi import KalshiReader, is_readable
 from clvlab.packs.manifest import Fixture
-from clvlab.times import time_ms
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey

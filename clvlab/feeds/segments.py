@@ -11,9 +11,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from clvlab.base.files import flush, lock
 from clvlab.errors import FeedError
 from clvlab.feeds.feed import Cut, GapCause, Item, Resumed
-from clvlab.files import flush, lock
 from clvlab.packs.captures.records import (
     ENDING,
     Header,

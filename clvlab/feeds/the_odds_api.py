@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import orjson
 
+from clvlab.base.times import time_ms
 from clvlab.errors import FeedError
 from clvlab.feeds.background import awaited
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
@@ -20,7 +21,6 @@ from clvlab.feeds.retrying import Backoff, Refused, base_url, client_of, is_pass
 from clvlab.feeds.retrying import refusal as refused
 from clvlab.packs.importers.source import fixture_id_of
 from clvlab.packs.manifest import Fixture
-from clvlab.times import time_ms
 
 URL = "https://api.the-odds-api.com"
 _HISTORY_FACTOR = 10

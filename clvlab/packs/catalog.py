@@ -13,8 +13,8 @@ from pathlib import Path
 
 import orjson
 
+from clvlab.base.files import replace_file
 from clvlab.errors import PackError, PackFormatError, UnknownPackError
-from clvlab.files import replace_file
 from clvlab.packs.files import file_sha256
 from clvlab.packs.folder import Stamps, stamps_of
 from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE

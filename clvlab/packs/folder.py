@@ -10,9 +10,9 @@ from typing import Protocol
 
 import polars as pl
 
-from clvlab.cache import BoundedCache
+from clvlab.base.cache import BoundedCache
+from clvlab.base.files import file_bytes
 from clvlab.errors import FileError, PackFormatError, PackTamperedError
-from clvlab.files import file_bytes
 from clvlab.law.schema import BOOK_ROWS
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, PackManifest

@@ -12,8 +12,8 @@ import orjson
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from clvlab.base.files import file_bytes
 from clvlab.errors import FileError, PackFormatError
-from clvlab.files import file_bytes
 from clvlab.law.schema import ABOUT, BOOK_ROWS, MAX_CLOSE_AGE_S, SAFE_INTEGER, ClosingPolicy
 from clvlab.packs.files import content_hash
 from clvlab.packs.quality import QUALITY_FILE

@@ -11,10 +11,10 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
+from clvlab.base.naming import among
 from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, SourceError, UnknownFixtureError, WindowError
 from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Binding, Tape
-from clvlab.naming import among
 from clvlab.packs.books import at_their_times
 from clvlab.packs.captures.sources import CAPTURES
 from clvlab.packs.files import content_digest

@@ -11,8 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from clvlab.base.files import Unfinished, flush, flush_all
 from clvlab.errors import PackFormatError
-from clvlab.files import Unfinished, flush, flush_all
 from clvlab.law.schema import BOOK_ROWS, FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs import invariants

@@ -21,8 +21,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from clvlab.base.files import Unfinished, file_bytes_or_none, flush, name_file, replace_file
 from clvlab.errors import MissingExtraError, StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
-from clvlab.files import Unfinished, file_bytes_or_none, flush, name_file, replace_file
 from clvlab.store.migrations import check, upgrade
 from clvlab.store.news import NEWS, Listener, notify
 from clvlab.store.url import database_url, require_there, shown

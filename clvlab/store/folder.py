@@ -12,8 +12,8 @@ from pathlib import Path
 
 import orjson
 
+from clvlab.base.files import MAX_BYTES, Unfinished, file_bytes_or_none, flush, flush_all
 from clvlab.errors import EvidenceError, RunConflictError, UnknownRunError
-from clvlab.files import MAX_BYTES, Unfinished, file_bytes_or_none, flush, flush_all
 from clvlab.proof.limits import PART_LIMITS, first_line
 from clvlab.proof.seal import SealedRun
 

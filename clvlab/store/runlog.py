@@ -1,4 +1,4 @@
-"""The run log as rows: entries, and the roots of complete subtrees. Its rules stand in ``clvlab.runlog.log``."""
+"""The run log as rows: entries, and the roots of complete subtrees. Its rules stand in ``clvlab.log.log``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, func, select
 
 from clvlab.errors import LogError
-from clvlab.runlog.entries import OF_RUNS, EntryKind
+from clvlab.log.entries import OF_RUNS, EntryKind
 from clvlab.store import plans
 from clvlab.store.database import Database, guard_of
 from clvlab.store.tables import log_entries, log_nodes

@@ -32,7 +32,7 @@ class ApiPage:
 _VERBS = "clvlab.lab.laboratory.making.Verbs"
 _METHODS = {"backtest", "backtests", "compare", "grade_bets", "sweep", "walk_forward"}
 """Functions that are methods of a laboratory which keeps nothing, and where they stand."""
-_RESULTS, _PROOFS, _SHEETS = "clvlab.lab.results", "clvlab.lab.proofs", "clvlab.application.sheets"
+_RESULTS, _PROOFS, _SHEETS = "clvlab.lab.results", "clvlab.lab.proofs", "clvlab.report"
 
 PAGES = (
     ApiPage(
@@ -100,7 +100,7 @@ PAGES = (
             f"{_RESULTS}.comparison.Comparison",
             f"{_RESULTS}.leaderboard.Leaderboard",
             "clvlab.lab.explorer.explorer.Explorer",
-            "clvlab.application.runs.perform.PerformedRun",
+            "clvlab.runs.perform.PerformedRun",
         ),
     ),
     ApiPage(
@@ -167,7 +167,7 @@ PAGES = (
         (
             "clvlab.feeds.feed:*",
             "clvlab.feeds.replay:*",
-            "clvlab.application.live.view.LiveView",
+            "clvlab.runs.live.view.LiveView",
         ),
     ),
     ApiPage(
@@ -181,7 +181,7 @@ PAGES = (
         "Answers of a service",
         "Every answer is a dict with these keys; the same types shape the [routes](../reference/http.md).",
         tuple(
-            f"clvlab.answers.{name}:*"
+            f"clvlab.api.{name}:*"
             for name in (
                 "agents",
                 "backtests",

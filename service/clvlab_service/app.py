@@ -17,10 +17,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette_compress import CompressMiddleware, add_compress_type
 
-from clvlab.application.application import Application
-from clvlab.application.deploys.config import DeployConfig
-from clvlab.application.templates import parameter_models
-from clvlab.cache import BoundedCache
+from clvlab.arena.application import Application
+from clvlab.arena.deploys.config import DeployConfig
+from clvlab.arena.templates import parameter_models
+from clvlab.base.cache import BoundedCache
 from clvlab_service.auth import authenticator
 from clvlab_service.bodies import only_declared
 from clvlab_service.caching import Varying

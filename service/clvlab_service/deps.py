@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request, Response, Security
 from fastapi.security import HTTPBearer
 
-from clvlab.application.application import Application
+from clvlab.arena.application import Application
 from clvlab_service.bodies import JsonRoute
 from clvlab_service.pool import BoundedPool
 

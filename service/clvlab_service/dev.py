@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from clvlab.base.files import new_file, replace_file
 from clvlab.errors import SettingsError
-from clvlab.files import new_file, replace_file
 
 ISSUER, AUDIENCE = "clvlab-dev", "clvlab"
 _PRIVATE, _PUBLIC = "dev-key.pem", "dev-key.pub.pem"

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from clvlab import errors
-from clvlab.application.reports.requests import ONE, SEVERAL
+from clvlab.arena.report_requests import ONE, SEVERAL
 from clvlab_service.auth import InvalidTokenError
 from clvlab_service.methods import allowed_methods
 from clvlab_service.negotiation import asks_for_page

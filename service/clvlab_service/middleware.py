@@ -21,7 +21,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.tracebacks import ExceptionDictTransformer
 
-from clvlab.application.measures import Measures
+from clvlab.arena.measures import Measures
 
 # Structured logs: one JSON object a line, without any global set-up.
 

@@ -13,8 +13,8 @@ from fastapi import Depends, HTTPException, Query, Request, Response
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from clvlab.application.tables import MAX_ROWS as MAX_PAGE
-from clvlab.application.tables import ArrowTable
+from clvlab.arena.tables import MAX_ROWS as MAX_PAGE
+from clvlab.arena.tables import ArrowTable
 
 # What a client would rather have, as its ``Accept`` says (RFC 9110, section 12.5.1).
 

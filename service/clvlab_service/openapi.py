@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
-from clvlab.answers.competitions import PreflightCheck
+from clvlab.api.competitions import PreflightCheck
 from clvlab_service.examples import example_of
 
 API_DESCRIPTION = (

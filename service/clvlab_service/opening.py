@@ -13,12 +13,12 @@ from pathlib import Path
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from clvlab.application.application import Application, Waits
-from clvlab.application.caps import Budget, Caps
-from clvlab.application.live.feed import live_settings
-from clvlab.application.packs import catalog_at
-from clvlab.application.uploads.incoming import UploadLimits
-from clvlab.runlog.note import read_signer
+from clvlab.arena.application import Application, Waits
+from clvlab.arena.caps import Budget, Caps
+from clvlab.arena.packs import catalog_at
+from clvlab.arena.uploads.incoming import UploadLimits
+from clvlab.log.note import read_signer
+from clvlab.runs.live.feed import live_settings
 from clvlab_service.middleware import Forward
 from clvlab_service.pool import BoundedPool
 from clvlab_service.settings import Settings

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
-from clvlab.answers.competitions import CompetitionEvent
-from clvlab.application.competitions.events import EventLog
-from clvlab.cache import BoundedCache
+from clvlab.api.competitions import CompetitionEvent
+from clvlab.arena.competitions.events import EventLog
+from clvlab.base.cache import BoundedCache
 from clvlab.errors import ClvlabError
 from clvlab_service.pool import Place
 

@@ -21,9 +21,9 @@ from pydantic import ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from clvlab.application.application import Application
+from clvlab.arena.application import Application
+from clvlab.base.invocation import command
 from clvlab.errors import SettingsError
-from clvlab.invocation import command
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.errors import ending_problem, install_error_handlers, unexpected_problem

@@ -3,7 +3,7 @@ import pytest
 
 from clvlab.agents.proposals import MAX_ENTRIES, MAX_TEXT_BYTES, Entry, entries_sha256
 from clvlab.agents.registry import template
-from clvlab.application.packs import open_pack
+from clvlab.arena.packs import open_pack
 from clvlab.engine.run import run
 from clvlab.errors import AgentError
 from clvlab.law.closing import Window

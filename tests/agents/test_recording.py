@@ -7,7 +7,7 @@ import pytest
 from clvlab.agents.endpoint import ChatEndpoint
 from clvlab.agents.recording import Transcript, checkpoints, prompt_at, record
 from clvlab.agents.registry import template
-from clvlab.application.packs import open_pack
+from clvlab.arena.packs import open_pack
 from clvlab.engine.run import run
 from clvlab.errors import AgentError
 from clvlab.law.closing import Window

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from clvlab.agents.registry import TEMPLATES
-from clvlab.application.packs import open_pack
+from clvlab.arena.packs import open_pack
 from tests.vectors.templates import FILE, canonical_rows
 
 ROOT = Path(__file__).parents[2]
 VECTORS = json.loads(FILE.read_text("utf-8"))
 _DIGESTS = """
-from clvlab.application.packs import open_pack
+from clvlab.arena.packs import open_pack
 from clvlab.agents.registry import TEMPLATES
 from tests.vectors.templates import canonical_rows
 import polars as pl

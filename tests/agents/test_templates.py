@@ -3,7 +3,7 @@ import pytest
 
 from clvlab.agents.proposals import MAX_BETS, MAX_ENTRIES, bets_sha256, entries_sha256
 from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, template
-from clvlab.application.packs import open_pack
+from clvlab.arena.packs import open_pack
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, TICKS
 from clvlab.law.tape import Tape

@@ -3,8 +3,8 @@ import shutil
 import orjson
 import pytest
 
-from clvlab.application.application import Application
-from clvlab.application.packs import bundled_catalog
+from clvlab.arena.application import Application
+from clvlab.arena.packs import bundled_catalog
 from clvlab.packs.catalog import Catalog
 
 

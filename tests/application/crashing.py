@@ -6,7 +6,7 @@ Called with the database URL and the id of a competition; prints ``ready`` when 
 import sys
 import time
 
-from clvlab.application.application import Application
+from clvlab.arena.application import Application
 from tests.factories import ALICE
 
 if __name__ == "__main__":

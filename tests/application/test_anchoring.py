@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import select, update
 
 from clvlab.anchor.devchain import Fault
-from clvlab.application.application import Application
-from clvlab.application.reports.requests import BacktestRunRequest
+from clvlab.arena.application import Application
+from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.errors import AnchorError
 from clvlab.store.tables import anchors
 from tests.chains import ASKED_ONCE

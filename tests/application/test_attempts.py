@@ -8,16 +8,16 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.backtests import plan_backtest, resolve
-from clvlab.application.log.auditing import audit
-from clvlab.application.log.operations import open_log
-from clvlab.application.progress import Stage
-from clvlab.application.runs.in_folder import FolderRecord
-from clvlab.application.runs.perform import make, perform
-from clvlab.application.runs.plan import Plan
+from clvlab.arena.log.auditing import audit
+from clvlab.arena.log.operations import open_log
 from clvlab.errors import LookaheadError, StoreError
 from clvlab.law.schema import DECISIONS
 from clvlab.proof.canonical import sha256
+from clvlab.runs.backtests import plan_backtest, resolve
+from clvlab.runs.in_folder import FolderRecord
+from clvlab.runs.perform import make, perform
+from clvlab.runs.plan import Plan
+from clvlab.runs.progress import Stage
 from tests.logs import entries
 from tests.test_cli import clvlab
 

@@ -9,18 +9,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from clvlab.application.log import auditing
-from clvlab.application.log.auditing import audit
-from clvlab.application.log.operations import log_proofs, open_log, signed_checkpoint
-from clvlab.application.log.public import PublicLog
-from clvlab.application.log.sources import Limits
+from clvlab.arena.log import auditing
+from clvlab.arena.log.auditing import audit
+from clvlab.arena.log.operations import log_proofs, open_log, signed_checkpoint
+from clvlab.arena.log.public import PublicLog
+from clvlab.arena.log.sources import Limits
 from clvlab.errors import BundleError, LogError
+from clvlab.log.bundled import Trust
+from clvlab.log.log import Claim, abandon, claim, commit, commit_anew, conclude
+from clvlab.log.note import Signer, open_note, write_note
+from clvlab.log.tree import completed_roots as tree_grown
 from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.canonical import canonical, parsed, sha256
-from clvlab.runlog.bundled import Trust
-from clvlab.runlog.log import Claim, abandon, claim, commit, commit_anew, conclude
-from clvlab.runlog.note import Signer, open_note, write_note
-from clvlab.runlog.tree import completed_roots as tree_grown
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from tests.logs import hashed, run_of

@@ -2,11 +2,8 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application import backtests
-from clvlab.application.packs import open_pack
-from clvlab.application.replays import replay_run
-from clvlab.application.runs.in_folder import FolderRecord
-from clvlab.application.runs.perform import make, reopen
+from clvlab.arena.packs import open_pack
+from clvlab.arena.replays import replay_run
 from clvlab.cli.printing import show_leaderboard, show_pack, show_report
 from clvlab.errors import UnknownFixtureError
 from clvlab.lab.results.result import Result
@@ -16,6 +13,9 @@ from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.verifying import verify_pack
 from clvlab.packs.writer import write_pack
+from clvlab.runs import backtests
+from clvlab.runs.in_folder import FolderRecord
+from clvlab.runs.perform import make, reopen
 from clvlab.store.runlog import RunLog
 from tests.factories import message, performed
 

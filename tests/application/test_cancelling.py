@@ -1,8 +1,7 @@
 import pytest
 
-from clvlab.application.jobs import Jobs
-from clvlab.application.progress import Stage
-from clvlab.application.reports.requests import PackBacktestRequest
+from clvlab.arena.jobs import Jobs
+from clvlab.arena.report_requests import PackBacktestRequest
 from clvlab.errors import (
     BusyError,
     IdempotencyConflictError,
@@ -12,6 +11,7 @@ from clvlab.errors import (
     StoreUnreachableError,
     TransitionError,
 )
+from clvlab.runs.progress import Stage
 from clvlab.store import runs
 from tests.factories import ALICE, BOB, make_competition
 
@@ -95,7 +95,7 @@ def test_backtest_is_cancelled_when_the_last_who_asked_withdraws(application):
 
 
 def test_progress_is_seen_by_other_processes_and_ends_with_the_run(application, monkeypatch):
-    monkeypatch.setattr("clvlab.application.jobs._NOTED_S", -1)
+    monkeypatch.setattr("clvlab.arena.jobs._NOTED_S", -1)
     _, run_id = claimed(application)
     job = application.jobs._claim()
     with application.jobs._attempts.at(job, told=True) as attempt:
@@ -147,7 +147,7 @@ def test_a_key_that_was_withdrawn_stands_for_its_backtest_for_good(application):
 
 
 def test_progress_that_can_not_be_noted_ends_no_run(application, monkeypatch):
-    monkeypatch.setattr("clvlab.application.jobs._NOTED_S", -1)
+    monkeypatch.setattr("clvlab.arena.jobs._NOTED_S", -1)
     monkeypatch.setattr("clvlab.store.jobs.note_progress", broken)
     _, run_id = claimed(application)
 
@@ -163,7 +163,7 @@ def broken(*_):
 def test_waiting_ends_by_time_and_not_by_news_of_others(in_memory, monkeypatch):
     _, run_id = claimed(in_memory)
     in_memory.jobs._claim()
-    monkeypatch.setattr("clvlab.application.jobs._PATIENCE_S", 0.3)
+    monkeypatch.setattr("clvlab.arena.jobs._PATIENCE_S", 0.3)
     news = []
 
     monkeypatch.setattr(in_memory._hub, "wait", lambda *news_of_others: news.append(news_of_others))

@@ -4,17 +4,17 @@ import orjson
 import pytest
 
 import clvlab as cl
-from clvlab.application.log.captures import witnessed
-from clvlab.application.log.operations import open_log, signed_checkpoint
+from clvlab.arena.log.captures import witnessed
+from clvlab.arena.log.operations import open_log, signed_checkpoint
+from clvlab.log.bundled import Trust
+from clvlab.log.log import note_segment
+from clvlab.log.note import Signer
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.captures.records import Header, end_line, message_line, name_of
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import Grade
 from clvlab.packs.verifying import verify_pack
-from clvlab.runlog.bundled import Trust
-from clvlab.runlog.log import note_segment
-from clvlab.runlog.note import Signer
 from tests.commands import clvlab
 from tests.packs.captures.test_txline import text
 from tests.proof.bundles import LOG_KEY

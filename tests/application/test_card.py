@@ -1,8 +1,8 @@
 import pytest
 
 from clvlab.agents.registry import TEMPLATES, TRANSCRIBED
-from clvlab.application.runs.card import shown_causality
 from clvlab.law.schema import Causality
+from clvlab.runs.card import shown_causality
 
 
 @pytest.mark.parametrize("strategy", TEMPLATES)

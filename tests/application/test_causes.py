@@ -1,7 +1,7 @@
 import pytest
 
-from clvlab.application.progress import cause_of, message_of
 from clvlab.errors import AgentError, PackReplayError
+from clvlab.runs.progress import cause_of, message_of
 
 PATHS = [
     "/srv/packs/starter/ticks.parquet",

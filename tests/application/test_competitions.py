@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import update
 
 from clvlab.agents.registry import TEMPLATES
-from clvlab.application.application import Application
-from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig, CompetitionStatus
-from clvlab.application.packs import bundled_catalog
+from clvlab.arena.application import Application
+from clvlab.arena.competitions.requests import AgentEntry, CompetitionConfig, CompetitionStatus
+from clvlab.arena.packs import bundled_catalog
 from clvlab.errors import (
     AlreadyRegisteredError,
     BindingError,

@@ -4,14 +4,14 @@ import time
 
 import pytest
 
-from clvlab.application.application import Application
-from clvlab.application.deploys.config import DeployConfig
-from clvlab.application.deploys.job import plan_of
-from clvlab.application.packs import bundled_catalog
-from clvlab.application.progress import tell_nobody
-from clvlab.application.runs.binding import bind
-from clvlab.application.runs.perform import perform
+from clvlab.arena.application import Application
+from clvlab.arena.deploys.config import DeployConfig
+from clvlab.arena.deploys.job import plan_of
+from clvlab.arena.packs import bundled_catalog
+from clvlab.arena.runs.binding import bind
 from clvlab.errors import LeaseLostError
+from clvlab.runs.perform import perform
+from clvlab.runs.progress import tell_nobody
 from tests.factories import ALICE, make_competition
 from tests.length import length
 from tests.waiting import settled, until

@@ -2,11 +2,11 @@ import polars as pl
 import pytest
 from pydantic import TypeAdapter
 
-from clvlab.answers.runs import DecisionListResponse
-from clvlab.application.runs.decisions import DECISION_ROWS, DecisionFilter, Order, RunDecisions
-from clvlab.application.runs.inspector import inspect_decision
+from clvlab.api.runs import DecisionListResponse
+from clvlab.arena.runs.decisions import DECISION_ROWS, DecisionFilter, Order, RunDecisions
 from clvlab.errors import PageError, UnknownRunError
 from clvlab.law.schema import Reason
+from clvlab.runs.inspector import inspect_decision
 from clvlab.store import runs
 from clvlab.store.database import Database
 from tests.factories import make_limited_run, make_mixed_run, make_run, make_tape, message

@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from clvlab.application.application import Application
+from clvlab.arena.application import Application
 from clvlab.errors import UnknownPackError
 from clvlab.packs.catalog import Catalog
 

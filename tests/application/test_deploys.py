@@ -4,10 +4,10 @@ import polars as pl
 import pytest
 from sqlalchemy import update
 
-from clvlab.application.application import Application
-from clvlab.application.competitions.requests import AgentEntry
-from clvlab.application.deploys.config import DeployConfig
-from clvlab.application.replays import replay_run
+from clvlab.arena.application import Application
+from clvlab.arena.competitions.requests import AgentEntry
+from clvlab.arena.deploys.config import DeployConfig
+from clvlab.arena.replays import replay_run
 from clvlab.errors import IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
 from clvlab.store.tables import instances
 from tests.factories import ALICE, BOB, make_competition

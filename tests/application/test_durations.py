@@ -1,6 +1,6 @@
 import pytest
 
-from clvlab.application.competitions.requests import duration_s_of
+from clvlab.arena.competitions.requests import duration_s_of
 from clvlab.errors import WindowError
 
 

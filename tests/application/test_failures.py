@@ -3,7 +3,7 @@ import time
 import pytest
 from sqlalchemy import event
 
-from clvlab.application.application import Application
+from clvlab.arena.application import Application
 from clvlab.errors import StoreFullError, StoreUnreachableError
 from tests.factories import ALICE, make_competition
 from tests.waiting import settled

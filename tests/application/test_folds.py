@@ -3,8 +3,8 @@ from itertools import pairwise
 import pytest
 
 import clvlab as cl
-from clvlab.application.folds import folds_of, hold_out_of, in_order_of_kickoff
 from clvlab.errors import StatisticsError
+from clvlab.runs.folds import folds_of, hold_out_of, in_order_of_kickoff
 
 
 @pytest.fixture(scope="module")

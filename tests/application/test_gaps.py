@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.live.capture import capture
-from clvlab.application.runs.unscored import in_gap
 from clvlab.feeds.feed import Cut, GapCause, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.manifest import Capture, Gap
 from clvlab.packs.opening import open_pack
 from clvlab.packs.writer import write_pack
+from clvlab.runs.live.capture import capture
+from clvlab.runs.unscored import in_gap
 
 KEYS = {"fixture_id": pl.Int64, "market_key": pl.String}
 TIMES = {"ts_ms": pl.Int64, "state_ts_ms": pl.Int64}

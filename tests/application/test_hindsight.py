@@ -5,13 +5,13 @@ import pytest
 
 import clvlab as cl
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.application import backtests
-from clvlab.application.competitions.requests import AgentEntry
-from clvlab.application.kept import KeptRuns
-from clvlab.application.packs import open_pack
-from clvlab.application.runs.plan import Plan
+from clvlab.arena.competitions.requests import AgentEntry
+from clvlab.arena.kept import KeptRuns
+from clvlab.arena.packs import open_pack
 from clvlab.lab.laboratory.listing import list_standings
 from clvlab.law.schema import Causality
+from clvlab.runs import backtests
+from clvlab.runs.plan import Plan
 from clvlab.store import standings
 from clvlab.store.labels import CAUSALITIES, Knowledge, is_hindsight_possible, weakest
 from clvlab.store.standings import Wanted

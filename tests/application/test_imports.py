@@ -6,7 +6,7 @@ from multiprocessing import get_context
 import pytest
 
 import clvlab as cl
-from clvlab.application import executors
+from clvlab.base import parallel
 from clvlab.errors import PackFormatError, SourceError
 
 NAMES = ["may", "june", "july"]
@@ -26,7 +26,7 @@ def files(tmp_path):
 @pytest.fixture
 def far(monkeypatch):
     """An executor that gets every import but the first."""
-    monkeypatch.setattr(executors, "_ALONE_S", 1e-9)
+    monkeypatch.setattr(parallel, "_ALONE_S", 1e-9)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         yield pool
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.application import installation
-from clvlab.application.installation import EXTRAS, check_extras
+from clvlab.arena import installation
+from clvlab.arena.installation import EXTRAS, check_extras
 from clvlab.errors import ArgumentError, MissingExtraError
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]

@@ -1,13 +1,13 @@
 import polars as pl
 import pytest
 
-from clvlab.application.backtests import plan_backtest
-from clvlab.application.kept import KeptRuns, trial_ids
-from clvlab.application.packs import open_pack
-from clvlab.application.runs.perform import reopen
+from clvlab.arena.kept import KeptRuns, trial_ids
+from clvlab.arena.packs import open_pack
 from clvlab.errors import LookaheadError, PackTamperedError
 from clvlab.law.closing import Window
-from clvlab.runlog.log import counts
+from clvlab.log.log import counts
+from clvlab.runs.backtests import plan_backtest
+from clvlab.runs.perform import reopen
 from clvlab.store import plans
 from clvlab.store.runlog import RunLog
 from tests.agents.honest_agents import Ticking

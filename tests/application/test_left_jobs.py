@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from clvlab.application.application import Application
-from clvlab.application.reports.requests import BacktestRunRequest
+from clvlab.arena.application import Application
+from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.errors import BusyError
 from tests.factories import ALICE, make_competition
 from tests.postgres import listening
@@ -45,7 +45,7 @@ def test_what_is_asked_for_where_nobody_performs_is_performed_by_a_worker_while_
 
 
 def test_without_a_worker_jobs_wait_and_so_does_their_caller(answering, monkeypatch):
-    monkeypatch.setattr("clvlab.application.jobs._PATIENCE_S", 0.2)
+    monkeypatch.setattr("clvlab.arena.jobs._PATIENCE_S", 0.2)
     answering.start()
 
     with pytest.raises(BusyError):
@@ -55,8 +55,8 @@ def test_without_a_worker_jobs_wait_and_so_does_their_caller(answering, monkeypa
 
 
 def test_jobs_that_nobody_takes_are_told_to_the_operator(answering, monkeypatch, caplog):
-    monkeypatch.setattr("clvlab.application.jobs._UNTAKEN_MS", 20)
-    monkeypatch.setattr("clvlab.application.jobs._PATIENCE_S", 0.1)
+    monkeypatch.setattr("clvlab.arena.jobs._UNTAKEN_MS", 20)
+    monkeypatch.setattr("clvlab.arena.jobs._PATIENCE_S", 0.1)
     with caplog.at_level(logging.WARNING, logger="clvlab.jobs"):
         answering.start()
         time.sleep(0.2)
@@ -71,7 +71,7 @@ def test_jobs_that_nobody_takes_are_told_to_the_operator(answering, monkeypatch,
 
 
 def test_a_caller_who_waits_is_woken_by_the_end_of_the_job_elsewhere(answering, working, emptied_postgres_url, monkeypatch):
-    monkeypatch.setattr("clvlab.application.jobs._POLL_S", 3600)
+    monkeypatch.setattr("clvlab.arena.jobs._POLL_S", 3600)
     for application in (answering, working):
         application.start()
     listening(emptied_postgres_url, 2)

@@ -10,13 +10,14 @@ import pytest
 import clvlab as cl
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.registry import template
-from clvlab.application import executors, packs
-from clvlab.application.kept import KeptRuns
-from clvlab.application.many import arrived_agent, arrived_pack, make_all
-from clvlab.application.runs.perform import perform
-from clvlab.application.runs.plan import Plan
+from clvlab.arena import packs
+from clvlab.arena.kept import KeptRuns
+from clvlab.base import parallel
 from clvlab.errors import AgentError, AgentFailedError, ExecutorError, PackFormatError, PackTamperedError
 from clvlab.lab.results.run import verification_of
+from clvlab.runs.many import arrived_agent, arrived_pack, make_all
+from clvlab.runs.perform import perform
+from clvlab.runs.plan import Plan
 from tests.factories import make_agent, make_decisions
 
 PACK = packs.open_pack("starter")
@@ -31,7 +32,7 @@ def processes():
 @pytest.fixture
 def spread(monkeypatch, processes):
     """Send every run but the first away."""
-    monkeypatch.setattr(executors, "_ALONE_S", 1e-9)
+    monkeypatch.setattr(parallel, "_ALONE_S", 1e-9)
     return processes
 
 

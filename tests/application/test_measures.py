@@ -1,5 +1,5 @@
-from clvlab.application.application import Application
-from clvlab.application.reports.requests import BacktestRunRequest
+from clvlab.arena.application import Application
+from clvlab.arena.report_requests import BacktestRunRequest
 from tests.factories import ALICE
 
 REQUEST = {"pack_id": "starter", "fixture_id": 90000001, "window_id": "w1", "market_allowlist": [""]}

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import update
 
-from clvlab.application.application import Application
-from clvlab.application.competitions.requests import AgentEntry
+from clvlab.arena.application import Application
+from clvlab.arena.competitions.requests import AgentEntry
 from clvlab.errors import EntryError, NotStartableError, PreflightError
 from clvlab.store.tables import roster
 from tests.factories import ALICE, make_competition

@@ -5,14 +5,14 @@ import base64
 import orjson
 import pytest
 
-from clvlab.application.application import Application
-from clvlab.application.reports.requests import BacktestRunRequest
-from clvlab.application.runs.in_database import give_up
+from clvlab.arena.application import Application
+from clvlab.arena.report_requests import BacktestRunRequest
+from clvlab.arena.runs.in_database import give_up
 from clvlab.errors import PackReplayError, PageError, UnsignedLogError
+from clvlab.log.note import Signer
 from clvlab.packs.reader import Pack
 from clvlab.proof import clv_verify, merkle
 from clvlab.proof.canonical import parsed
-from clvlab.runlog.note import Signer
 from tests.factories import ALICE, make_competition
 
 KEY = Signer("log.example", 1, bytes(range(32)))
@@ -111,7 +111,7 @@ def test_job_whose_failure_can_not_be_noted_ends_all_the_same(application, monke
         raise PackReplayError("broken")
 
     monkeypatch.setattr(Pack, "tape", broken)
-    monkeypatch.setattr("clvlab.application.deploys.job.give_up", broken)
+    monkeypatch.setattr("clvlab.arena.deploys.job.give_up", broken)
 
     assert [application.jobs.run_one() for _ in range(2)] == [True, False]
     assert application.jobs.counts()["failed"] == 1

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.application.backtests import plan_backtest
-from clvlab.application.packs import open_pack
-from clvlab.application.runs.in_folder import FolderRecord, load
-from clvlab.application.runs.perform import Commitment, make, perform
+from clvlab.arena.packs import open_pack
 from clvlab.errors import DecisionError, LogConflictError, PlanChangedError, RunConflictError
+from clvlab.log.log import counts, entry_of
 from clvlab.proof.verify import verify
-from clvlab.runlog.log import counts, entry_of
+from clvlab.runs.backtests import plan_backtest
+from clvlab.runs.in_folder import FolderRecord, load
+from clvlab.runs.perform import Commitment, make, perform
 from clvlab.store.runlog import RunLog
 from tests.factories import FailingAgent, performed
 

@@ -3,10 +3,10 @@ import shutil
 import pytest
 from pydantic import TypeAdapter
 
-from clvlab.answers.packs import PackFixturesResponse
-from clvlab.application.application import Application
-from clvlab.application.fixtures import FixtureFilter
-from clvlab.application.packs import bundled_catalog
+from clvlab.api.packs import PackFixturesResponse
+from clvlab.arena.application import Application
+from clvlab.arena.fixtures import FixtureFilter
+from clvlab.arena.packs import bundled_catalog
 from clvlab.errors import UnknownPackError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import Capture, Fixture, Gap, KickoffKind, PackManifest

@@ -5,14 +5,14 @@ import polars as pl
 import pytest
 
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.application.backtests import envelope, plan_backtest
-from clvlab.application.packs import open_pack
-from clvlab.application.replays import replay_run
-from clvlab.application.runs.perform import Commitment, perform
+from clvlab.arena.packs import open_pack
+from clvlab.arena.replays import replay_run
 from clvlab.engine.run import run
 from clvlab.errors import EvidenceError, ReplayError
 from clvlab.law.closing import Window
 from clvlab.proof.verify import verify
+from clvlab.runs.backtests import envelope, plan_backtest
+from clvlab.runs.perform import Commitment, perform
 from clvlab.sql import second_opinion
 from tests.factories import make_sealed_run, performed
 

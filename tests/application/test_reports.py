@@ -4,14 +4,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import Text, select, type_coerce
 
-from clvlab.application import backtests
-from clvlab.application.application import Application
-from clvlab.application.kept import KeptRuns
-from clvlab.application.packs import open_pack
-from clvlab.application.reports.requests import BacktestRunRequest
-from clvlab.application.runs.perform import Commitment, perform
+from clvlab.arena.application import Application
+from clvlab.arena.kept import KeptRuns
+from clvlab.arena.packs import open_pack
+from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.errors import PageError, UnknownBacktestError, UnknownFixtureError, UnknownPackError, UnknownRunError, WindowError
 from clvlab.law.closing import Window
+from clvlab.runs import backtests
+from clvlab.runs.perform import Commitment, perform
 from clvlab.store.tables import reports
 from tests.tampering import rewrite
 

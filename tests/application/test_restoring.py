@@ -9,15 +9,15 @@ import orjson
 import psycopg
 import pytest
 
-from clvlab.application.application import Application
-from clvlab.application.log.auditing import audit
-from clvlab.application.log.operations import open_log, restart_log
-from clvlab.application.reports.requests import BacktestRunRequest
+from clvlab.arena.application import Application
+from clvlab.arena.log.auditing import audit
+from clvlab.arena.log.operations import open_log, restart_log
+from clvlab.arena.report_requests import BacktestRunRequest
+from clvlab.base.files import lock
 from clvlab.errors import FileLockedError, LogBehindError, LogError, LogKeyError, StoreError
-from clvlab.files import lock
+from clvlab.log.bundled import Trust
+from clvlab.log.note import Signer, checkpoint, open_note
 from clvlab.proof import clv_verify
-from clvlab.runlog.bundled import Trust
-from clvlab.runlog.note import Signer, checkpoint, open_note
 from clvlab.store.database import back_up
 from clvlab.store.tables import log_entries
 from tests.factories import ALICE, make_competition
@@ -348,7 +348,7 @@ def test_file_that_can_not_be_used_stops_writes_and_checkpoints_and_names_no_pat
 
 
 def test_checkpoint_waits_a_bounded_time_for_another_that_is_being_published(tmp_path, monkeypatch):
-    monkeypatch.setattr("clvlab.runlog.published._LOCK_S", 0.1)
+    monkeypatch.setattr("clvlab.log.published._LOCK_S", 0.1)
 
     with opened(None, checkpoint_file=tmp_path / "newest") as application:
         with lock(tmp_path), pytest.raises(FileLockedError):

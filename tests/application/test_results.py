@@ -5,12 +5,12 @@ import re
 import polars as pl
 import pytest
 
-from clvlab.application.application import Application
-from clvlab.application.leaderboard import Forest
-from clvlab.application.reports.requests import PackBacktestRequest
-from clvlab.application.results import run_result
-from clvlab.application.runs.decisions import DecisionFilter
-from clvlab.application.runs.inspector import arithmetic
+from clvlab.arena.application import Application
+from clvlab.arena.leaderboard import Forest
+from clvlab.arena.report_requests import PackBacktestRequest
+from clvlab.arena.results import run_result
+from clvlab.arena.runs.decisions import DecisionFilter
+from clvlab.runs.inspector import arithmetic
 from clvlab.statistics import cluster_mean
 
 
@@ -92,7 +92,7 @@ def test_a_row_of_the_leaderboard_has_the_interval_over_the_fixtures_that_it_cou
 
 
 def test_a_page_reads_no_more_runs_than_it_may_and_the_next_goes_on(application, monkeypatch):
-    monkeypatch.setattr("clvlab.application.leaderboard._RUNS_AT_ONCE", 1)
+    monkeypatch.setattr("clvlab.arena.leaderboard._RUNS_AT_ONCE", 1)
     forest = Forest(application.leaderboard, application.decisions)
 
     bounds = [forest.page().rows[0].low for _ in range(2)]

@@ -4,10 +4,10 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import func, select
 
-from clvlab.application.application import Application
-from clvlab.application.caps import Budget
-from clvlab.application.deploys.config import DeployConfig
-from clvlab.application.reports.requests import BacktestRunRequest, PackBacktestRequest
+from clvlab.arena.application import Application
+from clvlab.arena.caps import Budget
+from clvlab.arena.deploys.config import DeployConfig
+from clvlab.arena.report_requests import BacktestRunRequest, PackBacktestRequest
 from clvlab.errors import PackReplayError, RunRemovedError, StorageSpentError, UnknownBacktestError, UnknownRunError
 from clvlab.store.tables import backtest_requests, receipts, reports, run_chunks, runs, usage
 from tests.commands import clvlab

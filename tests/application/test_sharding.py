@@ -9,11 +9,8 @@ import pytest
 import clvlab as cl
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.registry import TEMPLATES, template
-from clvlab.application import packs, sharding
-from clvlab.application.replays import prices_again, replay_run
-from clvlab.application.runs.perform import perform, reopen
-from clvlab.application.runs.plan import Plan
-from clvlab.application.sharding import memory_bytes, sharded
+from clvlab.arena import packs
+from clvlab.arena.replays import prices_again, replay_run
 from clvlab.engine.agent import Identity, register
 from clvlab.engine.run import run
 from clvlab.errors import AgentFailedError, LookaheadError, PackTooLargeError, SettingsError
@@ -21,6 +18,10 @@ from clvlab.law.closing import Window
 from clvlab.packs import reader
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import shards_of
+from clvlab.runs import sharding
+from clvlab.runs.perform import perform, reopen
+from clvlab.runs.plan import Plan
+from clvlab.runs.sharding import memory_bytes, sharded
 
 PACK = packs.open_pack("starter")
 DRIFT, BASELINE = template("cumulative-drift", {"cooldown_s": 60}), template("baseline")

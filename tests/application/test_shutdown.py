@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from clvlab.application.application import Application
-from clvlab.application.deploys.job import DeployRuns
+from clvlab.arena.application import Application
+from clvlab.arena.deploys.job import DeployRuns
 from clvlab.errors import ShuttingDownError, StoreError, StoreUnreachableError
 from clvlab.store import jobs as job_rows
 from tests.factories import ALICE

@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 from sqlalchemy import delete, update
 
-from clvlab.application.application import Application
-from clvlab.application.reports.requests import BacktestRunRequest
+from clvlab.arena.application import Application
+from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.store import standings as stored
 from clvlab.store.tables import agent_results, counted_fixtures, run_chunks, standings
 from tests.factories import ALICE, BOB, make_competition

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text, update
 
-from clvlab.application.reports.requests import BacktestRunRequest
-from clvlab.application.runs.inspector import inspect_decision
+from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.errors import RunConflictError, UnknownDecisionError, UnknownRunError
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.seal import SealedRun
+from clvlab.runs.inspector import inspect_decision
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Database
 from clvlab.store.tables import receipts, run_chunks

@@ -10,8 +10,8 @@ import orjson
 import polars as pl
 import pytest
 
-from clvlab.application.uploads.archive import MAX_ENTRIES, unpack
-from clvlab.application.uploads.worker import check_shape
+from clvlab.arena.uploads.archive import MAX_ENTRIES, unpack
+from clvlab.arena.uploads.worker import check_shape
 from clvlab.errors import PackError, UploadRefusedError
 from clvlab.packs.manifest import PackManifest
 from clvlab.packs.synthetic import Recipe, build

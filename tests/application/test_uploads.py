@@ -4,10 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 import orjson
 import pytest
 
-from clvlab.application.application import Application
-from clvlab.application.packs import bundled_catalog
-from clvlab.application.uploads.incoming import UploadLimits
-from clvlab.application.uploads.requests import UploadRequest
+from clvlab.arena.application import Application
+from clvlab.arena.packs import bundled_catalog
+from clvlab.arena.uploads.incoming import UploadLimits
+from clvlab.arena.uploads.requests import UploadRequest
 from clvlab.errors import (
     BindingError,
     BusyError,
@@ -308,7 +308,7 @@ def test_an_admission_that_was_killed_goes_on_and_another_pack_of_the_name_is_le
 
     with monkeypatch.context() as patch:
         patch.setattr(Catalog, "admit", killed)
-        patch.setattr("clvlab.application.uploads.uploads.shutil.rmtree", lambda *_, **__: None)
+        patch.setattr("clvlab.arena.uploads.uploads.shutil.rmtree", lambda *_, **__: None)
         with pytest.raises(SystemExit):
             holding.uploads.admit(ALICE, "mine", one_pack)
     assert (one_pack.folder / "mine").is_dir()

@@ -2,9 +2,9 @@ from importlib.metadata import PackageNotFoundError
 
 import polars as pl
 
-from clvlab.application import versions
-from clvlab.application.versions import judge
 from clvlab.proof.closure import source_digest
+from clvlab.runs import versions
+from clvlab.runs.versions import judge
 
 
 def test_what_judges_is_named_with_its_sources():

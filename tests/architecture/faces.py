@@ -9,7 +9,7 @@ from clvlab_service.settings import Settings
 
 import clvlab as library
 from clvlab import errors
-from clvlab.application.application import Application
+from clvlab.arena.application import Application
 from clvlab.cli import app as commands
 
 SERVE = "clvlab_service.serving.serve"

@@ -38,8 +38,8 @@ def test_every_bound_is_of_a_verb():
 def test_what_a_run_does_more_is_counted(tmp_path):
     import polars as pl
 
+    from clvlab.base.times import of_unix
     from clvlab.law.clv import clv_bps, edge_bps
-    from clvlab.times import of_unix
 
     def more():
         clv_bps()

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import orjson
 
-from clvlab.application.live.watch import Watch
 from clvlab.feeds.capturing import Capturing
 from clvlab.feeds.feed import Health, Item, Received, Stop
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.captures.records import Header
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.opening import open_pack
+from clvlab.runs.live.watch import Watch
 from tests.benchmarks.measure import fresh, spread
 from tests.benchmarks.report import Budget, Equality, Figure, machine, table
 

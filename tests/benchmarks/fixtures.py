@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 import clvlab as cl
-from clvlab.application import packs
+from clvlab.arena import packs
 from clvlab.law.schema import TICKS
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import Fixture, PackManifest

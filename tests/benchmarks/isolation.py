@@ -19,7 +19,7 @@ import polars as pl
 
 import clvlab as cl
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.application.packs import bundled_catalog
+from clvlab.arena.packs import bundled_catalog
 from clvlab.engine.lookahead import lookahead_audit
 from clvlab.law.tape import Tape
 from clvlab.packs.catalog import Catalog

@@ -18,10 +18,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.agents.registry import template
-from clvlab.application.packs import bundled_catalog
-from clvlab.application.points.scoring import Scorer
-from clvlab.application.sharding import sharded
-from clvlab.application.sheets.tearsheet import TearSheet
+from clvlab.arena.packs import bundled_catalog
 from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from clvlab.law.gate import verdicts
@@ -35,6 +32,9 @@ from clvlab.packs.verifying import verify_pack
 from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify
+from clvlab.report.tearsheet import TearSheet
+from clvlab.runs.search.scoring import Scorer
+from clvlab.runs.sharding import sharded
 from clvlab.statistics import estimates, sign_flip_p_values, sum_by_cluster
 from clvlab.store.folder import read_run
 from tests.benchmarks import baseline

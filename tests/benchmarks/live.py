@@ -20,13 +20,13 @@ import polars as pl
 
 import clvlab as cl
 from clvlab.agents.registry import template
-from clvlab.application.live.following import LivePlan, follow
 from clvlab.engine.agent import Agent
 from clvlab.feeds.feed import Health, Item, Received, Stop
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import load_pack
 from clvlab.packs.synthetic import Recipe, build
+from clvlab.runs.live.following import LivePlan, follow
 from tests.benchmarks.measure import Spread
 from tests.benchmarks.report import Budget, Figure, machine, table
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.anchor.anchorer import NullAnchor
-from clvlab.application.anchoring import Anchoring
-from clvlab.application.leaderboard import Leaderboard, Wanted
-from clvlab.application.log.public import PublicLog
-from clvlab.application.runs.stored import StoredRuns
+from clvlab.arena.anchoring import Anchoring
+from clvlab.arena.leaderboard import Leaderboard, Wanted
+from clvlab.arena.log.public import PublicLog
+from clvlab.arena.runs.stored import StoredRuns
 from clvlab.store import runs, standings
 from clvlab.store.database import Database
 from clvlab.store.folder import read_run

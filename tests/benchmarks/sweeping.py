@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import clvlab as cl
-from clvlab.application.executors import workers
+from clvlab.base.parallel import workers
 from tests.benchmarks.measure import Sample, fresh, spread
 from tests.benchmarks.memory import sampled
 from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, ratio, table

@@ -27,13 +27,13 @@ from clvlab_service.serving import _config, _listening, _Server
 from clvlab_service.settings import Settings
 from websockets.asyncio.client import connect
 
-from clvlab.application.live import job
-from clvlab.application.live.job import Telling
-from clvlab.application.live.journal import Answers
+from clvlab.arena import live as job
+from clvlab.arena.live import Telling
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.law.message import Message
 from clvlab.packs.reader import Pack, load_pack
 from clvlab.packs.synthetic import Recipe, build
+from clvlab.runs.live.journal import Answers
 from tests.benchmarks.live import Paced
 from tests.benchmarks.measure import spread
 from tests.benchmarks.report import Budget, Equality, Figure, machine, table

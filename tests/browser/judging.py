@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clvlab.application.browser.page import verifier_page
+from clvlab.report.browser.page import verifier_page
 from tests.browser.jupyter import chromium
 from tests.browser.recording import Case
 

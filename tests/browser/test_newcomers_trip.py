@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.application.browser.page import verifier_page
+from clvlab.report.browser.page import verifier_page
 from tests.browser.jupyter import WAIT_MS
 from tests.browser.pages import cut_off, open_notebook, run_all
 from tests.service import serving

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from clvlab.application.browser.page import page_policy, verifier_page
-from clvlab.application.runs.bundles import judge_proofs, verify_bundle
+from clvlab.arena.runs.bundles import judge_proofs, verify_bundle
 from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.limits import MAX_BYTES, PART_LIMITS
+from clvlab.report.browser.page import page_policy, verifier_page
 from tests.browser.pages import cut_off
 from tests.factories import make_agent, make_decisions, make_tape, message
 from tests.length import length

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="terminals and signal
 
 BUSY = """
 import os, time
-from clvlab.application import backtests
+from clvlab.runs import backtests
 from clvlab.cli import main, packs
 def busy(*arguments, **options):
     os.write(1, b"busy\\n")

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from clvlab.application.sheets.listing import find_run
 from clvlab.cli.options import params_of
 from clvlab.cli.searching import _spelt
 from clvlab.errors import UnknownRunError
+from clvlab.report.listing import find_run
 from tests.commands import clvlab
 
 SIGNATURES = "cryptography.hazmat.primitives.asymmetric.ed25519"
@@ -166,7 +166,7 @@ def test_a_report_writes_the_tear_sheet_as_a_page(made):
 
 
 def test_the_doctor_names_the_command_for_what_is_missing(tmp_path, monkeypatch):
-    from clvlab.application import installation
+    from clvlab.arena import installation
 
     monkeypatch.setattr(installation, "find_spec", lambda module: None if module == "obstore" else object())
 

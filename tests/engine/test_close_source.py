@@ -11,14 +11,14 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.replays import prices_again
-from clvlab.application.sheets.headline import headline_of
+from clvlab.arena.replays import prices_again
 from clvlab.errors import AgentError, WindowError
 from clvlab.law.closing import Window
 from clvlab.law.schema import ClosingPolicy
 from clvlab.packs.reader import load_pack
 from clvlab.packs.writer import write_pack
 from clvlab.proof import clv_states
+from clvlab.report.headline import headline_of
 from tests import booked
 from tests.commands import clvlab
 from tests.length import length

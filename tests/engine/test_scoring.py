@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from clvlab.application.points.scoring import Scorer
-from clvlab.application.runs.inspector import at_close
 from clvlab.engine.agent import decisions_of
 from clvlab.engine.replay import locate, replay
 from clvlab.errors import DecisionError, EvidenceError
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
+from clvlab.runs.inspector import at_close
+from clvlab.runs.search.scoring import Scorer
 from tests.engine.strategies import decisions, games, windows
 from tests.engine.test_replay_properties import tape_of
 from tests.factories import make_agent, make_decisions, make_tape, message

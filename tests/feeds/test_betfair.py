@@ -11,10 +11,10 @@ import pytest
 
 from clvlab.errors import FeedError
 from clvlab.feeds.betfair import BetfairFeed
-from clvlab.feeds.devfeed.betfair import BetfairServer
-from clvlab.feeds.devfeed.betfair_conversation import Conversation, LeftError
-from clvlab.feeds.devfeed.betfair_markets import made_up_markets
-from clvlab.feeds.devfeed.faults import read_plan
+from clvlab.feeds.devfeeds.betfair import BetfairServer
+from clvlab.feeds.devfeeds.betfair_conversation import Conversation, LeftError
+from clvlab.feeds.devfeeds.betfair_markets import made_up_markets
+from clvlab.feeds.devfeeds.faults import read_plan
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.packs.captures.betfair import SOURCE, BetfairReader
 from clvlab.packs.captures.records import Header, Record, cut_line, message_line, resumed_line

@@ -4,10 +4,10 @@ import pytest
 
 from clvlab.errors import FeedError
 from clvlab.feeds.betfair import BetfairFeed
-from clvlab.feeds.devfeed.kalshi import KalshiServer
-from clvlab.feeds.devfeed.polymarket import PolymarketServer
-from clvlab.feeds.devfeed.the_odds_api import TheOddsApiServer
-from clvlab.feeds.devfeed.txline import TxLineServer
+from clvlab.feeds.devfeeds.kalshi import KalshiServer
+from clvlab.feeds.devfeeds.polymarket import PolymarketServer
+from clvlab.feeds.devfeeds.the_odds_api import TheOddsApiServer
+from clvlab.feeds.devfeeds.txline import TxLineServer
 from clvlab.feeds.feed import Stop
 from clvlab.feeds.hosts import check_peer, is_local, provenance_of
 from clvlab.feeds.kalshi import KalshiFeed

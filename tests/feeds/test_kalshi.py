@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from clvlab.errors import FeedError
-from clvlab.feeds.devfeed.faults import read_plan
-from clvlab.feeds.devfeed.kalshi import KEY_ID, KalshiServer
+from clvlab.feeds.devfeeds.faults import read_plan
+from clvlab.feeds.devfeeds.kalshi import KEY_ID, KalshiServer
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.kalshi import API_URL, URL, KalshiFeed
 from clvlab.packs.captures.kalshi import SOURCE as KALSHI

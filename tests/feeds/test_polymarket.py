@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from clvlab.errors import FeedError
-from clvlab.feeds.devfeed.faults import Plan, read_plan
-from clvlab.feeds.devfeed.ladders import Change, Script
-from clvlab.feeds.devfeed.polymarket import PolymarketServer, match_event
+from clvlab.feeds.devfeeds.faults import Plan, read_plan
+from clvlab.feeds.devfeeds.ladders import Change, Script
+from clvlab.feeds.devfeeds.polymarket import PolymarketServer, match_event
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.polymarket import PolymarketFeed
 from clvlab.feeds.retrying import Patience

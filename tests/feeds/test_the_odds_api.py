@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from clvlab.errors import FeedError
-from clvlab.feeds.devfeed.faults import read_plan
-from clvlab.feeds.devfeed.the_odds_api import KEY, TheOddsApiServer
+from clvlab.feeds.devfeeds.faults import read_plan
+from clvlab.feeds.devfeeds.the_odds_api import KEY, TheOddsApiServer
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.the_odds_api import TheOddsApiFeed, backfill_credits
 from clvlab.packs.captures.records import Header, Record

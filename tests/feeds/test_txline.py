@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from clvlab.errors import FeedError
-from clvlab.feeds.devfeed.faults import Fault, Plan, Planned, read_plan
-from clvlab.feeds.devfeed.script import Scripted
-from clvlab.feeds.devfeed.txline import TOKENS, TxLineServer, txline_server
+from clvlab.feeds.devfeeds.faults import Fault, Plan, Planned, read_plan
+from clvlab.feeds.devfeeds.script import Scripted
+from clvlab.feeds.devfeeds.txline import TOKENS, TxLineServer, txline_server
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.replay import messages_of
 from clvlab.feeds.txline import TxLineFeed

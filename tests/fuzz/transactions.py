@@ -8,9 +8,9 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from clvlab.errors import BundleError
+from clvlab.log.bundled import read_transaction
 from clvlab.proof import clv_verify
 from clvlab.proof.anchor import MEMO_PROGRAMS
-from clvlab.runlog.bundled import read_transaction
 
 __all__ = ["KEYS", "MEMO", "forged_transaction", "transaction", "transaction_disagreement"]
 

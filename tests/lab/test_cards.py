@@ -4,10 +4,10 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.sheets.means import means_of
 from clvlab.lab.results.overfitting import sweep_verdict
 from clvlab.lab.results.run import Run
 from clvlab.proof.seal import SealedRun
+from clvlab.report.means import means_of
 from clvlab.words import short_p_value
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.replays import replay_run
+from clvlab.arena.replays import replay_run
 from clvlab.errors import ArgumentError, OddsError, SourceError, StatisticsError, UnsupportedError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof import clv_verify

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import clvlab as cl
-from clvlab.application.log.operations import open_log
+from clvlab.arena.log.operations import open_log
 from clvlab.cli.app import app
 from clvlab.errors import HeldOutError, StatisticsError
 from clvlab.packs import reader

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import clvlab as cl
-from clvlab.application.application import Application
+from clvlab.arena.application import Application
 from clvlab.client import ApiError
 from clvlab.errors import (
     AgentError,

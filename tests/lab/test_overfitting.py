@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.sheets.measures import MEASURES, fixture_sums
 from clvlab.errors import StatisticsError
 from clvlab.lab.results.overfitting import MOST_DOTS, overfitting_of
+from clvlab.statistics.measures import MEASURES, fixture_sums
 
 mpl.use("Agg")
 

@@ -1,8 +1,8 @@
 import pytest
 
 import clvlab as cl
-from clvlab.application.log.operations import open_log
-from clvlab.application.searches import trial_of
+from clvlab.arena.log.operations import open_log
+from clvlab.arena.searches import trial_of
 from clvlab.errors import (
     AgentError,
     HeldOutError,

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from clvlab.lab.drawing import progress
-from clvlab.lab.drawing.progress import shown_progress, shown_state
+from clvlab.lab import progress
+from clvlab.lab.progress import shown_progress, shown_state
 
 
 class Terminal(io.StringIO):

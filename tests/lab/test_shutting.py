@@ -8,13 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 import clvlab as cl
-from clvlab.application.backtests import plan_backtest
-from clvlab.application.kept import KeptRuns
-from clvlab.application.log.operations import open_log
-from clvlab.application.searches import Searches
+from clvlab.arena.kept import KeptRuns
+from clvlab.arena.log.operations import open_log
+from clvlab.arena.searches import Searches
 from clvlab.cli.app import app
 from clvlab.errors import HeldOutError, PackTamperedError, StatisticsError
 from clvlab.feeds.replay import ReplayFeed
+from clvlab.runs.backtests import plan_backtest
 from clvlab.store.database import Database
 from tests.factories import write_quotes
 from tests.logs import audited

@@ -5,9 +5,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import clvlab as cl
-from clvlab.application.sheets.measures import MEASURES
 from clvlab.errors import AgentError, ExecutorError, StatisticsError
 from clvlab.statistics import cluster_mean
+from clvlab.statistics.measures import MEASURES
 from tests.factories import AUDITED
 
 mpl.use("Agg")

@@ -4,9 +4,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import clvlab as cl
-from clvlab.application.folds import folds_of
 from clvlab.errors import AgentError, PackError, StatisticsError
 from clvlab.law.closing import fixture_closes
+from clvlab.runs.folds import folds_of
 
 mpl.use("Agg")
 

@@ -4,7 +4,7 @@ import shutil
 import orjson
 import pytest
 
-from clvlab.application.packs import bundled_catalog
+from clvlab.arena.packs import bundled_catalog
 from clvlab.errors import PackTamperedError, UnknownPackError
 from clvlab.packs import catalog as catalogs
 from clvlab.packs import folder

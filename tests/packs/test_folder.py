@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from clvlab.application.packs import bundled_catalog
+from clvlab.arena.packs import bundled_catalog
 from clvlab.packs import folder
 from clvlab.packs import folder as folders
 from clvlab.packs.reader import load_pack

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.importing import import_options
 from clvlab.errors import PackFormatError, PackTamperedError
 from clvlab.packs.importers.importing import import_source
+from clvlab.packs.importing import import_options
 from clvlab.packs.quality import QualityAccount, Spread
 from clvlab.packs.reader import load_pack
 from clvlab.packs.rows import results_digest, sorted_results

@@ -4,7 +4,7 @@ import orjson
 import polars as pl
 import pytest
 
-from clvlab.application.packs import bundled_catalog, open_pack
+from clvlab.arena.packs import bundled_catalog, open_pack
 from clvlab.errors import PackFormatError, PackTamperedError, UnknownFixtureError, UnknownPackError
 from clvlab.law.schema import TICKS
 from clvlab.packs import reader

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from clvlab.agents.registry import template
-from clvlab.application.packs import bundled_catalog
+from clvlab.arena.packs import bundled_catalog
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Tape

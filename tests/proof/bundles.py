@@ -11,15 +11,15 @@ from solders.hash import Hash
 from solders.keypair import Keypair
 
 from clvlab.anchor.transaction import signed_memo
-from clvlab.application.log.operations import log_proofs, open_log
+from clvlab.arena.log.operations import log_proofs, open_log
+from clvlab.log.log import LogStore, abandon, commit, conclude
+from clvlab.log.note import Checkpoint, Signer, write_note
+from clvlab.log.tree import tree_root
 from clvlab.proof.bundle import bundle
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
-from clvlab.runlog.log import LogStore, abandon, commit, conclude
-from clvlab.runlog.note import Checkpoint, Signer, write_note
-from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
 from tests.factories import make_mixed_run
 from tests.logs import hashed, run_of

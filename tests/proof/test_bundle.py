@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from solders.keypair import Keypair
 
 from clvlab.errors import BundleError
+from clvlab.log.bundled import Trust, judge
+from clvlab.log.note import Signer, Verifier
+from clvlab.log.standing import Standing
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import PARTS, read_bundle, run_of
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.verify import verify
-from clvlab.runlog.bundled import Trust, judge
-from clvlab.runlog.note import Signer, Verifier
-from clvlab.runlog.standing import Standing
 from tests.length import length
 from tests.proof.bundles import LOG_KEY, anchor_part, log_part, logged, make_bundle, trust
 

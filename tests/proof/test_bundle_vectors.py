@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from clvlab.log.bundled import Trust, judge
+from clvlab.log.note import Signer, Verifier, checkpoint, open_note
+from clvlab.log.tree import completed_roots, consistency, inclusion, tree_root
+from clvlab.log.witness import request
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import read_bundle, run_of
 from clvlab.proof.canonical import parsed
 from clvlab.proof.verify import verify
-from clvlab.runlog.bundled import Trust, judge
-from clvlab.runlog.note import Signer, Verifier, checkpoint, open_note
-from clvlab.runlog.tree import completed_roots, consistency, inclusion, tree_root
-from clvlab.runlog.witness import request
 from clvlab.store.runlog import RunLog
 from tests.proof.bundles import make_bundle
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from clvlab.application.runs.bundles import disclose, judge_disclosure
+from clvlab.arena.runs.bundles import disclose, judge_disclosure
 from clvlab.cli import app
 from clvlab.errors import BundleError, EvidenceError
 from clvlab.proof import clv_verify

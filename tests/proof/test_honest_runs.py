@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from clvlab.agents.registry import template
-from clvlab.application.packs import open_pack
+from clvlab.arena.packs import open_pack
 from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from clvlab.law.schema import DECISIONS

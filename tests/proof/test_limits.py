@@ -7,9 +7,9 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from clvlab.base.files import MAX_BYTES
 from clvlab.engine.run import run_started
 from clvlab.errors import BundleError, EvidenceError, FileError
-from clvlab.files import MAX_BYTES
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.proof import clv_verify, limits

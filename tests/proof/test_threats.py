@@ -7,12 +7,14 @@ import pytest
 from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
 
-from clvlab.application.runs.bundles import verify_bundle
+from clvlab.arena.runs.bundles import verify_bundle
 from clvlab.engine.run import run
 from clvlab.errors import BundleError
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
+from clvlab.log.bundled import Trust
+from clvlab.log.note import Signer, Verifier, write_note
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical, parsed, sha256
@@ -21,8 +23,6 @@ from clvlab.proof.evidence import read_evidence
 from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import root_of_lines
 from clvlab.proof.seal import SealedRun
-from clvlab.runlog.bundled import Trust
-from clvlab.runlog.note import Signer, Verifier, write_note
 from clvlab.sql import second_opinion
 from clvlab.store.folder import write_run
 from tests.factories import make_agent, make_decisions, make_mixed_run, make_tape, message

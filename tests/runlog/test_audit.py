@@ -2,11 +2,11 @@
 
 import pytest
 
+from clvlab.log.audit import Auditor, Falls
+from clvlab.log.entries import read_entry
+from clvlab.log.log import Claim, RunCounts, abandon, commit, conclude
 from clvlab.proof import merkle
 from clvlab.proof.canonical import canonical
-from clvlab.runlog.audit import Auditor, Falls
-from clvlab.runlog.entries import read_entry
-from clvlab.runlog.log import Claim, RunCounts, abandon, commit, conclude
 from clvlab.store.runlog import RunLog
 from tests.logs import hashed, run_of
 

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from clvlab.application.log.operations import open_log
+from clvlab.arena.log.operations import open_log
 from clvlab.errors import LogConflictError, LogError, StoreError
 from clvlab.law.schema import SAFE_INTEGER
+from clvlab.log import tree
+from clvlab.log.audit import Auditor
+from clvlab.log.entries import read_entry
+from clvlab.log.log import RunCounts, abandon, commit, commit_anew, conclude, counts, draw_audit, entry_of, proven
+from clvlab.log.tree import consistency, tree_root
 from clvlab.proof import merkle
 from clvlab.proof.manifest import sources_hash
-from clvlab.runlog import tree
-from clvlab.runlog.audit import Auditor
-from clvlab.runlog.entries import read_entry
-from clvlab.runlog.log import RunCounts, abandon, commit, commit_anew, conclude, counts, draw_audit, entry_of, proven
-from clvlab.runlog.tree import consistency, tree_root
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from tests.logs import entries, hashed, run_of

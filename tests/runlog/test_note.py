@@ -1,7 +1,7 @@
 import pytest
 
 from clvlab.errors import LogError
-from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_note, write_signer
+from clvlab.log.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_note, write_signer
 
 TEXT = Checkpoint("log.example", 3, bytes(32)).text
 LOG, WITNESS = Signer("log.example", 1, bytes(range(32))), Signer("w.example", 4, bytes(range(1, 33)))

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 
 from clvlab.errors import LogConflictError, LogError
+from clvlab.log.entries import Opened, Planned, read_entry
+from clvlab.log.log import commit, counts
+from clvlab.log.plans import note_opening, note_plan, openings, plan_id_of, planned
+from clvlab.log.tree import tree_root
 from clvlab.proof.canonical import canonical
-from clvlab.runlog.entries import Opened, Planned, read_entry
-from clvlab.runlog.log import commit, counts
-from clvlab.runlog.plans import note_opening, note_plan, openings, plan_id_of, planned
-from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
 from tests.logs import audited, entries, hashed, run_of
 

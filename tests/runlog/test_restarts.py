@@ -4,20 +4,20 @@ import json
 
 import pytest
 
-from clvlab.application.log.auditing import audit
-from clvlab.application.log.operations import signed_checkpoint
-from clvlab.application.log.public import PublicLog
-from clvlab.application.log.watching import Watch, witnessed
+from clvlab.arena.log.auditing import audit
+from clvlab.arena.log.operations import signed_checkpoint
+from clvlab.arena.log.public import PublicLog
+from clvlab.arena.log.watching import Watch, witnessed
 from clvlab.errors import EvidenceError, LogBehindError, LogError
+from clvlab.log.audit import Auditor
+from clvlab.log.bundled import Trust
+from clvlab.log.entries import Restart, read_entry
+from clvlab.log.log import commit
+from clvlab.log.note import Checkpoint, Signer, write_note
+from clvlab.log.published import Published, notes_of
+from clvlab.log.restarts import Restarted, fault, restart
+from clvlab.log.witness import Witness, request
 from clvlab.proof.canonical import canonical
-from clvlab.runlog.audit import Auditor
-from clvlab.runlog.bundled import Trust
-from clvlab.runlog.entries import Restart, read_entry
-from clvlab.runlog.log import commit
-from clvlab.runlog.note import Checkpoint, Signer, write_note
-from clvlab.runlog.published import Published, notes_of
-from clvlab.runlog.restarts import Restarted, fault, restart
-from clvlab.runlog.witness import Witness, request
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from tests.application.test_auditing import changed, honest, served
@@ -183,7 +183,7 @@ def test_checkpoint_that_can_not_be_kept_is_not_signed_away(tmp_path, monkeypatc
     def full(*_):
         raise OSError(28, "No space left on device", "a path")
 
-    monkeypatch.setattr("clvlab.runlog.published.replace_file", full)
+    monkeypatch.setattr("clvlab.log.published.replace_file", full)
 
     with pytest.raises(LogBehindError, match=r"No space left on device$"):
         signed_checkpoint(log_of(1), FIRST, Published(tmp_path / "newest", FIRST.verifier))

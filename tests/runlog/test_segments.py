@@ -1,10 +1,10 @@
 import pytest
 
 from clvlab.errors import LogConflictError, LogError
+from clvlab.log.entries import Segment, read_entry
+from clvlab.log.log import commit, counts, note_segment, segments
+from clvlab.log.tree import tree_root
 from clvlab.proof.canonical import canonical
-from clvlab.runlog.entries import Segment, read_entry
-from clvlab.runlog.log import commit, counts, note_segment, segments
-from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
 from tests.logs import audited, entries, hashed, run_of
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from clvlab.errors import LogError, LogForkError
+from clvlab.log.log import commit
+from clvlab.log.note import Checkpoint, Signer, checkpoint, open_note, write_note
+from clvlab.log.tree import consistency, tree_root
+from clvlab.log.witness import Witness, request
 from clvlab.proof.canonical import canonical
-from clvlab.runlog.log import commit
-from clvlab.runlog.note import Checkpoint, Signer, checkpoint, open_note, write_note
-from clvlab.runlog.tree import consistency, tree_root
-from clvlab.runlog.witness import Witness, request
 from clvlab.store.runlog import RunLog
 
 LOG, WITNESS = Signer("log.example", 1, bytes(range(32))), Signer("w.example", 4, bytes(range(1, 33)))

@@ -11,7 +11,7 @@ from clvlab_service.settings import Settings
 from pydantic import TypeAdapter
 
 from clvlab.agents.registry import TEMPLATES
-from clvlab.answers.competitions import PreflightCheck
+from clvlab.api.competitions import PreflightCheck
 from tests.factories import ERRORS
 from tests.service.serving import BACKTEST, CONFIG, DEPLOY, assert_problem, make_entry
 

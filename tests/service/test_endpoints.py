@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from clvlab.application.packs import bundled_catalog
+from clvlab.arena.packs import bundled_catalog
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import descriptor, read_manifest
 from clvlab.proof import clv_verify

@@ -9,7 +9,7 @@ import pytest
 from clvlab_service.middleware import Metrics
 from clvlab_service.pool import BoundedPool
 
-from clvlab.application.reports.reports import BacktestRuns
+from clvlab.arena.reports import BacktestRuns
 from clvlab.errors import BusyError
 from tests.service.serving import BACKTEST, PLAIN, api
 from tests.waiting import PATIENCE_S, until

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from clvlab.runlog.note import Signer, write_signer
+from clvlab.log.note import Signer, write_signer
 from tests.service.serving import BACKTEST
 from tests.service.test_serving import serving
 from tests.waiting import PATIENCE_S

@@ -11,16 +11,16 @@ from clvlab_service.settings import Settings
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from clvlab.application.application import Application
-from clvlab.application.log.auditing import audit
-from clvlab.application.log.operations import cosign
-from clvlab.application.reports.requests import BacktestRunRequest
+from clvlab.arena.application import Application
+from clvlab.arena.log.auditing import audit
+from clvlab.arena.log.operations import cosign
+from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.cli import app
 from clvlab.errors import LogError
+from clvlab.log.bundled import Trust
+from clvlab.log.note import Signer, write_signer
+from clvlab.log.witness import request
 from clvlab.proof import clv_verify
-from clvlab.runlog.bundled import Trust
-from clvlab.runlog.note import Signer, write_signer
-from clvlab.runlog.witness import request
 from tests.service.serving import BACKTEST, DEPLOY, api, assert_problem, make_settings
 from tests.waiting import until
 

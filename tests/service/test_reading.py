@@ -14,8 +14,8 @@ from clvlab_service.pool import BoundedPool
 from clvlab_service.reading import PAGE, EventPages
 from pydantic import TypeAdapter
 
-from clvlab.answers.competitions import CompetitionEvent, CompetitionSummaryResponse, RuntimeEventsResponse
-from clvlab.application.competitions.requests import CompetitionConfig
+from clvlab.api.competitions import CompetitionEvent, CompetitionSummaryResponse, RuntimeEventsResponse
+from clvlab.arena.competitions.requests import CompetitionConfig
 from clvlab.errors import BusyError, ShuttingDownError
 from clvlab.store import competitions, instances
 from tests.service.serving import CONFIG, DEPLOY, PLAIN, api, assert_problem

@@ -5,7 +5,7 @@ import io
 import polars as pl
 import pytest
 
-from clvlab.application.packs import bundled_catalog
+from clvlab.arena.packs import bundled_catalog
 from tests.service.serving import FIXTURE, assert_problem
 
 ARROW = "application/vnd.apache.arrow.stream"

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from clvlab.application.application import Application
-from clvlab.application.reports.reports import BacktestRuns
+from clvlab.arena.application import Application
+from clvlab.arena.reports import BacktestRuns
 from tests.service.serving import BACKTEST, assert_problem, make_settings, stoppable
 from tests.waiting import PATIENCE_S, until
 
@@ -82,7 +82,7 @@ def test_a_body_that_never_comes_does_not_hold_the_end_up(keys):
 
 BUSY = """
 import sys
-from clvlab.application.reports.reports import BacktestRuns
+from clvlab.arena.reports import BacktestRuns
 from clvlab.cli import main
 
 def perform(*_):

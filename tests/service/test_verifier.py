@@ -2,7 +2,7 @@ import re
 from base64 import b64encode
 from hashlib import sha256
 
-from clvlab.application.browser.page import verifier_page
+from clvlab.report.browser.page import verifier_page
 
 
 def test_the_verifier_is_served_to_anybody_as_the_bytes_that_the_command_line_prints(api):

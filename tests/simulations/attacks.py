@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clvlab.application.sheets.cautions import MAX_SKEWNESS, MIN_EFFECTIVE
+from clvlab.report.cautions import MAX_SKEWNESS, MIN_EFFECTIVE
 from clvlab.statistics import BoundedClusters, estimates, family_of, mean_skewness
 from tests.simulations.nulls import Decided, Floats, Null, drawn
 

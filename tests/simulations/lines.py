@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import clvlab as cl
-from clvlab.application.packs import open_pack
-from clvlab.application.sheets.moved_lines import closing_quotes
+from clvlab.arena.packs import open_pack
 from clvlab.law.closing import Window, fixture_closes
 from clvlab.law.markets import Kind
 from clvlab.packs.reader import Pack
+from clvlab.report.moved_lines import closing_quotes
 from clvlab.statistics.moved_lines import FIRST_ROLES, Quote, leave_one_out
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "moved-lines.md"

@@ -14,7 +14,7 @@ from itertools import islice, product
 import numpy as np
 from scipy.special import expit, logit, ndtr
 
-from clvlab.application.sheets.cautions import MAX_SKEWNESS
+from clvlab.report.cautions import MAX_SKEWNESS
 from clvlab.statistics import MIN_CLUSTERS, BoundedClusters, cluster_errors, estimates, family_of, mean_skewness
 from clvlab.statistics.means import normal_score
 

@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.points.honest import honest_search
 from clvlab.errors import StatisticsError
+from clvlab.report.honest import honest_search
 from tests.length import length
 from tests.simulations import attacks
 

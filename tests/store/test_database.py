@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, func, insert, select, text
 
 from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
-from clvlab.runlog.log import commit
+from clvlab.log.log import commit
 from clvlab.store import migrations
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog

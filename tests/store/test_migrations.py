@@ -7,10 +7,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
-from clvlab.application.application import Application
-from clvlab.application.competitions.requests import AgentEntry
+from clvlab.arena.application import Application
+from clvlab.arena.competitions.requests import AgentEntry
 from clvlab.errors import StoreError
-from clvlab.runlog.log import commit
+from clvlab.log.log import commit
 from clvlab.store import migrations
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from clvlab.application.log.operations import log_counts, open_log
+from clvlab.arena.log.operations import log_counts, open_log
 from clvlab.cli import main
 from clvlab.errors import StoreError, StoreUnreachableError
-from clvlab.runlog.log import commit
+from clvlab.log.log import commit
 from clvlab.store import migrations
 from clvlab.store.database import Database, database_to_read
 from tests.logs import hashed, run_of

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from clvlab import Lab
-from clvlab.application.log.operations import open_log
+from clvlab.arena.log.operations import open_log
 from clvlab.cli import main
 from clvlab.errors import ClvlabError, DatabaseUrlError, StoreUnreachableError
 from clvlab.store.database import Database

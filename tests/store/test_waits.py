@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from clvlab.errors import StoreBusyError, StoreUnreachableError
-from clvlab.runlog.log import commit
+from clvlab.log.log import commit
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from clvlab.store.waits import Waits
@@ -21,7 +21,7 @@ PEER = """
 import os, signal, sys
 from sqlalchemy import text
 from clvlab.errors import StoreError
-from clvlab.runlog.log import commit
+from clvlab.log.log import commit
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from clvlab.store.waits import Waits

@@ -18,7 +18,7 @@ _OWNER = "did:example:trial"
 _STOPS_WITH_THE_LOG = """
 import os, signal, sys
 from clvlab.errors import StoreError
-from clvlab.runlog.log import commit
+from clvlab.log.log import commit
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 

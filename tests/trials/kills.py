@@ -16,11 +16,11 @@ from threading import Event
 import httpx2
 from sqlalchemy import func, select
 
-from clvlab.application.application import Application
-from clvlab.application.log.auditing import audit
+from clvlab.arena.application import Application
+from clvlab.arena.log.auditing import audit
+from clvlab.log.bundled import Trust
+from clvlab.log.note import read_signer
 from clvlab.proof.canonical import parsed
-from clvlab.runlog.bundled import Trust
-from clvlab.runlog.note import read_signer
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from clvlab.store.tables import jobs

@@ -19,7 +19,7 @@ import httpx2
 import psutil
 from clvlab_service.dev import dev_token
 
-from clvlab.application.log.operations import new_key
+from clvlab.arena.log.operations import new_key
 
 CLVLAB = [sys.executable, "-m", "clvlab"]
 PACK = {"source_mode": "replay", "pack_id": "starter"}

@@ -8,16 +8,16 @@ from typing import Self
 
 import polars as pl
 
-from clvlab.answers.runs import InspectorRecord
-from clvlab.application.runs.inspector import decision_record
-from clvlab.application.runs.perform import PerformedRun
-from clvlab.application.sheets.selection import Selection
+from clvlab.api.runs import InspectorRecord
 from clvlab.errors import EvidenceError, StatisticsError, UnknownFixtureError, UnknownMarketError
 from clvlab.lab.explorer.figure import LATEST_MS
 from clvlab.lab.explorer.view import MarketView, ReplayMarket, market
 from clvlab.lab.proofs.evidence import Lines
 from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
+from clvlab.report.selection import Selection
+from clvlab.runs.inspector import decision_record
+from clvlab.runs.perform import PerformedRun
 from clvlab.words import TO_DAY, counted
 
 # What fixtures are called, so that a person finds one: who plays, when, and its number.

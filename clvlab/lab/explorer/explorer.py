@@ -10,11 +10,11 @@ import polars as pl
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.errors import MissingLibraryError
-from clvlab.lab.drawing.interactive import NOTE, Interactive
 from clvlab.lab.explorer.exploration import Exploration
 from clvlab.lab.explorer.figure import CLOCK, LATEST_MS, SYMBOLS, clock, side_colour
 from clvlab.lab.explorer.view import MarketView, Outcome
 from clvlab.lab.explorer.widget import ExplorerWidget
+from clvlab.lab.interactive import NOTE, Interactive
 from clvlab.words import amount, percent
 
 # The explorer where no widget runs: a picture of the market and a table of the decisions on it.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from clvlab.answers.runs import AgentAction, InspectorRecord, MarketState, PolicyVerdict, UntrustedMetadata
-from clvlab.application.runs.inspector import quote_of
+from clvlab.api.runs import AgentAction, InspectorRecord, MarketState, PolicyVerdict, UntrustedMetadata
 from clvlab.drawing import html
 from clvlab.lab.explorer.figure import clock
 from clvlab.law.schema import Action, Reason
+from clvlab.runs.inspector import quote_of
 from clvlab.words import REASON_RULES, amount, odds, percent, seconds
 
 

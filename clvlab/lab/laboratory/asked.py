@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from clvlab.agents.given import agent_given
 from clvlab.agents.isolation.isolated import step_by_step
 from clvlab.agents.registry import names_template
-from clvlab.application.live.following import GRACE_S
-from clvlab.application.live.question import Until, until_ts_ms
+from clvlab.base.naming import among, fields_checked, nearest
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, ArgumentError, FeedError, PackFormatError, PolicyError, UnknownPackError, WindowError
 from clvlab.feeds.feed import Feed
@@ -21,11 +20,12 @@ from clvlab.lab.results.pack import Pack
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import EndRule
-from clvlab.naming import among, fields_checked, nearest
+from clvlab.runs.live.following import GRACE_S
+from clvlab.runs.live.question import Until, until_ts_ms
 
 if TYPE_CHECKING:
-    from clvlab.application.live.view import LiveView
-    from clvlab.application.live.watch import CaptureState
+    from clvlab.runs.live.view import LiveView
+    from clvlab.runs.live.watch import CaptureState
 
 
 # Arguments of the verbs, checked by value: what is meant by them, or what may stand there.

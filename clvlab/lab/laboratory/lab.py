@@ -11,11 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from clvlab.application.folds import KICKOFF
-from clvlab.application.importing import paths_of
-from clvlab.application.live.following import GRACE_S
-from clvlab.application.points.search import grid_of
-from clvlab.application.sheets.measures import measure_of
+from clvlab.base.naming import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import MissingExtraError, PackFormatError, StoreUnreachableError, UnsupportedError
 from clvlab.lab.laboratory.asked import HoldOut, capturing, entries, entry, live_request, question
@@ -27,15 +23,19 @@ from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.naming import names_checked
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.importers.frames import Frame, is_frame
+from clvlab.packs.importing import paths_of
+from clvlab.runs.folds import KICKOFF
+from clvlab.runs.live.following import GRACE_S
+from clvlab.runs.search.search import grid_of
+from clvlab.statistics.measures import measure_of
 
 if TYPE_CHECKING:
-    from clvlab.application.live.question import Until
-    from clvlab.application.live.view import LiveView
-    from clvlab.application.live.watch import CaptureState
     from clvlab.feeds.feed import Feed
+    from clvlab.runs.live.question import Until
+    from clvlab.runs.live.view import LiveView
+    from clvlab.runs.live.watch import CaptureState
 
 
 # The verbs of a laboratory that need one which keeps: agents that are deployed, and searches that are planned.
@@ -393,7 +393,7 @@ def _shown(where: object) -> str:
 def _local(path: Path | None) -> LocalPlace:
     """Return the place of a SQLite file, with folders beside it; without a path in memory, and gone at the end."""
     try:
-        from clvlab.application.kept import KeptRuns
+        from clvlab.arena.kept import KeptRuns
     except ModuleNotFoundError as error:
         raise MissingExtraError("notebook", error.name) from error
     if path is not None:

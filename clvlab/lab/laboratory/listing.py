@@ -9,13 +9,13 @@ from typing import Any
 import orjson
 import polars as pl
 
-from clvlab.application.runs.card import ANSWERS_PUBLIC
-from clvlab.application.templates import cards
-from clvlab.application.templates import strategy as catalogued
+from clvlab.arena.templates import cards
+from clvlab.arena.templates import strategy as catalogued
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.law.schema import Schema
 from clvlab.packs.reader import Pack
+from clvlab.runs.card import ANSWERS_PUBLIC
 from clvlab.words import counted
 
 _SHOWN_ROWS = 30

@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import polars as pl
 
-from clvlab.application import backtests, importing, packs
-from clvlab.application.bets.grading import plan_grading
-from clvlab.application.bets.reading import Reading
-from clvlab.application.live.feed import feed_at
-from clvlab.application.many import make_all
-from clvlab.application.points.kept import KeptSums
-from clvlab.application.points.search import at_point, grid_points
-from clvlab.application.runs.perform import PerformedRun, content_hash_of, perform
-from clvlab.application.runs.plan import Plan
+from clvlab.arena import packs
+from clvlab.base.files import Unfinished, file_bytes_or_none, replace_file
+from clvlab.bets.grading import plan_grading
+from clvlab.bets.reading import Reading
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackError, PackFormatError, UnsupportedError
 from clvlab.feeds.replay import ReplayFeed
-from clvlab.files import Unfinished, file_bytes_or_none, replace_file
 from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import pages, run_tables
@@ -38,15 +32,22 @@ from clvlab.lab.results.run import Run, VerificationResult, verification_of
 from clvlab.lab.results.sweeping import Trial, sweep_grid
 from clvlab.lab.results.walking import WalkForward
 from clvlab.law.closing import Window
-from clvlab.packs import reader
+from clvlab.packs import importing, reader
 from clvlab.packs.catalog import Catalog
-from clvlab.packs.derived.opening import finder, made_again, read_view, view_file
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.rows import RESULTS
+from clvlab.packs.views.opening import finder, made_again, read_view, view_file
 from clvlab.proof.anchor import Anchor
+from clvlab.runs import backtests
+from clvlab.runs.live.feed import feed_at
+from clvlab.runs.many import make_all
+from clvlab.runs.perform import PerformedRun, content_hash_of, perform
+from clvlab.runs.plan import Plan
+from clvlab.runs.search.kept import KeptSums
+from clvlab.runs.search.search import at_point, grid_points
 
 if TYPE_CHECKING:
-    from clvlab.application.kept import KeptRuns  # needs the libraries of the store
+    from clvlab.arena.kept import KeptRuns  # needs the libraries of the store
     from clvlab.feeds.feed import Feed
     from clvlab.sql import Table  # loads a database
 

@@ -7,7 +7,8 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from clvlab.application.bets.reading import Reading
+from clvlab.base.naming import names_checked
+from clvlab.bets.reading import Reading
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
 from clvlab.lab.laboratory.asked import asked_as, entries, entry, question, several
@@ -20,7 +21,6 @@ from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.naming import names_checked
 from clvlab.packs.importers.frames import Frame
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
-from clvlab.application.bets.reading import Reading
+from clvlab.bets.reading import Reading
 from clvlab.feeds.feed import Feed
 from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.listing import Listing

@@ -8,15 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from clvlab.application.points.search import check_trials, grid_of
-from clvlab.application.sheets.measures import measure_of
+from clvlab.base.naming import names_checked
 from clvlab.drawing.showing import check_settings
 from clvlab.engine.agent import Agent
 from clvlab.errors import PageError, QueryError, UnknownRunError, UnsupportedError
-from clvlab.lab.drawing.progress import Progress
 from clvlab.lab.laboratory.asked import Folds, entry, question
 from clvlab.lab.laboratory.listing import Listing
 from clvlab.lab.laboratory.place import Place
+from clvlab.lab.progress import Progress
 from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
@@ -25,7 +24,8 @@ from clvlab.lab.results.sweeping import Sweep, check_draws
 from clvlab.lab.results.walking import WalkForward
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.naming import names_checked
+from clvlab.runs.search.search import check_trials, grid_of
+from clvlab.statistics.measures import measure_of
 
 
 class Records:

@@ -13,9 +13,10 @@ import httpx2
 from websockets.exceptions import ConnectionClosed
 
 from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, names_template
-from clvlab.answers.runs import RunProgress
-from clvlab.application import backtests, packs
-from clvlab.application.deploys.config import DeployConfig
+from clvlab.api.runs import RunProgress
+from clvlab.arena import packs
+from clvlab.arena.deploys.config import DeployConfig
+from clvlab.base.naming import no_argument
 from clvlab.client import ApiError, Client
 from clvlab.errors import (
     ArgumentError,
@@ -27,18 +28,18 @@ from clvlab.errors import (
     UnknownRunError,
     UnsupportedError,
 )
-from clvlab.lab.drawing.progress import shown_state
 from clvlab.lab.laboratory.asked import Entry, LiveRequest, Question
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings
 from clvlab.lab.laboratory.place import pages, run_tables
+from clvlab.lab.progress import shown_state
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult, verification_of
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.naming import no_argument
-from clvlab.packs.derived.derivation import DerivedPack
+from clvlab.packs.views.derivation import DerivedPack
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.bundle import read_bundle, run_of
+from clvlab.runs import backtests
 from clvlab.words import counted
 
 if TYPE_CHECKING:

@@ -12,19 +12,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from clvlab.agents.isolation.isolated import code_name
-from clvlab.application import backtests
-from clvlab.application.folds import check_folds, folds_of, hold_out_of
-from clvlab.application.live.feed import feed_at
-from clvlab.application.live.question import LiveQuestion
-from clvlab.application.points.kept import KeptSums
-from clvlab.application.points.search import at_point, grid_points
-from clvlab.application.runs.perform import PerformedRun
 from clvlab.drawing import html
 from clvlab.engine.agent import Agent, Identity, sealable
 from clvlab.errors import PackTamperedError, StatisticsError
-from clvlab.lab.drawing.progress import shown_state
 from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.place import Place
+from clvlab.lab.progress import shown_state
 from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.pack import Pack as StoredPack
@@ -34,12 +27,19 @@ from clvlab.lab.results.sweeping import Sweep
 from clvlab.lab.results.walking import WalkForward, walk
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256
+from clvlab.runs import backtests
+from clvlab.runs.folds import check_folds, folds_of, hold_out_of
+from clvlab.runs.live.feed import feed_at
+from clvlab.runs.live.question import LiveQuestion
+from clvlab.runs.perform import PerformedRun
+from clvlab.runs.search.kept import KeptSums
+from clvlab.runs.search.search import at_point, grid_points
 
 if TYPE_CHECKING:
-    from clvlab.application.kept import KeptRuns
-    from clvlab.application.live.view import LiveView
-    from clvlab.application.searches import KeptPlan
+    from clvlab.arena.kept import KeptRuns
+    from clvlab.arena.searches import KeptPlan
     from clvlab.feeds.feed import Feed
+    from clvlab.runs.live.view import LiveView
 
 
 # A feed that is captured here, as a laboratory is asked to.
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 def capture_feed(feed: str | Feed, out: Path, capturing: Capturing) -> StoredPack:
     """Capture a feed, by its name or one that was made, into a pack; see ``Lab.capture``."""
-    from clvlab.application.live.capture import capture, stopped_by_signals
-    from clvlab.application.live.feed import feed_at
-    from clvlab.application.log import operations
+    from clvlab.arena.log import operations
     from clvlab.feeds.feed import Stop
+    from clvlab.runs.live.capture import capture, stopped_by_signals
+    from clvlab.runs.live.feed import feed_at
 
     made, stop = feed_at(feed), Stop()
     log = nullcontext() if capturing.log is None else operations.open_log(capturing.log, create=True)

@@ -8,12 +8,8 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from clvlab.application import backtests as backtesting
-from clvlab.application import importing
-from clvlab.application import packs as application_packs
-from clvlab.application.audits import Audit, audit_all
-from clvlab.application.importing import Import, import_all
-from clvlab.application.runs import in_folder
+from clvlab.arena import packs as application_packs
+from clvlab.base.naming import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, StatisticsError, UnknownPackError, UnknownRunError
 from clvlab.lab.laboratory.asked import check_audit, entry, pack_given, several
@@ -28,11 +24,15 @@ from clvlab.lab.results.pack import Joined, Pack, opened_together, shut_together
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.law.tape import Tape
-from clvlab.naming import names_checked
-from clvlab.packs.derived.concatenation import concatenated
-from clvlab.packs.derived.joining import join_of
+from clvlab.packs import importing
 from clvlab.packs.importers.frames import Frame
+from clvlab.packs.importing import Import, import_all
 from clvlab.packs.matching.names import read_aliases
+from clvlab.packs.views.concatenation import concatenated
+from clvlab.packs.views.joining import join_of
+from clvlab.runs import backtests as backtesting
+from clvlab.runs import in_folder
+from clvlab.runs.audits import Audit, audit_all
 
 # The verbs that look for decisions that knew the future.
 

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 import orjson
 import polars as pl
 
-from clvlab.answers.runs import Lineage, ProofArtifactResponse
-from clvlab.application.runs.card import proof_card, shown_causality
-from clvlab.application.runs.inspector import at_close
-from clvlab.application.sheets.headline import Tone
-from clvlab.application.sheets.means import means_of, spelt_mean
+from clvlab.api.runs import Lineage, ProofArtifactResponse
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.proof.checks import CHECKS, Check, Verdict
 from clvlab.proof.verify import Verification
+from clvlab.report.headline import Tone
+from clvlab.report.means import means_of, spelt_mean
+from clvlab.runs.card import proof_card, shown_causality
+from clvlab.runs.inspector import at_close
 from clvlab.words import CHECK_MEANINGS, sample
 
 # The seven checks with what each one means, as HTML.

@@ -10,7 +10,7 @@ import polars as pl
 from clvlab.drawing import html
 from clvlab.drawing.showing import optional
 from clvlab.errors import ClvlabError
-from clvlab.lab.drawing.interactive import NOTE, Interactive, picker
+from clvlab.lab.interactive import NOTE, Interactive, picker
 from clvlab.lab.proofs.card import state
 from clvlab.lab.proofs.evidence import PAGE, Evidence, Lines
 from clvlab.lab.proofs.inclusion import Inclusion

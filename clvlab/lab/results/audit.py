@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from clvlab.application.sheets.headline import Tone
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.engine.lookahead import BlindDraw, LookaheadReport
+from clvlab.report.headline import Tone
 
 _SHOWN_ROWS = 20
 

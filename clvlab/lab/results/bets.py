@@ -9,16 +9,16 @@ import polars as pl
 
 from clvlab.agents.registry import of_sealed_config
 from clvlab.agents.template import Template
-from clvlab.application.bets.columns import Meaning
-from clvlab.application.bets.grading import FLAGS, BetRows, Grading
-from clvlab.application.runs.perform import PerformedRun
-from clvlab.application.sheets.means import spelt_mean
+from clvlab.bets.columns import Meaning
+from clvlab.bets.grading import FLAGS, BetRows, Grading
 from clvlab.drawing import html
 from clvlab.lab.results.report import Report, Scores
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs import reader
+from clvlab.report.means import spelt_mean
+from clvlab.runs.perform import PerformedRun
 from clvlab.words import counted, plus
 
 _SHOWN = 12
@@ -60,7 +60,7 @@ class GradedBets(Result):
 
         ``told_*`` is the text of each cell; ``unmatched`` and ``detail`` say why a row is not on the tape; ``seq, reason,
         entry_prob_bps, odds_milli, close_prob_bps, clv_bps, edge_bps`` and ``at_close`` are those of the decision that it is
-        part of; ``flags`` are those of ``clvlab.application.bets.grading.FLAGS``. ``own_odds_milli, own_result,
+        part of; ``flags`` are those of ``clvlab.bets.grading.FLAGS``. ``own_odds_milli, own_result,
         edge_own_price_bps`` and ``profit_own_price`` rest on the bettor's word.
         """
         return Scores(self._rows.frame)

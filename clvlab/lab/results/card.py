@@ -9,18 +9,18 @@ from functools import cached_property
 import polars as pl
 
 from clvlab import words
-from clvlab.answers.runs import Metrics
-from clvlab.application.runs.perform import PerformedRun
-from clvlab.application.sheets.breakdowns import cumulative_clv, cumulative_picture
-from clvlab.application.sheets.headline import interval_bar, verdict_of
-from clvlab.application.sheets.means import LEVEL, key_figures, means_of, spelt_mean
-from clvlab.application.sheets.measures import counted
-from clvlab.application.sheets.moved_lines import moved_html, moved_lines, moved_mean, spelt_error, unread_markets
+from clvlab.api.runs import Metrics
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.law.markets import UnreadKey
 from clvlab.law.schema import Reason
+from clvlab.report.breakdowns import cumulative_clv, cumulative_picture
+from clvlab.report.headline import interval_bar, verdict_of
+from clvlab.report.means import LEVEL, key_figures, means_of, spelt_mean
+from clvlab.report.moved_lines import moved_html, moved_lines, moved_mean, spelt_error, unread_markets
+from clvlab.runs.perform import PerformedRun
 from clvlab.statistics import Estimate, beat_close_rate
+from clvlab.statistics.measures import counted
 from clvlab.words import REASONS, market_names
 from clvlab.words import counted as number_of
 

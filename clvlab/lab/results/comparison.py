@@ -10,15 +10,15 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.application.sheets.headline import Tone, Verdict, Wording, verdict
-from clvlab.application.sheets.measures import MEASURES, Measure, fixture_sums, measure_of, stacked
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.errors import StatisticsError
 from clvlab.lab.results.contender import Contender, forest
 from clvlab.law.schema import Schema
+from clvlab.report.headline import Tone, Verdict, Wording, verdict
 from clvlab.statistics import Clusters, cluster_errors, estimates, paired_difference
 from clvlab.statistics.means import finite
+from clvlab.statistics.measures import MEASURES, Measure, fixture_sums, measure_of, stacked
 from clvlab.words import interval
 
 _KEY = ("fixture_id", "tick_seq", "market_key", "side")

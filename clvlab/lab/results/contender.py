@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.application.runs.perform import PerformedRun, captured_pack_id
-from clvlab.application.sheets.means import mean_cell
-from clvlab.application.sheets.measures import Measure
 from clvlab.drawing import html
 from clvlab.drawing.ink import interval_cell, scale
 from clvlab.errors import PackFormatError
 from clvlab.proof.manifest import AgentStarted, RunStarted
+from clvlab.report.means import mean_cell
+from clvlab.runs.perform import PerformedRun, captured_pack_id
+from clvlab.statistics.measures import Measure
 
 
 @dataclass(frozen=True)

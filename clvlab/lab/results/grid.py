@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from clvlab.engine.agent import Agent
 from clvlab.errors import ArgumentError, ExecutorError
-from clvlab.lab.drawing.progress import Progress
+from clvlab.lab.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

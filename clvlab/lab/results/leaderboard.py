@@ -7,15 +7,15 @@ from functools import cached_property
 
 import polars as pl
 
-from clvlab.application import backtests
-from clvlab.application.runs.card import ANSWERS_PUBLIC, may_hold_past
-from clvlab.application.sheets.headline import SEARCH, Wording, verdict
-from clvlab.application.sheets.measures import fixture_sums, measure_of
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.lab.results.comparison import mean_table
 from clvlab.lab.results.contender import Contender, forest
 from clvlab.law.metrics import rank
+from clvlab.report.headline import SEARCH, Wording, verdict
+from clvlab.runs import backtests
+from clvlab.runs.card import ANSWERS_PUBLIC, may_hold_past
+from clvlab.statistics.measures import fixture_sums, measure_of
 
 _RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "total_clv_bps", "sim_pnl")
 

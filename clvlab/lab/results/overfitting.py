@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from clvlab.application.sheets.headline import Tone, Verdict
-from clvlab.application.sheets.measures import Measure, stacked
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.axes import BLUE, GREY, RED
 from clvlab.drawing.ink import cell_grid
 from clvlab.drawing.showing import Shown, optional
+from clvlab.report.headline import Tone, Verdict
 from clvlab.statistics import Clusters, Overfitting, overfitting
+from clvlab.statistics.measures import Measure, stacked
 from clvlab.statistics.overfitting import Statistic
 from clvlab.words import short_p_value
 

@@ -10,26 +10,26 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.base.files import replace_file
+from clvlab.base.naming import names_checked
 from clvlab.drawing import html
 from clvlab.drawing.calendar import time_columns
 from clvlab.drawing.showing import Shown
 from clvlab.errors import StatisticsError, ViewError, WindowError
-from clvlab.files import replace_file
 from clvlab.lab.results.contender import fixture_ids_given
 from clvlab.lab.results.path import PricePath, price_path
 from clvlab.law.closing import Window
 from clvlab.law.markets import UnreadKey, unread_keys
 from clvlab.law.schema import Schema
-from clvlab.naming import names_checked
 from clvlab.packs import reader
-from clvlab.packs.derived.derivation import DerivedPack, derived_words
-from clvlab.packs.derived.opening import view_file
-from clvlab.packs.derived.rule import rule
-from clvlab.packs.derived.view import REMOVED, removed, view_of
 from clvlab.packs.manifest import KickoffKind, about
 from clvlab.packs.matching.fixtures import Matched
 from clvlab.packs.quality import Quality, QualityAccount, Spread
 from clvlab.packs.reader import Pack as StoredPack
+from clvlab.packs.views.derivation import DerivedPack, derived_words
+from clvlab.packs.views.opening import view_file
+from clvlab.packs.views.rule import rule
+from clvlab.packs.views.view import REMOVED, removed, view_of
 from clvlab.statistics.paths import HOURS
 from clvlab.words import TO_MINUTE, counted, seconds, share
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from clvlab.application.sheets.headline import Tone, Verdict
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.axes import BLUE, GREY, RED
@@ -18,6 +17,7 @@ from clvlab.drawing.showing import Shown, check_settings
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.packs.rows import Settled
+from clvlab.report.headline import Tone, Verdict
 from clvlab.statistics import known_moves, path_slopes, price_points
 from clvlab.statistics.paths import HOURS, LEGS, check_hours
 from clvlab.words import counted, interval, kinds_of

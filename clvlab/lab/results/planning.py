@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
-from clvlab.application.points.search import spoken
-from clvlab.application.sheets.headline import Tone
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import StatisticsError
-from clvlab.lab.drawing.progress import Progress
+from clvlab.lab.progress import Progress
 from clvlab.lab.results.grid import Work
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweeping import Sweep
 from clvlab.lab.results.walking import WalkForward
+from clvlab.report.headline import Tone
+from clvlab.runs.search.search import spoken
 
 if TYPE_CHECKING:
-    from clvlab.application.searches import KeptPlan  # needs the libraries of the store
+    from clvlab.arena.searches import KeptPlan  # needs the libraries of the store
 
 
 class Opening(Protocol):

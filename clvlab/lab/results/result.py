@@ -7,14 +7,7 @@ from functools import cached_property
 
 import polars as pl
 
-from clvlab.application.runs.card import metrics
-from clvlab.application.runs.inspector import at_close
-from clvlab.application.runs.perform import PerformedRun, content_hash_of, reopen
-from clvlab.application.runs.unscored import lasting_gaps
-from clvlab.application.sheets.bankrolls import HALF_KELLY, BankrollFan
-from clvlab.application.sheets.plots import Plots
-from clvlab.application.sheets.selection import Selection
-from clvlab.application.sheets.tearsheet import TearSheet
+from clvlab.base.naming import did_you_mean, names_checked
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import (
@@ -34,10 +27,17 @@ from clvlab.lab.results.leaderboard import Leaderboard
 from clvlab.lab.results.report import Report, Scores
 from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.law.metrics import rank
-from clvlab.naming import did_you_mean, names_checked
 from clvlab.packs import reader
-from clvlab.packs.derived.opening import view_file
+from clvlab.packs.views.opening import view_file
 from clvlab.proof.manifest import RunStarted
+from clvlab.report.bankrolls import HALF_KELLY, BankrollFan
+from clvlab.report.plots import Plots
+from clvlab.report.selection import Selection
+from clvlab.report.tearsheet import TearSheet
+from clvlab.runs.card import metrics
+from clvlab.runs.inspector import at_close
+from clvlab.runs.perform import PerformedRun, content_hash_of, reopen
+from clvlab.runs.unscored import lasting_gaps
 from clvlab.statistics import Staking
 from clvlab.words import counted, mean_clv
 

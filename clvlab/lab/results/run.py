@@ -8,11 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, VerifyResponse
-from clvlab.application.runs import in_folder
-from clvlab.application.runs.bundles import push_run
-from clvlab.application.runs.card import proof_card
-from clvlab.application.runs.inspector import inspect_decision
+from clvlab.api.runs import InspectorRecord, ProofArtifactResponse, VerifyResponse
+from clvlab.arena.runs.bundles import push_run
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import EvidenceError, FileError
@@ -22,6 +19,9 @@ from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
+from clvlab.runs import in_folder
+from clvlab.runs.card import proof_card
+from clvlab.runs.inspector import inspect_decision
 
 
 class VerificationResult(Shown):

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from clvlab.application.points.kept import KeptSums, search_points
-from clvlab.application.points.scoring import point_scores
-from clvlab.application.points.search import Search, check_trials, grid_points, grid_size, search_of, spoken
-from clvlab.application.sheets.cautions import cautions_of_points
-from clvlab.application.sheets.headline import Verdict
-from clvlab.application.sheets.measures import MEASURES, Measure, measure_of, stacked
+from clvlab.base.naming import names_checked
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
-from clvlab.lab.drawing.progress import Progress, shown_progress
+from clvlab.lab.progress import Progress, shown_progress
 from clvlab.lab.results.comparison import mean_table
 from clvlab.lab.results.grid import agent_name
 from clvlab.lab.results.overfitting import OverfittingResult, draw_heatmap, grid_picture, overfitting_of, sweep_verdict
 from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
-from clvlab.naming import names_checked
+from clvlab.report.cautions import cautions_of_points
+from clvlab.report.headline import Verdict
+from clvlab.runs.search.kept import KeptSums, search_points
+from clvlab.runs.search.scoring import point_scores
+from clvlab.runs.search.search import Search, check_trials, grid_points, grid_size, search_of, spoken
 from clvlab.statistics import BoundedClusters, Family, family_of
+from clvlab.statistics.measures import MEASURES, Measure, measure_of, stacked
 from clvlab.statistics.overfitting import Statistic
 from clvlab.words import p_value
 

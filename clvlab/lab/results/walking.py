@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from clvlab.application import backtests
-from clvlab.application.folds import Step, decided_after, last_close_ms, pooled
-from clvlab.application.points.kept import KeptSums, search_points
-from clvlab.application.points.scoring import tape_of
-from clvlab.application.points.search import grid_points, search_of
-from clvlab.application.runs.perform import PerformedRun
-from clvlab.application.sheets.headline import Verdict, Wording, verdict
-from clvlab.application.sheets.measures import Measure, fixture_sums, measure_of, stacked
-from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
-from clvlab.lab.drawing.progress import Progress, shown_progress
+from clvlab.lab.progress import Progress, shown_progress
 from clvlab.lab.results.grid import agent_name
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
+from clvlab.report.headline import Verdict, Wording, verdict
+from clvlab.report.tearsheet import TearSheet
+from clvlab.runs import backtests
+from clvlab.runs.folds import Step, decided_after, last_close_ms, pooled
+from clvlab.runs.perform import PerformedRun
+from clvlab.runs.search.kept import KeptSums, search_points
+from clvlab.runs.search.scoring import tape_of
+from clvlab.runs.search.search import grid_points, search_of
 from clvlab.statistics import Clusters, estimates
+from clvlab.statistics.measures import Measure, fixture_sums, measure_of, stacked
 from clvlab.words import counted, interval
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from typing import Any
 
 import orjson
 
+from clvlab.base.times import LAST_MS, of_iso
 from clvlab.law.schema import ClosingPolicy
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.captures.reader import ProviderClock
@@ -46,7 +47,6 @@ from clvlab.packs.importers.betfair_files import (
 )
 from clvlab.packs.importers.source import fixture_id_of
 from clvlab.packs.manifest import Fixture, KickoffKind
-from clvlab.times import LAST_MS, of_iso
 
 _LATE = "states of markets that a runner came into late"
 _TWIN = "markets whose kind came up again in their event"

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from clvlab.base.times import of_iso, time_ms
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.captures.reader import ProviderClock
 from clvlab.packs.exchange import MARKET_KEY, WHOLE, Quote, ShareMarket, State, match_sides, millionths, names_of, number
 from clvlab.packs.importers.source import fixture_id_of
 from clvlab.packs.manifest import Fixture
-from clvlab.times import of_iso, time_ms
 
 # Which ticker of Kalshi is which side of which market, read from the answers of its REST interface.
 

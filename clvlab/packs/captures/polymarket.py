@@ -8,13 +8,13 @@ from typing import Any
 
 import orjson
 
+from clvlab.base.times import LAST_MS, of_iso
 from clvlab.law.markets import spelled_key
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.captures.reader import ProviderClock
 from clvlab.packs.exchange import MARKET_KEY, AssetBooks, Change, State, match_sides, millionths, names_of, number
 from clvlab.packs.manifest import Fixture
-from clvlab.times import LAST_MS, of_iso
 
 # Which share of Polymarket is which side of which market, read from the answers of its gamma API.
 

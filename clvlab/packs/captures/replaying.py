@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from clvlab.base.times import LAST_MS
 from clvlab.errors import SourceError
 from clvlab.law.message import Message
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
@@ -15,7 +16,6 @@ from clvlab.packs.captures.records import Header, Record
 from clvlab.packs.exchange import State
 from clvlab.packs.invariants import SUM_TOLERANCE_BPS, is_name
 from clvlab.packs.manifest import Fixture, Gap
-from clvlab.times import LAST_MS
 
 # The order of a live tape, which is the order of arrival, and the law's time of each message, which never goes back.
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from clvlab.base.times import time_ms
 from clvlab.odds.consensus import BookMessages, Consensus, consensus_ticks
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
@@ -21,7 +22,6 @@ from clvlab.packs.importers.source import Account, fixture_id_of
 from clvlab.packs.importers.the_odds_api import RULES, event_quotes
 from clvlab.packs.invariants import is_name
 from clvlab.packs.manifest import Fixture
-from clvlab.times import time_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import orjson
 
+from clvlab.base.times import LAST_MS
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.captures.reader import AGAINST_ARRIVAL, ProviderClock
 from clvlab.packs.exchange import State
 from clvlab.packs.importers.txline import stable_price
 from clvlab.packs.manifest import Fixture
-from clvlab.times import LAST_MS
 
 
 class TxLineReader:

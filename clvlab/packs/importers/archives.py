@@ -23,8 +23,8 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from clvlab.base.naming import printable
 from clvlab.errors import SourceError
-from clvlab.naming import printable
 from clvlab.packs.archives import UNPACKABLE, Entry, Readable, decompressed, tarred, zipped
 from clvlab.packs.files import MAX_CONTENT_BYTES, check_size, lines_of, packed, whole
 from clvlab.packs.importers.source import Account

@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from clvlab.base.naming import among
+from clvlab.base.times import time_ms, zone_of
 from clvlab.errors import SourceError
-from clvlab.naming import among
 from clvlab.packs.importers.source import Account, Options, fixture_ids_of
 from clvlab.packs.invariants import is_name
 from clvlab.packs.manifest import Fixture, KickoffKind
-from clvlab.times import time_ms, zone_of
 
 _LISTED = 10
 _YES, _NO = "yes", "no"

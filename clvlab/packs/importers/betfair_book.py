@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from clvlab.base.times import of_iso
 from clvlab.odds.consensus import PROB_UNIT
-from clvlab.times import of_iso
 
 _MAX_SPREAD = 0.1
 _MAX_PRICE = 1000.0

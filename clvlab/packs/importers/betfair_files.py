@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from clvlab.base.times import LAST_MS, of_iso
 from clvlab.errors import SourceError
 from clvlab.law.markets import spelled_key
 from clvlab.odds.consensus import PROB_UNIT, basis_points
@@ -24,7 +25,6 @@ from clvlab.packs.importers.betfair_book import Column, MarketBook, States
 from clvlab.packs.importers.jumps import timed
 from clvlab.packs.importers.source import Account, Options, files_below
 from clvlab.packs.manifest import Fixture
-from clvlab.times import LAST_MS, of_iso
 
 _ENDINGS = (".bz2", ".gz", ".tar")
 JUMPED = "messages whose time jumps ahead, borne out by nothing after them, are of the last sound time"

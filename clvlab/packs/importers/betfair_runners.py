@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from clvlab.base.times import by_forms, of_format, of_iso, zone_of
 from clvlab.errors import SourceError
 from clvlab.odds.consensus import Consensus
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
@@ -26,7 +27,6 @@ from clvlab.packs.importers.scraped import decimal_of
 from clvlab.packs.importers.source import Account, Normalised, Options, Part, files_below, fixture_ids_of
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.rows import RESULTS, Settled
-from clvlab.times import by_forms, of_format, of_iso, zone_of
 
 NORMALISER = "betfair-csv/1"
 _BOOK = "betfair"

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from clvlab.base.times import by_forms
 from clvlab.errors import SourceError
 from clvlab.packs.files import whole
 from clvlab.packs.importers.source import Account
-from clvlab.times import by_forms
 
 _UK = ZoneInfo("Europe/London")
 _DATES = ("%d/%m/%Y", "%d/%m/%y")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import polars as pl
 
+from clvlab.base.files import Unfinished
+from clvlab.base.naming import did_you_mean
 from clvlab.errors import PackFormatError, SourceError
-from clvlab.files import Unfinished
 from clvlab.law.tape import Tape
-from clvlab.naming import did_you_mean
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers import IMPORTERS, Normaliser
 from clvlab.packs.importers.archives import Archives, archives_in, is_archive

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.base.times import micros_of_iso, of_iso, of_unix, time_in_name
 from clvlab.errors import SourceError
 from clvlab.packs.exchange import WHOLE, Quote, millionths, names_of, number
 from clvlab.packs.importers.archives import json_documents
@@ -21,7 +22,6 @@ from clvlab.packs.importers.assets import AssetMap, AssetMarket, asset_map
 from clvlab.packs.importers.shares import Share, ShareSpill, Trade, price_millionths, quote_share, taker, trade_price
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
 from clvlab.packs.rows import RESULTS, Settled
-from clvlab.times import micros_of_iso, of_iso, of_unix, time_in_name
 
 NORMALISER = "kalshi/1"
 ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz")

@@ -17,12 +17,12 @@ from zoneinfo import ZoneInfo
 
 import orjson
 
+from clvlab.base.times import of_iso, zone_of
 from clvlab.errors import SourceError
 from clvlab.packs.importers.archives import Kind, head_of, json_documents, kind_of
 from clvlab.packs.importers.rows import opened_csv
 from clvlab.packs.importers.scraped import AVERAGE, CLOSING_MS, Scrapes, market_key_named, scrapes, side_named
 from clvlab.packs.importers.source import Normalised, Options, files_below, league_named
-from clvlab.times import of_iso, zone_of
 
 ENDING = "_market"
 NEEDED = ("match_date", "home_team", "away_team")

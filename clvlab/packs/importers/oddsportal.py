@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from clvlab.base.naming import among
+from clvlab.base.times import of_iso, zone_of
 from clvlab.errors import SourceError
-from clvlab.naming import among
 from clvlab.packs.exchange import MARKET_KEY
 from clvlab.packs.importers.rows import opened_csv
 from clvlab.packs.importers.scraped import AVERAGE, CLOSING_MS, OPENING_MS, Scrapes, day_of, scrapes
 from clvlab.packs.importers.source import Normalised, Options, files_below, league_named
-from clvlab.times import of_iso, zone_of
 
 TWO_WAY = "MATCH_WINNER||"
 # Meaning -> usual names of its column, in small letters, the first that is there.

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from clvlab.base.times import LAST_MS, of_iso
 from clvlab.errors import SourceError
 from clvlab.packs.exchange import AssetBooks, Change, Level, millionths, number
 from clvlab.packs.importers.assets import AssetMap, asset_map, markets_of
@@ -22,7 +23,6 @@ from clvlab.packs.importers.rows import parquet_columns, parquet_rows
 from clvlab.packs.importers.shares import StateSpill
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
 from clvlab.packs.manifest import Capture, Gap
-from clvlab.times import LAST_MS, of_iso
 
 NORMALISER = "pmxt/1"
 COLUMNS = ("timestamp", "market", "event_type", "asset_id", "bids", "asks", "price", "size", "side")

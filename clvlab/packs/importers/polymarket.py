@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from clvlab.base.times import LAST_MS
 from clvlab.errors import SourceError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.odds.integers import largest_remainder
@@ -23,7 +24,6 @@ from clvlab.packs.files import lines_of, whole
 from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps
 from clvlab.packs.importers.source import Account, Normalised, Options, ticks_frame
 from clvlab.packs.manifest import Fixture
-from clvlab.times import LAST_MS
 
 NORMALISER = "polymarket/1"
 _LACKS = "a fixture lacks a file"

@@ -20,9 +20,9 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 
+from clvlab.base.invocation import command
+from clvlab.base.naming import printable
 from clvlab.errors import SourceError
-from clvlab.invocation import command
-from clvlab.naming import printable
 from clvlab.odds.formats import OddsFormat
 from clvlab.packs.files import whole
 from clvlab.packs.importers import betfair_runners, kalshi, oddsharvester, oddsportal, pmxt, trades

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
+from clvlab.base.times import by_forms
 from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, spelled_key
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
@@ -22,7 +23,6 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of
 from clvlab.packs.manifest import Fixture, KickoffKind
-from clvlab.times import by_forms
 
 CLOSING_MS = 1000
 OPENING_MS = 24 * 3600 * 1000

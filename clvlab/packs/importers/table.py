@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
+from clvlab.base.times import LAST_MS, of_format, time_ms, zone_of
 from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
@@ -22,7 +23,6 @@ from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options,
 from clvlab.packs.importers.table_files import Chunk, csv_chunks, parquet_chunks
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.rows import RESULTS, Settled
-from clvlab.times import LAST_MS, of_format, time_ms, zone_of
 
 # From columns as they are written to quotes: times, odds, sides, all checked a column at a time.
 

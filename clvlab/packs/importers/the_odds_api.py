@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from clvlab.base.times import time_in_name, time_ms
 from clvlab.errors import SourceError
 from clvlab.law.markets import key_parts, may_be_handicap, spelled_key
 from clvlab.law.schema import ODDS_MILLI
@@ -26,7 +27,6 @@ from clvlab.packs.importers import the_odds_api_changes as changes
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, files_below, fixture_ids_of, league_named
 from clvlab.packs.manifest import Fixture, KickoffKind
-from clvlab.times import time_in_name, time_ms
 
 # How outcomes and points of The Odds API become sides and market keys.
 

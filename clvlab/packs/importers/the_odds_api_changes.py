@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
+from clvlab.base.times import LAST_MS, time_ms
 from clvlab.errors import SourceError
 from clvlab.law.markets import may_be_handicap
 from clvlab.law.schema import ODDS_MILLI
@@ -24,7 +25,6 @@ from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options,
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.parquet import check_parquet
 from clvlab.packs.rows import UNREADABLE
-from clvlab.times import LAST_MS, time_ms
 
 NORMALISER = "the-odds-api-changes/1"
 TICKS = "_ticks.parquet"

@@ -13,14 +13,14 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from clvlab.base.naming import among
+from clvlab.base.times import micros_of_iso, of_iso, of_unix, zone_of
 from clvlab.errors import SourceError
-from clvlab.naming import among
 from clvlab.packs.importers.archives import Kind, head_of, kind_of
 from clvlab.packs.importers.assets import AssetMap, asset_map
 from clvlab.packs.importers.rows import opened_csv, parquet_columns, parquet_rows
 from clvlab.packs.importers.shares import ShareSpill, Trade, taker, trade_price
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
-from clvlab.times import micros_of_iso, of_iso, of_unix, zone_of
 
 NORMALISER = "trades/1"
 # Meaning -> the columns that may hold it, the first that is there.

@@ -22,8 +22,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from clvlab.base.invocation import command
 from clvlab.errors import FileError, MissingExtraError, PackFormatError, PackTamperedError, SettingsError, UnsupportedError
-from clvlab.invocation import command
 from clvlab.law.schema import BOOK_ROWS, FIXTURES, conform
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs import invariants

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from clvlab.base.files import Unfinished, flush, flush_all
 from clvlab.errors import (
     PackError,
     PackFormatError,
@@ -13,7 +14,6 @@ from clvlab.errors import (
     RemoteMissingError,
     UnknownPackError,
 )
-from clvlab.files import Unfinished, flush, flush_all
 from clvlab.packs.folder import PackFolder
 from clvlab.packs.manifest import DESCRIPTOR, PackManifest, pack_files, parse_manifest
 from clvlab.packs.reader import Pack

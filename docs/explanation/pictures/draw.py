@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 import clvlab as cl
-from clvlab.application.sheets.breakdowns import dated_pictures
 from clvlab.drawing import axes as drawing
 from clvlab.lab.explorer import explorer as still
+from clvlab.report.breakdowns import dated_pictures
 from clvlab.statistics import cluster_mean
 
 _SVG = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="520" color="#808080"'

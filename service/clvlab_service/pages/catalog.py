@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from clvlab.application.application import Application
-from clvlab.application.competitions.competitions import CompetitionFilter
-from clvlab.application.competitions.requests import CompetitionStatus
-from clvlab.application.fixtures import FixtureFilter
-from clvlab.application.runs.card import may_hold_past
-from clvlab.application.tables import MAX_ROWS as MAX_PAGE
-from clvlab.application.tables import PAGE
+from clvlab.arena.application import Application
+from clvlab.arena.competitions.competitions import CompetitionFilter
+from clvlab.arena.competitions.requests import CompetitionStatus
+from clvlab.arena.fixtures import FixtureFilter
+from clvlab.arena.tables import MAX_ROWS as MAX_PAGE
+from clvlab.arena.tables import PAGE
+from clvlab.runs.card import may_hold_past
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
 from clvlab_service.pages.route import page_router
 from clvlab_service.reading import ReadPlace

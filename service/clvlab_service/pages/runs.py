@@ -9,16 +9,16 @@ from fastapi import Path, Query, Request, Response
 from pydantic import BeforeValidator
 
 from clvlab import words
-from clvlab.answers.runs import AgentIdentity, ProofArtifactResponse, RunKind, RunStatus
-from clvlab.application.application import Application
-from clvlab.application.results import RunResult
-from clvlab.application.runs.card import shown_causality
-from clvlab.application.runs.decisions import DecisionFilter, Order, Reason
-from clvlab.application.runs.inspector import arithmetic
-from clvlab.application.runs.stored import RunFilter
-from clvlab.application.tables import MAX_ROWS as MAX_PAGE
-from clvlab.application.tables import PAGE
+from clvlab.api.runs import AgentIdentity, ProofArtifactResponse, RunKind, RunStatus
+from clvlab.arena.application import Application
+from clvlab.arena.results import RunResult
+from clvlab.arena.runs.decisions import DecisionFilter, Order, Reason
+from clvlab.arena.runs.stored import RunFilter
+from clvlab.arena.tables import MAX_ROWS as MAX_PAGE
+from clvlab.arena.tables import PAGE
 from clvlab.errors import UnknownRunError
+from clvlab.runs.card import shown_causality
+from clvlab.runs.inspector import arithmetic
 from clvlab.words import REASON_FINDINGS
 from clvlab_service.bodies import shortened
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, PageSizeQuery

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 from pydantic import AfterValidator, TypeAdapter
 
-from clvlab.answers.backtests import StrategyInfo, StrategyListResponse
-from clvlab.answers.competitions import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEvent, RuntimeEventsResponse
-from clvlab.application import templates
-from clvlab.application.deploys.config import DeployConfig
+from clvlab.api.backtests import StrategyInfo, StrategyListResponse
+from clvlab.api.competitions import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEvent, RuntimeEventsResponse
+from clvlab.arena import templates
+from clvlab.arena.deploys.config import DeployConfig
 from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, PageSizeQuery
 from clvlab_service.openapi import body_schema, problems

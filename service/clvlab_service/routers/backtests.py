@@ -10,8 +10,8 @@ from fastapi import APIRouter, Body, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState
-from clvlab.application.reports.requests import BacktestRequest, BacktestRunRequest
+from clvlab.api.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState
+from clvlab.arena.report_requests import BacktestRequest, BacktestRunRequest
 from clvlab_service.bodies import JsonRoute
 from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import ApplicationDep, BacktestPool, CursorQuery, PageSizeQuery, SheetPool

@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter
 
-from clvlab.answers.competitions import (
+from clvlab.api.competitions import (
     AgentErrorCause,
     AgentRegisterResponse,
     CompetitionCreateResponse,
@@ -23,8 +23,8 @@ from clvlab.answers.competitions import (
     CompetitionSummaryResponse,
     DemoResponse,
 )
-from clvlab.application.competitions.competitions import CompetitionFilter
-from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig, CompetitionStatus
+from clvlab.arena.competitions.competitions import CompetitionFilter
+from clvlab.arena.competitions.requests import AgentEntry, CompetitionConfig, CompetitionStatus
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool, ProofPool
 from clvlab_service.examples import RESULT_1X2
 from clvlab_service.openapi import problems

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, TypeAdapter
 
-from clvlab.answers.leaderboard import ConsistencyResponse, LeaderboardResponse, LogEntriesResponse, LogResponse
-from clvlab.application.leaderboard import CAUSALITIES, KNOWLEDGE, Wanted
-from clvlab.application.log.public import MAX_ENTRIES
-from clvlab.cache import BoundedCache
+from clvlab.api.leaderboard import ConsistencyResponse, LeaderboardResponse, LogEntriesResponse, LogResponse
+from clvlab.arena.leaderboard import CAUSALITIES, KNOWLEDGE, Wanted
+from clvlab.arena.log.public import MAX_ENTRIES
+from clvlab.base.cache import BoundedCache
 from clvlab_service.caching import RevalidatedRoute, is_kept
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep
 from clvlab_service.openapi import problems

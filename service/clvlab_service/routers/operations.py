@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from clvlab.answers.answer import HealthResponse, ReadinessResponse
+from clvlab.api.answer import HealthResponse, ReadinessResponse
 from clvlab.errors import StoreError, StoreUnreachableError
 from clvlab_service.deps import ApplicationDep, HealthPool, MeasuresPool
 from clvlab_service.middleware import Metrics

@@ -12,12 +12,12 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from clvlab.answers.leaderboard import MeResponse
-from clvlab.answers.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse, UploadedPack, UploadedPackList
-from clvlab.application.fixtures import FixtureFilter
-from clvlab.application.tables import PAGE
-from clvlab.application.uploads.incoming import Incoming
-from clvlab.application.uploads.requests import UploadRequest
+from clvlab.api.leaderboard import MeResponse
+from clvlab.api.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse, UploadedPack, UploadedPackList
+from clvlab.arena.fixtures import FixtureFilter
+from clvlab.arena.tables import PAGE
+from clvlab.arena.uploads.incoming import Incoming
+from clvlab.arena.uploads.requests import UploadRequest
 from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, UploadPool
 from clvlab_service.negotiation import TABLE, Form, FormDep, RowsQuery, arrow_response

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import BeforeValidator
 
-from clvlab.answers.runs import (
+from clvlab.api.runs import (
     DecisionListResponse,
     InspectorRecord,
     ProofArtifactResponse,
@@ -20,11 +20,11 @@ from clvlab.answers.runs import (
     RunStatus,
     VerifyResponse,
 )
-from clvlab.application.application import Application
-from clvlab.application.browser.page import page_policy, verifier_page
-from clvlab.application.runs.decisions import DecisionFilter, Order, Reason
-from clvlab.application.runs.stored import Part, RunFilter
-from clvlab.application.tables import PAGE
+from clvlab.arena.application import Application
+from clvlab.arena.runs.decisions import DecisionFilter, Order, Reason
+from clvlab.arena.runs.stored import Part, RunFilter
+from clvlab.arena.tables import PAGE
+from clvlab.report.browser.page import page_policy, verifier_page
 from clvlab_service.bodies import shortened
 from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool

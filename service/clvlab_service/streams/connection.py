@@ -14,7 +14,7 @@ import structlog
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from clvlab.application.application import Application
+from clvlab.arena.application import Application
 from clvlab.errors import ClvlabError, ShuttingDownError, UnknownCompetitionError
 from clvlab_service.errors import known_problem
 from clvlab_service.middleware import Metrics

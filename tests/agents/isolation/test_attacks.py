@@ -11,8 +11,8 @@ import clvlab as cl
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.isolation.sandbox import can_lock_in
-from clvlab.application.packs import open_pack
-from clvlab.application.replays import prices_again, replay_run
+from clvlab.arena.packs import open_pack
+from clvlab.arena.replays import prices_again, replay_run
 from clvlab.engine import asking, lookahead
 from clvlab.engine import run as shards
 from clvlab.engine.lookahead import lookahead_audit

@@ -7,7 +7,7 @@ import clvlab as cl
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.agents.registry import template
-from clvlab.application.replays import replay_run
+from clvlab.arena.replays import replay_run
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError, ArgumentError, LookaheadError
 from clvlab.law.actions import decisions_of

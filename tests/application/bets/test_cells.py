@@ -4,9 +4,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from clvlab.application.bets.values import cents_of, odds_milli_of
+from clvlab.base.times import check_form, days_of, moments_of, with_clocks
+from clvlab.bets.values import cents_of, odds_milli_of
 from clvlab.errors import OddsError, SourceError
-from clvlab.times import check_form, days_of, moments_of, with_clocks
 
 
 @pytest.mark.parametrize(

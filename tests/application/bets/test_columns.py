@@ -1,6 +1,6 @@
 import pytest
 
-from clvlab.application.bets.columns import Meaning, columns_of
+from clvlab.bets.columns import Meaning, columns_of
 from clvlab.errors import SourceError
 
 BARE = ["time", "fixture", "market", "side"]

@@ -8,11 +8,11 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from clvlab.application.bets.grading import plan_grading
-from clvlab.application.bets.reading import Reading
-from clvlab.application.packs import open_pack
-from clvlab.application.runs.perform import perform
+from clvlab.arena.packs import open_pack
+from clvlab.bets.grading import plan_grading
+from clvlab.bets.reading import Reading
 from clvlab.proof.evidence import read_evidence
+from clvlab.runs.perform import perform
 from tests.application.bets.plain import ZONE, Odds, graded, random_bets, written
 from tests.length import length
 

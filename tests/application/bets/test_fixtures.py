@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from clvlab.application.bets.columns import Meaning
-from clvlab.application.bets.fixtures import FixtureNames, NoMatch
-from clvlab.application.bets.placing import position_of
-from clvlab.application.bets.reading import Row
+from clvlab.base.times import days_of
+from clvlab.bets.columns import Meaning
+from clvlab.bets.fixtures import FixtureNames, NoMatch
+from clvlab.bets.placing import position_of
+from clvlab.bets.reading import Row
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.matching.names import TeamAliases
-from clvlab.times import days_of
 
 DAY = 86_400_000
 START = 1_772_323_200_000  # 2026-03-01 00:00 UTC

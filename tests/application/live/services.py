@@ -8,7 +8,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from clvlab.application.application import Application, LiveSettings
+from clvlab.arena.application import Application, LiveSettings
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.opening import open_pack
 

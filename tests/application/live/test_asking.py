@@ -5,10 +5,10 @@ import pytest
 
 import clvlab as cl
 from clvlab.agents.registry import template
-from clvlab.application.live.following import LivePlan, follow
-from clvlab.application.live.journal import Answers, Failure, Journal
-from clvlab.application.replays import replay_run
+from clvlab.arena.replays import replay_run
 from clvlab.feeds.feed import Received, Stop
+from clvlab.runs.live.following import LivePlan, follow
+from clvlab.runs.live.journal import Answers, Failure, Journal
 from tests.live import FIXTURE, MESSAGES, Around, Pausing, played
 
 OWN = """

@@ -15,21 +15,21 @@ import pytest
 from rich.console import Console
 
 import clvlab as cl
-from clvlab.application.live.capture import capture, segments_folder
-from clvlab.application.live.watch import CaptureState, MarketAge
-from clvlab.application.log import operations
+from clvlab.arena.log import operations
 from clvlab.cli import live
 from clvlab.errors import FeedError, FileLockedError, LogConflictError, PackFormatError, SourceError, StoreBusyError
-from clvlab.feeds.devfeed.faults import read_plan
-from clvlab.feeds.devfeed.txline import TOKENS, txline_server
+from clvlab.feeds.devfeeds.faults import read_plan
+from clvlab.feeds.devfeeds.txline import TOKENS, txline_server
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
+from clvlab.log.log import segments
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.files import file_sha256, fixture_digests
 from clvlab.packs.opening import open_pack
 from clvlab.packs.reader import load_pack
 from clvlab.packs.verifying import verify_pack
-from clvlab.runlog.log import segments
+from clvlab.runs.live.capture import capture, segments_folder
+from clvlab.runs.live.watch import CaptureState, MarketAge
 from clvlab.store.runlog import RunLog
 from tests.commands import clvlab, typed
 from tests.waiting import PATIENCE_S, until
@@ -191,7 +191,7 @@ def test_nobody_begins_to_capture_into_a_folder_of_which_a_pack_is_made(feed, tm
             refused.append(error)
         return pack_capture(paths, out)
 
-    monkeypatch.setattr("clvlab.application.live.capture.pack_capture", packed)
+    monkeypatch.setattr("clvlab.runs.live.capture.pack_capture", packed)
     made = capture(feed, tmp_path / "mine", Stop())
 
     assert len(refused) == 1

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from clvlab.application.application import Application, LiveSettings
-from clvlab.application.live.feed import live_settings
-from clvlab.application.live.job import Telling
-from clvlab.application.live.journal import Answers
-from clvlab.application.progress import Stage
+from clvlab.arena.application import Application, LiveSettings
+from clvlab.arena.live import Telling
 from clvlab.errors import ClvlabError, FeedError, OwnerLimitError
 from clvlab.feeds.feed import Received, Stop
 from clvlab.law.message import Message
+from clvlab.runs.live.feed import live_settings
+from clvlab.runs.live.journal import Answers
+from clvlab.runs.progress import Stage
 from clvlab.store.tables import jobs
 from tests.factories import ALICE, BOB, make_competition
 from tests.live import FIXTURE, Around, Ending, Pausing, played

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from clvlab.agents.registry import template
-from clvlab.application.replays import replay_run
+from clvlab.arena.replays import replay_run
 from clvlab.engine.run import run
 from clvlab.errors import BindingError, NotStartableError, PreflightError
 from clvlab.law.closing import Window

@@ -7,14 +7,14 @@ import pytest
 
 import clvlab as cl
 from clvlab.agents.registry import template
-from clvlab.application.live.paper import run_live
-from clvlab.application.live.question import LiveQuestion
-from clvlab.application.packs import open_pack
-from clvlab.application.replays import prices_again, replay_run
-from clvlab.application.runs.in_folder import FolderRecord
-from clvlab.application.runs.perform import content_hash_of, reopen
+from clvlab.arena.packs import open_pack
+from clvlab.arena.replays import prices_again, replay_run
 from clvlab.errors import PackTamperedError, ReplayError
 from clvlab.proof.canonical import canonical
+from clvlab.runs.in_folder import FolderRecord
+from clvlab.runs.live.paper import run_live
+from clvlab.runs.live.question import LiveQuestion
+from clvlab.runs.perform import content_hash_of, reopen
 from tests.live import FIXTURE, Cutting, played
 
 OWN = """

@@ -6,14 +6,14 @@ import random
 import pytest
 
 from clvlab.agents.registry import template
-from clvlab.application.live.following import LivePlan, follow
 from clvlab.engine.run import run
-from clvlab.feeds.devfeed.txline import txline_message
+from clvlab.feeds.devfeeds.txline import txline_message
 from clvlab.feeds.feed import Health, Received, Stop
 from clvlab.feeds.replay import messages_of
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.opening import open_pack
 from clvlab.packs.verifying import verify_pack
+from clvlab.runs.live.following import LivePlan, follow
 from tests.live import FIXTURE
 
 DAY = 86_400_000

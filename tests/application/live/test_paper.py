@@ -7,16 +7,16 @@ import pytest
 
 import clvlab as cl
 from clvlab.agents.registry import template
-from clvlab.application.live.feed import chosen
-from clvlab.application.live.paper import run_live
-from clvlab.application.live.question import LiveQuestion, until_of, until_ts_ms
-from clvlab.application.log.operations import open_log
-from clvlab.application.runs.in_folder import FolderRecord
+from clvlab.arena.log.operations import open_log
 from clvlab.errors import DecisionError, FeedError, FileLockedError, LogError, ReplayError
+from clvlab.log.entries import EntryKind
+from clvlab.log.log import entry_of
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.verify import verify
-from clvlab.runlog.entries import EntryKind
-from clvlab.runlog.log import entry_of
+from clvlab.runs.in_folder import FolderRecord
+from clvlab.runs.live.feed import chosen
+from clvlab.runs.live.paper import run_live
+from clvlab.runs.live.question import LiveQuestion, until_of, until_ts_ms
 from tests.live import FIXTURE, MESSAGES, Cutting, Ending, Pausing, interrupting, played
 from tests.waiting import PATIENCE_S
 

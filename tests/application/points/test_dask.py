@@ -6,10 +6,11 @@ import signal
 import pytest
 from distributed import Client, LocalCluster
 
-from clvlab.application import executors, packs
-from clvlab.application.points.scoring import sums_at, sums_of_tasks
-from clvlab.application.points.search import search_of
+from clvlab.arena import packs
+from clvlab.base import parallel
 from clvlab.law.closing import Window
+from clvlab.runs.search.scoring import sums_at, sums_of_tasks
+from clvlab.runs.search.search import search_of
 from tests.frames import assert_all_equal
 
 SEARCH = search_of(packs.open_pack("starter"), "cumulative-drift", None, Window(), {})
@@ -20,8 +21,8 @@ TASKS = [(SEARCH, params) for params in POINTS]
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # of the worker that is killed
 def test_a_cluster_that_loses_a_worker_finds_what_this_process_finds(monkeypatch):
-    monkeypatch.setattr(executors, "_ALONE_S", 1e-9)
-    monkeypatch.setattr(executors, "_TASK_S", 0.0)
+    monkeypatch.setattr(parallel, "_ALONE_S", 1e-9)
+    monkeypatch.setattr(parallel, "_TASK_S", 0.0)
     local = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(**local) as cluster, Client(cluster) as client:
         sums = sums_of_tasks(TASKS, len(TASKS), client.get_executor())

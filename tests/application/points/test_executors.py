@@ -9,12 +9,13 @@ import pytest
 from loky import get_reusable_executor
 
 import clvlab as cl
-from clvlab.application import executors, packs
-from clvlab.application.executors import workers
-from clvlab.application.points.scoring import sums_at, sums_of_tasks
-from clvlab.application.points.search import search_of
+from clvlab.arena import packs
+from clvlab.base import parallel
+from clvlab.base.parallel import workers
 from clvlab.errors import AgentError, ExecutorError, PackTamperedError
 from clvlab.law.closing import Window
+from clvlab.runs.search.scoring import sums_at, sums_of_tasks
+from clvlab.runs.search.search import search_of
 from tests.frames import assert_all_equal
 
 PACK = packs.open_pack("starter")
@@ -26,7 +27,7 @@ POINTS = [{"warmup_ticks": warmup, "cooldown_s": 60} for warmup in range(5, 17)]
 def small_tasks(monkeypatch):
     """Send every point but the first away, one a task."""
     for name, value in {"_ALONE_S": 1e-9, "_WORTH_S": 0.0, "_TASK_S": 0.0}.items():
-        monkeypatch.setattr(executors, name, value)
+        monkeypatch.setattr(parallel, name, value)
     monkeypatch.setenv("CLVLAB_WORKERS", "2")
 
 
@@ -106,7 +107,7 @@ def test_an_executor_that_was_shut_down_is_reported():
 
 
 def test_no_process_is_started_where_nothing_is_left(monkeypatch, expected):
-    monkeypatch.setattr(executors, "_cores", lambda: pytest.fail("started"))
+    monkeypatch.setattr(parallel, "_cores", lambda: pytest.fail("started"))
 
     assert list(sums_of_tasks(iter(()), 1_000, None)) == []
     assert_all_equal(sums_of_tasks(tasks_of(SEARCH, POINTS[:1]), 1_000, None), expected[:1])

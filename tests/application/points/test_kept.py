@@ -4,13 +4,13 @@ import duckdb
 import polars as pl
 import pytest
 
-from clvlab.application import packs
-from clvlab.application.points import scoring
-from clvlab.application.points.kept import POINT_SUMS, KeptSums, search_points
-from clvlab.application.points.scoring import sums_at
-from clvlab.application.points.search import search_of
+from clvlab.arena import packs
 from clvlab.errors import AgentError
 from clvlab.law.closing import Window
+from clvlab.runs.search import scoring
+from clvlab.runs.search.kept import POINT_SUMS, KeptSums, search_points
+from clvlab.runs.search.scoring import sums_at
+from clvlab.runs.search.search import search_of
 from tests.frames import assert_all_equal
 
 DIGEST = "clvlab.derived.digest"

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 
 import clvlab as cl
-from clvlab.application import packs
-from clvlab.application.points import search as searches
-from clvlab.application.points.search import search_of
+from clvlab.arena import packs
 from clvlab.errors import AgentError, HeldOutError
 from clvlab.law.closing import Window
+from clvlab.runs.search import search as searches
+from clvlab.runs.search.search import search_of
 
 POINT = {"warmup_ticks": 20}
 PACK = packs.open_pack("starter")

@@ -6,14 +6,16 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application import executors, packs, sharding
-from clvlab.application.points import kept, scoring
-from clvlab.application.points.kept import KeptSums, search_points
-from clvlab.application.points.scoring import point_scores
-from clvlab.application.points.search import search_of
+from clvlab.arena import packs
+from clvlab.base import parallel
 from clvlab.errors import PackTooLargeError, UnknownFixtureError
 from clvlab.law.closing import Window
 from clvlab.packs import reader
+from clvlab.runs import sharding
+from clvlab.runs.search import kept, scoring
+from clvlab.runs.search.kept import KeptSums, search_points
+from clvlab.runs.search.scoring import point_scores
+from clvlab.runs.search.search import search_of
 from tests.frames import assert_all_equal
 
 PACK = packs.open_pack("starter")
@@ -44,7 +46,7 @@ def test_sums_of_shards_are_those_of_the_whole(tmp_path, count):
 
 
 def test_an_executor_of_the_callers_finds_the_same(monkeypatch):
-    monkeypatch.setattr(executors, "_ALONE_S", 1e-9)
+    monkeypatch.setattr(parallel, "_ALONE_S", 1e-9)
     with ThreadPoolExecutor(2) as threads:
         found = list(search_points(cut(), POINTS, len(POINTS), executor=threads))
 

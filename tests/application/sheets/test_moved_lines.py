@@ -4,12 +4,12 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.sheets.moved_lines import MOVED_LINES, moved_html, moved_means, priced_lines
 from clvlab.errors import StatisticsError, UnknownAgentError
 from clvlab.law.closing import Window
 from clvlab.law.schema import BOOKS, TICKS
 from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.writer import write_pack
+from clvlab.report.moved_lines import MOVED_LINES, moved_html, moved_means, priced_lines
 from clvlab.statistics.moved_lines import VERSION
 from tests.factories import make_run, make_tape, message
 

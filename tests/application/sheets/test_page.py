@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.errors import MissingLibraryError
+from clvlab.report.page import tear_sheet_page
 
 NASTY = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</style><b>", "$\\frac$", "勝者 & Söhne", "{0} %s")
 

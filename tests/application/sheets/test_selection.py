@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.sheets.selection import Selection
 from clvlab.errors import StatisticsError, UnknownFixtureError
+from clvlab.report.selection import Selection
 from clvlab.statistics import cluster_mean
 
 _TOTALS = "OVERUNDER_PARTICIPANT_GOALS"

@@ -2,10 +2,10 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.sheets.settling import settlement
 from clvlab.packs.manifest import PackManifest
 from clvlab.packs.synthetic import Recipe, synthetic
 from clvlab.packs.writer import write_pack
+from clvlab.report.settling import settlement
 
 SCHEMA = {"seq": pl.Int64, "fixture_id": pl.Int64, "market_key": pl.String, "side": pl.String, "odds_milli": pl.Int64,
           "stake": pl.Int64, "edge_pct": pl.Float64, "entry_prob_bps": pl.Int64, "close_prob_bps": pl.Int64}  # fmt: skip

@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.sheets import breakdowns
-from clvlab.application.sheets.figures import MEANINGS
+from clvlab.report import breakdowns
+from clvlab.report.figures import MEANINGS
 from clvlab.words import market_names
 
 

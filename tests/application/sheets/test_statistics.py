@@ -6,11 +6,11 @@ import pytest
 from pydantic import TypeAdapter
 
 import clvlab as cl
-from clvlab.answers.backtests import BacktestStatistics
-from clvlab.application.reports.reports import _finite, statistics_of
-from clvlab.application.sheets.measures import MEASURES
-from clvlab.application.sheets.tearsheet import TearSheet
+from clvlab.api.backtests import BacktestStatistics
+from clvlab.arena.reports import _finite, statistics_of
 from clvlab.errors import StatisticsError
+from clvlab.report.tearsheet import TearSheet
+from clvlab.statistics.measures import MEASURES
 
 MOVED = {
     "mean CLV of the same decisions in other fixtures",

@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.sheets.measures import FIXTURE_SUMS, MEASURES, counted, fixture_sums, stacked
+from clvlab.statistics.measures import FIXTURE_SUMS, MEASURES, counted, fixture_sums, stacked
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ def test_time_to_the_close_is_that_of_decision_and_close():
 
 def test_many_markets_are_pooled():
     frame = pl.Series("market_key", [f"m{k:02}" for k in range(30) for _ in range(30 - k)])
-    from clvlab.application.sheets.breakdowns import _markets
+    from clvlab.report.breakdowns import _markets
 
     named = _markets(frame)
 

@@ -1,8 +1,8 @@
 import pytest
 
-from clvlab.application.runs.inspector import inspect_decision
 from clvlab.lab.explorer.record import reasoning, record_html
 from clvlab.law.schema import Reason
+from clvlab.runs.inspector import inspect_decision
 from tests.factories import make_mixed_run, make_run, make_tape, message
 
 NASTY = '<img src=x onerror="alert(1)"></fieldset>'

@@ -3,7 +3,7 @@ import gzip
 import orjson
 import pytest
 
-from clvlab.feeds.devfeed.kalshi import match_event
+from clvlab.feeds.devfeeds.kalshi import match_event
 from clvlab.packs.captures.kalshi import KalshiReader
 from clvlab.packs.importers.source import fixture_id_of
 

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from clvlab.feeds.devfeed import kalshi, polymarket
+from clvlab.feeds.devfeeds import kalshi, polymarket
 from clvlab.feeds.feed import Received
 from clvlab.feeds.segments import Segments
 from clvlab.packs.captures.packing import pack_capture

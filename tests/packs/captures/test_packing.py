@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from clvlab.errors import PackError, SourceError
-from clvlab.feeds.devfeed.polymarket import match_event
+from clvlab.feeds.devfeeds.polymarket import match_event
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.feeds.segments import Segments

@@ -1,7 +1,7 @@
 import orjson
 import pytest
 
-from clvlab.feeds.devfeed.polymarket import match_event
+from clvlab.feeds.devfeeds.polymarket import match_event
 from clvlab.packs.captures.polymarket import PolymarketReader
 
 MATCH = "1X2_PARTICIPANT_RESULT||"

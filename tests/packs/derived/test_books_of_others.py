@@ -7,18 +7,18 @@ import pytest
 
 import clvlab as cl
 from clvlab.agents.registry import template
-from clvlab.application.replays import prices_again, replay_run
+from clvlab.arena.replays import prices_again, replay_run
 from clvlab.engine.run import run
 from clvlab.errors import HeldOutError, ViewError
 from clvlab.law.closing import Window
 from clvlab.law.schema import BOOKS, FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs.books import at_their_times, check_books
-from clvlab.packs.derived.joining import books_of, join_of, joined_by, joints, markets_of, otherwise_matched
-from clvlab.packs.derived.opening import view_file
-from clvlab.packs.derived.rule import rule
-from clvlab.packs.derived.view import view_of
 from clvlab.packs.manifest import Fixture, PackManifest
+from clvlab.packs.views.joining import books_of, join_of, joined_by, joints, markets_of, otherwise_matched
+from clvlab.packs.views.opening import view_file
+from clvlab.packs.views.rule import rule
+from clvlab.packs.views.view import view_of
 from clvlab.packs.writer import write_pack
 from tests.commands import clvlab
 from tests.length import length

@@ -6,10 +6,10 @@ import pytest
 
 import clvlab as cl
 from clvlab.errors import PackFormatError, ViewError
-from clvlab.packs.derived.concatenation import concatenated
 from clvlab.packs.files import fixture_digests
 from clvlab.packs.manifest import PackManifest
 from clvlab.packs.reader import load_pack
+from clvlab.packs.views.concatenation import concatenated
 from clvlab.packs.writer import write_pack
 from clvlab.proof.canonical import canonical, sha256
 from tests.commands import clvlab

@@ -6,13 +6,13 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.points.search import search_of
 from clvlab.errors import ArgumentError, PackTamperedError, ReplayError, UnknownPackError, UnsupportedError, ViewError
 from clvlab.law.closing import Window
-from clvlab.packs.derived.opening import load_place, place_of
 from clvlab.packs.reader import Pack
+from clvlab.packs.views.opening import load_place, place_of
 from clvlab.proof import clv_verify
 from clvlab.proof.canonical import canonical, sha256
+from clvlab.runs.search.search import search_of
 from tests.commands import clvlab
 
 AFTER = "2026-01-04"
@@ -321,7 +321,7 @@ class TestViewFiles:
 
 
 def test_without_its_view_file_a_run_says_which_pack_it_was_over(pack, tmp_path):
-    from clvlab.application.replays import prices_again
+    from clvlab.arena.replays import prices_again
 
     run = cl.backtest(pack.where(league="E0"), "baseline").run
 

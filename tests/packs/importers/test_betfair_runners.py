@@ -3,9 +3,9 @@
 import polars as pl
 import pytest
 
-from clvlab.application.importing import import_options
 from clvlab.errors import SourceError
 from clvlab.packs.importers.importing import import_source
+from clvlab.packs.importing import import_options
 from clvlab.packs.verifying import verify_pack
 
 HEADER = (

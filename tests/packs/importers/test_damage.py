@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clvlab.application.importing import import_options
 from clvlab.errors import ClvlabError
 from clvlab.packs.importers.importing import import_source
+from clvlab.packs.importing import import_options
 from clvlab.packs.verifying import verify_pack
 from tests.length import length
 from tests.packs.importers import test_betfair_runners as runners

@@ -7,10 +7,10 @@ from fractions import Fraction
 import polars as pl
 import pytest
 
-from clvlab.application.importing import import_options
 from clvlab.errors import SourceError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import fixture_id_of
+from clvlab.packs.importing import import_options
 from clvlab.packs.verifying import verify_pack
 from tests.length import length
 from tests.packs.importers.plain import said, state_of

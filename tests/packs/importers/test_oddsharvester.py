@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from clvlab.application.importing import import_options
 from clvlab.errors import SourceError
 from clvlab.odds.consensus import Consensus
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import fixture_id_of
+from clvlab.packs.importing import import_options
 from clvlab.packs.verifying import verify_pack
 from tests.length import length
 from tests.packs.importers.plain import said

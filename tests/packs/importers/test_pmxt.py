@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 import yaml
 
-from clvlab.application.importing import import_options
 from clvlab.errors import SourceError
 from clvlab.packs.importers.importing import import_source
+from clvlab.packs.importing import import_options
 from clvlab.packs.verifying import verify_pack
 from tests.length import length
 from tests.packs.importers.plain import said, state_of

@@ -4,10 +4,10 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.importing import import_options
 from clvlab.errors import SourceError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.recognition import probabilities_of
+from clvlab.packs.importing import import_options
 from clvlab.packs.verifying import verify_pack
 
 NOTE = "probabilities without odds: nothing is on offer that could be bet"

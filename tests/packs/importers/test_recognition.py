@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from clvlab import import_odds
-from clvlab.application.importing import import_options
 from clvlab.errors import SourceError
 from clvlab.packs.importers import IMPORTERS
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.recognition import LOOKED_FOR, recognised, recognised_file
+from clvlab.packs.importing import import_options
 from clvlab.packs.synthetic import Recipe, build
 from tests.commands import clvlab
 from tests.samples.__main__ import SOURCES as SAMPLES

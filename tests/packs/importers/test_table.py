@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
-from clvlab.application.importing import import_options
 from clvlab.errors import OddsError, SourceError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.mapping import read_mapping, with_flags
+from clvlab.packs.importing import import_options
 from clvlab.packs.verifying import verify_pack
 from tests.factories import seen_kickoffs
 

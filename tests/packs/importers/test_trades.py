@@ -5,9 +5,9 @@ from fractions import Fraction
 import polars as pl
 import pytest
 
-from clvlab.application.importing import import_options
 from clvlab.errors import SourceError
 from clvlab.packs.importers.importing import import_source
+from clvlab.packs.importing import import_options
 from clvlab.packs.verifying import verify_pack
 from tests.length import length
 from tests.packs.importers.plain import odds_of, said, shared_out

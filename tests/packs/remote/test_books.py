@@ -1,7 +1,7 @@
 import pytest
 
 import clvlab as cl
-from clvlab.application.packs import push_pack
+from clvlab.arena.packs import push_pack
 from clvlab.errors import PackTamperedError
 from clvlab.packs.reader import load_pack
 from clvlab.packs.remote.opening import pull_pack

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 import clvlab as cl
-from clvlab.application.packs import packs_at, push_pack
+from clvlab.arena.packs import packs_at, push_pack
 from clvlab.errors import MissingExtraError, PackError, RemoteError, RemoteMissingError, UnknownPackError
 from clvlab.packs.reader import load_pack
 from clvlab.packs.remote.bucket import Address, Bucket, is_url

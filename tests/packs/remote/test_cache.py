@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.packs import push_pack
+from clvlab.arena.packs import push_pack
 from clvlab.errors import FileError, SettingsError
 from clvlab.packs.reader import load_pack
 from clvlab.packs.remote.fixtures import Cache, cache_of_environment

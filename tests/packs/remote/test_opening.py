@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import clvlab as cl
-from clvlab.application.packs import bundled_catalog, packs_at, push_pack
+from clvlab.arena.packs import bundled_catalog, packs_at, push_pack
+from clvlab.base.invocation import command
 from clvlab.errors import (
     PackFormatError,
     PackTamperedError,
@@ -16,7 +17,6 @@ from clvlab.errors import (
     UnknownPackError,
     UnsupportedError,
 )
-from clvlab.invocation import command
 from clvlab.packs.files import content_hash
 from clvlab.packs.manifest import read_manifest
 from clvlab.packs.reader import load_pack

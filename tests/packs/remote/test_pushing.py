@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 import clvlab as cl
-from clvlab.application.packs import push_pack
-from clvlab.application.runs.bundles import push_stored
+from clvlab.arena.packs import push_pack
+from clvlab.arena.runs.bundles import push_stored
 from clvlab.errors import BundleError, PackTamperedError, RemoteConflictError
 from clvlab.packs.manifest import descriptor, read_manifest
 from clvlab.packs.reader import load_pack

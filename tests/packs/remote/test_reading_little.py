@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application.packs import push_pack
+from clvlab.arena.packs import push_pack
 from clvlab.law.schema import FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs.manifest import Fixture, PackManifest

@@ -1,0 +1,227 @@
+"""Bodies of competitions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from clvlab.api.answer import Answer, BodyAnswer, Hash, ProofMode, ReplayBinding
+from clvlab.api.runs import ProofArtifactResponse, RunProgress, RunStatus
+
+# Bodies of deployed agents.
+
+
+class DeployResponse(BodyAnswer):
+    """A deployed instance; its run is not sealed yet."""
+
+    instance_id: str
+    config_hash: Hash
+    policy_hash: Hash
+    run_id: str
+    owner: Annotated[str, Field(examples=["did:key:z6Mk"])]
+    replay_binding: ReplayBinding | None
+
+
+class RuntimeEvent(Answer):
+    """An event of the operations channel; never scored."""
+
+    type: Annotated[str, Field(examples=["AGENT_ACTION"])]
+    agent_id: str
+    run_id: str
+    session_id: str
+    ts: Annotated[int, Field(description="Milliseconds since 1970, UTC.")]
+    payload: dict[str, Any]
+    id: Annotated[int, Field(ge=1, description="Durable cursor.")]
+
+
+class RuntimeEventsResponse(Answer):
+    """Ascending by `id`."""
+
+    events: list[RuntimeEvent]
+
+
+class PreflightCheck(Answer):
+    """One named check of a deploy."""
+
+    name: str
+    ok: bool
+    message: str
+
+
+class AgentInstance(Answer):
+    """The stored record of a deployed agent."""
+
+    instance_id: str
+    owner: str
+    template: str
+    config: dict[str, Any]
+    config_hash: Hash
+    policy_hash: Hash
+    allowlists: dict[str, Any]
+    run_mode: str
+    preflight: list[PreflightCheck]
+    replay_binding: ReplayBinding | None
+    run_id: str
+    created_ts_ms: int
+
+
+class InstanceSummary(Answer):
+    """An instance in a list."""
+
+    instance_id: str
+    template: str
+    config_hash: Hash
+    run_id: str
+    run_status: RunStatus
+    replay_binding: ReplayBinding | None
+    created_ts_ms: int
+
+
+class InstanceListResponse(Answer):
+    """Newest first."""
+
+    instances: list[InstanceSummary]
+    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]
+
+
+LifecycleStatus = TypeAliasType(
+    "LifecycleStatus",
+    Annotated[Literal["draft", "open", "running", "finalized", "completed"], Field(description="Status of a competition.")],
+)
+
+
+class CompetitionCreateResponse(BodyAnswer):
+    """A new competition."""
+
+    competition_id: str
+    status: Literal["draft"]
+
+
+class AgentRegisterResponse(BodyAnswer):
+    """An agent on the roster."""
+
+    agent_id: str
+    config_hash: Annotated[Hash | None, Field(description="Of the config snapshot; pinned.")]
+    proof_mode: ProofMode
+
+
+class CompetitionStatusResponse(Answer):
+    """A competition after an act of its owner."""
+
+    competition_id: str
+    status: LifecycleStatus
+
+
+class CompetitionStartResponse(CompetitionStatusResponse):
+    """A competition that was run."""
+
+    run_id: str | None
+    replay_binding: ReplayBinding | None
+
+
+class CompetitionProgress(RunProgress):
+    """A competition whose run goes on."""
+
+    competition_id: str
+
+
+class CompetitionConfigSnapshot(Answer):
+    """The configuration as created."""
+
+    competition_type: str
+    source_mode: str
+    market_scope: str
+    roster_size: int
+    execution_mode: str
+    pack_id: str | None
+    fixture_id: int | None
+    scoring_window: str | None
+    division: str | None
+
+
+class RosterEntry(Answer):
+    """A registered agent."""
+
+    agent_id: str
+    strategy: str
+    config: dict[str, Any]
+    config_hash: Hash | None
+    proof_mode: ProofMode
+    instance_id: str | None
+
+
+class CompetitionLeaderboardRow(Answer):
+    """Derived from SCORE_UPDATE events alone."""
+
+    rank: Annotated[int, Field(ge=1)]
+    agent_id: str
+    total_clv_bps: int
+    mean_clv_bps: float | None
+    valid_count: int
+    proof_mode: ProofMode | None
+
+
+class Execution(Answer):
+    """Receipts of venues; never evidence, never scored."""
+
+    non_scoring: Literal[True]
+    receipts: Annotated[list[dict[str, Any]], Field(description="The first thousand.")]
+    total: Annotated[int, Field(description="How many there are.")]
+
+
+class CompetitionSummaryResponse(Answer):
+    """A competition in a list."""
+
+    competition_id: str
+    status: LifecycleStatus
+    config: CompetitionConfigSnapshot
+    run_id: str | None
+
+
+class CompetitionStateResponse(CompetitionSummaryResponse):
+    """A competition whole."""
+
+    cause: Annotated[str | None, Field(description="Why the last start failed.")]
+    roster: list[RosterEntry]
+    leaderboard: list[CompetitionLeaderboardRow]
+    latest_seq: Annotated[int, Field(description="0 when there are no events.")]
+    anchor_status: Annotated[str, Field(examples=["not_anchored"])]
+    proof_card: ProofArtifactResponse | None
+    execution: Execution | None
+    replay_binding: ReplayBinding | None
+
+
+class AgentErrorCause(Answer):
+    """Why an agent failed; the evidence has its AGENT_ERROR alone."""
+
+    run_id: str
+    agent_id: str
+    error: Annotated[str, Field(description="Class of the error, as sealed.", examples=["AgentError"])]
+    message: Annotated[str, Field(description="First line of what it said, without paths; at most 300 characters.")]
+
+
+class CompetitionEvent(Answer):
+    """An entry of the canonical log; the stream sends the same objects."""
+
+    seq: int
+    kind: Annotated[str, Field(examples=["SCORE_UPDATE"])]
+    competition_id: str
+    run_id: str | None
+    ts: Annotated[int, Field(description="Milliseconds since 1970, UTC, of its appending.")]
+    evidence: Annotated[bool, Field(description="Whether the payload is part of the sealed evidence.")]
+    payload: dict[str, Any]
+
+
+# Bodies of the demo.
+
+
+class DemoResponse(Answer):
+    """A competition of the demo, run, sealed and scored."""
+
+    run_id: str
+    competition_id: str
+    anchor_status: str
+    leaderboard: list[CompetitionLeaderboardRow]
+    proof_card: ProofArtifactResponse

@@ -1,0 +1,177 @@
+"""Bodies of the global leaderboard."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from clvlab.api.answer import Answer, Hash
+
+Confidence = TypeAliasType(
+    "Confidence",
+    Annotated[Literal["low", "medium", "high"], Field(description="Tier of the sample: below 30, below 200, and from there.")],
+)
+
+EligibilityBadge = TypeAliasType(
+    "EligibilityBadge",
+    Annotated[
+        Literal["fully-proven", "partially-proven", "unproven"], Field(description="How much of an agent's record is proven.")
+    ],
+)
+
+AnchorSummary = TypeAliasType(
+    "AnchorSummary",
+    Annotated[
+        Literal["all-anchored", "some-pending", "none-anchored"], Field(description="How many of an agent's runs are anchored.")
+    ],
+)
+
+SourceSummary = TypeAliasType(
+    "SourceSummary",
+    Annotated[Literal["all-replay", "all-live", "mixed", "unknown"], Field(description="What an agent's runs were fed with.")],
+)
+
+ProofModeSummary = TypeAliasType(
+    "ProofModeSummary",
+    Annotated[
+        Literal["reproducible", "verified", "mixed"], Field(description="The proof mode of all runs of an agent, or `mixed`.")
+    ],
+)
+
+
+KnowledgeSummary = TypeAliasType(
+    "KnowledgeSummary",
+    Annotated[
+        Literal["live", "committed-before", "history"],
+        Field(
+            description="When prices became known: after they were decided on, after the log committed to the agent's strategy "
+            "and configuration, or before; of several runs the last of these that holds of one."
+        ),
+    ],
+)
+
+
+class LeaderboardRow(Answer):
+    """An agent over all its runs; ranked by `avg_clv_bps` alone."""
+
+    rank: Annotated[int, Field(ge=1)]
+    agent_id: str
+    runs: int
+    avg_clv_bps: Annotated[float | None, Field(description="Pooled mean; null without a scored action.")]
+    total_clv_bps: int
+    sim_pnl: Annotated[int, Field(description="Units of a flat stake of 10 000, at the price taken, valued at the close.")]
+    brier: float | None
+    max_drawdown: Annotated[float, Field(le=0)]
+    action_count: int
+    valid_pct: Annotated[float, Field(ge=0, le=100)]
+    proof_mode: ProofModeSummary
+    eligibility_badge: EligibilityBadge
+    anchor_status: AnchorSummary
+    source_mode: SourceSummary
+    valid_count: int
+    clv_confidence: Confidence
+    low_sample: bool
+    strategy: Annotated[str, Field(description="Of all its runs that count, or `mixed`.")]
+    config_hash: Annotated[str | None, Field(description="Of all its runs that count; null if they have several.")]
+    causality: Annotated[
+        str, Field(description="How it was shown that no decision used a later tick, in all its runs that count, or `mixed`.")
+    ]
+    knowledge: KnowledgeSummary
+    commit_index: Annotated[
+        int | None, Field(description="Entry of the log that committed to it, of a row that is `committed-before`.")
+    ]
+    hindsight_possible: Annotated[
+        bool, Field(description="The answers were public when it was run, and nothing shows that it does not hold them.")
+    ]
+    others: NotRequired[
+        Annotated[list[str], Field(description="The owner's other rows with the same decisions, of a grouped list.")]
+    ]
+
+
+class LeaderboardResponse(Answer):
+    """Best first."""
+
+    rows: list[LeaderboardRow]
+
+
+# Bodies of the run log.
+
+
+class OwnerCounts(Answer):
+    """Runs of one owner; `open` ones are under way, or were dropped. Nothing is ranked by these."""
+
+    owner: Annotated[str, Field(description="DID that asked for the runs; `anonymous` without a token.")]
+    committed: int
+    sealed: int
+    abandoned: int
+    open: int
+
+
+class LogEntry(Answer):
+    """An entry; the hash of its text is a leaf of the tree."""
+
+    index: int
+    entry: Annotated[str, Field(description="Canonical JSON of kind COMMIT, RESULT, ABANDONED or RESTART.")]
+
+
+class LogResponse(Answer):
+    """State of the log."""
+
+    origin: Annotated[str | None, Field(description="Name of the log; null when it has no key.")]
+    public_key: str | None
+    size: int
+    root_hash: Annotated[Hash, Field(description="Root of the Merkle tree over the entries (RFC 9162).")]
+    owners: list[OwnerCounts]
+    restarts: Annotated[
+        list[LogEntry],
+        Field(description="Where the log was restored and goes on under another name; entries before are in the same tree."),
+    ]
+
+
+class LogEntriesResponse(Answer):
+    """In order."""
+
+    entries: list[LogEntry]
+
+
+class ConsistencyResponse(Answer):
+    """Proof that the log only grew (RFC 9162, section 2.1.4)."""
+
+    first: int
+    second: int
+    proof: Annotated[list[str], Field(description="Hashes in hex.")]
+
+
+# Bodies of the caller itself.
+
+
+class RunTally(Answer):
+    """Runs of the caller in the log; those neither sealed nor abandoned are under way."""
+
+    committed: int
+    sealed: int
+    abandoned: int
+
+
+class Belongings(Answer):
+    """What a caller has in the store."""
+
+    instances: int
+    competitions: int
+    runs: RunTally
+
+
+class Limits(Answer):
+    """What holds for every caller."""
+
+    max_body_bytes: Annotated[int, Field(description="Largest request body.")]
+    max_token_lifetime_s: Annotated[int, Field(description="Longest `exp` - `iat` of a token, in seconds.")]
+
+
+class MeResponse(Belongings):
+    """The caller, by its token."""
+
+    did: Annotated[str, Field(examples=["did:key:z6Mk"])]
+    limits: Limits

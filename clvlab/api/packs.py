@@ -1,0 +1,143 @@
+"""Bodies of the replay pack catalog."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from clvlab.api.answer import Answer, Hash
+
+
+class ReplayPackInfo(Answer):
+    """A hash-verified, allowlisted pack."""
+
+    pack_id: Annotated[str, Field(examples=["starter"])]
+    content_hash: Hash
+    provenance: Annotated[str, Field(description="`genuine-<provider>` only if earned.", examples=["synthetic-clvlab"])]
+    is_genuine: bool
+    grade: Annotated[
+        str, Field(description="What was shown: `not shown`, or `self-consistent` by its own messages.", examples=["not shown"])
+    ]
+    fixtures: Annotated[list[int], Field(examples=[[90000000, 90000001]])]
+
+
+class ReplayPackListResponse(Answer):
+    """The catalog."""
+
+    packs: list[ReplayPackInfo]
+
+
+class PackMarket(Answer):
+    """A market of a fixture."""
+
+    market_key: str
+    sides: list[str]
+    ticks: Annotated[int, Field(description="Messages about it.")]
+
+
+class PackFixture(Answer):
+    """A fixture of a pack."""
+
+    fixture_id: int
+    names: list[str]
+    source_id: Annotated[str | None, Field(description="What the source calls it.")]
+    announced_ts_ms: Annotated[int | None, Field(description="Kickoff as agents see it: as first announced.")]
+    kickoff_ts_ms: Annotated[int | None, Field(description="Kickoff that ends the `pre_match` window.")]
+    first_ts_ms: Annotated[int | None, Field(description="Time of its first tick; null without ticks.")]
+    last_ts_ms: int | None
+    ticks: Annotated[int, Field(description="Messages about all its markets.")]
+    markets: list[PackMarket]
+
+
+class CaptureGap(Answer):
+    """A time in which the capture is known to have missed messages."""
+
+    from_ts_ms: int
+    to_ts_ms: int
+
+
+class Spread(Answer):
+    """Where a quantity lies; each quantile is an observed value."""
+
+    n: int
+    min: int
+    p05: int
+    median: int
+    p95: int
+    max: int
+
+
+class RefusedRows(Answer):
+    """Source rows refused for one reason."""
+
+    reason: str
+    count: int
+    examples: list[str]
+
+
+class PackQuality(Answer):
+    """The quality report of an import."""
+
+    schema: str
+    files: int
+    messages: int
+    refused: list[RefusedRows]
+    notes: dict[str, int]
+    fixtures: int
+    fixtures_without_ticks: int
+    fixtures_without_kickoff: int
+    markets: int
+    ticks: int
+    in_running_ticks: int
+    suspended_ticks: int
+    books_per_tick: Spread | None
+    book_overround_bps: Spread | None
+    price_overround_bps: Spread | None
+    largest_gap_s: Annotated[Spread | None, Field(description="Longest silence of each market before its close.")]
+    first_tick_before_kickoff_s: Spread | None
+    last_tick_before_kickoff_s: Spread | None
+    closing_age_s: Spread | None
+    markets_without_close: int
+    markets_suspended_at_close: int
+    margin_fallbacks: int
+
+
+class PackFixturesResponse(Answer):
+    """Fixtures of a pack, in order of `fixture_id`."""
+
+    pack_id: str
+    content_hash: Hash
+    kickoff: Annotated[
+        Literal["scheduled", "actual"], Field(description="Whether kickoffs were announced, or known only afterwards.")
+    ]
+    gaps: Annotated[list[CaptureGap], Field(description="Gaps that the capture states.")]
+    quality: Annotated[PackQuality | None, Field(description="Null for a pack that was not imported.")]
+    fixtures: list[PackFixture]
+    total: Annotated[int, Field(description="Fixtures that match, on all pages.")]
+    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]
+
+
+# Bodies of uploaded packs.
+
+
+class UploadedPack(Answer):
+    """A pack that the caller uploaded."""
+
+    pack_id: Annotated[str, Field(examples=["mine"])]
+    content_hash: Hash
+    provenance: Annotated[str, Field(description="`genuine-<provider>` only if earned.", examples=["imported-table"])]
+    is_genuine: bool
+    grade: Annotated[
+        str, Field(description="What was shown: `not shown`, or `self-consistent` by its own messages.", examples=["not shown"])
+    ]
+    fixtures: list[int]
+    bytes: Annotated[int, Field(description="Of all its files.")]
+    admitted: Annotated[bool, Field(description="The catalog has it: runs over it count on the leaderboard.")]
+    created_ts_ms: int
+
+
+class UploadedPackList(Answer):
+    """The caller's packs, by id."""
+
+    packs: list[UploadedPack]

@@ -1,0 +1,362 @@
+"""Bodies of runs: proof card, verification, one decision."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from clvlab.api.answer import Answer, Hash
+from clvlab.api.leaderboard import Confidence
+
+# Bodies of the decisions of a run.
+
+
+class DecisionRow(Answer):
+    """A sealed decision with its score, as the inspector shows it."""
+
+    seq: Annotated[int, Field(description="As in `/runs/{run_id}/actions/{seq}`.")]
+    agent_id: str
+    fixture_id: int
+    market_key: str | None
+    side: str | None
+    tick_seq: int
+    ts_ms: int
+    action: Annotated[str, Field(examples=["BACK"])]
+    stake: int | None
+    limit_odds_milli: int | None
+    policy: Annotated[
+        Literal["allowed", "refused"] | None, Field(description="Null for a WAIT. It decides execution, never the score.")
+    ]
+    valid: bool
+    reason: Annotated[str, Field(examples=["scored"])]
+    entry_prob_bps: int | None
+    odds_milli: Annotated[int | None, Field(description="Quote at entry.")]
+    close_prob_bps: int | None
+    clv_bps: Annotated[int | None, Field(description="Null unless scored.")]
+    edge_bps: int | None
+    close_kind: str | None
+    closing_age_ms: int | None
+    confidence: Annotated[
+        float | str | None,
+        Field(description="Claimed; a text where it is no probability, which stands in `confidence_raw` in Arrow."),
+    ]
+
+
+class DecisionListResponse(Answer):
+    """A page of the decisions of a sealed run."""
+
+    run_id: str
+    decisions: list[DecisionRow]
+    total: Annotated[int, Field(description="Decisions that match, on all pages.")]
+    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]
+
+
+Verdict = TypeAliasType(
+    "Verdict", Annotated[Literal["pass", "fail", "pending", "not_applicable"], Field(description="Outcome of a check.")]
+)
+
+RunStatus = TypeAliasType(
+    "RunStatus",
+    Annotated[
+        Literal["queued", "running", "sealed", "failed", "removed"],
+        Field(description="Where a run is between launch and seal; of one that was removed the hashes are left."),
+    ],
+)
+
+RunKind = TypeAliasType(
+    "RunKind", Annotated[Literal["competition", "deploy", "backtest", "live"], Field(description="What asked for a run.")]
+)
+
+
+class Checks(Answer):
+    """The seven proof checks."""
+
+    evidence_integrity: Verdict
+    llm_boundary: Verdict
+    metrics_recomputed: Verdict
+    manifest_bound: Verdict
+    policy_obeyed: Verdict
+    receipt_separation: Verdict
+    anchor: Verdict
+
+
+class CheckDetails(Answer):
+    """A sentence for each check: what was found."""
+
+    evidence_integrity: str
+    llm_boundary: str
+    metrics_recomputed: str
+    manifest_bound: str
+    policy_obeyed: str
+    receipt_separation: str
+    anchor: str
+
+
+class AnchorInfo(Answer):
+    """What is on record of the anchor; check `anchor` says what the chain says."""
+
+    status: Annotated[str, Field(examples=["not_anchored"])]
+    signature: str | None
+    cluster: Annotated[str, Field(examples=["devnet"])]
+    explorer_url: str | None
+
+
+class AgentMetrics(Answer):
+    """Outcome of one agent in a run."""
+
+    agent_id: str
+    action_count: int
+    valid_count: int
+    invalid_count: int
+    abstention_count: int
+    pending_count: int
+    valid_pct: float
+    total_clv_bps: int
+    mean_clv_bps: float | None
+    sim_pnl: int
+    brier: float | None
+    max_drawdown: float
+
+
+class Metrics(Answer):
+    """CLV of a run, pooled and per agent; never a check."""
+
+    avg_clv_bps: float | None
+    action_count: int
+    valid_count: int
+    total_clv_bps: int
+    sim_pnl: int
+    clv_confidence: Confidence
+    low_sample: bool
+    agents: list[AgentMetrics]
+
+
+class RunInfo(Answer):
+    """Metadata of a run; its timestamps stand beside the seal, not in it."""
+
+    run_id: str
+    kind: Annotated[str | None, Field(description="What asked for it: `competition`, `deploy`, `backtest` or `live`.")]
+    status: RunStatus
+    cause: Annotated[str | None, Field(description="Why it failed.")]
+    source_mode: str | None
+    mode_label: Annotated[
+        str | None, Field(description="`Backtest` for every replay, `Live paper` for every live run.", examples=["Backtest"])
+    ]
+    created_ts_ms: int | None
+    sealed_ts_ms: int | None
+    checked_ts_ms: Annotated[int | None, Field(description="When the checks were recomputed; null where that is now.")]
+
+
+class RunProgress(Answer):
+    """How far a run is: `done` of `total` parts of a stage; null before its first word and after its last."""
+
+    run_id: str
+    status: RunStatus
+    cause: Annotated[str | None, Field(description="Why it failed; `cancelled` if it was.")]
+    stage: Annotated[Literal["opening", "deciding", "sealing", "keeping"] | None, Field(description="In this order.")]
+    done: int | None
+    total: int | None
+
+
+class ReadFile(Answer):
+    """A file that an agent of one's own could read."""
+
+    name: str
+    sha256: str
+
+
+class AgentIdentity(Answer):
+    """An agent as sealed."""
+
+    agent_id: str
+    strategy: str
+    strategy_version: str
+    config: dict[str, Any]
+    config_hash: Hash
+    proof_mode: str
+    causality: str
+    source_sha256: str | None
+    reads: NotRequired[Annotated[list[ReadFile], Field(description="Files that it could read.")]]
+    network: NotRequired[Annotated[bool, Field(description="Whether it could reach a network.")]]
+
+
+class Lineage(Answer):
+    """Who ran; the first two are null for several agents."""
+
+    template: str | None
+    config_hash: str | None
+    policy_hash: str | None
+    agents: list[AgentIdentity]
+
+
+class EvidenceHashes(Answer):
+    """Hashes of the seal; null until it exists."""
+
+    evidence_hash: str | None
+    manifest_hash: str | None
+
+
+class LogClaim(Answer):
+    """The owner's other commitments over this pack, as this service counts them in its log.
+
+    No signature covers the counts: all entries bear them out, which `clvlab log audit` reads.
+    """
+
+    earlier: Annotated[int, Field(description="Before this one.")]
+    later: Annotated[int, Field(description="After it.")]
+    abandoned: int
+    unknown_pack: Annotated[
+        int, Field(description="Commitments of the owner that name no pack, and may have been over this one.")
+    ]
+
+
+class LogStanding(Answer):
+    """Where the log committed to a run. A bundle proves all but the claim."""
+
+    owner: str
+    content_hash: Annotated[str | None, Field(description="Pack that the commitment names; null of older ones.")]
+    commit_index: int
+    tree_size: Annotated[int, Field(description="Entries of the log at this answer.")]
+    claim: Annotated[
+        LogClaim | None,
+        Field(description="Unsigned; null of a commitment that names no pack, and of a bundle, in which anybody can write it."),
+    ]
+
+
+class ProofArtifactResponse(Answer):
+    """The proof card of a run."""
+
+    verifier_version: Annotated[str, Field(examples=["clvlab-proof/1"])]
+    run: RunInfo
+    lineage: Lineage
+    evidence: EvidenceHashes
+    checks: Checks
+    check_details: CheckDetails
+    anchor: AnchorInfo
+    log: Annotated[LogStanding | None, Field(description="Null of a run that no log committed to.")]
+    metrics: Metrics | None
+
+
+class VerifyResponse(Answer):
+    """A fresh verification."""
+
+    run_id: str
+    verified: Annotated[
+        bool, Field(description="The recomputed evidence hash equals the sealed one; see `checks` for the rest.")
+    ]
+    evidence_hash: str
+    recomputed_evidence_hash: Annotated[str, Field(description="`recompute_error:<reason>` if it can't be recomputed.")]
+    manifest_hash: str
+    checks: Checks
+    metrics: Metrics | None
+    anchor: AnchorInfo
+    proof_card: ProofArtifactResponse
+
+
+class SideQuote(Answer):
+    """One side of a market."""
+
+    side: str
+    prob_bps: int | None
+    odds_milli: int | None
+
+
+class MarketState(Answer):
+    """The whole market as it was carried to the decision."""
+
+    tick_seq: int
+    ts_ms: int
+    age_ms: int
+    suspended: bool
+    sides: list[SideQuote]
+
+
+class AgentAction(Answer):
+    """What the agent proposed."""
+
+    type: Annotated[str, Field(examples=["BACK"])]
+    market_key: str | None
+    side: str | None
+    stake: int | None
+    limit_odds_milli: int | None
+
+
+class Recompute(Answer):
+    """What the law says of the decision."""
+
+    recomputed_edge_bps: int | None
+    clv_bps: int | None
+    valid: bool
+    reason: Annotated[str, Field(examples=["scored"])]
+    entry_prob_bps: int | None
+    close_prob_bps: int | None
+    close_kind: str | None
+    closing_age_ms: int | None
+
+
+class PhaseVerdict(Answer):
+    """One phase of the policy."""
+
+    allowed: bool
+    reasons: list[str]
+
+
+class PolicyVerdict(Answer):
+    """Both phases of the policy: before the quote, and at it."""
+
+    pre: PhaseVerdict
+    post: PhaseVerdict
+
+
+class UntrustedMetadata(Answer):
+    """What the agent claims of itself: recorded, never scored."""
+
+    reason: str | None
+    confidence: Annotated[
+        float | str | None,
+        Field(
+            description="A fraction: `confidence_ppm` of the sealed bytes, which are integers and text, divided by a million; "
+            "of a claim outside [0, 1] the text that was sealed as `confidence_raw`."
+        ),
+    ]
+    claimed_edge_bps: Annotated[int | None, Field(description="As sealed, in basis points.")]
+
+
+class InspectorRecord(Answer):
+    """One sealed decision."""
+
+    run_id: str
+    agent_id: str
+    fixture_id: int
+    tick_seq: int
+    ts_ms: int
+    market_state: MarketState | None
+    agent_action: AgentAction
+    policy: Annotated[PolicyVerdict | None, Field(description="Null for a WAIT. It decides execution, never the score.")]
+    recompute: Recompute
+    clv_bps: int | Literal["pending", "invalid"]
+    untrusted_llm_metadata: UntrustedMetadata
+
+
+class RunSummary(Answer):
+    """A run in a list."""
+
+    run_id: str
+    kind: str
+    status: RunStatus
+    source_mode: str | None
+    mode_label: str | None
+    owner: Annotated[str | None, Field(description="Who committed to it; null before there was a log.")]
+    pack_id: Annotated[str | None, Field(description="Pack that it replays; null of older runs, which do not record it.")]
+    created_ts_ms: int | None
+    sealed_ts_ms: int | None
+    evidence_hash: str | None
+
+
+class RunListResponse(Answer):
+    """Newest first."""
+
+    runs: list[RunSummary]
+    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]

@@ -1,1 +1,0 @@
-"""Backtests of the templates, asked for by anybody: stored, verifiable, and the same for all who ask the same."""

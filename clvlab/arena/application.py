@@ -1,0 +1,402 @@
+"""The composition root: one object that holds every use case over one store and one catalog."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+from uuid import uuid4
+
+from clvlab.anchor.configured import anchorer
+from clvlab.anchor.settings import AnchorSettings
+from clvlab.api.leaderboard import Belongings
+from clvlab.api.packs import PackFixture, PackFixturesResponse, PackQuality, ReplayPackInfo, ReplayPackListResponse
+from clvlab.arena.anchoring import Anchoring, StoredRecords
+from clvlab.arena.caps import Budget, Caps
+from clvlab.arena.competitions.competitions import Competitions
+from clvlab.arena.competitions.demo import Demo
+from clvlab.arena.competitions.events import EventLog
+from clvlab.arena.competitions.job import CompetitionRuns, LiveCompetition
+from clvlab.arena.deploys.deploys import Deploys
+from clvlab.arena.deploys.job import DeployRuns, LiveDeploy
+from clvlab.arena.events import Hub
+from clvlab.arena.fixtures import FixtureFilter, FixtureTable
+from clvlab.arena.jobs import Handler, Jobs
+from clvlab.arena.leaderboard import Forest, Leaderboard
+from clvlab.arena.live import LiveRuns
+from clvlab.arena.log.public import PublicLog
+from clvlab.arena.log.watching import Watch
+from clvlab.arena.measures import Measures, measures
+from clvlab.arena.packs import bundled_catalog
+from clvlab.arena.reports import BacktestReports, BacktestRuns
+from clvlab.arena.results import RunResults
+from clvlab.arena.runs.binding import open_catalogued
+from clvlab.arena.runs.decisions import RunDecisions
+from clvlab.arena.runs.stored import StoredRuns
+from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream
+from clvlab.arena.uploads.incoming import UploadLimits
+from clvlab.arena.uploads.seen import Packs
+from clvlab.arena.uploads.uploads import Uploads
+from clvlab.base.cache import BoundedCache
+from clvlab.errors import LogBehindError, LogError, PackError, UnknownPackError, UploadsOffError
+from clvlab.log.entries import EntryKind
+from clvlab.log.note import Signer
+from clvlab.log.published import Published
+from clvlab.packs.catalog import Catalog
+from clvlab.packs.manifest import KickoffKind, grade_of
+from clvlab.packs.reader import Pack
+from clvlab.runs.live.feed import LiveFeed
+from clvlab.runs.live.feed import LiveSettings as LiveSettings
+from clvlab.store import usage
+from clvlab.store.database import Database
+from clvlab.store.labels import ANYBODY
+from clvlab.store.waits import Waits as Waits  # whoever configures an application has it from here
+
+# Principals: who a verified token speaks for, and what is theirs.
+
+
+@dataclass(frozen=True)
+class Principals:
+    """Use cases of principals."""
+
+    database: Database
+
+    def belongings(self, principal: str) -> Belongings:
+        """Count what a principal has in the store, and its runs as the log counts them."""
+        with self.database.read() as connection:
+            counted, tally = usage.counts(connection, principal), usage.tally(connection, principal)
+        return {
+            "instances": counted["instances"],
+            "competitions": counted["competitions"],
+            "runs": {
+                "committed": tally.get(EntryKind.COMMIT, 0),
+                "sealed": tally.get(EntryKind.RESULT, 0),
+                "abandoned": tally.get(EntryKind.ABANDONED, 0),
+            },
+        }
+
+
+# The catalog of replay packs as it is published.
+
+
+_FIXTURES_BYTES = 64 << 20
+
+
+def _fixture_tables() -> BoundedCache[FixtureTable]:
+    return BoundedCache(_FIXTURES_BYTES, lambda table: table.size_bytes)
+
+
+@dataclass(frozen=True)
+class ReplayPacks:
+    """Use cases of the catalog; no path leaves it."""
+
+    catalog: Catalog
+    _genuine: dict[str, bool] = field(default_factory=dict)  # by content hash, which covers the raw capture
+    _tables: BoundedCache[FixtureTable] = field(default_factory=_fixture_tables)
+
+    def all(self) -> ReplayPackListResponse:
+        """List verified, allowlisted packs."""
+        return {"packs": [self._info(pack) for pack in self.catalog.packs()]}
+
+    def info(self, pack_id: str) -> ReplayPackInfo:
+        """Describe one pack.
+
+        Raises
+        ------
+        UnknownPackError
+        """
+        return self._info(open_catalogued(self.catalog, pack_id))
+
+    def fixtures(
+        self, pack_id: str, wanted: FixtureFilter, cursor: str | None = None, limit: int = PAGE
+    ) -> PackFixturesResponse:
+        """List fixtures of a pack in order of their id.
+
+        Raises
+        ------
+        UnknownPackError
+        PageError
+        """
+        pack = open_catalogued(self.catalog, pack_id)
+        table = self._table(pack)
+        page, total, next_cursor = table.page(wanted, cursor, limit)
+        capture = pack.manifest.capture
+        return {
+            "pack_id": pack.pack_id,
+            "content_hash": pack.content_hash,
+            "kickoff": (pack.manifest.kickoff or KickoffKind.SCHEDULED).value,
+            "gaps": [] if capture is None else [{"from_ts_ms": g.from_ts_ms, "to_ts_ms": g.to_ts_ms} for g in capture.gaps],
+            "quality": cast("PackQuality | None", table.quality),
+            "fixtures": cast("list[PackFixture]", page.to_dicts()),
+            "total": total,
+            "next_cursor": next_cursor,
+        }
+
+    def fixtures_as_arrow(
+        self, pack_id: str, wanted: FixtureFilter, cursor: str | None = None, limit: int | None = None
+    ) -> ArrowTable:
+        """Return fixtures as ``fixtures`` does, as ``FIXTURE_ROWS`` in Arrow; all that match unless a limit is given."""
+        page, _, next_cursor = self._table(open_catalogued(self.catalog, pack_id)).page(wanted, cursor, limit)
+        return ArrowTable(arrow_stream(page), next_cursor)
+
+    def _table(self, pack: Pack) -> FixtureTable:
+        # The quality report stands beside the content hash, not under it.
+        key = (pack.content_hash, pack.manifest.quality_sha256)
+        try:
+            return self._tables.get(key, lambda: FixtureTable.of(pack))
+        except PackError as error:  # to a caller a pack that is not whole is not there
+            raise UnknownPackError(f"unknown or unverified pack {pack.pack_id!r}") from error
+
+    def _info(self, pack: Pack) -> ReplayPackInfo:
+        if pack.content_hash not in self._genuine:  # normalising a capture again takes as long as importing it
+            self._genuine[pack.content_hash] = pack.is_genuine
+        return {
+            "pack_id": pack.pack_id,
+            "content_hash": pack.content_hash,
+            "provenance": pack.provenance,
+            "is_genuine": self._genuine[pack.content_hash],
+            "grade": grade_of(is_genuine=self._genuine[pack.content_hash]).value,
+            "fixtures": list(pack.fixture_ids),
+        }
+
+
+# For how long runs that were asked for without a token stay in the store.
+
+
+_AT_ONCE = 50
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Removes the bytes of old runs that were asked for without a token.
+
+    The log keeps its entries, the leaderboard its sums, the run its row with its hashes. Asked for again it is replayed under
+    its commitment, and sealed if its bytes are those that were removed.
+    """
+
+    database: Database
+    clock: Callable[[], int]
+
+    def apply(self, days: float) -> tuple[int, int]:
+        """Remove what was sealed more than so many days ago; returns the number of runs, and of bytes.
+
+        Each run is removed in a transaction of its own: what is killed goes on when it is called again.
+        """
+        before, removed, freed = self.clock() - round(days * _DAY_MS), 0, 0
+        while run_ids := self._old(before):
+            for run_id in run_ids:
+                with self.database.write() as connection:
+                    freed += usage.remove(connection, run_id)
+                removed += 1
+        return removed, freed
+
+    def _old(self, before_ts_ms: int) -> list[str]:
+        with self.database.read() as connection:
+            return usage.sealed_before(connection, ANYBODY, "backtest", before_ts_ms, _AT_ONCE)
+
+
+logger = logging.getLogger("clvlab.log")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _new_id() -> str:
+    return uuid4().hex
+
+
+class Application:
+    """Everything that a service can be asked for; thread-safe, and every method blocks.
+
+    Parameters
+    ----------
+    database_url
+        SQLAlchemy URL (``sqlite:///runs.db``, ``postgresql://...``); None is in memory.
+    waits
+        How long PostgreSQL is waited for.
+    catalog
+        Packs that may be named; the bundled ones by default.
+    uploads
+        Where packs of owners are kept, and their bounds; by default there are none.
+    budget
+        How much runs may take up in the store.
+    caps
+        How much an owner may have going on at once.
+    anchor
+        Chain, and key if sealed runs of competitions and deploys are to be anchored there; by default nothing is anchored.
+    live
+        The feed that runs may follow, and where they are kept; by default there is none.
+    log_key
+        Signs checkpoints of the run log; without one they are not to be had.
+    checkpoint_file
+        Where the newest of them is kept, outside the database: a log that lacks it is not appended to. None keeps none.
+    witness
+        Path or URL of what a witness saw last of the log, which is held against it likewise.
+    workers
+        Threads that perform jobs, once ``start`` was called; 0 leaves every job to other processes.
+    unasked
+        Nobody asks here: what others ask for is taken up at once, backtests too.
+    lease_ms
+        How long a worker that fell silent keeps its job.
+    clock
+        UTC milliseconds.
+    new_id
+        Unguessable ids of letters and digits.
+
+    Raises
+    ------
+    StoreUnreachableError
+        A configured database that can't be reached.
+    StoreError
+        One that can't be migrated.
+    AnchorError
+        Settings of an anchor, or its key, that can't be used.
+    LogError
+        The folder of the file of checkpoints is missing.
+    """
+
+    def __init__(
+        self,
+        database_url: str | None = None,
+        *,
+        waits: Waits | None = None,
+        catalog: Catalog | None = None,
+        budget: Budget | None = None,
+        caps: Caps | None = None,
+        anchor: AnchorSettings | None = None,
+        uploads: UploadLimits | None = None,
+        live: LiveSettings | None = None,
+        log_key: Signer | None = None,
+        checkpoint_file: Path | None = None,
+        witness: str | None = None,
+        workers: int = 2,
+        unasked: bool = False,
+        lease_ms: int = 30_000,
+        clock: Callable[[], int] = _now_ms,
+        new_id: Callable[[], str] = _new_id,
+    ) -> None:
+        if checkpoint_file is not None and not checkpoint_file.parent.is_dir():
+            raise LogError(f"no folder {str(checkpoint_file.parent)!r} to keep checkpoints in")
+        published = Published(checkpoint_file, log_key.verifier if log_key else None)
+        self._watch = Watch(published, witness) if witness else None
+        self._database = database = Database(database_url, waits, guard=published.guard)
+        self._clock = clock
+        catalog = catalog or bundled_catalog()
+        self._uploads = None if uploads is None else Uploads(database, catalog, uploads, clock)
+        packs = Packs(catalog, self._uploads)
+        self._hub = hub = Hub()
+        database.tell(hub.publish)
+        budget, caps = budget or Budget(), caps or Caps()
+        anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
+        self.live = LiveFeed(live, clock)
+        runner = CompetitionRuns(database, packs, anchoring, clock, budget, caps, self.live)
+        handlers: dict[str, Handler] = {
+            "backtest": BacktestRuns(database, catalog, clock),
+            "competition": runner,
+            "deploy": DeployRuns(database, packs, anchoring, clock),
+            "live-competition": LiveRuns(database, self.live, LiveCompetition(), anchoring, clock),
+            "live-deploy": LiveRuns(database, self.live, LiveDeploy(), anchoring, clock),
+        }
+        if anchoring.anchorer.enabled:
+            handlers["anchor"] = anchoring
+        self.log = PublicLog(database, log_key, published)
+        following = live.runs if live else 0
+        self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole, following, unasked)
+        self.runs = StoredRuns(database, anchoring, self.log, clock)
+        self.decisions = RunDecisions(database)
+        self.results = RunResults(self.decisions)
+        self.competitions = Competitions(database, packs, self.jobs, self.runs, runner, clock, new_id, caps)
+        self.event_log = EventLog(database)
+        self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live)
+        self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
+        self.leaderboard = Leaderboard(database)
+        self.leaderboard.bring_up_to_date()
+        self.forest = Forest(self.leaderboard, self.decisions)
+        self.packs = ReplayPacks(catalog)
+        self.principals = Principals(database)
+        self.retention = Retention(database, clock)
+        self.demo = Demo(self.competitions, catalog)
+
+    @property
+    def place(self) -> str:
+        """Where the store is, for people to read; no user and no password."""
+        return self._database.place
+
+    @property
+    def uploads(self) -> Uploads:
+        """Use cases of uploaded packs.
+
+        Raises
+        ------
+        UploadsOffError
+        """
+        if self._uploads is None:
+            raise UploadsOffError
+        return self._uploads
+
+    def start(self) -> None:
+        """Start the workers: queued jobs are performed, and those whose worker died are picked up again.
+
+        Raises
+        ------
+        OSError
+            The folder of uploads can't be made.
+        """
+        if self._uploads is not None:
+            self._uploads.start()
+        self._database.listen()
+        if self._watch is not None:
+            self._watch.start()
+        try:
+            self.log.require_whole()
+        except LogBehindError as error:
+            logger.error("the run log is behind: %s", error)  # what is wrong is no place in the code
+        self.jobs.start()
+
+    def close(self, within_s: float | None = None) -> None:
+        """Stop the workers and release the database; idempotent.
+
+        Parameters
+        ----------
+        within_s
+            How long jobs in hand may go on, before other processes get them; null is until they are done.
+        """
+        if self._watch is not None:
+            self._watch.stop()
+        self.live.end()
+        try:
+            self.jobs.stop(within_s)
+        finally:
+            self._database.close()
+
+    def subscribe(self, subject: str, notify: Callable[[], None]) -> Callable[[], None]:
+        """Have ``notify`` called, on any thread, after something about a run or competition was stored.
+
+        Of what other processes store it is called after ``start`` and over PostgreSQL only, and may be missed: look now and
+        then besides. The callback carries nothing: read after it. Returns the unsubscription.
+        """
+        return self._hub.subscribe(subject, notify)
+
+    def measures(self) -> Measures:
+        """Measure what an operator watches of the store.
+
+        Raises
+        ------
+        StoreError
+        """
+        return measures(self._database, self._clock, self.live.health())
+
+    def ready(self) -> dict[str, Any]:
+        """Tell whether the store answers, for a readiness probe: ``{store, schema_version, feed}``.
+
+        Raises
+        ------
+        StoreUnreachableError, StoreBusyError, StoreError
+        """
+        self._database.ask()
+        return {"store": self._database.kind, "schema_version": self._database.schema_version, "feed": self.live.health()}

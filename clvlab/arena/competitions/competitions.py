@@ -1,0 +1,437 @@
+"""Competitions: bind, register, start, read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+from clvlab.api.answer import ignored, pick
+from clvlab.api.competitions import (
+    AgentErrorCause,
+    AgentRegisterResponse,
+    CompetitionCreateResponse,
+    CompetitionEvent,
+    CompetitionLeaderboardRow,
+    CompetitionStartResponse,
+    CompetitionStateResponse,
+    CompetitionStatusResponse,
+    CompetitionSummaryResponse,
+    RosterEntry,
+)
+from clvlab.arena.caps import Caps
+from clvlab.arena.competitions.job import CompetitionRuns, replay_binding
+from clvlab.arena.competitions.requests import (
+    MUTABLE,
+    AgentEntry,
+    CompetitionConfig,
+    CompetitionStatus,
+    require,
+    require_owned,
+    require_startable,
+)
+from clvlab.arena.competitions.roster import Registration
+from clvlab.arena.events import EventKind
+from clvlab.arena.jobs import CANCELLED, Jobs
+from clvlab.arena.runs.binding import bind
+from clvlab.arena.runs.stored import StoredRuns
+from clvlab.arena.tables import MAX_PAGE, cursor_of, position_of
+from clvlab.arena.uploads.seen import Packs
+from clvlab.errors import (
+    BindingError,
+    NotDeletableError,
+    PackError,
+    PageError,
+    TransitionError,
+)
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.runs.live.feed import NO_FEED
+from clvlab.store import competitions as rows
+from clvlab.store import runs
+from clvlab.store.database import Connection, Database
+
+# Which competitions a list has, and where its next page begins.
+
+
+_KEY = "competition_id"
+
+
+@dataclass(frozen=True, slots=True)
+class CompetitionFilter:
+    """What all competitions of a list have in common; null is anything.
+
+    Attributes
+    ----------
+    owner
+        DID of a principal.
+    pack_id
+        The pack that they are bound to.
+    """
+
+    status: CompetitionStatus | None = None
+    owner: str | None = None
+    pack_id: str | None = None
+
+
+def summaries(
+    connection: Connection, wanted: CompetitionFilter, cursor: str | None, limit: int | None, until: str | None = None
+) -> tuple[list[CompetitionSummaryResponse], str | None]:
+    """Return competitions oldest first, after a cursor and up to another, and the cursor of the next page or None.
+
+    What is created meanwhile comes last, so a page misses nothing and repeats nothing.
+
+    Raises
+    ------
+    PageError
+        A cursor that no page gave, or a limit outside 1..200.
+    """
+    if limit is not None and not 1 <= limit <= MAX_PAGE:
+        raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
+    bounds = position_of(cursor), position_of(until)
+    found = rows.page(connection, asdict(wanted), *bounds, None if limit is None else limit + 1)
+    listed = [pick(CompetitionSummaryResponse, row) for row in found[:limit]]
+    return listed, cursor_of(found[len(listed) - 1], _KEY) if len(found) > len(listed) else None
+
+
+def newest(connection: Connection, wanted: CompetitionFilter) -> str | None:
+    """Return the cursor of the last competition of a list as it is now; null of an empty one."""
+    found = rows.newest_row(connection, asdict(wanted))
+    return None if found is None else cursor_of(found, _KEY)
+
+
+# The start of a competition: claimed by one caller, waited for, cancelled.
+
+
+@dataclass(frozen=True)
+class Starting:
+    """Use cases of a start."""
+
+    database: Database
+    catalog: Packs
+    jobs: Jobs
+    runs: StoredRuns
+    runner: CompetitionRuns
+    clock: Callable[[], int]
+    new_id: Callable[[], str]
+
+    def start(self, caller: str, competition_id: str) -> CompetitionStartResponse:
+        """Run the competition and seal it; returns when it is finalized. Blocks.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, NotStartableError
+            As ``claim``.
+        RunFailedError
+            The run failed; the claim is released and the cause recorded.
+        """
+        return self.settled(competition_id, self.claim(caller, competition_id))
+
+    def claim(self, caller: str, competition_id: str) -> str:
+        """Claim the start: the competition is running, and its run queued; returns the run id. Of callers at once one gets it.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError
+        NotStartableError
+            ``reason`` is ``not_startable`` (running, finalized or completed), ``roster_empty``, ``no_live_feed``,
+            ``fixture_not_on_feed``, ``no_quota``,
+            ``entry_unusable`` (an agent that this version can't make, or that the fixture does not fit which is bound now),
+            ``binding_missing`` (no pack, and not exactly one verified in the catalog) or ``binding_changed`` (pack gone or
+            changed since it was bound).
+        """
+        with self.database.read() as connection:
+            row = require_owned(rows.row(connection, competition_id), competition_id, caller)
+        require_startable(row)
+        fixture = self.runner.fixture(row)
+        with self.database.write() as connection:
+            row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
+            return self.runner.claim(connection, row, fixture)
+
+    def is_live(self, competition_id: str) -> bool:
+        """Tell whether a competition follows a feed, so that its start is not waited for.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        with self.database.read() as connection:
+            row = require(rows.row(connection, competition_id), competition_id)
+        return bool(row["config"]["source_mode"] == "live")
+
+    def check_startable(self, caller: str, competition_id: str) -> None:
+        """Refuse a start that could not be claimed, for what the competition's own row says; changes nothing.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, NotStartableError
+        """
+        with self.database.read() as connection:
+            require_startable(require_owned(rows.row(connection, competition_id), competition_id, caller))
+
+    def settled(self, competition_id: str, run_id: str) -> CompetitionStartResponse:
+        """Wait until a claimed run is over, and perform it here if nobody else does. Blocks.
+
+        Raises
+        ------
+        RunFailedError, RunCancelledError
+        """
+        self.jobs.require_sealed(run_id)
+        return self.started(competition_id)
+
+    def started(self, competition_id: str) -> CompetitionStartResponse:
+        """Return what came of the start of a competition so far.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        with self.database.read() as connection:
+            row = require(rows.row(connection, competition_id), competition_id)
+        return {
+            "competition_id": competition_id,
+            "status": row["status"],
+            "run_id": row["run_id"],
+            "replay_binding": replay_binding(row),
+        }
+
+    def cancel(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
+        """Cancel the run of a running competition, which is then what it was before its start.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError
+        TransitionError
+            It is not running, or over by now.
+        """
+        with self.database.read() as connection:
+            row = require_owned(rows.row(connection, competition_id), competition_id, caller)
+            running = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
+        if row["status"] != CompetitionStatus.RUNNING or not self.jobs.cancel(running[0]["run_id"], CANCELLED):
+            status = self.started(competition_id)["status"]
+            raise TransitionError(f"competition {competition_id} is {status}: there is nothing to cancel")
+        return pick(CompetitionStatusResponse, self.started(competition_id))
+
+    def settle(self, competition_id: str) -> None:
+        """Wait until a running competition is not running any more, whoever started it.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        RunFailedError
+            Its run failed.
+        """
+        with self.database.read() as connection:
+            require(rows.row(connection, competition_id), competition_id)
+            started = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
+        if started:
+            self.jobs.require_sealed(started[0]["run_id"])
+
+
+_SHOWN_RECEIPTS = 1000  # a state stays small; the run has them all
+
+
+@dataclass(frozen=True)
+class Competitions(Starting):
+    """Use cases of competitions; every answer is JSON values under the interface's field names."""
+
+    caps: Caps
+
+    def create(self, owner: str, config: CompetitionConfig, competition_id: str | None = None) -> CompetitionCreateResponse:
+        """Create a draft; with a ``pack_id`` its replay binding is frozen now.
+
+        Parameters
+        ----------
+        owner
+            Principal of the verified token; the only source of ownership.
+        config
+            What is asked for.
+        competition_id
+            A new one by default; creating one that is there changes nothing.
+
+        Raises
+        ------
+        BindingError
+            Unknown pack, a fixture that it does not declare, or a fixture without a pack.
+        OwnerLimitError
+        """
+        competition_id = competition_id or "comp_" + self.new_id()
+        values = {
+            "competition_id": competition_id,
+            "owner": owner,
+            "status": CompetitionStatus.DRAFT,
+            "config": config.model_dump(mode="json"),
+            "roster_size": config.roster_size,
+            "created_ts_ms": self.clock(),
+            **self._frozen(owner, config),
+        }
+        with self.database.write() as connection:
+            self.caps.require_draft(connection, owner)
+            rows.add(connection, values)
+        return {"competition_id": competition_id, "status": "draft", **ignored(config.ignored)}
+
+    def _frozen(self, owner: str, config: CompetitionConfig) -> Mapping[str, Any]:
+        if config.source_mode == "live":
+            if config.pack_id is not None:
+                raise BindingError(f"a live competition follows the feed, and replays no pack: leave {config.pack_id!r} out")
+            return {}
+        if config.pack_id is None:
+            if config.fixture_id is not None:
+                raise BindingError(f"fixture_id {config.fixture_id} needs the pack_id that it belongs to")
+            return {}
+        try:
+            return bind(self.catalog.seen_by(owner), config.pack_id, config.fixture_id).payload()
+        except PackError as error:
+            raise BindingError(f"the replay binding can't be resolved: {error}") from error
+
+    def all(self, status: CompetitionStatus | None = None) -> list[CompetitionSummaryResponse]:
+        """List competitions, oldest first; of one status, or of every."""
+        return self.page(CompetitionFilter(status))[0]
+
+    def page(
+        self, wanted: CompetitionFilter, cursor: str | None = None, limit: int | None = None, until: str | None = None
+    ) -> tuple[list[CompetitionSummaryResponse], str | None]:
+        """List competitions, oldest first, and the cursor of the next page or None; without a ``limit`` all of them.
+
+        ``cursor`` and ``until`` name the last competition before the list, and the last of it.
+
+        Raises
+        ------
+        PageError
+            A cursor that no page gave, or a limit outside 1..200.
+        """
+        with self.database.read() as connection:
+            return summaries(connection, wanted, cursor, limit, until)
+
+    def newest(self, wanted: CompetitionFilter) -> str | None:
+        """Return the cursor of the last competition of a list, to end it there; null of an empty one."""
+        with self.database.read() as connection:
+            return newest(connection, wanted)
+
+    def state(self, competition_id: str) -> CompetitionStateResponse:
+        """Return a competition whole.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        with self.database.read() as connection:
+            row = require(rows.row(connection, competition_id), competition_id)
+            since = -1 if row["started_seq"] is None else row["started_seq"]
+            scored = rows.newest(connection, competition_id, EventKind.SCORE_UPDATE, since)
+            anchored = rows.newest(connection, competition_id, EventKind.PROOF_ANCHOR, since)
+            agents = rows.roster_of(connection, competition_id)
+        run_id = row["run_id"]
+        return {
+            "competition_id": competition_id,
+            "status": row["status"],
+            "config": row["config"],
+            "roster": [pick(RosterEntry, agent) for agent in agents],
+            "leaderboard": [pick(CompetitionLeaderboardRow, update["payload"]) for update in reversed(scored)],
+            "latest_seq": max(row["next_seq"] - 1, 0),
+            "anchor_status": anchored[0]["payload"]["anchor_status"] if anchored else "not_anchored",
+            "run_id": run_id,
+            "proof_card": self.runs.card(run_id) if run_id else None,
+            "execution": self.runs.receipts(run_id, _SHOWN_RECEIPTS) if run_id else None,
+            "replay_binding": replay_binding(row),
+            "cause": row["cause"] or self._unstartable(row),
+        }
+
+    def _unstartable(self, row: Mapping[str, Any]) -> str | None:
+        """Say of a live competition that it can't start as things are."""
+        waits = row["status"] in MUTABLE and row["config"]["source_mode"] == "live" and self.runner.live.settings is None
+        return NO_FEED if waits else None
+
+    def register(self, caller: str, competition_id: str, entry: AgentEntry) -> AgentRegisterResponse:
+        """Put an agent on the roster and pin its config.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, RosterFrozenError, AlreadyRegisteredError, RosterFullError
+            In this order.
+        UnknownInstanceError
+            ``instance_id`` is absent or has no owner.
+        NotOwnerError
+            ``instance_id`` belongs to another principal.
+        EntryError
+            Unrecognized ``proof_mode``, unknown strategy, a bad value of a known parameter, an instance of another strategy,
+            a config that is not that of the instance, or a transcript about what the bound fixture does not have.
+        """
+        return Registration(self.database, self.catalog.seen_by(caller)).add(caller, competition_id, entry)
+
+    def withdraw(self, caller: str, competition_id: str, agent_id: str) -> None:
+        """Take an agent off the roster: its place is free again, and the others keep their order.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, RosterFrozenError, UnknownEntryError
+            In this order.
+        """
+        Registration(self.database, self.catalog.seen_by(caller)).withdraw(caller, competition_id, agent_id)
+
+    def delete(self, caller: str, competition_id: str) -> None:
+        """Delete a competition, and its roster; one that was ever started stays, as its log is public record.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError
+        NotDeletableError
+            It has events.
+        """
+        with self.database.write() as connection:
+            row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
+            if row["next_seq"]:
+                detail = f"competition {competition_id} was started, and its log is public record: it can't be deleted"
+                raise NotDeletableError("has_events", detail)
+            rows.remove(connection, competition_id)
+
+    def open(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
+        """Go from ``draft`` to ``open``.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, TransitionError
+        """
+        return self._step(caller, competition_id, CompetitionStatus.DRAFT, CompetitionStatus.OPEN)
+
+    def complete(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
+        """Go from ``finalized`` to ``completed``.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, TransitionError
+        """
+        return self._step(caller, competition_id, CompetitionStatus.FINALIZED, CompetitionStatus.COMPLETED)
+
+    def _step(
+        self, caller: str, competition_id: str, start: CompetitionStatus, end: CompetitionStatus
+    ) -> CompetitionStatusResponse:
+        with self.database.write() as connection:
+            row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
+            if row["status"] != start:
+                raise TransitionError(f"competition {competition_id} is {row['status']}, and only a {start} one becomes {end}")
+            rows.change(connection, competition_id, status=end)
+        return pick(CompetitionStatusResponse, {"competition_id": competition_id, "status": end.value})
+
+    def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[CompetitionEvent]:
+        """Return the log after ``since_seq`` (exclusive; -1 is all of it), ascending by ``seq``.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        with self.database.read() as connection:
+            require(rows.row(connection, competition_id), competition_id)
+            found = rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
+        return cast("list[CompetitionEvent]", found)
+
+    def agent_errors(self, caller: str, competition_id: str) -> list[AgentErrorCause]:
+        """Return why agents failed in the sealed run, by agent id; none before there is one.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError
+        """
+        with self.database.read() as connection:
+            row = require_owned(rows.row(connection, competition_id), competition_id, caller)
+            found = [] if row["run_id"] is None else runs.agent_errors_of(connection, row["run_id"])
+        return [pick(AgentErrorCause, error) for error in found]

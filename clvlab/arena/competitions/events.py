@@ -1,0 +1,162 @@
+"""The events of a competition: what is said of its run, in the order of the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import polars as pl
+
+from clvlab.api.competitions import CompetitionEvent
+from clvlab.arena.competitions.requests import CompetitionStatus, require
+from clvlab.arena.events import EventKind, anchor_event, event
+from clvlab.law.metrics import rank
+from clvlab.law.schema import Action
+from clvlab.proof.anchor import Anchor, AnchorStatus
+from clvlab.runs.perform import PerformedRun
+from clvlab.store import competitions as rows
+from clvlab.store.database import Connection, Database
+
+# The event logs of competitions, read in parts: by their length, which only grows.
+
+
+_FINAL = (CompetitionStatus.FINALIZED, CompetitionStatus.COMPLETED)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """What a log had from some place on, all of it seen at one moment.
+
+    Attributes
+    ----------
+    entries
+        From that place on, up to a bound.
+    length
+        Of the whole log.
+    complete
+        Nothing can follow: the competition is finalized or completed, and its anchor is not pending.
+    """
+
+    entries: list[CompetitionEvent]
+    length: int
+    complete: bool
+
+
+@dataclass(frozen=True)
+class EventLog:
+    """What is read of the logs of competitions, whose entries are numbered from 0, without gaps."""
+
+    database: Database
+
+    def length(self, competition_id: str) -> int:
+        """Count the entries.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        with self.database.read() as connection:
+            return _length(connection, competition_id)
+
+    def part(self, competition_id: str, start: int, end: int) -> list[CompetitionEvent]:
+        """Return the entries from ``start`` to before ``end`` that there are, in order.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        with self.database.read() as connection:
+            _length(connection, competition_id)
+            return _entries(connection, competition_id, start, end)
+
+    def end(self, competition_id: str, start: int, end: int) -> LogEnd:
+        """Return the entries as ``part`` does, and how far the log is.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        with self.database.read() as connection:
+            row = require(rows.row(connection, competition_id), competition_id)
+            complete = row["status"] in _FINAL and not _anchor_pending(connection, row)
+            found = _entries(connection, competition_id, start, end) if start < row["next_seq"] else []
+        return LogEnd(found, row["next_seq"], complete)
+
+
+def _length(connection: Connection, competition_id: str) -> int:
+    return int(require(rows.row(connection, competition_id), competition_id)["next_seq"])
+
+
+def _entries(connection: Connection, competition_id: str, start: int, end: int) -> list[CompetitionEvent]:
+    return cast("list[CompetitionEvent]", rows.events(connection, competition_id, start - 1, end - start))
+
+
+def _anchor_pending(connection: Connection, row: Mapping[str, Any]) -> bool:
+    anchored = rows.newest(connection, row["competition_id"], EventKind.PROOF_ANCHOR, row["started_seq"])
+    return bool(anchored) and anchored[0]["payload"]["anchor_status"] == AnchorStatus.PENDING
+
+
+_SLICE_ROWS = 8192
+_ACTION = ("type", "market_key", "side", "stake", "limit_odds_milli")
+_WHERE = ("agent_id", "fixture_id", "tick_seq", "ts_ms")
+_CLAIMED = ("reason", "confidence_ppm", "claimed_edge_bps")
+_DECIDED = ("seq", "action", *_WHERE, *_ACTION[1:], *_CLAIMED, "pre", "post")
+_LAW = (
+    "valid",
+    "reason",
+    "entry_prob_bps",
+    "odds_milli",
+    "close_prob_bps",
+    "clv_bps",
+    "edge_bps",
+    "close_kind",
+    "closing_age_ms",
+)
+
+
+def run_events(done: PerformedRun) -> Iterator[dict[str, Any]]:
+    """Say every decision, its verdict by the policy and its result by the law, in sealed order.
+
+    The same run gives the same events, so that one which broke off goes on where it stopped. ``run_seq`` is the decision's
+    sequence number in the evidence.
+    """
+    run_id = done.run_id
+    decisions, scores = done.result.decisions.select(*_DECIDED), done.result.scores.select(*_LAW)
+    for start in range(0, decisions.height, _SLICE_ROWS):
+        pairs = zip(
+            decisions.slice(start, _SLICE_ROWS).iter_rows(named=True),
+            scores.slice(start, _SLICE_ROWS).iter_rows(named=True),
+            strict=True,
+        )
+        for decision, score in pairs:
+            yield from _decision_events(run_id, decision, score)
+    for error in done.result.errors:
+        yield event(EventKind.AGENT_ERROR, run_id, error, evidence=True)
+
+
+def _decision_events(run_id: str, decision: dict[str, Any], score: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    where = {"run_seq": decision["seq"], **{name: decision[name] for name in _WHERE}}
+    action = {"type": decision["action"], **{name: decision[name] for name in _ACTION[1:]}}
+    claimed = {name: decision[name] for name in _CLAIMED}
+    payload = where | {"action": action, "untrusted": claimed}
+    yield event(EventKind.AGENT_ACTION, run_id, payload, evidence=True)
+    if decision["action"] == Action.BACK:
+        verdict = {phase: {"allowed": not decision[phase], "reasons": decision[phase]} for phase in ("pre", "post")}
+        yield event(EventKind.POLICY_VERDICT, run_id, where | verdict, evidence=True)
+    yield event(EventKind.LAW_RESULT, run_id, where | score, evidence=True)
+
+
+def finalized_events(done: PerformedRun, anchor: Anchor) -> list[dict[str, Any]]:
+    """Say the ranking, a SCORE_UPDATE per agent, then the anchor and the end."""
+    run_id, started = done.run_id, done.started
+    modes = {agent["agent_id"]: agent["proof_mode"] for agent in started["agents"]}
+    columns = ("rank", "agent_id", "total_clv_bps", "mean_clv_bps", "valid_count", "action_count", "sim_pnl")
+    table: pl.DataFrame = rank(done.result.outcomes).select(columns)
+    rows = [row | {"proof_mode": modes[row["agent_id"]]} for row in table.iter_rows(named=True)]
+    hashes = {"evidence_hash": done.result.run.evidence_hash, "manifest_hash": done.result.run.manifest_hash}
+    return [
+        *(event(EventKind.SCORE_UPDATE, run_id, row) for row in rows),
+        anchor_event(run_id, anchor, hashes["manifest_hash"]),
+        event(EventKind.COMPETITION_FINALIZED, run_id, {"status": "finalized"} | hashes),
+    ]

@@ -1,0 +1,212 @@
+"""Roster entries: what is pinned of an agent when it registers, and the agent made of it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from clvlab.agents.registry import template
+from clvlab.api.answer import ignored, pick
+from clvlab.api.competitions import AgentRegisterResponse
+from clvlab.arena.competitions.requests import MUTABLE, AgentEntry, require_owned
+from clvlab.arena.deploys.config import DeployConfig, deployed_agent
+from clvlab.arena.runs.binding import PackSource, bind
+from clvlab.arena.runs.entrants import Entrant, config_hash_of, entrant, misfits, names_ticks, proof_mode, unused_keys
+from clvlab.errors import (
+    AgentError,
+    AlreadyRegisteredError,
+    EntryError,
+    EvidenceError,
+    NotOwnerError,
+    PackError,
+    RosterFrozenError,
+    RosterFullError,
+    UnknownEntryError,
+    UnknownInstanceError,
+)
+from clvlab.proof.canonical import canonical, without_floats
+from clvlab.store import competitions as rows
+from clvlab.store import instances
+from clvlab.store.database import Connection, Database
+
+
+def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> dict[str, Any]:
+    """Pin an entry: its own config, or that of the instance that it names.
+
+    Returns
+    -------
+    dict
+        Columns of a roster row: all but the competition and the place in it.
+
+    Raises
+    ------
+    UnknownInstanceError, NotOwnerError
+        The instance is absent or has no owner; it has another owner.
+    EntryError
+    """
+    record = None if entry.instance_id is None else _record(connection, entry.instance_id, caller)
+    mode = proof_mode(entry.proof_mode)
+    if record is not None and record["template"] != entry.strategy:
+        raise EntryError(f"instance {entry.instance_id} is of strategy {record['template']!r}, not {entry.strategy!r}")
+    if record is not None:
+        _check_repeated(entry, record["config"])
+    columns = {
+        "agent_id": entry.agent_id,
+        "strategy": entry.strategy,
+        "config": entry.config if record is None else record["config"],
+        "proof_mode": mode,
+        "instance_id": entry.instance_id,
+    }
+    return columns | {"config_hash": config_hash_of(rostered_agent(columns).identity)}
+
+
+def _record(connection: Connection, instance_id: str, caller: str) -> Mapping[str, Any]:
+    row = instances.row(connection, instance_id)
+    if row is None or row["owner"] is None:
+        raise UnknownInstanceError(f"unknown instance {instance_id!r}")
+    if row["owner"] != caller:
+        raise NotOwnerError(f"instance {instance_id} belongs to another principal")
+    record: Mapping[str, Any] = row["record"]
+    return record
+
+
+def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
+    """Refuse a config that says something else than that of the instance beside it.
+
+    It may repeat the parameters of the instance's template or its whole configuration, in part or altogether: each key that it
+    has must be one of the instance's with the same value, and what it leaves out is the instance's. Values are the same if
+    they are sealed alike; those of a template's parameters after the template has read them.
+    """
+    given = entry.config
+    if not given:
+        return
+    try:
+        params: Mapping[str, Any] = {**given, **_resolved(entry.strategy, given, pinned["params"])}
+    except AgentError:  # no parameters of the template, then
+        params = given
+    readings = [(params, pinned["params"]), (given, pinned)]
+    differing = [
+        [key for key in sorted(given) if key not in whole or _sealed_bytes(read[key]) != _sealed_bytes(whole[key])]
+        for read, whole in readings
+    ]
+    if all(differing):
+        keys, (_, whole) = min(zip(differing, readings, strict=True), key=lambda reading: len(reading[0]))
+        has = f"has {whole[keys[0]]!r:.80}" if keys[0] in whole else "has none"
+        raise EntryError(
+            f"config.{keys[0]} is not that of instance {entry.instance_id}, which {has}: leave config out, or repeat that"
+        )
+
+
+def _resolved(strategy: str, given: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given parameters that a template knows, as it reads them beside those of the instance."""
+    known = set(given) - set(unused_keys(strategy, given))
+    unused = unused_keys(strategy, params)
+    others = {key: value for key, value in params.items() if key not in unused}
+    made = template(strategy, others | {key: given[key] for key in known})
+    return {key: made.identity.config[key] for key in known}
+
+
+def _sealed_bytes(value: Any) -> bytes | None:
+    """Return a value as it would be sealed; None if it can't be."""
+    try:
+        return canonical(without_floats(value))
+    except (EvidenceError, RecursionError):
+        return None
+
+
+def rostered_agent(agent: Mapping[str, Any]) -> Entrant:
+    """Make the agent of a roster row again.
+
+    Raises
+    ------
+    EntryError
+        A strategy or value that this version does not take.
+    """
+    if agent["instance_id"] is None:
+        return entrant(agent["agent_id"], agent["strategy"], agent["config"], proof_mode=agent["proof_mode"])
+    try:
+        config = DeployConfig.model_validate(agent["config"])
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise EntryError(f"{'.'.join(map(str, wrong['loc']))} of its instance: {wrong['msg']}") from error
+    return deployed_agent(config, agent["agent_id"], agent["proof_mode"])
+
+
+def unused_of(agent: Mapping[str, Any]) -> list[str]:
+    """Name the keys of a roster row's config that its template does not know."""
+    return [] if agent["instance_id"] else unused_keys(agent["strategy"], agent["config"])
+
+
+# Registration: who is on the roster of a competition, while that may still change.
+
+
+_Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """Puts agents on rosters, and takes them off.
+
+    An agent is tried on the fixture that its competition is bound to before the competition's row is held: reading a tape takes
+    time, in which others may register.
+    """
+
+    database: Database
+    packs: PackSource
+
+    def add(self, caller: str, competition_id: str, entry: AgentEntry) -> AgentRegisterResponse:
+        """Pin an entry and put it at the end of the roster; see ``Competitions.register``."""
+        with self.database.read() as connection:
+            seen, _ = _vacancy(connection, caller, competition_id, entry.agent_id)
+            pinned = pinned_entry(connection, entry, caller)
+        self._try(seen, pinned)
+        with self.database.write() as connection:
+            row, position = _vacancy(connection, caller, competition_id, entry.agent_id, lock=True)
+            if row["pack_id"] != seen["pack_id"]:  # a start bound it meanwhile, and failed
+                self._try(row, pinned)
+            place = {"competition_id": competition_id, "position": position, "roster_size": row["roster_size"]}
+            rows.add_agent(connection, pinned | place)
+        unread = [*entry.ignored, *(f"config.{key}" for key in unused_of(pinned))]
+        return {**pick(AgentRegisterResponse, pinned), **ignored(unread)}
+
+    def withdraw(self, caller: str, competition_id: str, agent_id: str) -> None:
+        """Take an agent off the roster; see ``Competitions.withdraw``."""
+        with self.database.write() as connection:
+            _changeable(connection, caller, competition_id, lock=True)
+            if not rows.remove_agent(connection, competition_id, agent_id):
+                raise UnknownEntryError(f"no agent {agent_id!r} is on the roster of competition {competition_id}")
+
+    def _try(self, row: _Row, pinned: _Row) -> None:
+        """Refuse an agent that can't run over the fixture that a competition is bound to, if it is bound."""
+        agent = rostered_agent(pinned)
+        if row["pack_id"] is None or not names_ticks(agent):
+            return
+        try:
+            own = bind(self.packs, row["pack_id"], row["fixture_id"])
+        except PackError:  # which the start will say
+            return
+        for agent_id, cause in misfits([agent], own).items():
+            raise EntryError(f"agent {agent_id!r} {cause}")
+
+
+def _changeable(connection: Connection, caller: str, competition_id: str, *, lock: bool) -> _Row:
+    row = require_owned(rows.row(connection, competition_id, lock=lock), competition_id, caller)
+    if row["status"] not in MUTABLE:
+        raise RosterFrozenError(f"competition {competition_id} is {row['status']}: its roster is frozen")
+    return row
+
+
+def _vacancy(
+    connection: Connection, caller: str, competition_id: str, agent_id: str, *, lock: bool = False
+) -> tuple[_Row, int]:
+    """Return the competition's row, and the place on its roster that an agent would take."""
+    row = _changeable(connection, caller, competition_id, lock=lock)
+    agents = rows.agent_ids(connection, competition_id)
+    if agent_id in agents:
+        raise AlreadyRegisteredError(f"agent {agent_id!r} is registered already")
+    if len(agents) >= row["roster_size"]:
+        raise RosterFullError(f"competition {competition_id} has all its {row['roster_size']} agents")
+    return row, len(agents)

@@ -1,0 +1,138 @@
+"""The typed configuration of a deploy: every parameter bounded, every parameter with a default but strategy and source mode."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
+
+from clvlab.agents.registry import template
+from clvlab.agents.template import Kelly
+from clvlab.arena.caps import MAX_ENTRIES, Entry
+from clvlab.arena.runs.entrants import Entrant, entrant, unused_keys
+from clvlab.errors import EvidenceError
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.proof.canonical import canonical, without_floats
+
+_Name = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+_Count = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
+_Units = Annotated[StrictInt, Field(ge=1, le=1_000_000_000)]
+_MAX_SECONDS = 366 * 86_400
+
+
+def _sealable(params: dict[str, Any]) -> dict[str, Any]:
+    try:
+        canonical(without_floats(params))
+    except (EvidenceError, RecursionError) as error:
+        raise ValueError(f"can't be sealed: {error!s:.200}") from error
+    return params
+
+
+class DeployConfig(BaseModel):
+    """What a deployed agent is, and what it may do; unknown fields are never stored.
+
+    Attributes
+    ----------
+    strategy, params
+        Name of a template, and the parameters of it that differ from its defaults.
+    agent_id
+        The strategy's name by default.
+    source_mode, pack_id, fixture_id
+        What is replayed; a null fixture is the lowest of the pack, a null pack the only one of the catalog that is verified.
+        ``live`` needs a configured feed.
+    market_allowlist
+        Market-key prefixes that are scored and may be traded; ``""`` is every market.
+    warmup_ticks
+        Ticks of a fixture before the gate allows an order.
+    require_quote, max_quote_age_s
+        Whether an order needs a quote, and how old it may be, in seconds.
+    sizing, stake, kelly_fraction_bps
+        ``flat``: ``stake`` integer units on each position. ``fractional_kelly``: this fraction (basis points) of the Kelly
+        stake on a bankroll of 100 times ``stake``. One without effect fails its check: a fraction of Kelly beside ``flat``, or
+        a stake beside another one in ``params``.
+    max_stake, max_exposure_per_market, max_orders, cooldown_s, min_edge_bps
+        Caps of the policy gate; null is off.
+    execution_mode
+        ``paper`` or ``dry_run``.
+    end_rule, duration_s, min_clv_horizon_s
+        The scoring window.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    strategy: _Name
+    source_mode: Literal["replay", "live"]
+    pack_id: _Name | None = None
+    fixture_id: Annotated[StrictInt, Field(ge=-SAFE_INTEGER, le=SAFE_INTEGER)] | None = None
+    agent_id: _Name | None = None
+    params: Annotated[dict[str, Any], AfterValidator(_sealable)] = Field(default_factory=dict)
+    market_allowlist: Annotated[tuple[Entry, ...], Field(min_length=1, max_length=MAX_ENTRIES)] = ("",)
+    warmup_ticks: _Count = 0
+    require_quote: StrictBool = True
+    max_quote_age_s: Annotated[StrictInt, Field(ge=1, le=_MAX_SECONDS)] = 900
+    sizing: Literal["flat", "fractional_kelly"] = "flat"
+    stake: _Units = 100
+    kelly_fraction_bps: Annotated[StrictInt, Field(ge=1, le=10_000)] = 2500
+    max_stake: _Units = 10_000
+    max_exposure_per_market: _Units | None = None
+    max_orders: _Units | None = None
+    cooldown_s: Annotated[StrictInt, Field(ge=0, le=_MAX_SECONDS)] = 0
+    min_edge_bps: Annotated[StrictInt, Field(ge=-10_000, le=1_000_000)] | None = None
+    execution_mode: Literal["paper", "dry_run"] = "paper"
+    end_rule: Literal["pre_match", "fixed_duration", "manual_stop"] = "pre_match"
+    duration_s: Annotated[StrictInt, Field(ge=1, le=_MAX_SECONDS)] | None = None
+    min_clv_horizon_s: Annotated[StrictInt, Field(ge=0, le=_MAX_SECONDS)] = 60
+
+
+# Deployed configurations, and the agent that one stands for.
+
+
+_BANKROLL_STAKES = 100
+
+
+def resolve(config: DeployConfig) -> DeployConfig:
+    """Fill in the defaults of the agent id and of the template's parameters; what is hashed and stored.
+
+    Raises
+    ------
+    UnknownAgentError, AgentError
+    """
+    given = {"markets": list(config.market_allowlist), "stake": config.stake} | config.params
+    unused = {name: given[name] for name in unused_keys(config.strategy, given)}
+    made = template(config.strategy, {name: value for name, value in given.items() if name not in unused})
+    return config.model_copy(update={"agent_id": config.agent_id or config.strategy, "params": made.identity.config | unused})
+
+
+def without_effect(config: DeployConfig) -> dict[str, str]:
+    """Name the fields that would have no effect beside the others, and say why."""
+    kelly, known = config.sizing == "fractional_kelly", DeployConfig.model_fields
+    in_params = config.params.get("stake", config.stake)
+    found = {}
+    if in_params != config.stake and (kelly or config.stake != known["stake"].default):
+        found["stake"] = f"is {config.stake}, and params has the stake {in_params!r:.80}: give one of them"
+    if not kelly and config.kelly_fraction_bps != known["kelly_fraction_bps"].default:
+        found["kelly_fraction_bps"] = f"{config.kelly_fraction_bps} goes with sizing fractional_kelly, not {config.sizing}"
+    return found
+
+
+def deployed_agent(config: DeployConfig, agent_id: str, proof_mode: str = "reproducible") -> Entrant:
+    """Make the agent of a resolved configuration; its identity states the whole of it.
+
+    Raises
+    ------
+    EntryError
+    """
+    kelly = Kelly(config.kelly_fraction_bps, _BANKROLL_STAKES * config.stake)
+    return entrant(
+        agent_id,
+        config.strategy,
+        config.params,
+        pinned=pin(config),
+        proof_mode=proof_mode,
+        kelly=kelly if config.sizing == "fractional_kelly" else None,
+    )
+
+
+def pin(config: DeployConfig) -> dict[str, Any]:
+    """Return a configuration as JSON values: what is stored, hashed and sealed."""
+    return config.model_dump(mode="json")

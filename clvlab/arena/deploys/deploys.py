@@ -1,0 +1,366 @@
+"""Deploys: pin a configuration as an agent instance and launch its run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from clvlab.agents.registry import TEMPLATES
+from clvlab.api.answer import BodyAnswer, ignored, pick
+from clvlab.api.competitions import (
+    AgentInstance,
+    DeployResponse,
+    InstanceListResponse,
+    InstanceSummary,
+    PreflightCheck,
+    RuntimeEvent,
+    RuntimeEventsResponse,
+)
+from clvlab.arena.caps import Budget, Caps
+from clvlab.arena.deploys.config import DeployConfig, deployed_agent, pin, resolve, without_effect
+from clvlab.arena.deploys.job import live_plan_of, plan_of, runtime_event
+from clvlab.arena.jobs import LIVE
+from clvlab.arena.live import payload_of
+from clvlab.arena.runs.binding import Bound, PackSource, bind
+from clvlab.arena.runs.entrants import config_hash_of, misfits, unused_keys
+from clvlab.arena.runs.in_database import enter
+from clvlab.arena.tables import page_of
+from clvlab.arena.uploads.seen import Packs
+from clvlab.errors import BindingError, ClvlabError, IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.packs.manifest import Fixture
+from clvlab.proof.manifest import RunStarted
+from clvlab.runs.backtests import settings_in
+from clvlab.runs.live.feed import LiveFeed, is_genuine
+from clvlab.store import instances, jobs, runs
+from clvlab.store.database import Connection, Database
+from clvlab.store.runs import RunStatus
+from clvlab.store.tables import instances as instance_table
+
+# Preflight: every parameter of a deploy checked under its name, all of them, before anything is stored.
+
+
+_STAND_IN = "baseline"
+_STAND_INS = {"strategy": _STAND_IN, "source_mode": "replay"}  # let the other checks be made when these are not usable
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The checks of a deploy, and what it came to.
+
+    Attributes
+    ----------
+    checks
+        ``{name, ok, message}`` of every check, in order.
+    config
+        The resolved configuration; None when a check of a field failed.
+    bound
+        Its fixture; None when there is none, or the deploy is live.
+    fixture
+        That of the feed; None when there is none, or the deploy is no live one.
+    """
+
+    checks: list[PreflightCheck]
+    config: DeployConfig | None = None
+    bound: Bound | None = None
+    fixture: Fixture | None = None
+
+    @property
+    def failures(self) -> list[PreflightCheck]:
+        return [check for check in self.checks if not check["ok"]]
+
+
+def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> Preflight:
+    """Check a deploy.
+
+    Steps: 1. every field by its own type and bounds; 2. what fields say together, with defaults in place of fields that failed;
+    3. of a live one, the feed.
+    """
+    wrong = _field_errors(body)
+    config = DeployConfig.model_validate(_STAND_INS | {name: body[name] for name in body if name not in wrong})
+    if "strategy" not in wrong and config.strategy not in TEMPLATES:
+        wrong["strategy"] = f"unknown strategy {config.strategy!r}: use one of {', '.join(TEMPLATES)}"
+    if "strategy" in wrong:
+        config = config.model_copy(update={"strategy": _STAND_IN, "params": {}})
+    wrong = without_effect(config) | wrong
+    full, wrong_params = _tried(lambda: resolve(config))
+    agent = None
+    if wrong_params is None and full is not None:
+        agent, wrong_params = _tried(lambda: deployed_agent(full, str(full.agent_id)))
+    _, policy = _tried(lambda: settings_in(config, PolicyEnvelope))
+    _, window = _tried(lambda: settings_in(config, Window))
+    own, binding = _tried(lambda: _binding(config, catalog))
+    if agent is not None and own is not None and not {"pack_id", "fixture_id"} & set(wrong):
+        wrong_params = misfits([agent], own).get(agent.identity.agent_id)
+    wrong |= {"params": wrong_params} if wrong_params else {}
+    fixture, of_the_feed = _followed(config, live)
+    together = of_the_feed | {"policy": policy, "window": window, "replay_binding": binding}
+    wrong |= {name: message for name, message in together.items() if message}
+    names = [*DeployConfig.model_fields, "live_feed", "fixture_on_feed", "quota", "policy", "window", "replay_binding"]
+    checks: list[PreflightCheck] = [{"name": name, "ok": name not in wrong, "message": wrong.get(name, "ok")} for name in names]
+    sound = not any(name in wrong for name in DeployConfig.model_fields)
+    return Preflight(checks, full if sound else None, own, fixture)
+
+
+def _followed(config: DeployConfig, live: LiveFeed) -> tuple[Fixture | None, dict[str, str]]:
+    """Return the fixture that a live deploy follows, or what is wrong, by the name of the check."""
+    if config.source_mode != "live":
+        return None, {}
+    _, missing = _tried(live.asked)
+    if missing:
+        return None, {"live_feed": missing}
+    fixture, unknown = _tried(lambda: live.fixture(config.fixture_id))
+    quota = None if unknown else live.out_of_quota()
+    return fixture, {name: text for name, text in (("fixture_on_feed", unknown), ("quota", quota)) if text}
+
+
+def _field_errors(body: Mapping[str, Any]) -> dict[str, str]:
+    try:
+        DeployConfig.model_validate(dict(body))
+    except ValidationError as error:
+        return {str(one["loc"][0]): _message(one) for one in reversed(error.errors())}
+    return {}
+
+
+def _message(one: ErrorDetails) -> str:
+    if one["type"] != "missing":
+        return f"{one['msg']}, not {one['input']!r:.80}"
+    choices = " or ".join(get_args(DeployConfig.model_fields[str(one["loc"][0])].annotation))
+    return f"must be given: {choices}" if choices else "must be given"
+
+
+def _tried(attempt: Callable[[], Any]) -> tuple[Any, str | None]:
+    try:
+        return attempt(), None
+    except ClvlabError as error:
+        return None, str(error)
+
+
+def _binding(config: DeployConfig, catalog: PackSource) -> Bound | None:
+    if config.source_mode == "live":
+        if config.pack_id is not None:
+            raise BindingError(f"a live deploy follows the feed, and replays no pack: leave pack_id {config.pack_id!r} out")
+        return None
+    return bind(catalog, config.pack_id, config.fixture_id)
+
+
+MAX_RUNTIME_EVENTS = 1000
+_MAX_KEY_CHARS = 255
+
+
+class _KeyTakenError(Exception):
+    """Another request took the idempotency key while this one was preparing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """The run of a deploy: kind and payload of its job, RUN_STARTED, and whether it is ranked."""
+
+    kind: str
+    started: RunStarted
+    payload: dict[str, Any]
+    ranked: bool
+
+
+@dataclass(frozen=True)
+class Deploys:
+    """Use cases of deployed agents."""
+
+    database: Database
+    catalog: Packs
+    clock: Callable[[], int]
+    new_id: Callable[[], str]
+    budget: Budget
+    caps: Caps
+    live: LiveFeed
+
+    def deploy(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None = None) -> DeployResponse:
+        """Check a configuration by name, store it as an instance, and queue its run; returns before that is sealed.
+
+        Parameters
+        ----------
+        owner
+            Principal of the verified token; the only source of ownership.
+        body
+            Fields of ``DeployConfig``, untyped: a value of the wrong type or out of bounds is a failing check named after its
+            field.
+        idempotency_key
+            The same key and configuration of the same owner give the same instance again, without a new run.
+
+        Returns
+        -------
+        DeployResponse
+            ``ignored`` names fields of the body, and ``params``, that nothing reads; they are told and change no fingerprint,
+            save for unknown ``params``, which are pinned.
+
+        Raises
+        ------
+        IdempotencyConflictError
+            ``reason`` is ``fingerprint`` or ``prior_attempt``.
+        PreflightError
+            ``failures`` names every failing check; nothing is stored.
+        """
+        if idempotency_key is not None and not 1 <= len(idempotency_key) <= _MAX_KEY_CHARS:
+            message = f"must have 1 to {_MAX_KEY_CHARS} characters, not {len(idempotency_key)}"
+            raise PreflightError([{"name": "idempotency_key", "ok": False, "message": message}])
+        checked = preflight(body, self.catalog.seen_by(owner), self.live)
+        config = checked.config
+        fingerprint = None if config is None else config_hash_of(_agent(config).identity)
+        if idempotency_key is not None:
+            prior = self._prior(owner, idempotency_key, fingerprint)
+            if prior is not None:
+                return {**prior, **_unread(body, config)}
+        if checked.failures or config is None or fingerprint is None:
+            raise PreflightError(checked.failures)
+        try:
+            record = self._store(owner, config, checked, fingerprint, idempotency_key)
+        except _KeyTakenError:
+            taken = self._prior(owner, str(idempotency_key), fingerprint)
+            if taken is None:
+                raise
+            return {**taken, **_unread(body, config)}
+        return {**pick(DeployResponse, record), **_unread(body, config)}
+
+    def _prior(self, owner: str, key: str, fingerprint: str | None) -> DeployResponse | None:
+        """Return what a key was used for, if it was."""
+        with self.database.read() as connection:
+            used = instances.key_row(connection, owner, key)
+            if used is None:
+                return None
+            if used["fingerprint"] != fingerprint:
+                raise IdempotencyConflictError(
+                    "fingerprint", f"idempotency key {key!r} was used with another configuration: take a new key"
+                )
+            instance = instances.row(connection, used["instance_id"])
+            run = None if instance is None else runs.row(connection, instance["run_id"])
+        if instance is None or run is None or run["status"] == RunStatus.FAILED:
+            cause = "it is gone" if run is None else run["cause"]
+            detail = f"the deploy under idempotency key {key!r} failed for good ({cause}): take a new key"
+            raise IdempotencyConflictError("prior_attempt", detail)
+        return pick(DeployResponse, instance["record"])
+
+    def _store(self, owner: str, config: DeployConfig, checked: Preflight, fingerprint: str, key: str | None) -> AgentInstance:
+        """Store instance, run, job and key in one transaction."""
+        instance_id, now = "inst_" + self.new_id(), self.clock()
+        launch = self._launch(config, checked, instance_id)
+        started, run_id = launch.started, launch.started["run_id"]
+        record: AgentInstance = {
+            "instance_id": instance_id,
+            "owner": owner,
+            "template": config.strategy,
+            "config": pin(config),
+            "config_hash": fingerprint,
+            "policy_hash": started["policy_hash"],
+            "allowlists": {"markets": started["policy"]["market_allowlist"], "venues": started["policy"]["venue_allowlist"]},
+            "run_mode": config.source_mode,
+            "preflight": checked.checks,
+            "replay_binding": None if checked.bound is None else checked.bound.payload(),
+            "run_id": run_id,
+            "created_ts_ms": now,
+        }
+        with self.database.write() as connection:
+            self.caps.require_deploy(connection, owner)
+            row = {name: record[name] for name in ("instance_id", "owner", "template", "run_id", "created_ts_ms")}
+            instances.add(connection, row | {"record": record})
+            if key is not None:
+                use = {"owner": owner, "key": key, "fingerprint": fingerprint, "instance_id": instance_id, "created_ts_ms": now}
+                if not instances.take_key(connection, use):
+                    raise _KeyTakenError
+            if launch.kind in LIVE:
+                self.caps.require_live(connection, owner)
+            if launch.ranked:
+                self.caps.require_names(connection, owner, [agent["agent_id"] for agent in started["agents"]])
+            enter(connection, started, owner, now, ranked=launch.ranked, budget=self.budget)
+            jobs.add(connection, launch.kind, run_id, launch.payload, now)
+            queued = runtime_event("RUN_QUEUED", str(config.agent_id), run_id, "", {})
+            instances.append(connection, instance_id, now, [queued])
+        return record
+
+    def _launch(self, config: DeployConfig, checked: Preflight, instance_id: str) -> _Launch:
+        if checked.bound is not None:
+            plan = plan_of(config, checked.bound, instance_id)
+            return _Launch("deploy", plan.started, {"origin_id": instance_id}, checked.bound.ranked)
+        if checked.fixture is None:
+            raise PreflightError(checked.failures)
+        feed = self.live.asked()
+        live = live_plan_of(config, instance_id, feed, checked.fixture)
+        return _Launch("live-deploy", live.started, payload_of(instance_id, checked.fixture), is_genuine(feed))
+
+    def instance(self, caller: str, instance_id: str) -> AgentInstance:
+        """Return the record of an instance to its owner.
+
+        Raises
+        ------
+        UnknownInstanceError
+        """
+        with self.database.read() as connection:
+            return _owned(connection, instance_id, caller)
+
+    def page(
+        self, caller: str, strategy: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> InstanceListResponse:
+        """List the instances of the caller, newest first; of one strategy, or of every.
+
+        Raises
+        ------
+        PageError
+        """
+        with self.database.read() as connection:
+            own = instances.of_owner(caller, strategy)
+            found, next_cursor = page_of(connection, instance_table, "instance_id", cursor, limit, own)
+            statuses = runs.statuses(connection, [row["run_id"] for row in found])
+        rows = [row["record"] | {"run_status": statuses[row["run_id"]]} for row in found]
+        return {"instances": [pick(InstanceSummary, row) for row in rows], "next_cursor": next_cursor}
+
+    def newest_event_id(self, caller: str, instance_id: str) -> int:
+        """Return the id of the newest runtime event of an instance; 0 without any.
+
+        Raises
+        ------
+        UnknownInstanceError
+            Absent, without an owner, or of another owner.
+        """
+        with self.database.read() as connection:
+            _owned(connection, instance_id, caller)
+            return instances.newest_event_id(connection, instance_id)
+
+    def runtime_events(self, caller: str, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
+        """Return events with ``id > since``, ascending; the first ``limit`` of them.
+
+        Raises
+        ------
+        UnknownInstanceError
+            Absent, without an owner, or of another owner.
+        PageError
+            ``since`` is negative, or ``limit`` outside 1..1000.
+        """
+        if since < 0 or (limit is not None and not 1 <= limit <= MAX_RUNTIME_EVENTS):
+            raise PageError(f"since must not be negative, and limit be 1 to {MAX_RUNTIME_EVENTS}, not {since} and {limit}")
+        with self.database.read() as connection:
+            _owned(connection, instance_id, caller)
+            found = instances.events(connection, instance_id, min(since, SAFE_INTEGER), limit)
+        return {"events": [pick(RuntimeEvent, row) for row in found]}
+
+
+def _unread(body: Mapping[str, Any], config: DeployConfig | None) -> BodyAnswer:
+    """Name what a body has and nothing reads."""
+    params = [] if config is None else unused_keys(config.strategy, config.params)
+    return ignored([*set(body) - set(DeployConfig.model_fields), *(f"params.{key}" for key in params)])
+
+
+def _agent(config: DeployConfig) -> Any:
+    return deployed_agent(config, str(config.agent_id))
+
+
+def _owned(connection: Connection, instance_id: str, caller: str) -> AgentInstance:
+    row = instances.row(connection, instance_id)
+    if row is None or row["owner"] is None or row["owner"] != caller:
+        raise UnknownInstanceError(f"unknown instance {instance_id!r}")
+    record: AgentInstance = row["record"]
+    return record

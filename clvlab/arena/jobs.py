@@ -1,0 +1,543 @@
+"""Work that outlives a request, and a process: leased rows of the store, performed by worker threads or by who waits for it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Event, Lock, Thread
+from typing import Any, Protocol, cast
+
+from clvlab.api.runs import RunProgress
+from clvlab.arena.events import Hub
+from clvlab.errors import (
+    BusyError,
+    LeaseLostError,
+    LogBehindError,
+    RunCancelledError,
+    RunFailedError,
+    ShuttingDownError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    StoreUnreachableError,
+    UnknownRunError,
+)
+from clvlab.runs.progress import Progress, Stage, Tell, cause_of
+from clvlab.store import jobs as job_rows
+from clvlab.store import runs
+from clvlab.store.database import Connection, Database
+from clvlab.store.jobs import ADDED, ENDED, Job, JobStatus
+from clvlab.store.runs import RunStatus
+
+# Attempts at jobs: kept alive while they last, told how far they are, and ended early when nobody wants them any more.
+
+
+logger = logging.getLogger("clvlab.jobs")
+_NOTED_S = 1.0
+
+
+class Attempt:
+    """A job in hand.
+
+    Attributes
+    ----------
+    job
+        As it was claimed.
+    progress
+        How far it is; null until something was told.
+    """
+
+    def __init__(self, job: Job, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
+        self.job, self._database, self._hub, self._clock, self._lease_ms = job, database, hub, clock, lease_ms
+        self._over, self._lost = Event(), Event()
+        self._noted = time.monotonic()
+        self.progress: Progress | None = None
+
+    def end(self) -> None:
+        """Have the work end at its next word: it was cancelled, or given back."""
+        self._lost.set()
+        self._over.set()
+
+    def tell(self, stage: Stage, done: int = 0, total: int = 1) -> None:
+        """Say how far the work is, to this process at once and to others about once a second."""
+        if self._lost.is_set():
+            raise LeaseLostError(f"job {self.job.job_id}: attempt {self.job.attempt} is not wanted any more")
+        self.progress = {"stage": stage.value, "done": done, "total": total}
+        if time.monotonic() - self._noted > _NOTED_S:
+            self._noted = time.monotonic()
+            try:
+                with self._database.write() as connection:
+                    job_rows.note_progress(connection, self.job, self.progress)
+            except StoreError as error:  # the work goes on: only others do not hear of it
+                logger.warning("progress was not noted: %s", error)
+        self._hub.publish(self.job.run_id)
+
+    @contextmanager
+    def kept_alive(self) -> Iterator[None]:
+        """Renew the lease of the job until the context ends."""
+        thread = Thread(target=self._renew, name=f"clvlab-lease-{self.job.job_id}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _renew(self) -> None:
+        while not self._over.wait(self._lease_ms / 3000):
+            try:
+                with self._database.write() as connection:
+                    if not job_rows.renew(connection, self.job, self._clock(), self._lease_ms):
+                        self._lost.set()
+                        return
+            except StoreError as error:  # the next renewal may get through; else the fence decides
+                logger.warning("a lease was not renewed: %s", error)
+
+
+class Attempts:
+    """The attempts that this process is at.
+
+    Attributes
+    ----------
+    ended
+        They were given back, and so is each that begins now.
+    """
+
+    def __init__(self, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
+        self._database, self._hub, self._clock, self._lease_ms = database, hub, clock, lease_ms
+        self._told: dict[str, Attempt] = {}  # by run; an old one may outlive its lease
+        self._in_hand: set[Attempt] = set()
+        self.ended = Event()
+
+    def of(self, run_id: str) -> Attempt | None:
+        """Return the newest attempt at a run here, of those that tell how far it is."""
+        return self._told.get(run_id)
+
+    @contextmanager
+    def at(self, job: Job, *, told: bool) -> Iterator[Attempt]:
+        """Keep an attempt in hand, and its lease alive, while the context lasts.
+
+        Raises
+        ------
+        LeaseLostError
+            This process is ending.
+        """
+        attempt = Attempt(job, self._database, self._hub, self._clock, self._lease_ms)
+        if told:
+            self._told[job.run_id] = attempt
+        self._in_hand.add(attempt)
+        try:
+            if self.ended.is_set():  # it was claimed while the others were given back
+                self._give_back([attempt])
+                raise LeaseLostError(f"job {job.job_id}: this process is ending")
+            with attempt.kept_alive():
+                yield attempt
+        finally:
+            self._in_hand.discard(attempt)
+            if self._told.get(job.run_id) is attempt:
+                del self._told[job.run_id]
+
+    def end(self) -> None:
+        """Free the jobs in hand for other processes, at once; whoever works on is told at the next word.
+
+        Raises
+        ------
+        StoreError
+        """
+        self.ended.set()
+        self._give_back(list(self._in_hand))
+
+    def _give_back(self, attempts: Collection[Attempt]) -> None:
+        for attempt in attempts:
+            attempt.end()
+        if attempts:
+            with self._database.write() as connection:
+                given = [attempt for attempt in attempts if job_rows.give_back(connection, attempt.job)]
+            logger.warning("%d jobs were given back", len(given))
+
+
+# Jobs that can't be done now, through no fault of their own: set aside with a word, so that the attempt does not count.
+
+
+_DELAYS_MS = (2_000, 10_000, 60_000, 300_000)
+
+
+@dataclass
+class Postponing:
+    """Sets jobs aside, and remembers those of which the store did not take the word."""
+
+    database: Database
+    clock: Callable[[], int]
+    _unsaid: dict[int, tuple[Job, str]] = field(default_factory=dict, init=False)
+
+    def postpone(self, job: Job, cause: str) -> None:
+        """Set a job aside, the longer the more often it was.
+
+        Raises
+        ------
+        StoreError
+        """
+        delay = _DELAYS_MS[min(job.postponed, len(_DELAYS_MS) - 1)]
+        logger.warning("job %d is put off for %d s: %s", job.job_id, delay // 1000, cause)
+        try:
+            with self.database.write() as connection:
+                job_rows.fence(connection, job)
+                job_rows.postpone(connection, job, self.clock(), delay, cause)
+        except LeaseLostError as error:
+            logger.warning("%s", error)
+
+    def interrupted(self, job: Job, cause: str) -> None:
+        """Set a job aside that the store broke off, now or as soon as it answers again."""
+        self._unsaid[job.job_id] = job, cause
+        self.say_unsaid()
+
+    def say_unsaid(self) -> None:
+        """Set aside what the store did not let be set aside before."""
+        for job_id, (job, cause) in list(self._unsaid.items()):
+            try:
+                self.postpone(job, cause)
+            except StoreError as error:
+                logger.warning("job %d can't be put off yet: %s", job_id, error)
+                return
+            self._unsaid.pop(job_id, None)
+
+
+# How a job ends: done, put off, or failed with a cause; in the transaction of the use case that does the work.
+
+
+_MAX_ATTEMPTS = 10
+
+
+class PostponedError(Exception):
+    """A job can't be done now through no fault of its own; it is tried again, however often."""
+
+
+class Handler(Protocol):
+    """What a use case does with jobs of its kind."""
+
+    def perform(self, job: Job, tell: Tell) -> None:
+        """Do the work, and end the job in the transaction that stores it (``fence``, then ``finish``); or postpone it."""
+        ...
+
+    def failed(self, connection: Connection, job: Job, cause: str) -> None:
+        """Note a failure for good, in the transaction that ends the job."""
+        ...
+
+
+@dataclass(frozen=True)
+class Handling:
+    """Has handlers do claimed jobs, and sees to it that each of these ends."""
+
+    database: Database
+    hub: Hub
+    attempts: Attempts
+    postponing: Postponing
+
+    def perform(self, handler: Handler, job: Job, *, told: bool) -> None:
+        """Have a job done; ``told`` says whether it is asked how far it is.
+
+        Raises
+        ------
+        StoreError
+            The database broke off; the job is taken up again.
+        """
+        try:
+            if job.attempt - job.postponed > _MAX_ATTEMPTS:
+                self._fail(handler, job, f"given up after {_MAX_ATTEMPTS} attempts that ended without a word")
+                return
+            with self.attempts.at(job, told=told) as attempt:
+                handler.perform(job, attempt.tell)
+        except (PostponedError, LogBehindError) as error:
+            self.postponing.postpone(job, str(error))
+        except LeaseLostError as error:
+            logger.warning("%s", error)
+        except (StoreBusyError, StoreFullError, StoreUnreachableError) as error:  # no fault of the job
+            self.postponing.interrupted(job, str(error))
+            raise
+        except StoreError:
+            raise
+        except Exception as error:  # the boundary of a job: whatever an agent or a pack did, the job ends with a cause
+            logger.exception("job %d failed", job.job_id)
+            self._fail(handler, job, cause_of(error))
+        finally:
+            self.publish(job)
+
+    def publish(self, job: Job) -> None:
+        """Wake who waits for what asked for this job, or for its run."""
+        for subject in (job.payload["origin_id"], job.run_id):
+            self.hub.publish(subject)
+
+    def _fail(self, handler: Handler, job: Job, cause: str) -> None:
+        try:
+            with self.database.write() as connection:
+                job_rows.fence(connection, job)
+                handler.failed(connection, job, cause)
+                job_rows.finish(connection, job, JobStatus.FAILED, cause)
+        except LeaseLostError as error:
+            logger.warning("%s", error)
+        except LogBehindError as error:
+            self.postponing.postpone(job, str(error))
+        except StoreError:
+            raise
+        except Exception:  # a job whose failure can't be noted must end all the same
+            logger.exception("the failure of job %d can't be noted", job.job_id)
+            with self.database.write() as connection:
+                job_rows.fence(connection, job)
+                job_rows.finish(connection, job, JobStatus.FAILED, cause)
+
+
+CANCELLED = "cancelled"
+"""Cause of a run that whoever asked for it did not want any more."""
+_OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
+_APART = "anchor"  # waits for a network: it has a thread of its own, so that nothing waits behind it
+_ASKED = "backtest"  # performed by whoever asked; a thread of its own takes up what nobody performs any more
+_UNTAKEN_MS = 60_000
+LIVE = ("live-competition", "live-deploy")
+"""Kinds of jobs that last as long as a match."""
+_POLL_S = 0.5
+_PATIENCE_S = 600.0
+
+
+def never(connection: Connection) -> bool:  # noqa: ARG001
+    """Let a cancel be."""
+    return False
+
+
+@dataclass
+class Jobs:
+    """Worker threads over the job table, which several processes may share.
+
+    Attributes
+    ----------
+    clock
+        UTC milliseconds; may jump.
+    workers
+        Jobs that are performed at once; 0 leaves all to other processes, also those that somebody here waits for.
+    lease_ms
+        How long a worker is believed alive without a word; it renews three times as often.
+    require_log
+        Called before a job is taken that will append to the run log; raises ``LogBehindError`` while nothing may be.
+    live
+        Live runs that are followed at once, each on a thread of its own.
+    unasked
+        Nobody asks in this process: a backtest is taken up at once, as other jobs are.
+    """
+
+    database: Database
+    hub: Hub
+    clock: Callable[[], int]
+    workers: int = 2
+    lease_ms: int = 30_000
+    handlers: Mapping[str, Handler] = field(default_factory=dict)
+    require_log: Callable[[], None] = lambda: None
+    live: int = 0
+    unasked: bool = False
+    _threads: list[Thread] = field(default_factory=list, init=False)
+    _stopping: Event = field(default_factory=Event, init=False)
+    _guard: Lock = field(default_factory=Lock, init=False)
+    _attempts: Attempts = field(init=False)
+    _postponing: Postponing = field(init=False)
+    _handling: Handling = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._attempts = Attempts(self.database, self.hub, self.clock, self.lease_ms)
+        self._postponing = Postponing(self.database, self.clock)
+        self._handling = Handling(self.database, self.hub, self._attempts, self._postponing)
+
+    @property
+    def lanes(self) -> Mapping[str, int]:
+        """How many jobs are performed at once here: ``jobs``, ``anchors`` and ``live`` runs."""
+        if not self.workers:
+            return {"jobs": 0, "anchors": 0, "live": 0}
+        return {"jobs": self.workers, "anchors": int(_APART in self.handlers), "live": self.live}
+
+    def start(self) -> None:
+        """Start the worker threads; idempotent."""
+        with self._guard:
+            if not self._threads:
+                self._stopping.clear()
+                self._attempts.ended.clear()
+                tasks: list[Callable[[], None]] = [partial(self._work, *lane) for lane in self._lanes()] or [self._watch]
+                self._threads = [Thread(target=task, name=f"clvlab-job-{n}", daemon=True) for n, task in enumerate(tasks)]
+                for thread in self._threads:
+                    thread.start()
+
+    def _lanes(self) -> Sequence[tuple[Collection[str], int]]:
+        """Return the kinds of jobs that each thread takes, and how long these must have waited."""
+        if not self.workers:
+            return []
+        alone = {_APART: 0} if self.unasked else {_APART: 0, _ASKED: self.lease_ms}
+        shared = [kind for kind in self.handlers if kind not in (*alone, *LIVE)]
+        own = [([kind], waited_ms) for kind, waited_ms in alone.items() if kind in self.handlers]
+        return [(shared, 0)] * self.workers + own + [(LIVE, 0)] * self.live
+
+    def stop(self, within_s: float | None = None) -> None:
+        """Let the jobs in hand finish, and end the threads; idempotent.
+
+        Parameters
+        ----------
+        within_s
+            How long to wait for them; then they are given back, and this object performs nothing any more. Null is without end.
+
+        Raises
+        ------
+        StoreError
+            They can't be given back; they are taken up when their leases run out.
+        """
+        until = None if within_s is None else time.monotonic() + within_s
+        with self._guard:
+            self._stopping.set()
+            self.hub.publish(ADDED)
+            for thread in self._threads:
+                thread.join(None if until is None else max(0.0, until - time.monotonic()))
+            self._threads = []
+        if within_s is not None:
+            self._attempts.end()
+
+    def _work(self, kinds: Collection[str], waited_ms: int) -> None:
+        while not self._stopping.is_set():
+            seen = self.hub.version(ADDED)
+            try:
+                self._postponing.say_unsaid()
+                worked = self.run_one(kinds, waited_ms)
+            except LogBehindError:  # which the start and every refused request say
+                worked = False
+            except StoreError as error:  # the lease runs out, and whoever is there then takes the job up again
+                logger.warning("a job was put off: %s", error)
+                worked = False
+            except Exception:  # the boundary of a thread: the next job must still find it
+                logger.exception("a worker lost its job, which is taken up again when the lease runs out")
+                worked = False
+            if not worked:
+                self.hub.wait(ADDED, seen, _POLL_S)
+
+    def _watch(self) -> None:
+        """Say once a minute that a job waits which is left to others."""
+        while not self._stopping.wait(_UNTAKEN_MS / 1000):
+            now = self.clock()
+            try:
+                with self.database.read() as connection:
+                    since = [since for kind, since in job_rows.waiting_since(connection, now).items() if kind != _APART]
+            except StoreError as error:
+                logger.warning("the queue can't be looked at: %s", error)
+                continue
+            waited_ms = now - min(since, default=now)
+            if waited_ms > _UNTAKEN_MS:
+                waited_s = waited_ms // 1000
+                logger.warning("a job has waited for %d s, and this process performs none: see to `clvlab worker`", waited_s)
+
+    def run_one(self, kinds: Collection[str] | None = None, waited_ms: int = 0) -> bool:
+        """Claim and perform one job, of any kind or of these, on this thread; False if none has waited so long.
+
+        Raises
+        ------
+        StoreError
+            The database broke off; the job stays leased and is taken up again when the lease runs out.
+        LogBehindError
+            No job was taken.
+        """
+        if kinds is None or set(kinds) != {_APART}:
+            self.require_log()
+        job = self._claim(kinds, waited_ms=waited_ms)
+        if job is not None:
+            self._perform(job)
+        return job is not None
+
+    def settle(self, run_id: str) -> dict[str, Any]:
+        """Wait until a run is sealed or failed, performing its job here if nobody else does and this process has workers.
+
+        Returns the run's row.
+
+        Raises
+        ------
+        StoreError
+            The database broke off; the job is taken up again.
+        BusyError
+            Another worker has held the job for ten minutes.
+        LogBehindError
+            Nobody performs the job as things are.
+        ShuttingDownError
+            The jobs of this process were given back.
+        """
+        until = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until:
+            if self._attempts.ended.is_set():
+                raise ShuttingDownError
+            seen = self.hub.version(ENDED)
+            with self.database.read() as connection:
+                row = runs.row(connection, run_id)
+            if row is None:
+                raise UnknownRunError(f"unknown run {run_id!r}")
+            if row["status"] in _OVER:
+                return dict(row)
+            self.require_log()
+            job = self._claim(run_id=run_id) if self.workers else None
+            if job is None:
+                self.hub.wait(ENDED, seen, _POLL_S)
+            else:
+                self._perform(job)
+        raise BusyError(int(_PATIENCE_S))
+
+    def require_sealed(self, run_id: str) -> None:
+        """Wait as ``settle`` does, for a run that must be sealed.
+
+        Raises
+        ------
+        RunCancelledError, RunFailedError
+        """
+        outcome = self.settle(run_id)
+        if outcome["cause"] == CANCELLED:
+            raise RunCancelledError(run_id)
+        if outcome["status"] != RunStatus.SEALED:
+            raise RunFailedError(run_id, outcome["cause"])
+
+    def state(self, run_id: str) -> RunProgress:
+        """Tell how far a run is, as this process knows or another noted.
+
+        Raises
+        ------
+        UnknownRunError
+        """
+        with self.database.read() as connection:
+            row = runs.row(connection, run_id)
+            noted = job_rows.progress(connection, run_id)
+        if row is None:
+            raise UnknownRunError(f"unknown run {run_id!r}")
+        attempt = self._attempts.of(run_id)
+        known = (attempt.progress if attempt else noted) if row["status"] == RunStatus.RUNNING else None
+        told = known or {"stage": None, "done": None, "total": None}
+        return cast("RunProgress", {"run_id": run_id, "status": row["status"], "cause": row["cause"], **told})
+
+    def cancel(self, run_id: str, cause: str, unless: Callable[[Connection], bool] = never) -> bool:
+        """End the job of a run that is not over, as a failure with a cause; False if there is none.
+
+        ``unless`` is asked while the job's row is held, and may keep the run.
+        """
+        with self.database.write() as connection:
+            job = job_rows.hold_open(connection, run_id, [kind for kind in self.handlers if kind != _APART])
+            if unless(connection) or job is None:
+                return False
+            self.handlers[job.kind].failed(connection, job, cause)
+            job_rows.finish(connection, job, JobStatus.FAILED, cause)
+        attempt = self._attempts.of(run_id)
+        if attempt is not None:
+            attempt.end()
+        self._handling.publish(job)
+        return True
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of jobs per status: ``queued``, ``leased``, ``done``, ``failed``."""
+        with self.database.read() as connection:
+            return job_rows.counts(connection)
+
+    def _claim(self, kinds: Collection[str] | None = None, run_id: str | None = None, waited_ms: int = 0) -> Job | None:
+        now, kinds = self.clock(), kinds or list(self.handlers)
+        with self.database.write() as connection:
+            return job_rows.claim(connection, kinds, now, self.lease_ms, run_id, waited_ms)
+
+    def _perform(self, job: Job) -> None:
+        self._handling.perform(self.handlers[job.kind], job, told=job.kind != _APART)

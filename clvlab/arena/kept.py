@@ -1,0 +1,181 @@
+"""Runs that are kept on this machine: in a database and logged as a service does, with every trial that was made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from clvlab.agents.isolation.isolated import code_name
+from clvlab.anchor.configured import anchorer
+from clvlab.anchor.settings import AnchorSettings
+from clvlab.arena.anchoring import Anchoring, StoredRecords
+from clvlab.arena.leaderboard import Leaderboard
+from clvlab.arena.log.public import PublicLog
+from clvlab.arena.runs.in_database import DatabaseRecord
+from clvlab.arena.runs.stored import StoredRuns
+from clvlab.arena.searches import Searches
+from clvlab.engine.agent import Agent
+from clvlab.law.closing import Window
+from clvlab.packs.reader import Pack
+from clvlab.proof.canonical import canonical, sha256, without_floats
+from clvlab.runs.live.feed import is_genuine
+from clvlab.runs.live.paper import run_live
+from clvlab.runs.live.question import LiveQuestion
+from clvlab.runs.live.view import LiveView
+from clvlab.runs.many import make_all
+from clvlab.runs.perform import PerformedRun, make
+from clvlab.runs.plan import Plan
+from clvlab.store import plans as trials
+from clvlab.store import runs
+from clvlab.store.database import Connection, Database
+
+_OWNER = "laboratory"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class KeptRuns:
+    """Runs that are made here and kept: a service over the same database shows and verifies them too.
+
+    Parameters
+    ----------
+    database_url
+        SQLAlchemy URL; None is in memory.
+    clock
+        UTC milliseconds.
+
+    Attributes
+    ----------
+    runs, leaderboard
+        What is kept, and what it adds up to per agent.
+    searches
+        Searches that were planned, and what they hold out.
+
+    Raises
+    ------
+    StoreUnreachableError, StoreError
+        A database that can't be opened, or that a newer clvlab wrote.
+    """
+
+    def __init__(self, database_url: str | None = None, *, clock: Callable[[], int] = _now_ms) -> None:
+        self._database = database = Database(database_url)
+        self._clock = clock
+        anchoring = Anchoring(database, anchorer(AnchorSettings(), StoredRecords(database)), clock)
+        self.runs = StoredRuns(database, anchoring, PublicLog(database, None), clock)
+        self.leaderboard = Leaderboard(database)
+        self.searches = Searches(database, _OWNER, clock)
+        self.leaderboard.bring_up_to_date()
+
+    def close(self) -> None:
+        """Release the database; one in memory is gone with it."""
+        self._database.close()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the database for oneself, other processes included: for a change beside it that must not meet another."""
+        with self._database.write():
+            yield
+
+    def perform(self, plan: Plan) -> PerformedRun:
+        """Make a run and keep it, on the record and as a trial of each agent; the same run again changes nothing.
+
+        Raises
+        ------
+        HeldOutError
+            A plan holds some of its fixtures out, before anything is committed to.
+        """
+        return make(plan, self._record_of(plan))
+
+    def perform_all(self, plans: Iterable[Plan], count: int, executor: Executor | None) -> Iterator[PerformedRun]:
+        """Make runs and keep each likewise; see ``make_all``."""
+        return make_all(plans, count, self._record_of, executor)
+
+    def _record_of(self, plan: Plan) -> DatabaseRecord:
+        def still_open(connection: Connection) -> None:
+            # The pack was opened before this transaction: a search may have been planned since.
+            self.searches.require_open(connection, plan.pack, plan.fixture_ids)
+
+        self.searches.matches.learn(plan.pack, plan.fixture_ids)
+        return replace(self._record(plan.agents), before=still_open)
+
+    def live(
+        self, question: LiveQuestion, folder: Path, look: Callable[[LiveView], None], house: Callable[[Pack], Pack]
+    ) -> PerformedRun:
+        """Follow a live run, and keep it likewise; over a feed that somebody made up it is not ranked.
+
+        Parameters
+        ----------
+        question, look, house
+            As for ``run_live``.
+        folder
+            Of live runs.
+        """
+        record = self._record(question.agents, ranked=is_genuine(question.feed))
+        done = run_live(question, record, folder, look=look, house=house, clock=self._clock)
+        self.searches.matches.learn(done.pack, done.fixture_ids)
+        return done
+
+    def _record(self, agents: Sequence[Agent], *, ranked: bool = True) -> DatabaseRecord:
+        def tried(connection: Connection, done: PerformedRun) -> None:
+            identities = [_tried(agent, done.pack, done.fixture_ids, done.window) for agent in agents]
+            _add_trials(connection, done.pack, identities, self._clock())
+
+        return DatabaseRecord(self._database, _OWNER, self._clock, also=tried, ranked=ranked)
+
+    def receipts(self, run_id: str) -> bytes:
+        """Return what venues said of a run, as lines."""
+        with self._database.read() as connection:
+            return runs.receipt_lines(connection, run_id)
+
+    def record_trials(self, plans: Sequence[Plan]) -> int:
+        """Put what was tried over a pack on record, which no run need follow.
+
+        Returns how many others were there, over it or over another pack with a match of those that were asked for.
+        """
+        pack, asked = plans[0].pack, plans[0].fixture_ids
+        ids = [own for plan in plans for own in trial_ids(plan)]
+        kept = self.searches.matches
+        kept.learn(pack, asked)
+        matches = kept.matches(pack, asked)
+        with self._database.write() as connection:
+            alike = kept.alike(connection, matches, (pack.content_hash, tuple(asked)))
+            others = [
+                trials.of_pack(connection, source) - set(_ids_over(pack, source, ids))
+                for source in sorted(alike | set(pack.sources))
+            ]
+            _add_trials(connection, pack, ids, self._clock())
+        return sum(map(len, others))
+
+
+def _add_trials(connection: Connection, pack: Pack, ids: Sequence[str], now_ms: int) -> None:
+    """Put trials on record with each pack whose ticks they saw: one over a view counts as one over what it is a view of."""
+    for source in pack.sources:
+        trials.add_trials(connection, source, _ids_over(pack, source, ids), now_ms)
+
+
+def _ids_over(pack: Pack, source: str, ids: Sequence[str]) -> list[str]:
+    """Return the ids of trials with one of the packs that they are over, of which there may be several."""
+    return list(ids) if len(pack.sources) == 1 else [sha256(canonical([own, source])) for own in ids]
+
+
+def trial_ids(plan: Plan) -> list[str]:
+    """Return the id of each agent's trial: a hash of all that shapes its scores, so neither of its name nor of the policy."""
+    return [_tried(agent, plan.pack, plan.fixture_ids, plan.window) for agent in plan.agents]
+
+
+def _tried(agent: Agent, pack: Pack, fixture_ids: Sequence[int], window: Window) -> str:
+    identity = agent.identity
+    tried = {
+        "content_hash": pack.content_hash,
+        "fixture_ids": list(fixture_ids),
+        "window": window.payload(),
+        "strategy": [identity.strategy, identity.strategy_version, code_name(agent)],
+        "config": without_floats(identity.config),
+    }
+    return sha256(canonical(tried))

@@ -1,0 +1,311 @@
+"""The leaderboard over every sealed run of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, TypeVar
+
+import numpy as np
+import polars as pl
+
+from clvlab.api.leaderboard import AnchorSummary, EligibilityBadge, LeaderboardResponse, LeaderboardRow
+from clvlab.arena.runs.decisions import RunDecisions
+from clvlab.arena.runs.in_database import Claimed, results
+from clvlab.arena.runs.stored import against_the_record
+from clvlab.base.cache import BoundedCache
+from clvlab.drawing.ink import interval_cell, scale, scale_axis
+from clvlab.errors import PageError, RunRemovedError, UnknownRunError
+from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
+from clvlab.law.schema import Reason
+from clvlab.proof.verify import verify
+from clvlab.statistics import Clusters, estimates
+from clvlab.store import runs, standings
+from clvlab.store.database import Connection, Database
+from clvlab.store.labels import ANYBODY, Knowledge
+from clvlab.store.labels import CAUSALITIES as CAUSALITIES
+from clvlab.store.runlog import LogRows
+from clvlab.store.standings import Row
+from clvlab.store.standings import Wanted as Wanted
+from clvlab.store.tables import RUN_COUNTS, SUMS
+from clvlab.store.waits import take_time
+
+_T = TypeVar("_T")
+_PPM = 1_000_000
+_ALL = Wanted()
+KNOWLEDGE = tuple(label.value for label in Knowledge)
+_COMPARED = (*SUMS, *RUN_COUNTS, "max_drawdown", "strategy", "causality", "config_hash", "knowledge")
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Use cases of the global ranking."""
+
+    database: Database
+
+    def rows(self, after_rank: int = 0, limit: int | None = None, wanted: Wanted = _ALL) -> LeaderboardResponse:
+        """Rank agents, best first, in a time that grows with the rows that are answered and with nothing else.
+
+        Parameters
+        ----------
+        after_rank, limit
+            A page: so many rows after the rank.
+        wanted
+            Which rows: all by default. Ranks are places among them.
+
+        Raises
+        ------
+        PageError
+            ``after_rank`` is negative, or ``limit`` not positive.
+        """
+        return {"rows": [row for _, row in self.keyed_rows(after_rank, limit, wanted)]}
+
+    def revision(self) -> str:
+        """Return a token that is another whenever an answer of ``rows`` may be."""
+        with self.database.read() as connection:
+            return standings.revision(connection)
+
+    def keyed_rows(
+        self, after_rank: int = 0, limit: int | None = None, wanted: Wanted = _ALL
+    ) -> list[tuple[Row, LeaderboardRow]]:
+        """Rank agents as ``rows`` does, each with the owner and agent id that its label stands for.
+
+        Raises
+        ------
+        PageError
+        """
+        if after_rank < 0 or (limit is not None and limit < 1):
+            raise PageError(f"after_rank must not be negative, and limit be positive, not {after_rank} and {limit}")
+        with self.database.read() as connection:
+            found = standings.ranked(connection, wanted, after_rank, limit)
+            keys = [(row["owner"], row["agent_id"]) for row in found]
+            alike = standings.others_alike(connection, keys) if wanted.grouped else {}
+        ranked = enumerate(zip(keys, found, strict=True), start=after_rank + 1)
+        return [(key, _row(one, rank, alike.get(key, []))) for rank, (key, one) in ranked]
+
+    def bring_up_to_date(self) -> None:
+        """Count all sealed runs where none is counted, and pool what runs added where that has no names: of older databases."""
+        with self.database.read() as connection:
+            missing, unpooled = standings.is_missing(connection), standings.is_unpooled(connection)
+        if missing:
+            self.rebuild()
+        elif unpooled:
+            with self.database.write() as connection:
+                LogRows(connection, writing=True)
+                take_time(connection)
+                standings.pool_all(connection)
+
+    def rebuild(self) -> list[str]:
+        """Recompute all of it from the sealed bytes and store that; returns a sentence for every difference found."""
+        with self.database.read() as connection:
+            run_ids = standings.sealed_run_ids(connection)
+            claimed = Claimed()
+            fresh = [result for run_id in run_ids for result in _results(connection, run_id, claimed)]
+        with self.database.write() as connection:
+            LogRows(connection, writing=True)  # no run is sealed, and nothing is rebuilt, meanwhile
+            take_time(connection)
+            before = _by_label(connection)
+            for run_id in standings.sealed_run_ids(connection)[len(run_ids) :]:  # sealed meanwhile, and so the last in the log
+                fresh += _results(connection, run_id, claimed)
+            standings.replace_all(connection, fresh, claimed)
+            after = _by_label(connection)
+        return [
+            f"{label}: {name} was {before.get(label, {}).get(name)}, recomputed it is {after.get(label, {}).get(name)}"
+            for label in sorted(before.keys() | after.keys())
+            for name in _COMPARED
+            if before.get(label, {}).get(name) != after.get(label, {}).get(name)
+        ]
+
+
+def _by_label(connection: Connection) -> dict[str, dict[str, Any]]:
+    return {row["label"]: row for row in standings.all_rows(connection)}
+
+
+def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[dict[str, Any]]:
+    row = runs.row(connection, run_id)
+    run = runs.sealed_run(connection, run_id)
+    if row is None or not row["ranked"]:
+        return []
+    claim, failing = claimed.of(run_id), {}
+    if run is not None:
+        found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
+        if found.verified:
+            known = {result["agent_id"]: result for result in standings.results_of(connection, run_id)}
+            return [_as_dated(result, known) for result in results(found, row["owner"] or ANYBODY, claim)]
+        failing = {"failing": True}
+    for noted in standings.brought(connection, run_id):  # its bytes are not the sealed ones, or gone: what those said stays
+        claim((noted["owner"], noted["agent_id"]), noted["content_hash"], [noted["fixture_id"]])
+    return [result | failing for result in standings.results_of(connection, run_id)]
+
+
+def _as_dated(result: dict[str, Any], known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Keep what was known of a run when it was sealed: no byte of its evidence tells."""
+    stored = known.get(result["agent_id"], result)
+    return result | {name: stored[name] for name in ("knowledge", "commit_index")}
+
+
+def _row(standing: Mapping[str, Any], rank: int, others: list[str]) -> LeaderboardRow:
+    total, decided = standing["counted_runs"], standing["decision_count"]
+    actions, forecasts = standing["action_count"], standing["forecasts"]
+    row: LeaderboardRow = {
+        "rank": rank,
+        "agent_id": standing["label"],
+        "runs": standing["runs"],
+        "avg_clv_bps": standing["total_clv_bps"] / actions if actions else None,
+        "total_clv_bps": standing["total_clv_bps"],
+        "sim_pnl": standing["sim_pnl"],
+        "brier": standing["squared_error"] / _PPM / forecasts if forecasts else None,
+        "max_drawdown": float(standing["max_drawdown"]),
+        "action_count": actions,
+        "valid_pct": 100 * (decided - standing["invalid_count"]) / decided if decided else 0.0,
+        "proof_mode": _summary(standing["verified_runs"], total, "verified", "reproducible", "mixed"),
+        "eligibility_badge": _badge(standing),
+        "anchor_status": _anchor_status(standing),
+        "source_mode": _summary(standing["live_runs"], total, "all-live", "all-replay", "mixed") if total else "unknown",
+        "valid_count": standing["valid_count"],
+        "clv_confidence": confidence(standing["valid_count"]),
+        "low_sample": standing["valid_count"] < LOW_SAMPLE_BELOW,
+        "strategy": standing["strategy"],
+        "config_hash": standing["config_hash"],
+        "causality": standing["causality"],
+        "knowledge": standing["knowledge"],
+        "commit_index": standing["commit_index"],
+        "hindsight_possible": standing["hindsight_possible"],
+    }
+    return {**row, "others": others} if others else row
+
+
+def _summary(count: int, total: int, every: _T, none: _T, some: _T) -> _T:
+    if count == 0:
+        return none
+    return every if count == total else some
+
+
+def _badge(standing: Mapping[str, Any]) -> EligibilityBadge:
+    if standing["failing_runs"] or not standing["anchored_runs"]:
+        return "unproven"
+    return "fully-proven" if standing["anchored_runs"] == standing["counted_runs"] else "partially-proven"
+
+
+def _anchor_status(standing: Mapping[str, Any]) -> AnchorSummary:
+    if standing["anchored_runs"] == standing["counted_runs"]:
+        return "all-anchored"
+    return "some-pending" if standing["anchored_runs"] or standing["pending_runs"] else "none-anchored"
+
+
+# The leaderboard with an interval beside each mean: from the sealed decisions of the runs that a row is made of.
+
+
+_KEPT_BYTES = 16 << 20
+_RUNS_AT_ONCE = 40  # runs that one page may read which nobody read before; the next page goes on from there
+
+# Per agent and fixture: the sum of the CLV of its scored decisions, how many they are, and the sum of their squares.
+_Sums = Mapping[tuple[str, int], tuple[float, float, float]]
+
+
+class _EnoughError(Exception):
+    """A page has read as many runs as it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForestRow:
+    """A row of the leaderboard.
+
+    Attributes
+    ----------
+    row
+        As the leaderboard has it.
+    low, high
+        Interval of 95 % of its mean, over fixtures. Null with fewer than five fixtures, where a run that it needs was removed
+        or is not stored as it was sealed, and while its runs were not all read yet.
+    fixtures
+        Fixtures that it counts.
+    picture
+        An SVG element on the scale of all rows; empty without a mean.
+    """
+
+    row: LeaderboardRow
+    low: float | None
+    high: float | None
+    fixtures: int
+    picture: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForestPage:
+    """Some rows, and the SVG element of the scale that they share; empty without rows."""
+
+    rows: tuple[ForestRow, ...]
+    axis: str
+
+
+def _kept() -> BoundedCache[_Sums]:
+    return BoundedCache(_KEPT_BYTES, lambda sums: 1024 + 256 * len(sums))
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Use case of pages; what a run adds to a row is kept, since sealed runs never change."""
+
+    leaderboard: Leaderboard
+    decisions: RunDecisions
+    _sums: BoundedCache[_Sums] = field(default_factory=_kept)
+
+    def page(self, after_rank: int = 0, limit: int = 50) -> ForestPage:
+        """Rank agents by their means, each with its interval and picture: those that can't hold the past come first. Blocks.
+
+        Of an owner's rows with the same decisions the first stands for all.
+
+        Raises
+        ------
+        PageError
+        """
+        keyed = self.leaderboard.keyed_rows(after_rank, limit, Wanted(grouped=True, apart=True))
+        with self.leaderboard.database.read() as connection:
+            counted = [standings.counted_in(connection, key) for key, _ in keyed]
+        allowance = [_RUNS_AT_ONCE]
+        spans = [self._span(key, row, own, allowance) for (key, row), own in zip(keyed, counted, strict=True)]
+        within = scale([*(row["avg_clv_bps"] for _, row in keyed), *(bound for span in spans for bound in span)])
+        found = [
+            ForestRow(row, low, high, len(own), interval_cell(row["avg_clv_bps"], low, high, within))
+            for (_, row), (low, high), own in zip(keyed, spans, counted, strict=True)
+        ]
+        return ForestPage(tuple(found), scale_axis(within) if found else "")
+
+    def _span(
+        self, key: Row, row: LeaderboardRow, counted: Sequence[Mapping[str, Any]], allowance: list[int]
+    ) -> tuple[float | None, float | None]:
+        try:
+            parts = [
+                part
+                for run_id, fixtures in groupby(counted, key=lambda one: str(one["run_id"]))
+                for part in self._parts(run_id, key[1], [one["fixture_id"] for one in fixtures], allowance)
+            ]
+        except (_EnoughError, UnknownRunError, RunRemovedError):
+            return None, None
+        sums = np.array(parts, dtype=np.float64).reshape(-1, 3)
+        if (sums[:, 0].sum(), sums[:, 1].sum()) != (row["total_clv_bps"], row["action_count"]) or not parts:
+            return None, None  # the row is not what these runs say: an interval of something else would be worse than none
+        found = estimates(Clusters(sums[:, :1], sums[:, 1:2], sums[:, 2:]))[0]
+        return found.low, found.high
+
+    def _parts(
+        self, run_id: str, agent_id: str, fixture_ids: Sequence[int], allowance: list[int]
+    ) -> list[tuple[float, float, float]]:
+        sums = self._sums.get(run_id, lambda: self._read(run_id, allowance))
+        return [sums[agent_id, fixture_id] for fixture_id in fixture_ids if (agent_id, fixture_id) in sums]
+
+    def _read(self, run_id: str, allowance: list[int]) -> _Sums:
+        if not allowance[0]:
+            raise _EnoughError
+        allowance[0] -= 1
+        clv = pl.col("clv_bps").cast(pl.Float64)
+        scored = self.decisions.rows(run_id).filter(pl.col("reason") == Reason.SCORED)
+        found = scored.group_by(pl.col("agent_id").cast(pl.String), "fixture_id").agg(
+            total=clv.sum(), number=pl.len().cast(pl.Float64), squares=(clv * clv).sum()
+        )
+        return {
+            (agent_id, fixture_id): (total, number, squares)
+            for agent_id, fixture_id, total, number, squares in found.iter_rows()
+        }

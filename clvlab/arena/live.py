@@ -1,0 +1,245 @@
+"""The jobs of live runs: followed for as long as a match lasts, by one process at a time, and sealed in one transaction."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Protocol
+
+from clvlab.arena.anchoring import Anchoring
+from clvlab.arena.jobs import PostponedError
+from clvlab.arena.runs.in_database import begin, keep
+from clvlab.errors import FeedError, FileLockedError, LeaseLostError, StoreError
+from clvlab.feeds.feed import Feed, Stop
+from clvlab.law.message import Message
+from clvlab.packs.captures.replaying import Tracker
+from clvlab.packs.manifest import Fixture
+from clvlab.proof.anchor import Anchor
+from clvlab.runs.live.capture import Noting
+from clvlab.runs.live.feed import LiveFeed
+from clvlab.runs.live.following import LivePlan, follow, is_begun
+from clvlab.runs.live.journal import Answers
+from clvlab.runs.perform import Commitment, PerformedRun
+from clvlab.runs.progress import Stage, Tell
+from clvlab.store import jobs, usage
+from clvlab.store.database import Connection, Database
+from clvlab.store.jobs import Job, JobStatus
+from clvlab.store.runlog import RunLog
+
+# What is told of a live run while it lasts, by a thread of its own: whoever listens, and the store, cost no decision time.
+
+
+logger = logging.getLogger("clvlab.live")
+Happening = tuple[str, str, dict[str, Any]]
+"""Kind of an event, agent id or nothing, and payload."""
+_EVERY_S = 0.1
+_HEALTH_S = 1.0
+_ACTION = (
+    "action", "market_key", "side", "stake", "limit_odds_milli", "reason", "confidence", "claimed_edge_bps",
+)  # fmt: skip
+
+
+@dataclass
+class Telling:
+    """Tells of a live run until the context ends; used as one.
+
+    Parameters
+    ----------
+    store
+        Keeps some happenings in one transaction; raises ``LeaseLostError`` if the run is not this process's any more.
+    tell
+        Says how far the run is; likewise.
+    feed
+        Whose health is told of.
+    stop
+        Set when the run is not this process's any more.
+
+    Attributes
+    ----------
+    lost
+        Why it is not; null while it is.
+    messages
+        How many were shown to the agents, by earlier processes too.
+    """
+
+    store: Callable[[Sequence[Happening]], None]
+    tell: Tell
+    feed: Feed
+    stop: Stop
+    lost: LeaseLostError | None = field(default=None, init=False)
+    messages: int = field(default=0, init=False)
+    _queue: SimpleQueue[Happening] = field(default_factory=SimpleQueue, init=False)
+    _over: Stop = field(default_factory=Stop, init=False)
+    _gaps: int = field(default=0, init=False)
+    _health: tuple[bool, str | None] = field(default=(False, None), init=False)
+
+    def __enter__(self) -> Telling:
+        self._thread = Thread(target=self._run, name="clvlab-live-telling", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def decided(self, message: Message, answers: Answers) -> None:
+        """Tell what agents decided at a message, and which of them failed."""
+        self.messages += 1
+        where = {"fixture_id": message.fixture_id, "tick_seq": message.tick_seq, "ts_ms": message.ts_ms}
+        for agent_id, several in answers.decided.items():
+            for one in several:
+                self._queue.put(("AGENT_ACTION", agent_id, where | dict(zip(_ACTION, one[2:], strict=True))))
+        for agent_id, failure in answers.failed.items():
+            self._queue.put(("AGENT_ERROR", agent_id, where | {"error": failure.error}))
+
+    def recalled(self, message: Message, answers: Answers) -> None:  # noqa: ARG002
+        """Count a message that was told of by another process."""
+        self.messages += 1
+
+    def looked(self, tracker: Tracker) -> None:
+        """Tell of gaps that have ended."""
+        for gap in tracker.gaps[self._gaps :]:
+            self._queue.put(("FEED_GAP", "", gap.model_dump(mode="json")))
+        self._gaps = len(tracker.gaps)
+
+    def _run(self) -> None:
+        due = 0.0
+        while not self._over.wait(_EVERY_S):
+            if time.monotonic() >= due:
+                due = time.monotonic() + _HEALTH_S
+                self._look()
+            self._say()
+        while not self._queue.empty() and self.lost is None:
+            self._say()
+
+    def _look(self) -> None:
+        health = self.feed.health
+        known = health.connected, health.error
+        if known != self._health:
+            self._health = known
+            self._queue.put(("FEED_HEALTH", "", {"connected": health.connected, "error": health.error}))
+        try:
+            self.tell(Stage.DECIDING, self.messages, self.messages)
+        except LeaseLostError as error:
+            self._lose(error)
+
+    def _say(self) -> None:
+        happenings: list[Happening] = []
+        try:
+            while len(happenings) < 1000:
+                happenings.append(self._queue.get_nowait())
+        except Empty:
+            pass
+        if not happenings or self.lost is not None:
+            return
+        try:
+            self.store(happenings)
+        except LeaseLostError as error:
+            self._lose(error)
+        except StoreError as error:  # the journal has the decisions, and the seal tells of all: only listeners miss these
+            logger.warning("%d events of a live run were not told: %s", len(happenings), error)
+
+    def _lose(self, error: LeaseLostError) -> None:
+        self.lost = error
+        self.stop.set()
+
+
+class Subject(Protocol):
+    """What asked for a live run: a competition or an instance."""
+
+    def plan(self, connection: Connection, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LivePlan:
+        """Return what was asked for, as it was committed to."""
+        ...
+
+    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+        """Say that the run is being followed, for the first time or again."""
+        ...
+
+    def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
+        """Say what happened while it lasts."""
+        ...
+
+    def sealed(self, connection: Connection, job: Job, done: PerformedRun, anchor: Anchor, now_ms: int) -> None:
+        """Say what it came to."""
+        ...
+
+    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
+        """Note a failure for good."""
+        ...
+
+
+@dataclass(frozen=True)
+class LiveRuns:
+    """Performs the jobs of live runs of one kind."""
+
+    database: Database
+    live: LiveFeed
+    subject: Subject
+    anchoring: Anchoring
+    clock: Callable[[], int]
+
+    def perform(self, job: Job, tell: Tell) -> None:
+        """Follow a run and seal it; one that another process began is gone on with."""
+        settings, fixture = self.live.require(), Fixture.model_validate(job.payload["fixture"])
+        with self.live.following() as (feed, stop):
+            with self.database.write() as connection:
+                jobs.fence(connection, job)
+                commitment = begin(connection, job.run_id, self.clock())
+                plan = self.subject.plan(connection, job, feed, fixture, settings.grace_s)
+                self.subject.begun(connection, job, self.clock())
+            telling = Telling(lambda happenings: self._tell(job, happenings), tell, feed, stop)
+            done = self._followed(plan, settings.folder / job.run_id, stop, commitment, telling)
+        if telling.lost is not None:
+            raise telling.lost
+        if done is None:
+            raise PostponedError("the process that followed it ends")
+        with self.database.write() as connection:
+            jobs.fence(connection, job)
+            now = self.clock()
+            anchor = keep(connection, done, self.anchoring, now)
+            self.subject.sealed(connection, job, done, anchor, now)
+            usage.weigh(connection, job.run_id)
+            jobs.finish(connection, job, JobStatus.DONE)
+
+    def _followed(
+        self, plan: LivePlan, folder: Path, stop: Stop, commitment: Commitment, telling: Telling
+    ) -> PerformedRun | None:
+        was_begun = is_begun(folder)
+        try:
+            with telling:
+                return follow(
+                    plan,
+                    folder,
+                    stop,
+                    commitment=commitment,
+                    note=Noting(RunLog(self.database), self.clock),
+                    told=telling.decided,
+                    recalled=telling.recalled,
+                    idle=telling.looked,
+                    clock=self.clock,
+                )
+        except FileLockedError as error:  # who held the job before finds soon that it does not any more
+            raise PostponedError(str(error)) from error
+        except FeedError as error:  # an operator can mend that: what was decided is not lost to a token that ran out
+            if not telling.messages and not was_begun:
+                raise
+            raise PostponedError(str(error)) from error
+
+    def failed(self, connection: Connection, job: Job, cause: str) -> None:
+        """Note a failure for good."""
+        self.subject.failed(connection, job, cause, self.clock())
+
+    def _tell(self, job: Job, happenings: Sequence[Happening]) -> None:
+        with self.database.write() as connection:
+            jobs.fence(connection, job)
+            self.subject.told(connection, job, happenings, self.clock())
+
+
+def payload_of(origin_id: str, fixture: Fixture) -> dict[str, Any]:
+    """Return what a job of a live run carries."""
+    return {"origin_id": origin_id, "fixture": fixture.model_dump(mode="json")}

@@ -1,0 +1,352 @@
+"""The audit of a run log: every entry read again, and all that its keeper says of it compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from clvlab.arena.log.sources import EntryNotGivenError, Head, Limits, LogSource, entries_of, opened_source
+from clvlab.base.files import lock, replace_file
+from clvlab.errors import BundleError, EvidenceError, LogError
+from clvlab.log.audit import Auditor, Broken, Falls, PackCounts, Recount
+from clvlab.log.bundled import Trust, commit_of, log_part
+from clvlab.log.log import Claim
+from clvlab.log.note import Checkpoint, Keys, checkpoint, decode, open_note, trusted_checkpoint
+from clvlab.log.plans import PlanHistory
+from clvlab.log.restarts import Restarted
+from clvlab.proof.bundle import read_bundle, run_of
+from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.checks import Verdict
+from clvlab.proof.verify import verify
+
+# What was said of a run log: by its keeper, by checkpoints that were seen before, and by bundles.
+
+
+class Said:
+    """What was said of a log: handed to the auditor, and kept as far as the result shows it.
+
+    ``lost`` names what a restart confesses to have lost, which therefore nothing can be compared with.
+    """
+
+    def __init__(self, auditor: Auditor, keys: Keys, origin: str | None) -> None:
+        self.auditor, self.origin, self.newest = auditor, origin, ""
+        self.witnesses: tuple[str, ...] = ()
+        self.sizes, self.extended = [0], 0
+        self.lost: list[str] = []
+        self._keys, self._largest = keys, -1
+        self._restarts: list[Restarted] = []
+
+    def keeper(self, head: Head) -> None:
+        self._restarted(head)
+        self.sizes.append(head.size)
+        if head.root is None:
+            self.auditor.fail(head.fault)
+        else:
+            self.auditor.expect_root(head.size, head.root, "the state of the log")
+        self.auditor.expect_owners(head.size, head.owners, "the log's keeper")
+        if head.note is None:
+            return
+        current = self.signed("the log's checkpoint", head.note, current=True)
+        if current is not None:
+            self.sizes.append(current.size)
+            if current.size < head.size:
+                self.auditor.fail(f"the log's checkpoint has {current.size} entries, its state had {head.size} before")
+
+    def _restarted(self, head: Head) -> None:
+        """Take the keeper's word for where the log was restarted; the entries must then say the same."""
+        for index, entry in head.restarts:
+            self.auditor.expect_entry(index, entry, "the keeper's list of restarts")
+            try:
+                found = Restarted.read(index, entry)
+            except LogError as error:
+                self.auditor.fail(str(error), index)
+                continue
+            self._restarts.append(found)
+            if found.before.origin in {key.name for key in self._keys.logs}:
+                try:
+                    trusted_checkpoint(found.note, self._keys)
+                except LogError as error:
+                    self.auditor.fail(
+                        f"the checkpoint that entry {index} restarts the log after does not count: {error}", index
+                    )
+        if self._restarts and self.origin is None:
+            self.origin = self._restarts[-1].key.name
+
+    def kept(self, found: Checkpoint) -> int:
+        """Count the first entries that a checkpoint and this log must have in common, as its restarts say."""
+        ended = [number for number, one in enumerate(self._restarts) if one.before.origin == found.origin]
+        return min([found.size, *(one.kept for number in ended[:1] for one in self._restarts[number:])])
+
+    def judge_restarts(self) -> None:
+        """Require the entries to hold the restarts that the keeper told of, and no other; to be asked at the end."""
+        told = {one.index for one in self._restarts}
+        for one in self.auditor.restarts:
+            if one.index not in told:
+                self.auditor.fail(f"entry {one.index} restarts the log, which its keeper does not say", one.index)
+
+    def signed(self, whose: str, note: str, *, current: bool = False) -> Checkpoint | None:
+        """Take a checkpoint that is a note; its signature is judged if there are keys to judge it by."""
+        try:
+            if self._keys.logs:
+                found, witnesses = trusted_checkpoint(note, self._keys)
+            else:
+                found, witnesses = checkpoint(open_note(note)[0]), ()
+        except LogError as error:
+            self.auditor.fail(f"{whose} does not count: {error}")
+            return None
+        current_key = self._restarts[-1].key if self._restarts else None
+        if current_key and found.origin == current_key.name and not open_note(note, current_key)[1]:
+            self.auditor.fail(f"{whose} is not signed by the key that the log was restarted with")
+            return None
+        if found.size > self._largest and self.kept(found) == found.size:
+            self._largest, self.witnesses, self.newest = found.size, witnesses, note
+        self.seen(whose, found, current=current)
+        return found
+
+    def seen(self, whose: str, found: Checkpoint, *, current: bool = False) -> None:
+        ended = next((one for one in self._restarts if one.before.origin == found.origin), None)
+        self.origin = self.origin or found.origin or None
+        if ended is not None and self.kept(found) < found.size:
+            last = ended.before
+            if found.size > last.size or (found.size == last.size and found.root != last.root):
+                self.auditor.fail(
+                    f"{whose} is not what entry {ended.index} names as the last checkpoint of {last.origin[:120]!a}"
+                )
+            else:
+                named = f"{found.size} entries of {found.origin[:120]!a}"
+                self.lost.append(f"{whose} has {named}, of which {self.kept(found)} were kept")
+            return
+        if found.origin and found.origin != self.origin and ended is None:
+            self.auditor.fail(f"{whose} is of the log {found.origin[:120]!a}, not of {(self.origin or '')[:120]!a}")
+        self.extended += not current
+        self.auditor.expect_root(found.size, found.root, whose)
+
+    def bundle(self, name: str, content: bytes) -> None:
+        """Require a bundle's run to hold, its entries to be about it and to stand in the log, and count again beside it."""
+        parts = read_bundle(content)
+        if "log.json" not in parts:
+            raise BundleError(f"{name} holds no proofs of a log")
+        part = log_part(parts)
+        found = self.signed(f"the checkpoint in {name}", part["checkpoint"])
+        kept = None if found is None else self.kept(found)
+        for which in ("commit", "outcome"):
+            if found is not None and kept is not None and kept <= part[which]["index"] < found.size:
+                continue  # it was lost, as the checkpoint above is said to be
+            self.auditor.expect_entry(part[which]["index"], part[which]["entry"].encode(), f"the {which} in {name}")
+        verification = verify(run_of(parts), parts.get("receipts.jsonl", b""))
+        wrong = next((check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL), None)
+        if wrong is not None:
+            self.auditor.fail(f"the run in {name} does not verify: {wrong}")
+        try:
+            commit = commit_of(parts, part, verification)
+        except (BundleError, EvidenceError) as error:
+            self.auditor.fail(f"the entries in {name} do not fit its run: {error}", part["commit"]["index"])
+            return
+        if found is not None and kept == found.size:
+            stated = Claim(**part["claim"]) if "claim" in part else None
+            self.auditor.recount(commit, part["commit"]["index"], found.size, stated, name)
+
+    def judge_quorum(self, trust: Trust) -> None:
+        if self._keys.logs and not self.newest:
+            self.auditor.fail("no checkpoint of the log is signed by a key that you trust")
+        if len(self.witnesses) < trust.witness_quorum:
+            signed = f"{len(self.witnesses)} trusted witnesses signed the newest checkpoint"
+            self.auditor.fail(f"{signed}, {trust.witness_quorum} must")
+
+
+_STATE = "clvlab-audit/1"
+
+
+@dataclass(frozen=True, slots=True)
+class LogAudit:
+    """What an audit found.
+
+    Attributes
+    ----------
+    place, origin
+        Where the log was read, and its name; null of one without a checkpoint.
+    size, root_hash
+        How many entries were read, and their root.
+    signature_judged
+        Whether the log's signature was judged by keys of the caller; one that does not hold is among ``broken``.
+    witnesses
+        Names of trusted witnesses that signed the newest checkpoint.
+    checkpoints, bundles
+        How many checkpoints seen before it extends, and bundles whose runs, entries and counts it was compared with.
+    restarts, lost
+        Where the log was restored and goes on under another name, and what of the above can't be compared with it since.
+    counts
+        Runs by owner and pack, counted from the entries. Owners' names are the operator's word, and so are the packs of runs
+        whose bundle was not compared.
+    recounts
+        Counts beside the runs of the bundles.
+    falls
+        Where the times of entries fall, which are the operator's word too.
+    plans
+        Searches that were planned, and what opened their hold-outs.
+    broken, broken_count
+        The first rules that do not hold, and how many do not.
+    """
+
+    place: str
+    origin: str | None
+    size: int
+    root_hash: str
+    signature_judged: bool
+    witnesses: tuple[str, ...]
+    checkpoints: int
+    bundles: int
+    restarts: tuple[Restarted, ...]
+    lost: tuple[str, ...]
+    counts: tuple[PackCounts, ...]
+    recounts: tuple[Recount, ...]
+    falls: Falls
+    plans: tuple[PlanHistory, ...]
+    broken: tuple[Broken, ...]
+    broken_count: int
+
+    @property
+    def sound(self) -> bool:
+        """Whether every rule holds."""
+        return not self.broken_count
+
+    def facts(self) -> dict[str, Any]:
+        """Return all of it as JSON."""
+        names = ("place", "origin", "size", "root_hash", "signature_judged", "witnesses", "checkpoints", "bundles")
+        counted = [
+            {"owner": one.owner, "content_hash": one.content_hash}
+            | {name: getattr(one.runs, name) for name in ("committed", "sealed", "abandoned", "open")}
+            | {"elsewhere": one.elsewhere}
+            for one in self.counts
+        ]
+        broken = [{"index": rule.index, "rule": rule.rule} for rule in self.broken]
+        return (
+            {"sound": self.sound}
+            | {name: getattr(self, name) for name in names}
+            | {
+                "restarts": [
+                    {
+                        "index": one.index,
+                        "before": {"origin": one.before.origin, "size": one.before.size},
+                        "kept": one.kept,
+                        "log": str(one.key),
+                    }
+                    for one in self.restarts
+                ],
+                "lost": list(self.lost),
+                "counts": counted,
+                "recounts": [asdict(one) for one in self.recounts],
+                "times_that_fall": asdict(self.falls),
+                "plans": [
+                    {
+                        "plan_id": one.plan_id,
+                        "owner": one.owner,
+                        "content_hash": one.content_hash,
+                        "index": one.index,
+                        "opened": [{"index": index, "trial": trial} for index, trial in one.openings.items()],
+                    }
+                    for one in self.plans
+                ],
+                "broken": broken,
+                "broken_count": self.broken_count,
+            }
+        )
+
+
+def audit(
+    place: str,
+    *,
+    trust: Trust | None = None,
+    checkpoints: Mapping[str, str] | None = None,
+    bundles: Mapping[str, bytes] | None = None,
+    state: Path | None = None,
+    limits: Limits | None = None,
+) -> LogAudit:
+    """Read a log whole and judge it by its entries alone.
+
+    Steps: 1. gather what was said of the log: by its keeper, by checkpoints seen before, by bundles; 2. read every entry,
+    keeping the rules of ``clvlab.log.log``, and compare what was said as its size is reached; 3. remember the state.
+
+    Parameters
+    ----------
+    place
+        File of SQLite, URL of a database, or http(s) URL of a service.
+    trust
+        Keys by which signatures are judged, and a checkpoint seen; without it no signature is judged.
+    checkpoints, bundles
+        Checkpoints seen before, and bundles whose runs must hold, whose entries must stand in the log and be about them, and
+        whose counts must be true; by name.
+    state
+        File that remembers the log between audits: written after a sound one only.
+    limits
+        When to give up.
+
+    Raises
+    ------
+    LogError, BundleError
+        There is no log to audit, it can't be read whole, or what it is to be compared with can't be read.
+    """
+    trust, limits = trust or Trust(), limits or Limits()
+    keys = Keys.read(trust.logs, trust.witnesses)
+    before = state.read_bytes() if state is not None and state.exists() else None
+    with opened_source(place, limits) as source:
+        head = source.head()
+        said = Said(Auditor(), keys, head.origin)
+        said.keeper(head)
+        for name, note in (checkpoints or {}).items():
+            said.signed(name, note)
+        if trust.checkpoint is not None:
+            said.seen("the checkpoint that you trust", checkpoint(trust.checkpoint.partition("\n\n")[0].rstrip("\n") + "\n"))
+        if before is not None:
+            said.seen("the state of the last audit", _remembered(before, str(state)))
+        for name, content in (bundles or {}).items():
+            said.bundle(name, content)
+        said.judge_quorum(trust)
+        _read(source, said.auditor, max(said.sizes), limits)
+    found = said.auditor
+    said.judge_restarts()
+    found.finish()
+    if not found.size and not found.broken_count:
+        raise LogError(f"nothing to audit: the log at {place!r} has no entries")
+    done = LogAudit(
+        place=place, origin=said.origin, size=found.size, root_hash="sha256:" + found.root().hex(),
+        signature_judged=bool(keys.logs), witnesses=said.witnesses, checkpoints=said.extended, bundles=len(bundles or {}),
+        restarts=tuple(found.restarts), lost=tuple(said.lost), counts=found.counts(), recounts=tuple(found.recounts),
+        falls=found.falls, plans=found.plans(),
+        broken=tuple(found.broken), broken_count=found.broken_count,
+    )  # fmt: skip
+    if state is not None and done.sound:
+        _remember(state, before, Checkpoint(said.origin or "", found.size, found.root()), said.newest)
+    return done
+
+
+def _read(source: LogSource, auditor: Auditor, size: int, limits: Limits) -> None:
+    """Hand every entry to the auditor, up to a size; stop where the log does not give what it should."""
+    try:
+        for entry in entries_of(source, size, limits):
+            auditor.add(entry)
+    except EntryNotGivenError as error:
+        auditor.fail(str(error), error.index)
+
+
+def _remembered(content: bytes, name: str) -> Checkpoint:
+    try:
+        kept = parsed(content)
+        if kept["schema"] != _STATE or type(kept["size"]) is not int or not isinstance(kept["origin"], str):
+            raise KeyError("schema")
+        return Checkpoint(kept["origin"], kept["size"], decode(kept["root"]))
+    except (EvidenceError, LogError, KeyError, TypeError) as error:
+        raise LogError(f"the state of an audit in {name!r} can't be read: {error!r}") from error
+
+
+def _remember(state: Path, before: bytes | None, now: Checkpoint, note: str) -> None:
+    """Write the state, unless another audit did meanwhile: it might have seen more."""
+    root = now.text.split("\n")[2]
+    content = canonical({"schema": _STATE, "origin": now.origin, "size": now.size, "root": root, "note": note or None})
+    place = state.resolve()
+    with lock(place.parent):
+        if (place.read_bytes() if place.exists() else None) != before:
+            raise LogError(f"another audit wrote {str(state)!r} meanwhile: audit again")
+        replace_file(place, content)

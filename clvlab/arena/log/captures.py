@@ -1,0 +1,162 @@
+"""Whether the segments of a pack stand in a run log, under a checkpoint that it signed, and since when by its own word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from clvlab.arena.log.sources import Limits, LogSource, entries_of, opened_source
+from clvlab.errors import EvidenceError, LogError
+from clvlab.log.bundled import Trust
+from clvlab.log.entries import Segment, entry_and_time
+from clvlab.log.note import Checkpoint, Keys, trusted_checkpoint
+from clvlab.packs.captures.records import Header, Record, records_of
+from clvlab.packs.captures.sources import CAPTURES
+from clvlab.packs.files import file_sha256
+from clvlab.packs.manifest import Grade
+from clvlab.packs.reader import Pack
+from clvlab.proof.merkle import Frontier, leaf_hash
+from clvlab.words import counted, moment
+
+_DAY_MS = 86_400_000
+LATE_MS = _DAY_MS
+"""How long after its first message a segment may be entered: a day lets a capture that broke off be gone on with, and matches
+end in it. Who enters one later may have written it once their results were known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """The grade of a pack beside a log, and the sentences that say why.
+
+    Attributes
+    ----------
+    since_ms
+        When the last segment was entered, by the word of the log's operator; null where some segment is not in the log.
+    late_days
+        How many whole days the longest wait was, from the first message of a segment to its entry.
+    """
+
+    grade: Grade
+    reasons: tuple[str, ...]
+    since_ms: int | None = None
+    late_days: int = 0
+
+    def __str__(self) -> str:
+        if self.since_ms is None:
+            return self.grade.value
+        late = f", {counted(self.late_days, 'day')} after its messages" if self.late_days else ""
+        return f"{Grade.WITNESSED} since {moment(self.since_ms)}{late}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A segment of a pack, and the first and last arrival of a message in it; null of one without messages."""
+
+    name: str
+    entry: Segment
+    first_ms: int | None
+    last_ms: int | None
+
+
+def witnessed(pack: Pack, place: str, trust: Trust, note: str | None = None, limits: Limits | None = None) -> Witnessed:
+    """Look for every segment of a verified pack among the entries of a log.
+
+    Parameters
+    ----------
+    pack
+        In a folder, verified.
+    place
+        File of SQLite, URL of a database, or http(s) URL of a service.
+    trust
+        Whose signatures count.
+    note
+        A signed checkpoint of the log; the one that a service answers by default.
+    limits
+        When to give up.
+
+    Raises
+    ------
+    LogError
+        There is no log, or it can't be read.
+    """
+    if pack.grade is Grade.NOT_SHOWN:
+        return Witnessed(Grade.NOT_SHOWN, ("the pack shows no messages that a log could have",))
+    parts, limits, keys = _parts(pack), limits or Limits(), Keys.read(trust.logs, trust.witnesses)
+    with opened_source(place, limits) as source:
+        note = source.head().note if note is None else note
+        if note is None:
+            return Witnessed(pack.grade, ("the log has no signed checkpoint: name one with --checkpoint",))
+        try:
+            signed, witnesses = trusted_checkpoint(note, keys)
+            if len(witnesses) < trust.witness_quorum:
+                raise LogError(f"{len(witnesses)} trusted witnesses signed the checkpoint, {trust.witness_quorum} must")
+            times = _times(source, signed, {part.entry for part in parts}, limits)
+        except LogError as error:
+            return Witnessed(pack.grade, (str(error),))
+    missing = [part.name for part in parts if part.entry not in times]
+    if missing or not parts:
+        return Witnessed(pack.grade, (f"not in the log {signed.origin}: {', '.join(missing) or 'any segment'}",))
+    early = [part.name for part in parts if part.last_ms is not None and times[part.entry] < part.last_ms]
+    if early:
+        return Witnessed(pack.grade, (f"entered in the log before their messages arrived: {', '.join(early)}",))
+    wait_ms = max((times[part.entry] - part.first_ms for part in parts if part.first_ms is not None), default=0)
+    is_late = wait_ms > LATE_MS
+    return Witnessed(
+        Grade.WITNESSED_LATE if is_late else Grade.WITNESSED,
+        tuple(_reasons(pack, parts, times, signed, wait_ms)),
+        max(times.values()),
+        wait_ms // _DAY_MS if is_late else 0,
+    )
+
+
+def _parts(pack: Pack) -> list[_Part]:
+    """Return the segments of a pack; none of a pack that was imported from other files."""
+    found: list[_Part] = []
+    if pack.manifest.normaliser not in CAPTURES:
+        return found
+    for raw in pack.manifest.raw:
+        path = pack.folder / "raw" / raw.name
+        records = records_of(path)
+        header = next(records, None)
+        if not isinstance(header, Header):
+            continue
+        arrivals = [record.at_ms for record in records if isinstance(record, Record) and record.text is not None]
+        entry = Segment(header.capture_id, header.number, file_sha256(path))
+        found.append(_Part(raw.name, entry, min(arrivals, default=None), max(arrivals, default=None)))
+    return found
+
+
+def _times(source: LogSource, signed: Checkpoint, wanted: set[Segment], limits: Limits) -> dict[Segment, int]:
+    """Read the entries under a checkpoint, whose root they must give, and return when it has which segments."""
+    tree, times = Frontier(), dict[Segment, int]()
+    for data in entries_of(source, signed.size, limits):
+        tree.extend([leaf_hash(data)])
+        try:
+            entry, ts_ms = entry_and_time(data)
+        except EvidenceError:  # an entry of a later kind is no segment; its bytes are under the root all the same
+            continue
+        if isinstance(entry, Segment) and entry in wanted:
+            times.setdefault(entry, ts_ms)
+    if tree.root() != signed.root:
+        raise LogError(f"the entries of the log do not give the root of the checkpoint of {signed.origin!r}")
+    return times
+
+
+def _reasons(pack: Pack, parts: list[_Part], times: Mapping[Segment, int], signed: Checkpoint, wait_ms: int) -> list[str]:
+    """Say when segments were entered, against their arrivals and against kickoffs."""
+    last = max(times.values())
+    kickoffs = [one.kickoff_ts_ms for one in pack.manifest.fixtures if one.kickoff_ts_ms is not None]
+    late = [
+        times[part.entry] - kickoff
+        for kickoff in kickoffs
+        for part in parts
+        if part.first_ms is not None and part.first_ms < kickoff < times[part.entry]
+    ]
+    said = f"by the word of the operator of the log {signed.origin}, {len(parts):,} segments were entered until {moment(last)}"
+    after = f"; messages from before a kickoff were entered up to {_span(max(late))} after it" if late else ""
+    return [f"{said}, each at most {_span(wait_ms)} after its first message arrived{after}"]
+
+
+def _span(ms: int) -> str:
+    return str(timedelta(seconds=-(-ms // 1000)))

@@ -1,0 +1,177 @@
+"""The run log in use: checkpoints, proofs and counts, and what a witness is asked and signs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from clvlab.api.leaderboard import OwnerCounts
+from clvlab.errors import LogError, MissingExtraError, StoreUnreachableError
+from clvlab.log.bundled import LOG_PART, LOG_PART_WITHOUT_CLAIM
+from clvlab.log.log import LogRows, LogStore, claim, counts, proven
+from clvlab.log.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_signer
+from clvlab.log.published import Published, signed
+from clvlab.log.restarts import Restarted, restart
+from clvlab.log.tree import consistency, tree_root
+from clvlab.log.witness import Witness, request
+
+
+@contextmanager
+def open_log(place: str | Path, *, create: bool = False) -> Iterator[LogStore]:
+    """Open the run log of a store, and close it at the end of the context.
+
+    Parameters
+    ----------
+    place
+        A file of SQLite, or the URL of a database as CLVLAB_DATABASE_URL has it.
+    create
+        Make a file that is missing, to write to it; else that is an error, and what can't be written is read as it is.
+    """
+    try:
+        from clvlab.store.database import Database, database_to_read
+        from clvlab.store.runlog import RunLog
+        from clvlab.store.url import is_database_url
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("service", error.name) from error
+    text, is_file = str(place), not is_database_url(str(place))
+    if is_file:
+        if not create and not Path(text).is_file():
+            raise LogError(f"no run log at {text!r}")
+        text = f"sqlite:///{quote(text)}"
+    try:
+        database = Database(text) if create else database_to_read(text)
+    except StoreUnreachableError as error:
+        if not is_file:  # a URL may hold a password
+            raise
+        raise StoreUnreachableError(f"the run log {str(place)!r} can't be opened: {error}") from error
+    try:
+        yield RunLog(database)
+    finally:
+        database.close()
+
+
+def new_key(name: str, path: Path, *, witness: bool = False) -> str:
+    """Make a key of a log or witness, write it to a file, and return the public part."""
+    signer = Signer.new(name, witness=witness)
+    write_signer(signer, path)
+    return str(signer.verifier)
+
+
+def signed_checkpoint(log: LogStore, signer: Signer, published: Published | None = None) -> str:
+    """Sign the state of a log as it is now; the key's name is the log's.
+
+    Raises
+    ------
+    LogBehindError, LogKeyError
+    """
+    with (published or Published()).state(log, partial(signed, signer=signer)) as (_, note):
+        return note
+
+
+def restart_log(log: LogStore, notes: Sequence[str], signer: Signer, file: Path | None, ts_ms: int) -> tuple[Restarted, str]:
+    """End the origin that published these checkpoints; returns what was written, and the first checkpoint of the new one.
+
+    ``file`` is where the newest published checkpoint is kept: the new one is put there.
+
+    Raises
+    ------
+    LogError
+    """
+    with log.write() as rows:
+        done = restart(rows, notes, signer, ts_ms)
+    return done, signed_checkpoint(log, signer, Published(file, signer.verifier))
+
+
+def log_counts(log: LogStore) -> list[OwnerCounts]:
+    """Count the runs of each owner, in order of owner."""
+    with log.read() as rows:
+        return count_runs(rows)
+
+
+def count_runs(rows: LogRows) -> list[OwnerCounts]:
+    """Count within a transaction, as ``log_counts`` does."""
+    return [
+        {
+            "owner": owner,
+            "committed": count.committed,
+            "sealed": count.sealed,
+            "abandoned": count.abandoned,
+            "open": count.open,
+        }
+        for owner, count in counts(rows).items()
+    ]
+
+
+def witness_request(log: LogStore, note: str, old_size: int) -> str:
+    """Write the request that asks a witness, who saw ``old_size`` entries last, to sign a checkpoint."""
+    with log.read() as rows:
+        new = _own(rows, note)
+        return request(old_size, consistency(rows, old_size, new.size), note)
+
+
+def cosign(asked: str, key: Path, logs: Sequence[str], state: Path, ts_s: int) -> str:
+    """Answer a request as a witness: the signature line, or a ``LogError`` that says why not."""
+    return Witness(read_signer(key), [Verifier.parse(log) for log in logs], state).cosign(asked, ts_s)
+
+
+def log_proofs(
+    log: LogStore, run_id: str, signer: Signer | str, since: str | None = None, published: Published | None = None
+) -> dict[str, Any]:
+    """Prove a run's commitment and outcome under a checkpoint, and that this one extends an earlier one.
+
+    Parameters
+    ----------
+    log, run_id
+        A run that has ended.
+    signer
+        A signed checkpoint of the log, or the key to sign one with now.
+    since
+        An earlier checkpoint that readers may know, to prove the newer one from.
+    published
+        Where a checkpoint that is signed now is kept before it is given away.
+
+    Returns
+    -------
+    dict
+        Part ``log.json`` of a bundle, with counts of the owner's other runs, unsigned, if the commitment names its pack.
+
+    Raises
+    ------
+    LogError
+        The checkpoint is not this log's, or the run has no outcome under it.
+    LogBehindError, LogKeyError
+        Nothing can be signed.
+    """
+    published = (published or Published()) if isinstance(signer, Signer) else Published()
+    sign = partial(signed, signer=signer) if isinstance(signer, Signer) else lambda _: signer
+    with published.state(log, sign) as (rows, note):
+        size = _own(rows, note).size
+        found = proven(rows, run_id, size)
+        if len(found) != 2:
+            raise LogError(f"run {run_id} has no outcome yet among the first {size} entries of the log")
+        proofs = [
+            {"entry": entry.entry.decode(), "index": entry.index, "proof": [value.hex() for value in entry.proof]}
+            for entry in found
+        ]
+        claimed = claim(rows, found[0].index, size)
+        earlier = None
+        if since is not None:
+            proof = consistency(rows, _own(rows, since).size, size)
+            earlier = {"checkpoint": since, "proof": [value.hex() for value in proof]}
+    part = {"checkpoint": note, "commit": proofs[0], "outcome": proofs[1], "earlier": earlier}
+    if claimed is None:
+        return part | {"schema": LOG_PART_WITHOUT_CLAIM}
+    return part | {"schema": LOG_PART, "claim": asdict(claimed)}
+
+
+def _own(rows: LogRows, note: str) -> Checkpoint:
+    """Read a checkpoint of this log; its signatures are for others to judge."""
+    found = checkpoint(open_note(note)[0])
+    if found.size > rows.size() or tree_root(rows, found.size) != found.root:
+        raise LogError(f"the checkpoint of {found.origin!r} at {found.size} entries is not of this log")
+    return found

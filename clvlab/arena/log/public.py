@@ -1,0 +1,106 @@
+"""What anyone may read of a store's run log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from clvlab.api.leaderboard import ConsistencyResponse, LogEntriesResponse, LogResponse
+from clvlab.arena.log.operations import count_runs, log_proofs, signed_checkpoint
+from clvlab.errors import PageError, UnsignedLogError
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.log.note import Signer
+from clvlab.log.published import Published
+from clvlab.log.tree import consistency, tree_root
+from clvlab.store.database import Database
+from clvlab.store.runlog import RunLog, entries
+
+MAX_ENTRIES = 1000
+
+
+@dataclass(frozen=True)
+class PublicLog:
+    """The run log of a store.
+
+    Attributes
+    ----------
+    signer
+        Key of the log; without one its state is shown unsigned.
+    published
+        Where its newest checkpoint is kept.
+    """
+
+    database: Database
+    signer: Signer | None = None
+    published: Published = field(default_factory=Published)
+
+    def state(self) -> LogResponse:
+        """Return size and root of the log, and what each owner committed to."""
+        with RunLog(self.database).read() as rows:
+            size = rows.size()
+            root, owners, history = tree_root(rows, size), count_runs(rows), rows.restarts()
+        return {
+            "origin": self.signer.name if self.signer else None,
+            "public_key": str(self.signer.verifier) if self.signer else None,
+            "size": size,
+            "root_hash": "sha256:" + root.hex(),
+            "owners": owners,
+            "restarts": [{"index": index, "entry": entry.decode()} for index, entry in history],
+        }
+
+    def checkpoint(self) -> str:
+        """Sign the present state as a note.
+
+        Raises
+        ------
+        UnsignedLogError, LogBehindError, LogKeyError
+        """
+        if self.signer is None:
+            raise UnsignedLogError("this log has no key to sign checkpoints with")
+        return signed_checkpoint(RunLog(self.database), self.signer, self.published)
+
+    def entries(self, since: int = 0, limit: int = 100) -> LogEntriesResponse:
+        """Return entries from an index on; an entry is the text that is hashed.
+
+        Raises
+        ------
+        PageError
+        """
+        if not 0 <= since <= SAFE_INTEGER or not 1 <= limit <= MAX_ENTRIES:
+            raise PageError(f"since must not be negative, and limit be 1 to {MAX_ENTRIES}, not {since} and {limit}")
+        with self.database.read() as connection:
+            found = entries(connection, since, limit)
+        return {"entries": [{"index": index, "entry": entry.decode()} for index, entry in found]}
+
+    def consistency(self, first: int, second: int) -> ConsistencyResponse:
+        """Return hashes which prove that the log at ``second`` entries extends it at ``first``.
+
+        Raises
+        ------
+        PageError
+            Sizes that the log never had.
+        """
+        with RunLog(self.database).read() as rows:
+            size = rows.size()
+            if not 0 <= first <= second <= size:
+                raise PageError(f"sizes must rise from 0 to {size}, not from {first} to {second}")
+            proof = consistency(rows, first, second)
+        return {"first": first, "second": second, "proof": [value.hex() for value in proof]}
+
+    def proofs(self, run_id: str) -> dict[str, Any] | None:
+        """Prove a sealed run's entries under a checkpoint of now; null without a key.
+
+        Raises
+        ------
+        LogBehindError, LogKeyError
+        """
+        return log_proofs(RunLog(self.database), run_id, self.signer, published=self.published) if self.signer else None
+
+    def require_whole(self) -> None:
+        """Require the log to have all that was published of it.
+
+        Raises
+        ------
+        LogBehindError
+        """
+        self.published.require(RunLog(self.database))

@@ -1,0 +1,156 @@
+"""Opening packs by name, by folder or by URL, and the catalogs of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from clvlab.base.invocation import command
+from clvlab.errors import PackTamperedError, UnknownPackError
+from clvlab.packs import opening
+from clvlab.packs.catalog import Catalog
+from clvlab.packs.manifest import DESCRIPTOR
+from clvlab.packs.opening import bundled_catalog, pack_folder
+from clvlab.packs.reader import Pack
+from clvlab.packs.remote.bucket import is_url
+from clvlab.packs.verifying import verify_pack
+from clvlab.packs.views.opening import VIEW_FILE, finder, folders_of, is_view_file, made_again, open_view, read_view
+
+__all__ = [
+    "bundled_catalog", "catalog_at", "open_pack", "pack_folder", "pack_of_run", "packs_at", "pull_pack", "push_pack",
+    "verified_pack",
+]  # fmt: skip
+
+
+def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
+    """Open a pack: by its id in the catalog, by the path of its folder or of a view file, or by its URL.
+
+    For callers on this machine alone: who asks a service names a pack of its catalog, and never a URL that it would then ask.
+
+    Parameters
+    ----------
+    where
+        A folder is verified whole; at a URL each fixture is when it is read. The packs that a view file is of lie beside it,
+        or are in the catalog.
+    content_hash
+        What the pack must be; whatever is there by default.
+
+    Raises
+    ------
+    UnknownPackError
+        No such pack.
+    PackFormatError, PackTamperedError
+        It is not sound, or not the one that was asked for.
+    RemoteError
+        It can't be read at its URL.
+    """
+    if is_url(where):
+        from clvlab.packs.remote.opening import open_remote
+
+        return open_remote(where, content_hash)
+    pack = open_view(Path(where), lambda _, of: _in_catalog(of)) if is_view_file(where) else opening.open_pack(where)
+    if content_hash is not None and pack.content_hash != content_hash:
+        raise PackTamperedError(f"content_hash of {pack.pack_id!r}", content_hash, pack.content_hash)
+    return pack
+
+
+def _in_catalog(content_hash: str) -> Pack | None:
+    """Return the pack of the catalog with that content hash, whatever it is called there."""
+    return next((pack for pack in bundled_catalog().packs() if pack.content_hash == content_hash), None)
+
+
+def pack_of_run(content_hash: str | None, given: str | Path | None = None, view: bytes = b"") -> Pack | None:
+    """Return the pack that a run was made over.
+
+    Parameters
+    ----------
+    content_hash
+        As the run says.
+    given
+        The pack; for a run over a derived one also what that was made of, or a folder in which that lies. By default the
+        catalog is searched.
+    view
+        The view file of the run, if it has one.
+
+    Returns
+    -------
+    Pack or None
+        What is given, whatever it hashes to, unless a view makes the pack of the run of it; null if none is found.
+
+    Raises
+    ------
+    UnknownPackError, PackFormatError, PackTamperedError, RemoteError, ViewError
+        What is given can't be opened, or the view file is none, or is of packs that are not at hand.
+    """
+    if not view:
+        return open_pack(given) if given is not None else _in_catalog(str(content_hash))
+    described = read_view(view, VIEW_FILE)
+    if described.content_hash != content_hash:
+        raise PackTamperedError(f"{VIEW_FILE} of the run", str(content_hash), described.content_hash)
+    folder = given is not None and Path(given).is_dir() and not (Path(given) / DESCRIPTOR).is_file()
+    packs = [] if given is None or folder else [open_pack(given)]
+    at_hand = finder(*([Path(str(given))] if folder else []), packs=packs)
+    return made_again(described, lambda pack_id, of: at_hand(pack_id, of) or _in_catalog(of))
+
+
+def verified_pack(where: str | Path, tell: Callable[[int, int], None] = lambda done, of: None) -> Pack:  # noqa: ARG005
+    """Open a pack after recomputing every digest and rule of it; one at a URL is brought here for that, and not kept.
+
+    Of a view file every pack that it is of is verified so. ``tell`` is told how many rows of a folder's ticks are done, and of
+    how many.
+
+    Raises
+    ------
+    UnknownPackError, PackFormatError, PackTamperedError, RemoteError
+    """
+    if is_view_file(where):
+        pack = open_pack(where)
+        for folder in folders_of(pack):
+            verify_pack(folder, tell)
+        return pack
+    if not is_url(where):
+        return verify_pack(pack_folder(where), tell)
+    with TemporaryDirectory(prefix="clvlab-") as scratch:
+        pack = pull_pack(where, Path(scratch) / "pack")
+        _ = pack.is_genuine  # while its raw files are here
+        return pack
+
+
+def pull_pack(url: str, folder: Path) -> Pack:
+    """Bring a pack from a URL, as ``clvlab.packs.remote.opening.pull_pack``."""
+    from clvlab.packs.remote import opening as remote
+
+    return remote.pull_pack(url, folder)
+
+
+def packs_at(url: str) -> list[tuple[str, Pack]]:
+    """Open the packs one level under a URL, as ``clvlab.packs.remote.opening.packs_at``."""
+    from clvlab.packs.remote import opening as remote
+
+    return remote.packs_at(url)
+
+
+def push_pack(where: str | Path, url: str) -> Pack:
+    """Put a pack, by its id or folder, under a URL, as ``clvlab.packs.remote.opening.push_pack``."""
+    from clvlab.packs.remote import opening as pushing
+
+    return pushing.push_pack(pack_folder(where), url)
+
+
+def catalog_at(folder: Path) -> Catalog:
+    """The catalog in a folder of an operator's own.
+
+    Raises
+    ------
+    UnknownPackError
+        The folder's allowlist admits no pack, or there is none.
+    PackFormatError
+        The allowlist can't be read.
+    """
+    catalog = Catalog(folder)
+    if not catalog.entries():
+        raise UnknownPackError(
+            f"{str(folder)!r} admits no pack: make one there and run {command('packs', 'admit', 'PACK', '--catalog', folder)}"
+        )
+    return catalog

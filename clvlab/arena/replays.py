@@ -1,0 +1,286 @@
+"""A second look at a sealed run: its prices from the ticks, then its decisions from the agents' own code, as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pydantic import ValidationError
+
+from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.registry import of_sealed_config
+from clvlab.arena.deploys.config import DeployConfig, deployed_agent
+from clvlab.arena.packs import pack_of_run
+from clvlab.engine.agent import Agent, sealable
+from clvlab.engine.live import replay_live
+from clvlab.engine.replay import Replay, locate, looked_up, numbered
+from clvlab.engine.run import RunResult, run
+from clvlab.errors import AgentError, DecisionError, EntryError, PackError, ReplayError, WindowError
+from clvlab.law.schema import DECISIONS, Causality
+from clvlab.law.tape import Tape
+from clvlab.packs.reader import Pack
+from clvlab.packs.views.joining import otherwise_matched
+from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, receipt_lines
+from clvlab.proof.evidence import Evidence, read_evidence
+from clvlab.proof.seal import SealedRun
+from clvlab.runs.progress import shortened
+from clvlab.runs.sharding import Shards, sharded
+
+_TICK = 2**31 - 1
+_DEPLOY = "deploy"
+_MOST_SHOWN = 200  # characters of a value that differs
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Whether a second look finds the same, and in a sentence what was compared."""
+
+    agrees: bool
+    detail: str
+
+
+def prices_again(sealed: SealedRun, pack: str | Path | None = None, view: bytes = b"") -> Replayed:
+    """Derive every state and close in the evidence again from the ticks of the pack; no agent is asked.
+
+    Parameters
+    ----------
+    sealed
+        As stored.
+    pack
+        Id or folder of the pack; the one of the catalog with the sealed content hash by default. Of a run over a derived pack
+        also what that was made of.
+    view
+        The view file of the run, from which a derived pack is made again.
+
+    Raises
+    ------
+    ReplayError
+        The pack is not at hand, or is another one.
+    EvidenceError
+        The evidence can't be read.
+    """
+    evidence = read_evidence(sealed.events)
+    found = _pack(evidence, pack, view)
+    return _prices(evidence, found, sharded(found, evidence.started["binding"]["fixture_ids"], ()))
+
+
+def replay_run(
+    sealed: SealedRun,
+    receipts: bytes = b"",
+    *,
+    pack: str | Path | None = None,
+    agents: Sequence[IsolatedAgent] = (),
+    view: bytes = b"",
+) -> Replayed:
+    """Run a sealed run again, after a look at its prices.
+
+    The agents' code runs apart, so that it can't reach what compares; the label ``causality`` is carried over, as an audit
+    is not repeated. A live run is replayed over the pack that it captured: its agents, which saw one message at a time, are
+    asked about the whole. RUN_STARTED, which was committed to before there was a pack, is taken as it is.
+
+    Parameters
+    ----------
+    sealed, receipts
+        As stored; receipts are compared only where there are any.
+    pack, view
+        As for ``prices_again``.
+    agents
+        Agents that are no templates, from their files.
+
+    Raises
+    ------
+    ReplayError
+        The pack or an agent's code is not at hand, or is another one.
+    EvidenceError
+        The evidence can't be read.
+    """
+    evidence = read_evidence(sealed.events)
+    found = _pack(evidence, pack, view)
+    fixture_ids = evidence.started["binding"]["fixture_ids"]
+    prices = _prices(evidence, found, sharded(found, fixture_ids, ()))
+    if not prices.agrees:
+        return prices
+    if evidence.captured is None:
+        result = _made_again(evidence, found, agents, sealed.commit_index)
+    else:
+        result = _followed_again(evidence, found.tape(fixture_ids), agents, sealed.commit_index)
+    again = result.run
+    pairs = {
+        "events.jsonl": (sealed.events, again.events),
+        "scores.jsonl": (sealed.scores, again.scores),
+        "manifest.json": (sealed.manifest, again.manifest),
+    }
+    if receipts:
+        pairs["receipts.jsonl"] = (receipts, receipt_lines(result.receipts))
+    for name, (stored, made) in pairs.items():
+        if stored != made:
+            return Replayed(agrees=False, detail=f"run again, {name} differs from the stored one at {_first(stored, made)}")
+    same = f"run again from pack {found.pack_id!r}, all {len(pairs)} files have the same bytes"
+    if evidence.captured is not None:
+        same += (
+            f": asked about the whole of it, the agents decide as they did live ({evidence.decisions.height:,} decisions, "
+            f"{evidence.closes.height:,} closes)"
+        )
+    return Replayed(agrees=True, detail=same)
+
+
+def _followed_again(evidence: Evidence, tape: Tape, agents: Sequence[IsolatedAgent], commit_index: int | None) -> RunResult:
+    started, failed = evidence.started, {error["agent_id"] for error in evidence.errors}
+    return replay_live(
+        started,
+        tape,
+        [_agent(started["kind"], named, agents) for named in started["agents"] if named["agent_id"] not in failed],
+        evidence.errors,
+        evidence.window,
+        evidence.policy,
+        captured=str(evidence.captured),
+        commit_index=commit_index,
+    )
+
+
+def _made_again(evidence: Evidence, pack: Pack, agents: Sequence[IsolatedAgent], commit_index: int | None) -> RunResult:
+    started = evidence.started
+    roster = [_agent(started["kind"], named, agents) for named in started["agents"]]
+    return run(
+        [partial(pack.tape, shard) for shard in sharded(pack, started["binding"]["fixture_ids"], roster)],
+        roster,
+        evidence.window,
+        policy=evidence.policy,
+        kind=started["kind"],
+        origin_id=started["origin_id"],
+        commit_index=commit_index,
+        again=started,
+    )
+
+
+def _looked_up(evidence: Evidence, pack: Pack, shards: Shards, decisions: pl.DataFrame) -> Iterator[Replay]:
+    """Look decisions up a shard at a time; evidence has none about a fixture that is in no shard."""
+    for shard in shards:
+        tape = pack.tape(shard)
+        yield looked_up(tape, locate(tape, decisions.filter(pl.col("fixture_id").is_in(shard))), evidence.window)
+        del tape  # before the next one is read
+
+
+def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Replayed:
+    """Look up every state of the evidence in the pack; what the agents meant by it does not matter."""
+    sealed = (evidence.started["window"]["closing_policy"], evidence.max_close_age_s)
+    if sealed != (pack.manifest.closing_policy, pack.manifest.max_close_age_s):
+        return Replayed(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")
+    if otherwise := otherwise_matched(pack):
+        return Replayed(agrees=False, detail=f"pack {pack.pack_id!r} is not what its sources are joined to: {otherwise}")
+    ticks = evidence.decisions["tick_seq"]
+    if ticks.len() and not ticks.is_between(0, _TICK).all():
+        return Replayed(agrees=False, detail="a decision is at a tick that no pack has")
+    named = evidence.decisions.with_columns(confidence=pl.lit(None, pl.Float64)).select(
+        pl.col(name).cast(dtype) for name, dtype in DECISIONS.items()
+    )
+    try:
+        again = numbered([*_looked_up(evidence, pack, shards, named)], errors=len(evidence.errors))
+    except (DecisionError, WindowError) as error:  # a book that the pack does not keep
+        return Replayed(agrees=False, detail=str(error))
+    claims = ("confidence_ppm", "confidence_raw")
+    looked_up = [name for name in PROPOSAL_EVENTS if name not in claims]
+    for stored, made in (
+        (evidence.decisions.select(looked_up), again.decisions.select(looked_up)),
+        (evidence.closes.select(*CLOSE_EVENTS), again.closes),
+    ):
+        if not stored.equals(made):
+            return Replayed(agrees=False, detail=f"the ticks of pack {pack.pack_id!r} do not give {_differing(stored, made)}")
+    counted = f"{evidence.decisions.height:,} decisions and {evidence.closes.height:,} closes"
+    return Replayed(agrees=True, detail=f"all prices of {counted} follow from the ticks of pack {pack.pack_id!r}")
+
+
+def _differing(stored: pl.DataFrame, made: pl.DataFrame) -> str:
+    """Name the first line of evidence for which the ticks give another state."""
+    if stored.height != made.height:
+        return f"{stored.height:,} lines, but {made.height:,}"
+    pairs = zip(stored.iter_rows(named=True), made.iter_rows(named=True), strict=True)
+    ours, theirs = next((ours, theirs) for ours, theirs in pairs if ours != theirs)
+    names = ", ".join(f"{name} {_cut(ours[name])} but {_cut(theirs[name])}" for name in ours if ours[name] != theirs[name])
+    return f"the line with seq {ours['seq']}: it says {names}"
+
+
+def _cut(value: object) -> str:
+    return shortened(repr(value), _MOST_SHOWN)
+
+
+def _pack(evidence: Evidence, given: str | Path | None, view: bytes) -> Pack:
+    """Find the pack of a run: of one that was live by its content hash alone, as the evidence has no name of it."""
+    expected, name = evidence.content_hash, evidence.started["binding"]["pack_id"]
+    said = "the pack that it captured" if evidence.captured is not None else f"pack {name!r}"
+    try:
+        found = pack_of_run(expected, given, view)
+    except PackError as error:
+        if not view:
+            raise
+        raise ReplayError(f"{said} can't be made again from the view file of the run: {error}") from error
+    if found is None:
+        raise ReplayError(f"no pack of the catalog has content hash {expected}: name the folder of {said}")
+    if found.content_hash != expected or name not in (None, found.pack_id):
+        raise ReplayError(
+            f"the run was over {said} of {expected}, {str(given or found.pack_id)!r} is {found.pack_id!r} of "
+            f"{found.content_hash}"
+        )
+    return found
+
+
+def _agent(kind: str, named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> Agent:
+    """Find the agent that RUN_STARTED names, and make sure that it is the same one."""
+    what = f"agent {named['agent_id']!r} ({named['strategy']} {named['strategy_version']})"
+    of_template = _deployed if kind == _DEPLOY else _template
+    for agent in of_template(named) if _is_template(named) else _of_file(named, at_hand):
+        identity = agent.identity
+        same = all(getattr(identity, key) == named[key] for key in ("agent_id", "strategy", "strategy_version"))
+        if same and sealable(identity) == named["config"]:
+            return agent
+    raise ReplayError(f"{what} is not at hand as it was sealed: give its source as file.py:name, or its version of clvlab")
+
+
+def _is_template(named: Mapping[str, Any]) -> bool:
+    """Tell templates, which have no source of their own, from agents of one's own; of a live run the label does not."""
+    if named["causality"] == Causality.LIVE:
+        return named["source_sha256"] is None
+    return named["causality"] in (Causality.TEMPLATE, Causality.TRANSCRIPT)
+
+
+def _deployed(named: Mapping[str, Any]) -> list[Agent]:
+    """Make a deployed agent again, sized as its sealed configuration says."""
+    try:
+        return [deployed_agent(DeployConfig.model_validate(named["config"]), named["agent_id"])]
+    except (AgentError, EntryError, ValidationError) as error:
+        raise ReplayError(f"no deployed agent {named['agent_id']!r} can be made of the sealed config: {error}") from error
+
+
+def _template(named: Mapping[str, Any]) -> list[Agent]:
+    try:
+        return [of_sealed_config(named["agent_id"], named["strategy"], named["config"])]
+    except AgentError as error:
+        raise ReplayError(f"clvlab makes no template {named['strategy']!r} of the sealed config: {error}") from error
+
+
+def _of_file(named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> list[Agent]:
+    """Choose the agents whose source has the sealed digest, with what the sealed one could read and reach."""
+    source, own = named["source_sha256"], [agent for agent in at_hand if agent.code.has(named["source_sha256"])]
+    sealed = (named.get("network", False), [(read["name"], read["sha256"]) for read in named.get("reads", [])])
+    wrong = next((agent.limits for agent in own if (agent.limits.network, list(agent.limits.digests())) != sealed), None)
+    if wrong:
+        raise ReplayError(
+            f"agent {named['agent_id']!r} was allowed to read {sealed[1]} and network {sealed[0]}, here it is "
+            f"{list(wrong.digests())} and {wrong.network}: give it the same"
+        )
+    return [
+        replace(agent, code=replace(agent.code, source_sha256=source)).as_sealed(named["agent_id"], named["config"])
+        for agent in own
+    ]
+
+
+def _first(stored: bytes, made: bytes) -> str:
+    ours, theirs = stored.split(b"\n"), made.split(b"\n")
+    line = next(
+        (number for number, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
+    )
+    return f"line {line + 1}"

@@ -1,0 +1,158 @@
+"""What callers ask for: one fixture as the interface has it, or several with any template, parameters and policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Any, Literal, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Strict, StrictInt, StrictStr, Tag, TypeAdapter, create_model
+
+from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, template
+from clvlab.arena.caps import Allowlist
+from clvlab.errors import AgentError, UnknownFixtureError
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.packs.reader import Pack
+from clvlab.runs.backtests import envelope, settings_in
+from clvlab.runs.plan import Plan
+
+_AGENT = "baseline"
+_MAX_FIXTURES = 100_000
+_FIXTURES = "fixture_ids"
+
+ONE, SEVERAL = "one-fixture", "several-fixtures"
+"""How the two kinds are told apart: no fields, though they stand in the place of one when a request is refused."""
+
+
+class _Windowed(BaseModel):
+    """The window of a backtest; rules between its fields are the window's, which raises ``WindowError``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pack_id: StrictStr
+    window_id: StrictStr
+    market_allowlist: Allowlist
+    end_rule: StrictStr = "pre_match"
+    duration_s: StrictInt | None = None
+    min_clv_horizon_s: StrictInt = Window().min_clv_horizon_s
+
+
+class BacktestRunRequest(_Windowed):
+    """A backtest of the offline agent ``baseline`` over one fixture; unknown fields are refused.
+
+    References
+    ----------
+    Interface specification, "BacktestRunRequest".
+    """
+
+    fixture_id: StrictInt
+
+    @property
+    def fixtures(self) -> list[int]:
+        """The one fixture."""
+        return [self.fixture_id]
+
+    def plan(self, pack: Pack) -> Plan:
+        """Plan the run.
+
+        Raises
+        ------
+        UnknownFixtureError, WindowError
+        """
+        return _plan(pack, self, _AGENT, {})
+
+
+def _strict(settings: type, **own: Any) -> Mapping[str, Any]:
+    """Return the fields of a dataclass as those of a model that converts nothing, some of them with a type of their own."""
+    kinds = get_type_hints(settings)
+    return {one.name: (own.get(one.name, Annotated[kinds[one.name], Strict()]), one.default) for one in fields(settings)}
+
+
+PolicyLimits = create_model(
+    "PolicyLimits",
+    __doc__="Limits under which actions are executed on paper, those that differ from the defaults; they never touch a score.",
+    __config__=ConfigDict(frozen=True, extra="forbid", validate_default=True),
+    **_strict(
+        PolicyEnvelope,
+        market_allowlist=Allowlist | None,
+        venue_allowlist=Allowlist,
+        execution_mode=Literal["paper", "dry_run"],
+    ),
+)
+
+
+class PackBacktestRequest(_Windowed):
+    """A backtest of a template over several fixtures of a pack, or all; unknown fields are refused.
+
+    Attributes
+    ----------
+    fixture_ids
+        Which fixtures; null is all of the pack. The key must be there, and no ``fixture_id`` beside it.
+    strategy, params
+        Any template but ``llm`` and ``bets``, which replay a transcript, and the parameters that differ from its defaults.
+    policy
+        Limits that differ from the defaults.
+    close_source
+        The book whose own states are entry and close, of a pack that keeps its books; null is the consensus.
+    """
+
+    fixture_ids: Annotated[list[StrictInt], Field(min_length=1, max_length=_MAX_FIXTURES)] | None
+    strategy: StrictStr = _AGENT
+    params: dict[str, Any] = Field(default_factory=dict)
+    window_id: StrictStr = "full"
+    market_allowlist: Allowlist = Field(default=[""])
+    policy: PolicyLimits | None = None  # type: ignore[valid-type]  # made of the envelope's fields
+    close_source: StrictStr | None = None
+
+    @property
+    def fixtures(self) -> list[int] | None:
+        """Which fixtures; null is all."""
+        return self.fixture_ids
+
+    def plan(self, pack: Pack) -> Plan:
+        """Plan the run.
+
+        Raises
+        ------
+        UnknownFixtureError, WindowError, AgentError, PolicyError
+        """
+        if self.strategy not in TEMPLATES or self.strategy in TRANSCRIBED:
+            known = ", ".join(name for name in TEMPLATES if name not in TRANSCRIBED)
+            raise AgentError(f"a backtest over a pack takes a template, not {self.strategy!r:.80}: use one of {known}")
+        limits = None if self.policy is None else self.policy.model_dump(exclude_unset=True)
+        return _plan(pack, self, self.strategy, self.params, limits)
+
+
+def _plan(
+    pack: Pack,
+    request: BacktestRunRequest | PackBacktestRequest,
+    strategy: str,
+    params: dict[str, Any],
+    limits: Mapping[str, Any] | None = None,
+) -> Plan:
+    known = set(pack.fixture_ids)
+    for fixture_id in request.fixtures or ():  # ahead of what is wrong with window or agent
+        if fixture_id not in known:
+            raise UnknownFixtureError(fixture_id, pack.pack_id, pack.fixture_ids)
+    window = settings_in(request, Window)
+    agent = template(strategy, {"markets": window.market_allowlist} | params)
+    return Plan(pack, [agent], window, envelope(limits or {}), request.fixtures)
+
+
+def _kind(body: Any) -> str:
+    several = _FIXTURES in body if isinstance(body, dict) else isinstance(body, PackBacktestRequest)
+    return SEVERAL if several else ONE
+
+
+BacktestRequest = Annotated[
+    Annotated[BacktestRunRequest, Tag(ONE)] | Annotated[PackBacktestRequest, Tag(SEVERAL)], Discriminator(_kind)
+]
+"""Told apart by the key ``fixture_ids``."""
+
+_REQUEST: TypeAdapter[BacktestRunRequest | PackBacktestRequest] = TypeAdapter(BacktestRequest)
+
+
+def stored_request(body: dict[str, Any]) -> BacktestRunRequest | PackBacktestRequest:
+    """Read a request back from a job."""
+    return _REQUEST.validate_python(body)

@@ -1,0 +1,400 @@
+"""Backtests of the templates, stored and verifiable; asking twice gives the same report."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from typing import cast
+
+from clvlab.api.answer import pick
+from clvlab.api.backtests import (
+    BacktestListResponse,
+    BacktestReport,
+    BacktestRunResponse,
+    BacktestState,
+    BacktestStatistics,
+    BacktestSummary,
+    BeatCloseStatistics,
+    FigureRow,
+    MeanStatistics,
+    MedianStatistics,
+)
+from clvlab.arena.caps import Budget
+from clvlab.arena.jobs import CANCELLED, Jobs
+from clvlab.arena.report_requests import BacktestRunRequest, PackBacktestRequest, stored_request
+from clvlab.arena.runs.binding import open_catalogued
+from clvlab.arena.runs.in_database import begin, enter, give_up, keep
+from clvlab.arena.runs.stored import StoredRuns, require
+from clvlab.arena.tables import page_of
+from clvlab.base.cache import BoundedCache
+from clvlab.errors import (
+    IdempotencyConflictError,
+    NotOwnerError,
+    PackReplayError,
+    RunFailedError,
+    TransitionError,
+    UnknownBacktestError,
+    UnknownRunError,
+)
+from clvlab.packs.catalog import Catalog
+from clvlab.proof.canonical import sha256
+from clvlab.report.page import tear_sheet_page
+from clvlab.report.settling import Figure
+from clvlab.report.tearsheet import TearSheet
+from clvlab.runs.perform import PerformedRun, backtest_id, perform, reopen, run_id_of
+from clvlab.runs.plan import Plan
+from clvlab.runs.progress import Tell
+from clvlab.store import jobs as job_rows
+from clvlab.store import reports, runs, usage
+from clvlab.store.database import Connection, Database
+from clvlab.store.jobs import Job, JobStatus
+from clvlab.store.labels import ANYBODY
+from clvlab.store.runs import RunStatus
+from clvlab.store.tables import reports as report_table
+
+# The statistics of a backtest as plain values: what a tear sheet says, for those who read JSON.
+
+
+def statistics_of(performed: PerformedRun, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> BacktestStatistics:
+    """Return the statistics of a backtest of one agent, as JSON values: those of its tear sheet over all it scored.
+
+    Parameters
+    ----------
+    performed
+        The backtest.
+    level
+        Level of the intervals, above 0 and below 1.
+    resamples, seed
+        Number and seed of the sign flips by fixture; the same seed gives the same statistics.
+
+    Raises
+    ------
+    StatisticsError
+        A level outside 0..1, or fewer than one resample.
+
+    Examples
+    --------
+    >>> import clvlab as cl
+    >>> found = statistics_of(cl.backtest("starter", "cumulative-drift").source)
+    >>> found["clv_bps"]["n"], found["clv_bps"]["n_clusters"], round(found["effective_clusters"], 1)
+    (129, 12, 10.6)
+    """
+    sheet = TearSheet(performed, level, resamples, seed=seed, all_scored=True)
+    spread = sheet.concentration
+    return {
+        "clv_bps": _mean(sheet, "clv"),
+        "price_ratio_pct": _mean(sheet, "price_ratio"),
+        "edge_pct": _mean(sheet, "edge"),
+        "median_clv_bps": pick(MedianStatistics, {**asdict(sheet.median), "level": level}),
+        "beat_close": pick(BeatCloseStatistics, {**asdict(sheet.beat), "level": level}),
+        "effective_clusters": spread.effective_clusters,
+        "largest_fixture_share": spread.largest_share,
+        "top_five_share": spread.top_share,
+        "resamples": resamples,
+        "seed": seed,
+        "figures": [_row(figure) for figure in sheet.figures(moved=False)],
+    }
+
+
+def _mean(sheet: TearSheet, name: str) -> MeanStatistics:
+    found = asdict(sheet.means[name])
+    return pick(MeanStatistics, {**found, "level": sheet.level, "sign_flip_p": sheet.sign_flips[name]})
+
+
+def _row(figure: Figure) -> FigureRow:
+    name, value, low, high, unit = figure
+    return {"figure": name, "value": _finite(value), "low": _finite(low), "high": _finite(high), "unit": unit}
+
+
+def _finite(value: float | None) -> float | None:
+    """Return what JSON has a number for, else null."""
+    return value if value is not None and isfinite(value) else None
+
+
+# The run of a backtest that was asked for: performed by a job.
+
+
+@dataclass(frozen=True)
+class BacktestRuns:
+    """Performs the jobs of backtests."""
+
+    database: Database
+    catalog: Catalog
+    clock: Callable[[], int]
+
+    def perform(self, job: Job, tell: Tell) -> None:
+        """Replay, seal and store the report."""
+        with self.database.write() as connection:
+            job_rows.fence(connection, job)
+            commitment = begin(connection, job.run_id, self.clock())
+        request = stored_request(job.payload["request"])
+        done = perform(request.plan(open_catalogued(self.catalog, request.pack_id)), commitment, tell)
+        report = report_of(done)
+        with self.database.write() as connection:
+            job_rows.fence(connection, job)
+            now = self.clock()
+            keep(connection, done, None, now)  # anybody may ask for one, and the chain's fees are the operator's
+            keep_report(connection, report, now)
+            reports.forget_tickets(connection, job.run_id)
+            usage.weigh(connection, job.run_id)
+            job_rows.finish(connection, job, JobStatus.DONE)
+
+    def failed(self, connection: Connection, job: Job, cause: str) -> None:
+        """Put the cause on the run's record; asking again tries again."""
+        give_up(connection, job.run_id, cause, self.clock())
+        reports.forget_tickets(connection, job.run_id)
+
+
+def keep_report(connection: Connection, report: BacktestReport, now_ms: int) -> None:
+    """Store a report; the same again changes nothing."""
+    summary = pick(BacktestSummary, {**report, "created_ts_ms": now_ms})
+    reports.add(connection, {**summary, "report": report})
+
+
+def report_of(done: PerformedRun) -> BacktestReport:
+    """Return the report; over several fixtures it has statistics, as one fixture has no interval."""
+    report = cast("BacktestReport", done.report)  # what is performed here is no live run
+    return report if len(done.fixture_ids) == 1 else {**report, "statistics": statistics_of(done)}
+
+
+_SHEETS_BYTES = 16 << 20
+_KIND = "backtest"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A backtest that was asked for, with all that could be refused at once checked.
+
+    Attributes
+    ----------
+    key
+        Whoever has it may withdraw the request.
+    given
+        Whether the caller chose the key, which then stands for this backtest for good.
+    known
+        Whether its report is there.
+    """
+
+    request: BacktestRunRequest | PackBacktestRequest
+    plan: Plan = field(repr=False)
+    key: str
+    given: bool
+    known: bool
+
+    @property
+    def run_id(self) -> str:
+        return self.plan.run_id
+
+    @property
+    def answer(self) -> BacktestRunResponse:
+        """What the interface answers."""
+        return {"backtest_id": backtest_id(self.run_id), "mode_label": "Backtest", "run_id": self.run_id}
+
+
+@dataclass(frozen=True)
+class BacktestReports:
+    """Use cases of backtests."""
+
+    database: Database
+    catalog: Catalog
+    jobs: Jobs
+    runs: StoredRuns
+    clock: Callable[[], int]
+    budget: Budget
+    _sheets: BoundedCache[str] = field(default_factory=lambda: BoundedCache(_SHEETS_BYTES, len))
+
+    def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> Asked:
+        """Check a request; stores nothing.
+
+        Parameters
+        ----------
+        request
+            What is asked for.
+        key
+            Idempotency key: it stands for one backtest, and by it the request can be withdrawn. A new one by default.
+
+        Raises
+        ------
+        UnknownPackError, UnknownFixtureError, WindowError, AgentError, PolicyError
+            In this order.
+        IdempotencyConflictError
+            The key stands for another backtest.
+        """
+        plan = request.plan(open_catalogued(self.catalog, request.pack_id))
+        with self.database.read() as connection:
+            used = None if key is None else reports.run_of_key(connection, key)
+        if used not in (None, plan.run_id):
+            raise _taken(key)
+        known = self._stored(backtest_id(plan.run_id)) is not None
+        return Asked(request, plan, key or secrets.token_urlsafe(24), key is not None, known)
+
+    def enter(self, asked: Asked) -> None:
+        """Put a request on record, and its run with a job if it is the first.
+
+        Raises
+        ------
+        IdempotencyConflictError
+            Another request took the key meanwhile.
+        """
+        now = self.clock()
+        with self.database.write() as connection:
+            job_rows.hold_open(connection, asked.run_id, [_KIND])  # so that nobody cancels it before the key is there
+            taken = reports.take_key(connection, asked.key, asked.run_id, now, given=asked.given, active=not asked.known)
+            if taken != asked.run_id:
+                raise _taken(asked.key)
+            if enter(connection, asked.plan.started, ANYBODY, now, budget=self.budget):
+                payload = {"origin_id": asked.run_id, "request": asked.request.model_dump(mode="json", exclude_unset=True)}
+                job_rows.add(connection, _KIND, asked.run_id, payload, now)
+
+    def settle(self, asked: Asked) -> BacktestRunResponse:
+        """Wait until a request that was entered is answered, and perform it here if nobody else does. Blocks.
+
+        Raises
+        ------
+        PackReplayError
+            The replay failed.
+        RunCancelledError
+            Everybody who asked for it withdrew.
+        """
+        try:
+            self.jobs.require_sealed(asked.run_id)
+        except RunFailedError as error:
+            raise PackReplayError(f"the replay failed: {error.cause}") from error
+        return asked.answer
+
+    def run(self, request: BacktestRunRequest | PackBacktestRequest) -> BacktestRunResponse:
+        """Replay, seal and store: all of the above at once. Blocks."""
+        asked = self.ask(request)
+        if not asked.known:
+            self.enter(asked)
+            self.settle(asked)
+        return asked.answer
+
+    def state(self, asked: Asked) -> BacktestState:
+        """Tell how far a request is, with the key by which it can be withdrawn."""
+        state = self._state(asked.run_id)
+        state["key"] = asked.key
+        return state
+
+    def _state(self, run_id: str) -> BacktestState:
+        named = {"backtest_id": backtest_id(run_id), "mode_label": "Backtest"}
+        return cast("BacktestState", {**named, **self.jobs.state(run_id)})
+
+    def withdraw(self, backtest_id: str, key: str) -> BacktestState:
+        """Withdraw a request by its key; a backtest that nobody else asked for is cancelled.
+
+        Raises
+        ------
+        UnknownBacktestError
+        TransitionError
+            It is over.
+        NotOwnerError
+            It was not asked for under this key.
+        """
+        run_id, status = self._run(backtest_id)
+        if status not in (RunStatus.QUEUED, RunStatus.RUNNING):
+            raise TransitionError(f"backtest {backtest_id} is {status}: there is nothing to cancel")
+
+        def others(connection: Connection) -> bool:
+            if reports.run_of_key(connection, key, active=True) != run_id:
+                raise NotOwnerError(f"backtest {backtest_id} was not asked for under that key")
+            return reports.withdraw(connection, key, run_id) > 0
+
+        self.jobs.cancel(run_id, CANCELLED, unless=others)
+        return self._state(run_id)
+
+    def report(self, backtest_id: str) -> BacktestReport:
+        """Return the stored report.
+
+        Raises
+        ------
+        UnknownBacktestError
+        """
+        found = self._stored(backtest_id)
+        if found is None:
+            self._run(backtest_id)
+            raise UnknownBacktestError(f"backtest {backtest_id!r} has no report yet: ask for it first")
+        return found
+
+    def look(self, backtest_id: str) -> BacktestReport | BacktestState:
+        """Return the stored report, or how far the backtest is.
+
+        Raises
+        ------
+        UnknownBacktestError
+            Unknown, or it failed, and why.
+        """
+        found = self._stored(backtest_id)
+        if found is not None:
+            return found
+        run_id, status = self._run(backtest_id)
+        state = self._state(run_id)
+        if status == RunStatus.FAILED:
+            raise UnknownBacktestError(f"backtest {backtest_id} has no report, it failed: {state['cause']}; ask for it again")
+        return state
+
+    def _stored(self, backtest_id: str) -> BacktestReport | None:
+        """Return the report; it is made of the sealed run if that was made by others, who keep none."""
+        with self.database.read() as connection:
+            found = reports.report(connection, backtest_id)
+            row = None if found is not None else runs.row(connection, run_id_of(backtest_id))
+        if found is not None:
+            return cast("BacktestReport", found)
+        if row is None or row["kind"] != _KIND or row["status"] != RunStatus.SEALED:
+            return None
+        made = report_of(self._sealed(row["run_id"], row["evidence_hash"], row["pack_id"]))
+        with self.database.write() as connection:
+            keep_report(connection, made, row["sealed_ts_ms"])
+        return made
+
+    def _sealed(self, run_id: str, evidence_hash: str, pack_id: str) -> PerformedRun:
+        """Read a sealed run back, over its pack."""
+        run = self.runs.sealed(run_id)
+        if sha256(run.events) != evidence_hash:
+            raise UnknownRunError(f"run {run_id} is not stored as it was sealed: verify it")
+        with self.database.read() as connection:
+            receipts = runs.receipt_lines(connection, run_id)
+        return reopen(open_catalogued(self.catalog, pack_id), run, receipts)
+
+    def _run(self, backtest_id: str) -> tuple[str, str]:
+        """Return run and status of a backtest."""
+        with self.database.read() as connection:
+            row = runs.row(connection, run_id_of(backtest_id))
+        if row is None or row["kind"] != "backtest" or not backtest_id.startswith("bt_"):
+            raise UnknownBacktestError(f"unknown backtest {backtest_id!r}")
+        require(row, row["run_id"])
+        return row["run_id"], row["status"]
+
+    def tear_sheet(self, backtest_id: str) -> str:
+        """Return the tear sheet of a backtest as one page of HTML. Blocks.
+
+        Raises
+        ------
+        UnknownBacktestError
+        UnknownRunError
+            The run is not stored as it was sealed.
+        UnknownPackError
+            The pack, whose ticks the sheet reads, is not in the catalog any more.
+        PackTamperedError
+            The catalog has another pack under its name now.
+        """
+        report = self.report(backtest_id)
+        named = report["run_id"], report["evidence_hash"], report["pack_id"]
+        return self._sheets.get(named, lambda: tear_sheet_page(self._sealed(*named)))
+
+    def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
+        """List backtests, newest first.
+
+        Raises
+        ------
+        PageError
+        """
+        with self.database.read() as connection:
+            rows, next_cursor = page_of(connection, report_table, "backtest_id", cursor, limit)
+        return {"backtests": cast("list[BacktestSummary]", rows), "next_cursor": next_cursor}
+
+
+def _taken(key: str | None) -> IdempotencyConflictError:
+    return IdempotencyConflictError("fingerprint", f"idempotency key {key!r:.80} stands for another backtest: take a new key")

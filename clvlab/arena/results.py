@@ -1,0 +1,138 @@
+"""What a sealed run says of its agents, for people: a sentence, two pictures, and the decisions that moved it most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from clvlab.arena.runs.decisions import RunDecisions
+from clvlab.base.cache import BoundedCache
+from clvlab.law.schema import Reason
+from clvlab.report.headline import cumulative_line, interval_bar, verdict_of
+from clvlab.statistics import Estimate, cluster_mean
+from clvlab.statistics.cumulating import cumulative
+
+_KEPT_BYTES = 32 << 20
+_DRAWN = 12  # agents whose pictures are drawn; the others have their figures
+_EXTREMES = 5
+_MOVED = ("seq", "agent_id", "fixture_id", "market_key", "side", "ts_ms", "entry_prob_bps", "close_prob_bps", "clv_bps")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResult:
+    """One agent.
+
+    Attributes
+    ----------
+    agent_id
+        As sealed.
+    estimate
+        Mean CLV as the law counts it, with its interval over fixtures.
+    sentence, tone
+        What that allows to be said, as plain text, and the same in a word.
+    interval, by_date
+        SVG elements, which are empty where there is nothing to draw.
+    """
+
+    agent_id: str
+    estimate: Estimate
+    sentence: str
+    tone: str
+    interval: str
+    by_date: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtremeDecision:
+    """A scored decision that gained or lost much."""
+
+    seq: int
+    agent_id: str
+    fixture_id: int
+    market_key: str
+    side: str
+    ts_ms: int
+    entry_prob_bps: int
+    close_prob_bps: int
+    clv_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A sealed run.
+
+    Attributes
+    ----------
+    agents
+        In order of their ids; those that scored nothing are not among them.
+    worst, best
+        Decisions that lost and that gained the most CLV, the most first; of equal ones the earlier.
+    """
+
+    agents: tuple[AgentResult, ...]
+    worst: tuple[ExtremeDecision, ...]
+    best: tuple[ExtremeDecision, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that it takes, about."""
+        return 8192 + sum(2048 + len(own.interval) + len(own.by_date) for own in self.agents)
+
+
+def _kept() -> BoundedCache[RunResult]:
+    return BoundedCache(_KEPT_BYTES, lambda result: result.size_bytes)
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """Use case of pages; a sealed run never changes, so what it says is kept."""
+
+    decisions: RunDecisions
+    _results: BoundedCache[RunResult] = field(default_factory=_kept)
+
+    def of(self, run_id: str) -> RunResult:
+        """Return what a sealed run says. Blocks while the run is read for the first time.
+
+        Raises
+        ------
+        UnknownRunError
+            Unknown, not sealed, or not stored as it was sealed.
+        RunRemovedError
+        """
+        sealed = self.decisions.evidence_hash(run_id)
+        return self._results.get((run_id, sealed), lambda: run_result(self.decisions.rows(run_id)))
+
+
+def run_result(rows: pl.DataFrame) -> RunResult:
+    """Sum up ``DECISION_ROWS`` of one run."""
+    scored = rows.filter(pl.col("reason") == Reason.SCORED).with_columns(
+        pl.col("clv_bps", "ts_ms", "seq").cast(pl.Int64), pl.col("agent_id").cast(pl.String)
+    )
+    agents = scored["agent_id"].unique().sort()
+    found = [
+        _agent_result(agent_id, scored.filter(pl.col("agent_id") == agent_id), drawn=place < _DRAWN)
+        for place, agent_id in enumerate(agents)
+    ]
+    return RunResult(tuple(found), _extremes(scored, gained=False), _extremes(scored, gained=True))
+
+
+def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentResult:
+    mean = cluster_mean(scored["clv_bps"], scored["fixture_id"])
+    said = verdict_of(mean)
+    interval = interval_bar(mean.mean, mean.low, mean.high) if drawn else ""
+    return AgentResult(agent_id, mean, said.sentence, said.tone, interval, _by_date(scored) if drawn else "")
+
+
+def _by_date(scored: pl.DataFrame) -> str:
+    """Draw the sum by the time of the last scored decision on each fixture: evidence rows do not have the time of the close."""
+    last = scored.select(pl.col("ts_ms").max().over("fixture_id"))["ts_ms"]
+    found = cumulative(scored["clv_bps"], scored["fixture_id"], last)
+    columns = (found[name].to_list() for name in ("time_ms", "total", "low", "high"))
+    return cumulative_line(*columns, title="Cumulative CLV by date, 95 % band")
+
+
+def _extremes(scored: pl.DataFrame, *, gained: bool) -> tuple[ExtremeDecision, ...]:
+    moved = scored.filter(pl.col("clv_bps") > 0 if gained else pl.col("clv_bps") < 0)
+    first = moved.sort("clv_bps", "seq", descending=[gained, False]).head(_EXTREMES).select(_MOVED)
+    return tuple(ExtremeDecision(**row) for row in first.iter_rows(named=True))

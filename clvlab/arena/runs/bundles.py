@@ -1,0 +1,211 @@
+"""Proof bundles and disclosures of stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clvlab.anchor.anchorer import NullAnchor
+from clvlab.anchor.records import AnchorRecord
+from clvlab.anchor.settings import AnchorSettings
+from clvlab.api.runs import LogStanding
+from clvlab.base.files import MAX_KEYS_BYTES, file_bytes
+from clvlab.errors import BundleError, EvidenceError
+from clvlab.log.bundled import PROOFS, Trust, judge, standing_in
+from clvlab.packs.remote.bucket import Address
+from clvlab.proof import clv_states, clv_verify
+from clvlab.proof.anchor import Anchor, AnchorStatus
+from clvlab.proof.bundle import anchor_of, bundle, read_bundle, run_of
+from clvlab.proof.canonical import canonical
+from clvlab.proof.checks import Check, Verdict
+from clvlab.proof.disclosure import check_disclosure, disclosure
+from clvlab.proof.limits import MAX_DISCLOSURE_BYTES
+from clvlab.proof.seal import SealedRun
+from clvlab.proof.verify import Verification, verify
+from clvlab.runs.in_folder import record_of
+from clvlab.store.folder import read_receipts, read_run, read_view, run_files
+
+
+def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
+    """Put everything about a stored run into one file: evidence, scores, manifest, receipts, anchor, log proofs.
+
+    Parameters
+    ----------
+    path
+        A run folder.
+    log
+        Proofs of the run's entries in a run log; needed if the manifest names a commitment.
+    """
+    run = read_run(path)
+    if run.commit_index is not None and log is None:
+        raise BundleError(f"run {run.run_id} was committed to in a log: name the log, to prove it")
+    return bundle(run, read_receipts(path), anchor=anchor_part(record_of(path, run.run_id)), log=log)
+
+
+def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
+    """Return what a bundle says of an anchor that is on the chain; null of any other."""
+    if record is None or record.status != AnchorStatus.ANCHORED:
+        return None
+    signed = {"signature": str(record.signature), "transaction": str(record.transaction)}
+    return {"schema": "clvlab-bundle-anchor/1", "cluster": record.cluster} | signed
+
+
+def verify_bundle(path: Path, settings: AnchorSettings | None = None) -> Verification:
+    """Recompute the proof of a bundled run, the chain asked about its anchor where settings say how."""
+    contents = read_bundle(file_bytes(path))
+    asker = NullAnchor(settings)
+    anchor = Anchor(cluster=asker.cluster)
+    if "anchor.json" in contents:
+        stated = anchor_of(contents)
+        anchor = Anchor(AnchorStatus.ANCHORED.value, stated["signature"], stated["cluster"])
+    receipts = contents.get("receipts.jsonl", b"")
+    return verify(run_of(contents), receipts, anchor=anchor, seen=asker.seen(anchor), trust=asker.trust)
+
+
+def judge_proofs(
+    path: Path,
+    verification: Verification,
+    trust: Path | None = None,
+    required: Sequence[str] = (),
+    *,
+    without_witness: bool = False,
+) -> tuple[dict[str, Check], LogStanding | None]:
+    """Judge the anchor and the log proofs of a verified run by keys of the reader's own, without asking anybody.
+
+    Parameters
+    ----------
+    path
+        A bundle; a run folder holds no such proofs.
+    verification
+        Of the run in it.
+    trust
+        File of ``Trust``; without it nobody is trusted.
+    required
+        Names of proofs without which the run fails.
+    without_witness
+        Let a required log do without a trusted witness.
+
+    Returns
+    -------
+    tuple
+        The checks, and block ``log`` of the proof card where the log proofs hold, without what nobody signed of it.
+    """
+    whom = read_trust(trust)
+    parts = read_bundle(file_bytes(path)) if path.is_file() else {}
+    checks = judge(parts, verification, whom, _known(required), without_witness=without_witness)
+    holds = "log" in checks and checks["log"].verdict == Verdict.PASS
+    return checks, replace(standing_in(parts, verification, whom)[0], claim=None).facts() if holds else None
+
+
+def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
+    """Read whom a caller trusts from a file, and add keys of logs; without either nobody."""
+    trust = Trust() if path is None else Trust.read(file_bytes(path, MAX_KEYS_BYTES))
+    return replace(trust, logs=(*trust.logs, *logs))
+
+
+def read_stored(path: Path) -> tuple[SealedRun, bytes]:
+    """Read a run and its receipts, unverified, from a run folder or a bundle."""
+    if path.is_file():
+        contents = read_bundle(file_bytes(path))
+        return run_of(contents), contents.get("receipts.jsonl", b"")
+    return read_run(path), read_receipts(path)
+
+
+def disclose(path: Path, seq: int) -> bytes:
+    """Prove one decision of a stored run, and its score, without the others: canonical JSON.
+
+    Raises
+    ------
+    BundleError
+        The run does not verify: of what is disclosed nobody could tell.
+    """
+    run, receipts = read_stored(path)
+    verification = verify(run, receipts)
+    if not verification.passed:
+        wrong = next(check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL)
+        raise BundleError(f"run {run.run_id} does not verify, nothing of it is disclosed: {wrong}")
+    return canonical(disclosure(run, seq))
+
+
+def is_disclosure(path: Path) -> bool:
+    """Whether a file begins as the disclosure of a decision does, and no bundle."""
+    return path.is_file() and file_bytes(path, most=12).startswith((b'{"close":', b'{"decision":'))
+
+
+def judge_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Check]:
+    """Judge the disclosure of one decision: ``disclosed``, and proofs that are required, which it does not hold."""
+    found = {name: Check(Verdict.FAIL, "a disclosure holds no such proof") for name in _known(required)}
+    try:
+        manifest_hash = check_disclosure(file_bytes(path, MAX_DISCLOSURE_BYTES))
+        good = f"the score follows from the decision and its close, under manifest {manifest_hash}"
+    except EvidenceError as error:
+        return found | {"disclosed": Check(Verdict.FAIL, str(error))}
+    return found | {"disclosed": Check(Verdict.PASS, good)}
+
+
+def _known(required: Sequence[str]) -> Sequence[str]:
+    unknown = set(required) - set(PROOFS)
+    if unknown:
+        raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")
+    return required
+
+
+def verifier_source(*, states: bool = False) -> bytes:
+    """Return the stand-alone verifier, one file that needs plain Python; or the one beside it, which reads ticks."""
+    return Path(clv_states.__file__ if states else clv_verify.__file__).read_bytes()
+
+
+# Putting sealed runs into a bucket, under their ids.
+
+
+def push_run(run: SealedRun, url: str, receipts: bytes = b"", view: bytes = b"") -> str:
+    """Put the files of a run into ``<url>/<run_id>/``, the manifest last; the same bytes again are fine.
+
+    Returns
+    -------
+    str
+        Where it lies now.
+
+    Raises
+    ------
+    BundleError
+        The run does not verify.
+    RemoteConflictError
+        Other bytes are there under its id.
+    RemoteError
+        It can't be written.
+    """
+    _check(verify(run, receipts))
+    files = run_files(run, receipts, view)
+    return _put({f"{run.run_id}/{name}": content for name, content in files.items()}, url, run.run_id)
+
+
+def push_stored(path: Path, url: str) -> str:
+    """Put a stored run into a bucket: a run folder as ``push_run`` does, a bundle as ``<url>/<run_id>.clv``.
+
+    Raises
+    ------
+    BundleError, RemoteConflictError, RemoteError
+        As for ``push_run``.
+    """
+    if not path.is_file():
+        return push_run(read_run(path), url, read_receipts(path), read_view(path))
+    verification = verify_bundle(path)
+    _check(verification)
+    name = f"{verification.run_id}.clv"
+    return _put({name: file_bytes(path)}, url, name)
+
+
+def _check(verification: Verification) -> None:
+    if not verification.passed:
+        wrong = next(check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL)
+        raise BundleError(f"run {verification.run_id} does not verify, nothing of it is pushed: {wrong}")
+
+
+def _put(files: dict[str, bytes], url: str, name: str) -> str:
+    from clvlab.packs.remote.opening import push_files
+
+    push_files(files, url)
+    return str(Address(url).under(name))

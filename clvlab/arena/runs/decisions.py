@@ -1,0 +1,256 @@
+"""Decisions of a sealed run as a table: filtered, sorted, in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from operator import eq
+from typing import Any, cast
+
+import polars as pl
+
+from clvlab.api.runs import DecisionListResponse, DecisionRow
+from clvlab.arena.runs.stored import not_sealed
+from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream, first_rows
+from clvlab.base.cache import BoundedCache
+from clvlab.errors import EvidenceError, PageError, UnknownRunError
+from clvlab.law.clv import scores
+from clvlab.law.positions import positions
+from clvlab.law.schema import Reason, Schema
+from clvlab.proof.canonical import sha256
+from clvlab.proof.events import score_lines
+from clvlab.proof.evidence import read_evidence
+from clvlab.proof.seal import SealedRun
+from clvlab.store import runs
+from clvlab.store.database import Database
+
+__all__ = ["DECISION_ROWS", "DecisionFilter", "Order", "Reason", "RunDecisions"]
+
+_KEPT_BYTES = 128 << 20  # of all runs that are kept read; a million decisions take some 60
+_OVERHEAD_BYTES = 4096
+_CURSOR_DIGITS = 16
+
+# One row per decision, in order of ``seq``: as the inspector shows it, without the market around it.
+DECISION_ROWS: Schema = {
+    "seq": pl.Int64,
+    "agent_id": pl.String,
+    "fixture_id": pl.Int64,
+    "market_key": pl.String,
+    "side": pl.String,
+    "tick_seq": pl.Int64,
+    "ts_ms": pl.Int64,
+    "action": pl.String,
+    "stake": pl.Int64,
+    "limit_odds_milli": pl.Int64,
+    "policy": pl.String,
+    "valid": pl.Boolean,
+    "reason": pl.String,
+    "entry_prob_bps": pl.Int64,
+    "odds_milli": pl.Int64,
+    "close_prob_bps": pl.Int64,
+    "clv_bps": pl.Int64,
+    "edge_bps": pl.Int64,
+    "close_kind": pl.String,
+    "closing_age_ms": pl.Int64,
+    "confidence": pl.Float64,
+    "confidence_raw": pl.String,
+}
+_NAMES = ("agent_id", "market_key", "side", "action", "policy", "reason", "close_kind")  # few of each, repeated
+
+
+class Order(StrEnum):
+    """In which order decisions come; equal ones, and those without a CLV, which come last, by ``seq``."""
+
+    SEQ = "seq"
+    CLV = "clv"
+    CLV_DESCENDING = "-clv"
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionFilter:
+    """Which decisions are wanted; ``market`` is a prefix of the market key, all else must be equal."""
+
+    agent_id: str | None = None
+    fixture_id: int | None = None
+    market: str | None = None
+    side: str | None = None
+    reason: Reason | None = None
+    valid: bool | None = None
+
+    def of(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that are wanted."""
+        chosen = []
+        if self.fixture_id is not None:
+            chosen.append(pl.col("fixture_id") == self.fixture_id)
+        if self.valid is not None:
+            chosen.append(pl.col("valid") == self.valid)
+        for column, name in (("agent_id", self.agent_id), ("side", self.side), ("reason", self.reason)):
+            if name is not None:
+                chosen.append(_named(rows, column, partial(eq, name)))
+        if (prefix := self.market) is not None:
+            chosen.append(_named(rows, "market_key", lambda key: key.startswith(prefix)))
+        return rows.filter(*chosen) if chosen else rows
+
+
+def _named(rows: pl.DataFrame, column: str, passes: Callable[[str], bool]) -> pl.Expr:
+    """Tell which rows have a name that passes a test, which is made once for each name; a null passes none."""
+    names = cast("pl.Enum", rows.schema[column]).categories
+    return pl.col(column).to_physical().is_in([number for number, name in enumerate(names) if passes(name)])
+
+
+def _sizes() -> BoundedCache[pl.DataFrame]:
+    return BoundedCache(_KEPT_BYTES, lambda rows: int(rows.estimated_size()) + _OVERHEAD_BYTES)
+
+
+@dataclass(frozen=True)
+class RunDecisions:
+    """Use cases of the decisions of runs; a run is read once, and kept for the next page."""
+
+    database: Database
+    _kept: BoundedCache[pl.DataFrame] = field(default_factory=_sizes)
+
+    def page(
+        self,
+        run_id: str,
+        wanted: DecisionFilter,
+        order: Order = Order.SEQ,
+        cursor: str | None = None,
+        limit: int = PAGE,
+    ) -> DecisionListResponse:
+        """List decisions of a sealed run. Blocks while the run is read.
+
+        Raises
+        ------
+        UnknownRunError
+            Unknown, not sealed, or not stored as it was sealed.
+        RunRemovedError
+        PageError
+            A cursor that no page of the run gave, or a limit outside 1..1000.
+        """
+        page, total, next_cursor = self._page(run_id, wanted, order, cursor, limit)
+        rows = [_row(row) for row in page.to_dicts()]
+        return {"run_id": run_id, "decisions": rows, "total": total, "next_cursor": next_cursor}
+
+    def as_arrow(
+        self,
+        run_id: str,
+        wanted: DecisionFilter,
+        order: Order = Order.SEQ,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> ArrowTable:
+        """Return decisions as ``page`` does, as ``DECISION_ROWS`` in Arrow; all that match unless a limit is given."""
+        page, _, next_cursor = self._page(run_id, wanted, order, cursor, limit)
+        return ArrowTable(arrow_stream(page), next_cursor)
+
+    def _page(
+        self, run_id: str, wanted: DecisionFilter, order: Order, cursor: str | None, limit: int | None
+    ) -> tuple[pl.DataFrame, int, str | None]:
+        rows = self.rows(run_id)
+        found = wanted.of(rows)
+        rest = found if cursor is None else found.filter(_after(rows, order, cursor))
+        if order is not Order.SEQ:
+            descending = order is Order.CLV_DESCENDING
+            rest = rest.sort("clv_bps", "seq", descending=[descending, False], nulls_last=True)
+        page, more = first_rows(rest, limit)
+        next_cursor = str(page["seq"][-1]) if more else None
+        return page.select(pl.col(name).cast(dtype) for name, dtype in DECISION_ROWS.items()), found.height, next_cursor
+
+    def evidence_hash(self, run_id: str) -> str:
+        """Return the hash that was recorded at the seal.
+
+        Raises
+        ------
+        UnknownRunError, RunRemovedError
+        """
+        with self.database.read() as connection:
+            found = runs.evidence_hash(connection, run_id)
+            if found is None:
+                raise not_sealed(connection, run_id)
+        return found
+
+    def rows(self, run_id: str) -> pl.DataFrame:
+        """Return ``DECISION_ROWS`` of a sealed run, as ``decision_rows`` reads them.
+
+        Raises
+        ------
+        UnknownRunError, RunRemovedError
+        """
+        evidence_hash = self.evidence_hash(run_id)
+        return self._kept.get((run_id, evidence_hash), lambda: self._read(run_id, evidence_hash))
+
+    def _read(self, run_id: str, evidence_hash: str) -> pl.DataFrame:
+        with self.database.read() as connection:
+            run = runs.sealed_run(connection, run_id)
+            if run is None:
+                raise not_sealed(connection, run_id)
+        try:
+            return decision_rows(run, evidence_hash)
+        except EvidenceError as error:
+            raise UnknownRunError(f"run {run_id!r} is not stored as it was sealed, verify it: {error}") from error
+
+
+def decision_rows(run: SealedRun, evidence_hash: str) -> pl.DataFrame:
+    """Read ``DECISION_ROWS`` of a sealed run, names as ``Enum`` and integers as narrow as they fit.
+
+    Parameters
+    ----------
+    run
+        As stored.
+    evidence_hash
+        As recorded at the seal: what clients keep for ever must be what was sealed.
+
+    Raises
+    ------
+    EvidenceError
+        The evidence has another hash or can't be read, or the scores do not follow from it.
+    """
+    found = sha256(run.events)
+    if found != evidence_hash:
+        raise EvidenceError(f"its evidence has {found}, recorded at the seal was {evidence_hash}")
+    evidence = read_evidence(run.events)
+    scored = scores(positions(evidence.decisions, evidence.closes), evidence.window, evidence.max_close_age_s)
+    if score_lines(scored) != run.scores:
+        raise EvidenceError("its scores do not follow from the evidence")
+    refusals = pl.col("pre").list.len() + pl.col("post").list.len()
+    proposed = evidence.decisions.select(
+        "ts_ms",
+        "action",
+        "stake",
+        "limit_odds_milli",
+        "confidence_raw",
+        policy=pl.when(refusals == 0).then(pl.lit("allowed")).when(refusals > 0).then(pl.lit("refused")),
+        confidence=_probability(evidence.decisions["confidence_ppm"]),
+    )
+    rows = scored.drop("confidence_ppm").hstack(proposed).select(*DECISION_ROWS)  # both in order of seq
+    narrow = [rows[name].shrink_dtype() for name, dtype in DECISION_ROWS.items() if dtype == pl.Int64]
+    named = [rows[name].cast(pl.Enum(rows[name].drop_nulls().unique().sort())) for name in _NAMES]
+    return rows.with_columns(*narrow, *named)
+
+
+def _probability(ppm: pl.Series) -> pl.Series:
+    """Divide as Python does: Polars multiplies by the reciprocal of a constant, and is off in the last digit."""
+    return pl.Series(ppm.cast(pl.Float64).to_numpy() / 1_000_000, dtype=pl.Float64, nan_to_null=True)
+
+
+def _after(rows: pl.DataFrame, order: Order, cursor: str) -> pl.Expr:
+    """Tell which rows come after the one that a cursor names, whichever of them are wanted."""
+    seq = int(cursor) if cursor.isascii() and cursor.isdecimal() and len(cursor) <= _CURSOR_DIGITS else 0
+    if not 1 <= seq <= rows.height:
+        raise PageError(f"cursor {cursor!r:.80} was not given by a page of this run")
+    later = pl.col("seq") > seq
+    if order is Order.SEQ:
+        return later
+    clv, last = pl.col("clv_bps"), cast("int | None", rows["clv_bps"][seq - 1])
+    if last is None:
+        return clv.is_null() & later
+    beyond = clv < last if order is Order.CLV_DESCENDING else clv > last
+    return beyond | clv.is_null() | ((clv == last) & later)
+
+
+def _row(row: dict[str, Any]) -> DecisionRow:
+    """Show a confidence as the inspector does: a probability, or the text of what is none."""
+    raw = row.pop("confidence_raw")
+    return cast("DecisionRow", row | {"confidence": raw if row["confidence"] is None else row["confidence"]})

@@ -1,0 +1,334 @@
+"""What the database keeps of a run: its row and its entry in the run log from the first moment, all else when it is sealed.
+
+Every run is committed to in the log before its tape is opened, and ends there in one result or abandonment, each in the
+transaction that says the same of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+import polars as pl
+
+from clvlab.agents.registry import TEMPLATES
+from clvlab.arena.anchoring import Anchoring
+from clvlab.arena.caps import Budget
+from clvlab.law.metrics import forecast_errors, outcomes
+from clvlab.law.schema import Causality
+from clvlab.log.log import abandon, commit, commit_anew, conclude
+from clvlab.proof.anchor import Anchor
+from clvlab.proof.checks import Check, Verdict
+from clvlab.proof.manifest import RunStarted, inputs_hash
+from clvlab.proof.verify import Verification
+from clvlab.runs.card import knowledge, lineage, metrics, shown_causality
+from clvlab.runs.perform import ABANDONED, Commitment, PerformedRun, Planned, audited, drawing_of
+from clvlab.runs.progress import message_of
+from clvlab.store import anchors, runs, standings
+from clvlab.store.database import Connection, Database
+from clvlab.store.labels import ANYBODY, Knowledge
+from clvlab.store.runlog import LogRows, RunLog
+from clvlab.store.runs import RunStatus
+from clvlab.store.sketches import sketches
+from clvlab.store.standings import Row
+from clvlab.store.tables import SUMS
+
+# What a run adds to the leaderboard: its scores over the fixtures that its row there did not have before.
+#
+# For an owner, an agent id, a content hash and a fixture the first result in the log counts. Whatever repeats that fixture
+# later, under another window, horizon, configuration or label, adds nothing: whoever could choose among repetitions would climb
+# by luck.
+
+
+Claim = Callable[[Row, str, Collection[int]], set[int]]
+"""Note fixtures of a pack for a row; returns those that it did not have."""
+
+_SUMMED = (*SUMS, "max_drawdown")
+
+
+def stored_claim(connection: Connection, run_id: str) -> Claim:
+    """Return a claim of a run on the fixtures that the database has; the log must be held."""
+
+    def claim(row: Row, content_hash: str, fixture_ids: Collection[int]) -> set[int]:
+        new = set(fixture_ids) - standings.counted(connection, row, content_hash)
+        standings.count(connection, row, content_hash, dict.fromkeys(sorted(new), run_id))
+        return new
+
+    return claim
+
+
+class Claimed(dict[tuple[Row, str], dict[int, str]]):
+    """The fixtures of each row and pack with the runs that brought them, counted anew from nothing."""
+
+    def of(self, run_id: str) -> Claim:
+        """Return a run's claim."""
+
+        def claim(row: Row, content_hash: str, fixture_ids: Collection[int]) -> set[int]:
+            known = self.setdefault((row, content_hash), {})
+            new = set(fixture_ids) - known.keys()
+            known |= dict.fromkeys(new, run_id)
+            return new
+
+        return claim
+
+
+def results(verification: Verification, owner: str, claim: Claim) -> list[dict[str, Any]]:
+    """Return what a verified run adds, a row per agent, re-derived from its sealed bytes; nothing if they can't be read.
+
+    A replay is of history, until the log says that an agent was committed to before.
+    """
+    started = verification.started
+    if verification.scores is None or verification.outcomes is None or started is None:
+        return []
+    binding = started["binding"]
+    # Of a live fixture there are as many captures as runs: its first result counts, whoever captured it.
+    fixture_ids, content_hash = binding["fixture_ids"], binding["content_hash"] or started["source_mode"]
+    agent_ids = [agent["agent_id"] for agent in started["agents"]]
+    new = {agent_id: claim((owner, agent_id), content_hash, fixture_ids) for agent_id in agent_ids}
+    is_whole = all(len(own) == len(fixture_ids) for own in new.values())
+    scores = verification.scores if is_whole else _of_new(verification.scores, new)
+    sums, made = _sums(scores, agent_ids), sketches(scores, content_hash, agent_ids)
+    failing, known = is_failing(verification), knowledge(started["source_mode"])
+    return [
+        {
+            "run_id": verification.run_id,
+            "agent_id": agent["agent_id"],
+            "owner": owner,
+            **sums[agent["agent_id"]],
+            "fixtures": len(new[agent["agent_id"]]),
+            "proof_mode": agent["proof_mode"],
+            "source_mode": started["source_mode"],
+            "failing": failing,
+            "strategy": agent["strategy"],
+            "causality": shown_causality(agent),
+            "config_hash": agent["config_hash"],
+            "knowledge": known,
+            "commit_index": None,
+            "sketch": made[agent["agent_id"]],
+        }
+        for agent in started["agents"]
+    ]
+
+
+def is_failing(verification: Verification) -> bool:
+    """Whether a blocking check fails."""
+    return any(check.verdict == Verdict.FAIL for check in verification.checks.values())
+
+
+def _of_new(scores: pl.DataFrame, new: Mapping[str, Collection[int]]) -> pl.DataFrame:
+    """Return the scores of each agent over its new fixtures."""
+    pairs = [(agent_id, fixture_id) for agent_id, fixture_ids in new.items() for fixture_id in fixture_ids]
+    counted = pl.DataFrame(pairs, schema={"agent_id": pl.String, "fixture_id": pl.Int64}, orient="row")
+    return scores.join(counted, on=["agent_id", "fixture_id"], how="semi", maintain_order="left")
+
+
+def _sums(scores: pl.DataFrame, agent_ids: Collection[str]) -> dict[str, dict[str, int]]:
+    """Sum the scores of each agent; one pass, however many agents."""
+    decided = scores.group_by("agent_id").agg(decision_count=pl.len())
+    summed = outcomes(scores, tuple(agent_ids))
+    for other in (forecast_errors(scores), decided):
+        summed = summed.join(other, on="agent_id", how="left")
+    rows = summed.with_columns(pl.col("forecasts", "squared_error", "decision_count").fill_null(0))
+    return {row["agent_id"]: {name: int(row[name]) for name in _SUMMED} for row in rows.iter_rows(named=True)}
+
+
+@dataclass(frozen=True)
+class DatabaseRecord:
+    """Runs that are made at once, without a job: each step is a transaction.
+
+    Attributes
+    ----------
+    owner
+        Who commits.
+    clock
+        UTC milliseconds, which enter the log and no run.
+    also
+        Called in the transaction that keeps a run.
+    ranked
+        Whether runs are added to the standings.
+    before
+        Called in the transaction that commits to a run, which it may refuse.
+    """
+
+    database: Database
+    owner: str
+    clock: Callable[[], int]
+    also: Callable[[Connection, PerformedRun], None] = lambda connection, done: None  # noqa: ARG005
+    ranked: bool = True
+    before: Callable[[Connection], None] = lambda connection: None  # noqa: ARG005
+
+    @property
+    def log(self) -> RunLog:
+        """The database's own."""
+        return RunLog(self.database)
+
+    def commit(self, plan: Planned) -> Commitment:
+        """Enter a run and begin it."""
+        with self.database.write() as connection:
+            self.before(connection)
+            enter(connection, plan.started, self.owner, self.clock(), ranked=self.ranked)
+            return replace(begin(connection, plan.run_id, self.clock()), drawing=drawing_of(self.log, plan.run_id, self.clock))
+
+    def keep(self, done: PerformedRun) -> None:
+        """Store a run that no anchor is due for."""
+        with self.database.write() as connection:
+            keep(connection, done, None, self.clock())
+            self.also(connection, done)
+
+    def abandon(self, run_id: str, cause: str) -> None:
+        """Note a failure."""
+        with self.database.write() as connection:
+            give_up(connection, run_id, cause, self.clock())
+
+
+def enter(
+    connection: Connection,
+    started: RunStarted,
+    owner: str,
+    now_ms: int,
+    *,
+    ranked: bool = True,
+    budget: Budget | None = None,
+    origin_id: str | None = None,
+) -> bool:
+    """Put a run on record and commit to it.
+
+    Parameters
+    ----------
+    connection, started, owner, now_ms
+        Where, what (the payload of RUN_STARTED), who and when.
+    ranked
+        Whether it will be added to the standings when it is sealed.
+    budget
+        What the runs of the owner may take up; without one there is no bound.
+    origin_id
+        What asked for it, where the evidence names more than that: a start of a competition.
+
+    Returns
+    -------
+    bool
+        Whether it is to be performed now: it was not on record, had failed, or was removed.
+
+    Raises
+    ------
+    StorageSpentError
+    """
+    run_id, binding = started["run_id"], started["binding"]
+    row = {
+        "run_id": run_id,
+        "kind": started["kind"],
+        "origin_id": origin_id or started["origin_id"],
+        "source_mode": started["source_mode"],
+        "mode_label": started["mode_label"],
+        "lineage": lineage(started),
+        "owner": owner,
+        "pack_id": binding["pack_id"],
+        "content_hash": binding["content_hash"],
+        "created_ts_ms": now_ms,
+        "ranked": ranked,
+    }
+    if not runs.add(connection, row):
+        return False
+    if budget is not None:
+        budget.require_room(connection, owner)
+    log = LogRows(connection, writing=True)
+    sources = [agent["source_sha256"] for agent in started["agents"]]
+    inputs, audits = inputs_hash(started), len(audited(started))
+    index = commit(log, run_id, owner, inputs, binding["content_hash"], now_ms, sources=sources, audited=audits)
+    runs.commit_to(connection, run_id, index)
+    return True
+
+
+def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:
+    """Note that a run is being performed, and return what committed to it: anew, if that was abandoned."""
+    row = runs.row(connection, run_id, lock=True)
+    runs.mark(connection, run_id, RunStatus.RUNNING)
+    if row is None or row["commit_index"] is None:
+        return Commitment(run_id)
+    index = commit_anew(LogRows(connection, writing=True), run_id, now_ms)
+    runs.commit_to(connection, run_id, index)
+    return Commitment(run_id, index)
+
+
+def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> None:
+    """Put the cause on a run's record, and abandon its commitment; asking for the run again commits to it anew."""
+    row = runs.row(connection, run_id, lock=True)
+    if row is None or row["status"] in (RunStatus.SEALED, RunStatus.FAILED):  # by another worker on the same run
+        return
+    if row["manifest_hash"] is not None:  # it was sealed once, which the log says for good, and removed
+        runs.mark(connection, run_id, RunStatus.REMOVED, cause)
+        return
+    runs.mark(connection, run_id, RunStatus.FAILED, cause)
+    if row["commit_index"] is not None:
+        abandon(LogRows(connection, writing=True), run_id, ABANDONED, now_ms)
+
+
+def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None, now_ms: int) -> Anchor:
+    """Store a run, log its result, begin its anchor and, if it is ranked, add it to the standings.
+
+    The same again changes nothing. Of a live run the pack that it captured is noted.
+
+    Without ``anchoring`` the run is not anchored.
+
+    Raises
+    ------
+    RunConflictError
+        A run of the same id is sealed with other bytes.
+    """
+    run, verification = done.run, done.verification
+    pooled = None if verification.outcomes is None else metrics(verification.outcomes)
+    new = runs.seal(connection, run, done.receipts, checks=recorded(verification.checks), metrics=pooled, ts_ms=now_ms)
+    if not new:
+        return anchors.anchor_of(connection, run.run_id) or Anchor()
+    if done.is_live:
+        runs.name_pack(connection, run.run_id, done.pack.pack_id, done.pack.content_hash)
+    causes = [
+        {"run_id": run.run_id, "agent_id": error["agent_id"], "error": error["error"], "message": message_of(cause)}
+        for error in done.result.errors
+        if (cause := done.result.causes.get(error["agent_id"])) is not None
+    ]
+    runs.add_agent_errors(connection, causes)
+    log = LogRows(connection, writing=True)  # also orders what is added to the standings
+    if run.commit_index is not None:
+        conclude(log, run.run_id, run.manifest_hash, run.content_hash, now_ms, failed_audits=done.failed_audits)
+    anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
+    row = runs.row(connection, run.run_id)
+    if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # those of a removed one stand
+        added = results(verification, row["owner"] or ANYBODY, stored_claim(connection, run.run_id))
+        standings.add(connection, [_dated(connection, result, done) for result in added], anchor.status)
+    return anchor
+
+
+def _dated(connection: Connection, result: Mapping[str, Any], done: PerformedRun) -> Mapping[str, Any]:
+    """Note of what a replay adds whether the log committed to its agent before the first kickoff, and before it decided.
+
+    Only a template is committed to whole, by its configuration: the digest of other code leaves out what that reads from
+    elsewhere, which may be a table of closes. Times of synthetic packs, and of fixtures that are not over yet, say nothing.
+    """
+    evidence = done.verification.evidence
+    is_whole = result["strategy"] in TEMPLATES and result["causality"] in (Causality.TEMPLATE, Causality.TRANSCRIPT)
+    if evidence is None or done.run.commit_index is None or done.is_live or not is_whole:
+        return result
+    earlier = standings.first_commit(connection, result["owner"], result["strategy"], result["config_hash"])
+    if earlier is None or done.pack.provenance.startswith("synthetic"):
+        return result
+    log, kickoffs = LogRows(connection), done.pack.fixtures.filter(pl.col("fixture_id").is_in(done.fixture_ids))
+    decided = evidence.decisions.filter(pl.col("agent_id") == result["agent_id"])["ts_ms"]
+    firsts = [int(ts_ms) for ts_ms in (*decided, *kickoffs["kickoff_ts_ms"]) if ts_ms is not None]
+    last = max(evidence.closes["close_ts_ms"], default=0)
+    if not firsts or _committed_ms(log, earlier) >= min(firsts) or _committed_ms(log, done.run.commit_index) < last:
+        return result
+    return {**result, "knowledge": Knowledge.COMMITTED_BEFORE, "commit_index": earlier}
+
+
+def _committed_ms(log: LogRows, index: int) -> int:
+    """Return when the log committed to a run."""
+    committed: int = orjson.loads(log.entry(index))["ts_ms"]
+    return committed
+
+
+def recorded(checks: Mapping[str, Check]) -> dict[str, dict[str, str]]:
+    """Return checks as they are put on record."""
+    return {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in checks.items()}

@@ -1,0 +1,301 @@
+"""Runs of the store: proof card, verification, one decision, receipts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+import orjson
+
+from clvlab.api.answer import pick
+from clvlab.api.competitions import Execution
+from clvlab.api.runs import (
+    CheckDetails,
+    Checks,
+    InspectorRecord,
+    LogStanding,
+    ProofArtifactResponse,
+    RunInfo,
+    RunListResponse,
+    RunSummary,
+    VerifyResponse,
+)
+from clvlab.arena.anchoring import Anchoring, StoredRecords
+from clvlab.arena.log.public import PublicLog
+from clvlab.arena.runs.bundles import anchor_part
+from clvlab.arena.runs.in_database import is_failing, recorded
+from clvlab.arena.tables import page_of
+from clvlab.errors import EvidenceError, RunRemovedError, StoreError, UnknownDecisionError, UnknownRunError
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.log.standing import standing
+from clvlab.proof.anchor import Anchor
+from clvlab.proof.bundle import bundle
+from clvlab.proof.checks import CHECKS, Check, Verdict, evidence_integrity
+from clvlab.proof.manifest import VERIFIER_VERSION
+from clvlab.proof.seal import SealedRun
+from clvlab.proof.verify import Verification, verify
+from clvlab.runs.card import anchor_info, proof_card, verification_answer
+from clvlab.runs.inspector import decision_record
+from clvlab.store import anchors, runs, standings
+from clvlab.store.database import Connection, Database
+from clvlab.store.runlog import RunLog
+from clvlab.store.runs import Part as Part
+from clvlab.store.runs import RunStatus
+from clvlab.store.tables import runs as run_table
+
+# Why a run is not there: unknown, not sealed, or removed since, which its hashes outlive.
+
+
+def require(row: Mapping[str, Any] | None, run_id: str) -> Mapping[str, Any]:
+    """Return the row of a run that is on record, and was not removed.
+
+    Raises
+    ------
+    UnknownRunError, RunRemovedError
+    """
+    if row is None:
+        raise UnknownRunError(f"unknown run {run_id!r}")
+    if row["status"] == RunStatus.REMOVED:
+        raise RunRemovedError(run_id, row["evidence_hash"], row["manifest_hash"])
+    return row
+
+
+def not_sealed(connection: Connection, run_id: str) -> UnknownRunError | RunRemovedError:
+    """Return why nothing sealed of a run can be read."""
+    try:
+        require(runs.row(connection, run_id), run_id)
+    except (UnknownRunError, RunRemovedError) as error:
+        return error
+    return UnknownRunError(f"run {run_id!r} is not sealed")
+
+
+logger = logging.getLogger("clvlab.runs")
+_Row = Mapping[str, Any]
+_CHECKED_ANEW_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs are wanted; ``agent_id`` is of an agent that was scored in them, so that they are sealed."""
+
+    kind: str | None = None
+    status: str | None = None
+    agent_id: str | None = None
+    pack_id: str | None = None
+    owner: str | None = None
+
+
+@dataclass(frozen=True)
+class StoredRuns:
+    """Use cases of runs, whoever asked for them."""
+
+    database: Database
+    anchoring: Anchoring
+    log: PublicLog
+    clock: Callable[[], int]
+
+    def card(self, run_id: str) -> ProofArtifactResponse:
+        """Return the proof card, from the moment that the run is queued.
+
+        Its checks are those of the newest verification on record, at the latest of the seal, with the time of that in
+        ``run.checked_ts_ms``; its anchor is the newest on record.
+
+        Raises
+        ------
+        UnknownRunError
+        """
+        row, anchor = self._found(run_id)
+        checks = row["checks"] or _pending_checks(row["status"])
+        if row["checks"]:
+            checks = checks | {"anchor": _shown(self.anchoring.on_record(run_id, anchor, row["manifest_hash"]))}
+        return {
+            "verifier_version": VERIFIER_VERSION,
+            "run": pick(RunInfo, row),
+            "lineage": row["lineage"],
+            "evidence": {"evidence_hash": row["evidence_hash"], "manifest_hash": row["manifest_hash"]},
+            "checks": cast("Checks", {name: checks[name]["verdict"] for name in CHECKS}),
+            "check_details": cast("CheckDetails", {name: checks[name]["detail"] for name in CHECKS}),
+            "anchor": anchor_info(anchor),
+            "log": self._standing(row["commit_index"]),
+            "metrics": row["metrics"],
+        }
+
+    def _standing(self, commit_index: int | None) -> LogStanding | None:
+        """Say where a commitment stands in the log as it is now: the store's word, which bundles prove in part."""
+        if commit_index is None:
+            return None
+        with RunLog(self.database).read() as log:
+            return standing(log, commit_index).facts()
+
+    def _found(self, run_id: str) -> tuple[_Row, Anchor]:
+        with self.database.read() as connection:
+            row = runs.row(connection, run_id)
+            anchor = anchors.anchor_of(connection, run_id) or Anchor(cluster=self.anchoring.anchorer.cluster)
+        return require(row, run_id), anchor
+
+    def verify(self, run_id: str) -> VerifyResponse:
+        """Recompute everything from the stored bytes, and put the verdicts on the run's record, beside the seal. Blocks.
+
+        A run that is not sealed has ``verified`` false and ``recompute_error:not_sealed``.
+
+        Raises
+        ------
+        UnknownRunError
+        """
+        row, anchor = self._found(run_id)
+        if row["status"] != RunStatus.SEALED:
+            return self._unsealed(run_id)
+        with self.database.read() as connection:
+            run = runs.sealed_run(connection, run_id)
+            if run is None:
+                raise not_sealed(connection, run_id)
+            receipts = runs.receipt_lines(connection, run_id)
+        fresh = verify(run, receipts)
+        check = self.anchoring.judged(run_id, anchor, fresh.manifest_hash)
+        stored, now = against_the_record(row, run, fresh), self.clock()
+        self._note(row, stored, now)
+        fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})
+        card = proof_card(fresh, self._standing(row["commit_index"]))
+        return verification_answer(fresh, {**card, "run": pick(RunInfo, {**row, "checked_ts_ms": now})})
+
+    def _note(self, row: _Row, found: Verification, now_ms: int) -> None:
+        """Record what a verification found: at once if it is news, else at most once a minute; who can't write still reads."""
+        checks = recorded(found.checks)
+        if checks == row["checks"] and now_ms - (row["checked_ts_ms"] or 0) < _CHECKED_ANEW_MS:
+            return
+        try:
+            with self.database.write() as connection:
+                runs.record_checks(connection, row["run_id"], checks, now_ms)
+                standings.count_failing(connection, row["run_id"], failing=is_failing(found))
+        except StoreError as error:
+            logger.warning("the verification of %s was not recorded: %s", row["run_id"], error)
+
+    def _unsealed(self, run_id: str) -> VerifyResponse:
+        card = self.card(run_id)
+        return {
+            "run_id": run_id,
+            "verified": False,
+            "evidence_hash": "",
+            "recomputed_evidence_hash": "recompute_error:not_sealed",
+            "manifest_hash": "",
+            "checks": card["checks"],
+            "metrics": None,
+            "anchor": card["anchor"],
+            "proof_card": card,
+        }
+
+    def inspect(self, run_id: str, seq: int) -> InspectorRecord:
+        """Return the record of one decision, in a time that does not grow with the run.
+
+        Raises
+        ------
+        UnknownRunError, UnknownDecisionError
+        """
+        self._found(run_id)
+        with self.database.read() as connection:
+            event = runs.line(connection, run_id, Part.EVENTS, seq) if 1 <= seq <= SAFE_INTEGER else None
+            score = runs.line(connection, run_id, Part.SCORES, seq - 1) if event else None
+        if event is None or score is None:
+            raise UnknownDecisionError(f"run {run_id} has no decision at seq {seq}")
+        try:
+            return decision_record(run_id, seq, event, score)
+        except EvidenceError as error:
+            raise UnknownDecisionError(str(error)) from error
+
+    def receipts(self, run_id: str, limit: int | None = None) -> Execution | None:
+        """Return what the venue said, or None for a run without venue receipts.
+
+        Parameters
+        ----------
+        run_id
+            Any run.
+        limit
+            Only the first so many receipts; ``total`` counts them all.
+
+        Raises
+        ------
+        UnknownRunError
+        """
+        self._found(run_id)
+        with self.database.read() as connection:
+            total = runs.receipt_count(connection, run_id)
+            lines = runs.receipt_lines(connection, run_id, limit)
+        shown = [_receipt(line) for line in lines.splitlines()[:limit]]
+        return {"non_scoring": True, "receipts": shown, "total": total} if total else None
+
+    def sealed(self, run_id: str) -> SealedRun:
+        """Return the stored bytes (``events``, ``scores``, ``manifest``).
+
+        Raises
+        ------
+        UnknownRunError
+            Unknown, or not sealed.
+        RunRemovedError
+        """
+        with self.database.read() as connection:
+            run = runs.sealed_run(connection, run_id)
+            if run is None:
+                raise not_sealed(connection, run_id)
+        return run
+
+    def gzipped(self, run_id: str, part: Part) -> bytes | None:
+        """Return a part of a sealed run as the gzip file that it is stored as; null where it has to be read and packed."""
+        with self.database.read() as connection:
+            return runs.gzipped(connection, run_id, part)
+
+    def bundle(self, run_id: str) -> bytes:
+        """Return a sealed run as one proof bundle: with its anchor once the chain has it, and log proofs if the log has a key.
+
+        Raises
+        ------
+        UnknownRunError
+            Unknown, or not sealed.
+        RunRemovedError
+        """
+        run = self.sealed(run_id)
+        with self.database.read() as connection:
+            receipts = runs.receipt_lines(connection, run_id)
+        anchor = anchor_part(StoredRecords(self.database).get(run_id))
+        return bundle(run, receipts, anchor=anchor, log=self.log.proofs(run_id) if run.commit_index is not None else None)
+
+    def page(self, cursor: str | None = None, limit: int = 50, wanted: RunFilter | None = None) -> RunListResponse:
+        """List runs, newest first: those wanted, or of every kind.
+
+        Raises
+        ------
+        PageError
+        """
+        with self.database.read() as connection:
+            conditions = runs.which(**asdict(wanted or RunFilter()))
+            rows, next_cursor = page_of(connection, run_table, "run_id", cursor, limit, conditions)
+        return {"runs": [pick(RunSummary, row) for row in rows], "next_cursor": next_cursor}
+
+
+def against_the_record(row: _Row, run: SealedRun, fresh: Verification) -> Verification:
+    """Judge by the hashes that were recorded at the seal, not by the ones that the stored manifest states."""
+    sealed, bound = row["evidence_hash"] or "", row["manifest_hash"]
+    checks = dict(fresh.checks)
+    if fresh.scores is not None:  # else the check says why the evidence can't be read
+        checks["evidence_integrity"] = evidence_integrity(sealed, fresh.recomputed_evidence_hash)
+    if bound != run.manifest_hash:
+        detail = f"the manifest has {run.manifest_hash}, recorded at the seal was {bound or 'nothing'}"
+        checks["manifest_bound"] = Check(Verdict.FAIL, detail)
+    return replace(fresh, evidence_hash=sealed, verified=fresh.recomputed_evidence_hash == sealed, checks=checks)
+
+
+def _receipt(line: bytes) -> dict[str, Any]:
+    try:
+        receipt = orjson.loads(line)
+    except orjson.JSONDecodeError:  # no evidence, so it may not hide the rest; policy_obeyed says that it can't be read
+        receipt = None
+    return receipt if isinstance(receipt, dict) else {"unreadable": line.decode("utf-8", "replace")}
+
+
+def _shown(check: Any) -> dict[str, str]:
+    return {"verdict": check.verdict.value, "detail": check.detail}
+
+
+def _pending_checks(status: str) -> dict[str, dict[str, str]]:
+    return {name: {"verdict": "pending", "detail": f"the run is {status}, not sealed"} for name in CHECKS}

@@ -1,0 +1,309 @@
+"""Searches that are planned before they are made: what is held out is shut, and its opening is on the record first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clvlab.errors import StatisticsError, UnknownRunError
+from clvlab.log.entries import Planned
+from clvlab.log.plans import note_opening, note_plan, openings, plan_id_of
+from clvlab.packs.matches import (
+    HeldMatches,
+    Match,
+    QuotesOf,
+    by_root,
+    check_open,
+    have_one_match,
+    held_matches,
+    match_of,
+    matches_of,
+    overlap_of,
+    quotes_of,
+    quotes_of_asked,
+    shut_by,
+    with_quotes,
+)
+from clvlab.packs.matching.prices import Sketch
+from clvlab.packs.reader import Pack
+from clvlab.proof.canonical import canonical, sha256, without_floats
+from clvlab.store import plans
+from clvlab.store import plans as rows
+from clvlab.store import plans as trials
+from clvlab.store.database import Connection, Database
+from clvlab.store.runlog import LogRows
+
+# The matches of packs as a database keeps them: what was tried is known when the pack is gone, and quotes are read once.
+
+
+class KeptMatches:
+    """The matches of packs as a database keeps them, with what was quoted of them.
+
+    Parameters
+    ----------
+    database
+        Where they are kept.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._quoted = defaultdict[str, set[int]](set)  # by content hash, of which it is known that quotes are kept
+        self._alike: dict[tuple[str, object], bool] = {}
+
+    def learn(self, pack: Pack, fixture_ids: Iterable[int]) -> None:
+        """Keep which matches a pack has, and what was quoted of some, so that they are known when the pack is gone."""
+        wanted = set(fixture_ids)
+        for root, own in by_root(pack):
+            self._learn(root, {there for here, there in own if here in wanted})
+
+    def quotes(self, root: Pack, fixture_ids: Collection[int]) -> Mapping[int, Sketch]:
+        """Return what was quoted of fixtures; of a pack that lies elsewhere, as far as that was read already."""
+        if not root.verification:
+            self._learn(root, set(fixture_ids))
+        with self._database.read() as connection:
+            return _kept_quotes(connection, root, fixture_ids)
+
+    def matches(self, pack: Pack, fixture_ids: Iterable[int]) -> list[Match]:
+        """Return which matches some fixtures are; of packs on this machine with what was quoted of them."""
+        wanted, found = set(fixture_ids), list[Match]()
+        for root, own in by_root(pack):
+            asked = {there for here, there in own if here in wanted}
+            found += with_quotes((one for one in matches_of(root) if one.fixture_id in asked), self.quotes(root, asked))
+        return found
+
+    def alike(self, connection: Connection, matches: Sequence[Match], key: object, shelf: Iterable[Pack] = ()) -> set[str]:
+        """Return the content hashes of packs that have one of some matches: of those kept, and of some at hand.
+
+        ``key`` is the same for the same matches: what was found for it once is not looked for again.
+        """
+        kept = {name for name in rows.names(connection) if name.startswith("sha256:")}
+        at_hand = {root.content_hash: root for pack in shelf for root, _ in by_root(pack)}
+        found = set()
+        for name in kept | at_hand.keys():
+            if (name, key) not in self._alike:
+                listing = rows.listing(connection, name) if name in kept else None
+                listed = matches_of(at_hand[name]) if name in at_hand and listing is None else map(match_of, listing or ())
+                self._alike[name, key] = have_one_match(list(listed), matches)
+            if self._alike[name, key]:
+                found.add(name)
+        return found
+
+    def _learn(self, root: Pack, wanted: set[int]) -> None:
+        lacking = wanted - self._quoted[root.content_hash]
+        if not lacking:
+            return
+        with self._database.read() as connection:
+            known = rows.listing(connection, root.content_hash)
+        listed = matches_of(root) if known is None else list(map(match_of, known))
+        lacking -= {one.fixture_id for one in listed if one.quotes is not None}
+        if lacking or known is None:
+            kept = with_quotes(listed, quotes_of(root, lacking))
+            with self._database.write() as connection:
+                rows.keep(connection, root.content_hash, [one.payload() for one in kept])
+        self._quoted[root.content_hash] |= wanted
+
+
+def quotes_within(connection: Connection, pack: Pack, fixture_ids: Iterable[int]) -> QuotesOf:
+    """Return what reads quotes in a transaction of the caller's: those kept, and of these fixtures the others."""
+    read = quotes_of_asked(pack, fixture_ids)
+
+    def quotes(root: Pack, own: Collection[int]) -> Mapping[int, Sketch]:
+        kept = _kept_quotes(connection, root, own)
+        return {**read(root, set(own) - kept.keys()), **kept}
+
+    return quotes
+
+
+def _kept_quotes(connection: Connection, root: Pack, fixture_ids: Collection[int]) -> dict[int, Sketch]:
+    listed = map(match_of, rows.listing(connection, root.content_hash) or ())
+    return {one.fixture_id: one.quotes for one in listed if one.quotes is not None and one.fixture_id in fixture_ids}
+
+
+@dataclass(frozen=True)
+class KeptPlan:
+    """A plan as it is kept.
+
+    Attributes
+    ----------
+    plan_id, plan_hash
+        ``plan_`` and the beginning of the hash; SHA-256 of the payload as canonical JSON.
+    index
+        Of its entry in the log.
+    trials_before
+        Trials that were on record when it was made, over its pack and over others that had a match of its hold-out.
+    payload
+        What was planned.
+    openings
+        Entries in the log that opened its hold-out, with the hash of the configuration that each was for.
+    elsewhere
+        Entries in the log that opened other plans, which hold out some of the same matches.
+    """
+
+    plan_id: str
+    plan_hash: str
+    index: int
+    trials_before: int
+    payload: Mapping[str, Any]
+    openings: tuple[tuple[int, str], ...]
+    elsewhere: tuple[int, ...]
+
+
+def trial_of(params: Mapping[str, Any]) -> str:
+    """Return the hash of a configuration, by which its opening is known."""
+    return sha256(canonical(without_floats(dict(params))))
+
+
+class Searches:
+    """The planned searches of a database, whose log has their entries.
+
+    Parameters
+    ----------
+    database
+        Where they are kept.
+    owner
+        Whom the log names.
+    clock
+        UTC milliseconds.
+    """
+
+    def __init__(self, database: Database, owner: str, clock: Callable[[], int]) -> None:
+        self._database, self._owner, self._clock = database, owner, clock
+        self.matches = KeptMatches(database)
+        self._held: dict[tuple[str, ...], HeldMatches] = {}
+        self._shut: dict[tuple[str, tuple[str, ...]], tuple[dict[int, str], dict[int, str]]] = {}
+        self._sharing: dict[tuple[str, str], bool] = {}
+
+    def plan(self, payload: Mapping[str, Any], pack: Pack, held: Iterable[int], shelf: Iterable[Pack] = ()) -> KeptPlan:
+        """Keep a plan and note it in the log; the same plan again is the one that is there.
+
+        Parameters
+        ----------
+        payload
+            What is planned, as JSON values; ``fixture_ids`` are searched or held out.
+        pack, held
+            Over which pack, and which of its fixtures are held out.
+        shelf
+            Packs at hand, whose trials count if they have a match of the hold-out.
+
+        Raises
+        ------
+        HeldOutError
+            Another plan holds some of the fixtures out.
+        StatisticsError
+            A fixture is held out that is one match with one that would be searched.
+        """
+        out, at_hand = set(held), list(shelf)
+        stated = without_floats(dict(payload))
+        plan_hash = sha256(canonical(stated))
+        plan_id = plan_id_of(plan_hash)
+        matches = self.matches.matches(pack, out)
+        self._check_twins(pack, set(payload["fixture_ids"]) - out, matches)
+        with self._database.write() as connection:
+            if plans.row(connection, plan_id) is None:
+                # In the transaction that keeps it: of two plans that are made at once, one sees the other.
+                self.require_open(connection, pack, payload["fixture_ids"])
+                now = self._clock()
+                index = note_plan(
+                    LogRows(connection, writing=True), Planned(plan_id, self._owner, plan_hash, pack.content_hash), now
+                )
+                contents = {pack.content_hash, *pack.sources, *self.matches.alike(connection, matches, plan_id, at_hand)}
+                made = {
+                    "plan_id": plan_id,
+                    "content_hash": pack.content_hash,
+                    "idx": index,
+                    "opened": False,
+                    "trials_before": trials.count(connection, contents),
+                    "payload": stated,
+                    "created_ts_ms": now,
+                }
+                digests = {one.digest for one in matches if one.digest is not None}
+                plans.add(connection, made, sorted(digests), [one.payload() for one in matches])
+        return self.kept(plan_id)
+
+    def count_trials(self, plan_id: str, pack: Pack, shelf: Iterable[Pack]) -> int:
+        """Count the trials that are on record by now over the pack of a plan, and over all with a match of its hold-out."""
+        at_hand = list(shelf)
+        with self._database.read() as connection:
+            held = self._held_by(connection, (plan_id,)).matches
+            contents = {pack.content_hash, *pack.sources, *self.matches.alike(connection, held, plan_id, at_hand)}
+            return trials.count(connection, contents)
+
+    def kept(self, plan_id: str) -> KeptPlan:
+        """Return a plan as it stands now.
+
+        Raises
+        ------
+        UnknownRunError
+            There is none of that id.
+        """
+        with self._database.read() as connection:
+            found = plans.row(connection, plan_id)
+            if found is None:
+                raise UnknownRunError(plan_id)
+            log = LogRows(connection)
+            opened = tuple((index, one.trial) for index, one in openings(log, plan_id))
+            others = (other for other in plans.ids(connection) if other != plan_id and self._share(connection, plan_id, other))
+            elsewhere = sorted(index for other in others for index, _ in openings(log, other))
+        payload = found["payload"]
+        plan_hash = sha256(canonical(payload))
+        return KeptPlan(plan_id, plan_hash, int(found["idx"]), int(found["trials_before"]), payload, opened, tuple(elsewhere))
+
+    def open_(self, plan_id: str, params: Mapping[str, Any], *, again: bool = False) -> int:
+        """Note that the hold-out is opened for a configuration, durably, and let it be read; returns the entry's index.
+
+        Raises
+        ------
+        LogConflictError
+            It was opened for another configuration, and ``again`` was not said.
+        """
+        with self._database.write() as connection:
+            rows = LogRows(connection, writing=True)
+            index = note_opening(rows, plan_id, trial_of(params), self._clock(), again=again)
+            plans.open_(connection, plan_id)
+        return index
+
+    def require_open(self, connection: Connection, pack: Pack, fixture_ids: Iterable[int]) -> None:
+        """Refuse fixtures that a plan holds out by now, in a transaction of the caller's.
+
+        Raises
+        ------
+        HeldOutError
+        """
+        held = self._held_by(connection, tuple(plans.ids(connection, shut=True)))
+        check_open(shut_by(pack, held, quotes_within(connection, pack, fixture_ids)), fixture_ids)
+
+    def shut(self, pack: Pack) -> Pack:
+        """Return the pack with the fixtures shut that plans hold out, by the match: whatever pack they have come in."""
+        with self._database.read() as connection:
+            shut = tuple(plans.ids(connection, shut=True))
+            held = self._held_by(connection, shut)
+        if (pack.content_hash, shut) not in self._shut:
+            found = shut_by(pack, held, self.matches.quotes)
+            self._shut[pack.content_hash, shut] = dict(found.held_out), dict(found.doubtful)
+        return pack.shut_as(*self._shut[pack.content_hash, shut])
+
+    def _held_by(self, connection: Connection, shut: tuple[str, ...]) -> HeldMatches:
+        if shut not in self._held:
+            self._held[shut] = held_matches({plan_id: plans.held(connection, plan_id) for plan_id in shut})
+        return self._held[shut]
+
+    def _share(self, connection: Connection, one: str, other: str) -> bool:
+        """Tell whether two plans hold out, or held out, a match that is the same."""
+        if (one, other) not in self._sharing:
+            own, others = (self._held_by(connection, (plan_id,)).matches for plan_id in (one, other))
+            self._sharing[one, other] = have_one_match(own, others)
+        return self._sharing[one, other]
+
+    def _check_twins(self, pack: Pack, searched: Collection[int], held: Sequence[Match]) -> None:
+        """Refuse to hold a fixture out, and to search another one that is the same match, which would be shut as well."""
+        for root, own in by_root(pack):
+            same = overlap_of(root, held, self.matches.quotes).same
+            for here, there in own:
+                if here in searched and there in same:
+                    twin = held[same[there]].fixture_id
+                    raise StatisticsError(
+                        f"fixture {twin} of {pack.pack_id!r} can't be held out while {here} is searched: by their ticks, ids, "
+                        "teams or quotes they are one match; hold out both, or leave one out of fixtures="
+                    )

@@ -1,0 +1,100 @@
+"""What an upload says of itself: nothing for an archive of a pack, else which source it is and how to import it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from clvlab.odds.formats import OddsFormat
+from clvlab.odds.margin import Margin
+from clvlab.packs.importers.mapping import texts_by_name, weights_by_book, with_flags
+from clvlab.packs.importers.source import Options
+from clvlab.packs.importing import OPTIONS, import_options
+
+_PackId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
+_Text = Annotated[str, Field(max_length=200)]
+_Texts = Annotated[list[_Text], Field(max_length=100)]
+_Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+# Sources that come as one file, and what it is called where the caller does not say.
+_FILES = {
+    "betfair": "upload.tar",
+    "betfair-csv": "upload.csv",
+    "csv": "upload.csv",
+    "football-data": "upload.csv",
+    "oddsharvester": "upload.json",
+    "oddsportal": "upload.csv",
+    "parquet": "upload.parquet",
+    "the-odds-api": "upload.json",
+    "txline": "odds_upload.jsonl",
+}
+_OF_AN_ARCHIVE = {"pack_id"}
+
+
+class UploadRequest(BaseModel):
+    """How to read an upload.
+
+    Attributes
+    ----------
+    pack_id
+        Of a source file, the id that its pack gets; of an archive, the one that it must have.
+    source
+        Importer of a source file; null is an archive of a pack.
+    filename
+        Name of the source file; it is kept in the pack, and its ending says how it is compressed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pack_id: _PackId | None = Field(default=None, description="Id of the new pack; of an archive, the one it must have.")
+    source: (
+        Literal[
+            "betfair", "betfair-csv", "csv", "football-data", "oddsharvester", "oddsportal", "parquet", "the-odds-api", "txline"
+        ]
+        | None
+    ) = Field(default=None, description="Importer of a source file; without one the body is an archive of a pack.")
+    filename: _PackId | None = Field(default=None, description="Name of the source file, whose ending says how to read it.")
+    lenient: bool = Field(
+        default=True, description="Leave out and count what can't be read; false refuses the file at the first of it."
+    )
+    margin: Margin = Field(default=Margin.POWER, description="How margins are removed.")
+    min_books: _Count | None = Field(default=None, description="Fresh books that a price needs.")
+    max_age_s: _Count | None = Field(default=None, description="Seconds after which a book's quote is stale.")
+    max_overround: float | None = Field(
+        default=None, description="A book's message is taken as suspended beyond it, as 0.3 for 30 %."
+    )
+    books: bool = Field(default=False, description="Keep what each book says, to be closed by.")
+    weight: _Texts = Field(default=[], description="`BOOK=N`: its weight in the median.")
+    odds_format: OddsFormat | None = Field(default=None, description="How prices are written.")
+    time_zone: _Text | None = Field(default=None, description="IANA zone of times that carry none.")
+    closing: _Texts = Field(default=[], description="football-data: closing columns, the preferred first.")
+    column: _Texts = Field(default=[], description="csv, parquet: `MEANING=COLUMN`.")
+    side: _Texts = Field(default=[], description="csv, parquet: `SIDE=COLUMN` of a wide table.")
+    market: _Text | None = Field(default=None, description="csv, parquet: the market of every row.")
+    max_close_age_s: _Count | None = Field(default=None, description="A market whose closing message is older is not scored.")
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        if self.source is not None and self.pack_id is None:
+            raise ValueError("a source file needs a pack_id for the pack that is made of it")
+        superfluous = sorted(self.model_fields_set - _OF_AN_ARCHIVE - {"source"}) if self.source is None else []
+        if superfluous:
+            raise ValueError(f"{superfluous[0]} goes with a source: an archive holds a pack that is made already")
+        return self
+
+    @property
+    def given_name(self) -> str:
+        """Name of the file that is uploaded."""
+        return "archive" if self.source is None else self.filename or _FILES[self.source]
+
+    def options(self) -> Options:
+        """Return the options of the import.
+
+        Raises
+        ------
+        SourceError, OddsError, WindowError
+        """
+        own = {name: getattr(self, name) for name in OPTIONS if name in UploadRequest.model_fields}
+        own |= {"weights": weights_by_book("weight", self.weight), "closing": self.closing or None}
+        columns, sides = texts_by_name("column", self.column), texts_by_name("side", self.side)
+        return import_options(**own, mapping=with_flags(None, columns, sides, self.market))

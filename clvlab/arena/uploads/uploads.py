@@ -1,0 +1,356 @@
+"""Uploads of owners: receive, verify, keep, list, delete.
+
+A pack's files stand in ``<folder>/<SHA-256 of the owner>/<pack_id>``, and its row is the truth: files without a row are
+nothing, and a pack whose files are not those of its row is not available.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from clvlab.agents.isolation.sandbox import CLVLAB, can_lock_in
+from clvlab.api.packs import UploadedPack, UploadedPackList
+from clvlab.arena.uploads.incoming import Incoming, Places, UploadLimits
+from clvlab.arena.uploads.requests import UploadRequest
+from clvlab.arena.uploads.worker import ANSWER, MADE, SETTINGS
+from clvlab.base.files import Unfinished, file_bytes_or_none, flush, flush_all, remove_leftovers
+from clvlab.errors import PackError, UnknownPackError, UploadConflictError, UploadRefusedError
+from clvlab.packs.catalog import Catalog, entry_of, open_entry
+from clvlab.packs.files import file_sha256
+from clvlab.packs.manifest import grade_of
+from clvlab.packs.reader import Pack, load_pack
+from clvlab.store import uploads as rows
+from clvlab.store.database import Connection, Database
+
+# Verifying an upload: a process of its own reads it, with bounds; what it left is then opened here.
+
+
+_WORKER = "clvlab.arena.uploads.worker"
+_MAX_ANSWER = 1 << 16
+_MAX_SAID = 1_000
+# What the process is told of the environment: no setting of the service, which may hold a password.
+_KEPT = ("LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A sound pack in the folder of its upload; ``bytes`` are those of all its files."""
+
+    pack: Pack
+    is_genuine: bool
+    bytes: int
+
+
+def verified(folder: Path, request: UploadRequest, limits: UploadLimits) -> Verified:
+    """Make a pack of what was received in a folder, and verify it whole. Blocks.
+
+    Raises
+    ------
+    UploadRefusedError
+        What was given is no sound pack, or the limits are too narrow for it; the message says what was wrong.
+    """
+    answer = _asked(folder, request, limits)
+    if answer.get("is_genuine") is None:
+        raise UploadRefusedError(str(answer.get("refused"))[:_MAX_SAID])
+    made = folder / MADE / (request.pack_id if request.source and request.pack_id else "pack")
+    try:
+        pack = load_pack(made)
+    except PackError as error:
+        raise UploadRefusedError("the upload's verification left no sound pack") from error
+    files = [path for path in made.rglob("*") if path.is_file()]
+    for path in (*files, *{path.parent for path in files}):
+        flush(path)
+    return Verified(pack, answer["is_genuine"] is True, sum(path.stat().st_size for path in files))
+
+
+def _asked(folder: Path, request: UploadRequest, limits: UploadLimits) -> dict[str, object]:
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    settings = {
+        "request": request.model_dump_json(exclude_unset=True),
+        "timeout_s": limits.timeout_s,
+        "memory_mb": limits.memory_mb,
+        "max_owner_bytes": limits.max_owner_bytes,
+        "max_ticks": limits.max_ticks,
+    }
+    (folder / SETTINGS).write_bytes(orjson.dumps(settings))
+    process = subprocess.Popen(  # noqa: S603  this interpreter and a module of ours
+        [sys.executable, "-P", "-m", _WORKER],
+        cwd=folder,
+        env=_environment(scratch),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        status = process.wait(limits.timeout_s)
+    except subprocess.TimeoutExpired as error:
+        raise UploadRefusedError(f"it could not be verified in {limits.timeout_s} s: send less at a time") from error
+    finally:
+        process.kill()
+        process.wait()
+    said = file_bytes_or_none(folder / ANSWER, _MAX_ANSWER) if status == 0 else None
+    if said is None:
+        raise UploadRefusedError(
+            f"its verification ended with status {status}: it is damaged, or needs more than {limits.memory_mb} MB to be read"
+        )
+    try:
+        answer = orjson.loads(said)
+    except orjson.JSONDecodeError:
+        answer = None
+    return answer if isinstance(answer, dict) else {}
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name in _KEPT}
+    named = [str(Path(name).resolve()) for name in kept.get("PYTHONPATH", "").split(os.pathsep) if name]  # it starts elsewhere
+    path = os.pathsep.join([str(CLVLAB.parent), *named])
+    few = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return kept | few | {"PYTHONPATH": path, "TMPDIR": str(scratch.resolve()), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+_Row = Mapping[str, Any]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """Use cases of uploaded packs."""
+
+    database: Database
+    catalog: Catalog
+    limits: UploadLimits
+    clock: Callable[[], int]
+    _places: Places = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_places", Places(self.limits))
+
+    def start(self) -> None:
+        """Make the folder, and remove what processes that died left there."""
+        self.limits.folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(self.limits.folder, ".unfinished-")  # of older versions too: all that stand here are held
+        if not can_lock_in():
+            _log.warning("uploads are verified by a process that is not locked in: this system lacks Landlock or libseccomp")
+
+    def receive(self, owner: str, request: UploadRequest) -> Incoming:
+        """Begin to receive an upload.
+
+        Raises
+        ------
+        BusyError
+        """
+        return Incoming(owner, request, self.limits, self._places)
+
+    def keep(self, incoming: Incoming) -> tuple[UploadedPack, bool]:
+        """Verify what was received, and keep the pack. Blocks.
+
+        Returns
+        -------
+        tuple
+            The pack, and whether it is new: the same content again is the pack that the owner has.
+
+        Raises
+        ------
+        UploadRefusedError
+            No sound pack; nothing is kept.
+        UploadConflictError
+            ``reason`` is ``in_catalog``, ``id_taken``, ``too_many`` or ``too_large``; nothing is kept.
+        """
+        with incoming.handed_over():
+            found = verified(incoming.path, incoming.request, self.limits)
+            row, new = self._kept(incoming.owner, found, incoming.path)
+        return self._info(row), new
+
+    def _kept(self, owner: str, found: Verified, scratch: Path) -> tuple[_Row, bool]:
+        """Put a pack's files and row in place, with all other changes of the owner's packs kept out meanwhile."""
+        pack = found.pack
+        row = {
+            "owner": owner,
+            "pack_id": pack.pack_id,
+            "content_hash": pack.content_hash,
+            "provenance": pack.provenance,
+            "is_genuine": found.is_genuine,
+            "fixtures": list(pack.fixture_ids),
+            "bytes": found.bytes,
+            "entry": entry_of(pack),
+            "created_ts_ms": self.clock(),
+        }
+        target = self._home(owner) / pack.pack_id
+        with self.database.write() as connection:
+            rows.hold(connection, owner)
+            kept = rows.of_owner(connection, owner)
+            for known in [known for known in kept if known["content_hash"] == pack.content_hash]:
+                if self._is_there(known):
+                    return known, False
+                rows.delete(connection, owner, known["pack_id"])  # its files are lost: here they are again
+                kept.remove(known)
+            self._check_room(row, kept)
+            rows.add(connection, row)
+            target.parent.mkdir(mode=0o700, exist_ok=True)
+            if target.exists():
+                target.rename(scratch / "without-a-row")
+            pack.folder.rename(target)
+            flush(target.parent)
+        return row, True
+
+    def _check_room(self, row: _Row, kept: Sequence[_Row]) -> None:
+        pack_id, limits = row["pack_id"], self.limits
+        if pack_id in self.catalog.entries():
+            raise UploadConflictError("in_catalog", f"the catalog has a pack {pack_id!r}: take another id")
+        if pack_id in {known["pack_id"] for known in kept}:
+            raise UploadConflictError("id_taken", f"you have another pack {pack_id!r}: delete it, or take another id")
+        if len(kept) >= limits.max_packs:
+            raise UploadConflictError("too_many", f"you have {len(kept)} packs, which is the limit: delete one")
+        total = row["bytes"] + sum(known["bytes"] for known in kept)
+        if total > limits.max_owner_bytes:
+            detail = f"your packs would have {total:,} bytes, the limit is {limits.max_owner_bytes:,}: delete one"
+            raise UploadConflictError("too_large", detail)
+
+    def all(self, owner: str) -> UploadedPackList:
+        """List an owner's packs, by id; those whose files are not what was uploaded are left out."""
+        with self.database.read() as connection:
+            kept = rows.of_owner(connection, owner)
+        return {"packs": [self._info(row) for row in kept if self._is_there(row)]}
+
+    def info(self, owner: str, pack_id: str) -> UploadedPack:
+        """Describe one of an owner's packs.
+
+        Raises
+        ------
+        UnknownPackError
+        """
+        with self.database.read() as connection:
+            row = rows.row(connection, owner, pack_id)
+        if row is None or not self._is_there(row):
+            raise UnknownPackError(f"you have no pack {pack_id!r}")
+        return self._info(row)
+
+    def open(self, owner: str, pack_id: str, connection: Connection | None = None) -> Pack:
+        """Open one of an owner's packs; inside a transaction, by its connection.
+
+        Raises
+        ------
+        UnknownPackError
+        """
+        if connection is None:
+            with self.database.read() as own:
+                row = rows.row(own, owner, pack_id)
+        else:
+            row = rows.row(connection, owner, pack_id)
+        if row is None:
+            raise UnknownPackError(f"unknown pack {pack_id!r}: neither in the catalog nor among the packs of its owner")
+        try:
+            return open_entry(self._folder(row), row["entry"])
+        except (PackError, OSError) as error:
+            raise UnknownPackError(f"pack {pack_id!r} is not what was uploaded and so not available: {error}") from error
+
+    def delete(self, owner: str, pack_id: str) -> None:
+        """Delete one of an owner's packs; sealed runs over it stay verifiable.
+
+        Raises
+        ------
+        UnknownPackError
+        UploadConflictError
+            ``in_use``: by a competition that is not over, or a run that is not sealed.
+        """
+        target, trash, moved = self._home(owner) / pack_id, Unfinished(self.limits.folder), False
+        try:
+            with self.database.write() as connection:
+                rows.hold(connection, owner)
+                row = rows.row(connection, owner, pack_id)
+                if row is None:
+                    raise UnknownPackError(f"you have no pack {pack_id!r}")
+                shadowed = pack_id in self.catalog.entries()  # then nothing is bound to it any more
+                user = None if shadowed else rows.user(connection, owner, pack_id, row["content_hash"])
+                if user is not None:
+                    raise UploadConflictError("in_use", f"pack {pack_id!r} is used by {user}, which is not over")
+                rows.delete(connection, owner, pack_id)
+                if target.exists():
+                    target.rename(trash.path / "pack")
+                    moved = True
+        except BaseException:
+            if moved:
+                (trash.path / "pack").rename(target)
+            raise
+        finally:
+            trash.close()
+
+    def every(self) -> list[_Row]:
+        """Return the rows of all owners, for the operator: each with ``admitted``."""
+        with self.database.read() as connection:
+            return [
+                {**row, "grade": grade_of(is_genuine=row["is_genuine"]).value, "admitted": self._is_admitted(row)}
+                for row in rows.every(connection)
+            ]
+
+    def admit(self, owner: str, pack_id: str, catalog: Catalog) -> Pack:
+        """Copy an owner's pack into a catalog's folder, verify it whole there, and admit it.
+
+        Raises
+        ------
+        UnknownPackError
+        UploadConflictError
+            ``in_catalog``: the catalog's folder has something else of that name, or it is admitted.
+        """
+        pack, target = self.open(owner, pack_id), catalog.folder / pack_id
+        if pack_id in catalog.entries() or (target.exists() and not _is_copy(target, pack)):
+            raise UploadConflictError("in_catalog", f"the catalog's folder has a {pack_id!r} already")
+        with Unfinished(catalog.folder) as scratch:
+            if not target.exists():  # else an attempt that was broken off has copied it
+                shutil.copytree(pack.folder, scratch / "pack")
+                flush_all(scratch / "pack")
+                (scratch / "pack").rename(target)
+                flush(catalog.folder)
+        try:
+            return catalog.admit(pack_id)
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+
+    def _home(self, owner: str) -> Path:
+        return self.limits.folder / hashlib.sha256(owner.encode(errors="replace")).hexdigest()
+
+    def _folder(self, row: _Row) -> Path:
+        return self._home(row["owner"]) / str(row["pack_id"])
+
+    def _is_there(self, row: _Row) -> bool:
+        """Tell whether a row's files are those that were uploaded."""
+        files = {name: self._folder(row) / name for name in row["entry"] if name != "content_hash"}
+        return all(path.is_file() and file_sha256(path) == row["entry"][name] for name, path in files.items())
+
+    def _is_admitted(self, row: _Row) -> bool:
+        return bool(self.catalog.entries().get(row["pack_id"], {}).get("content_hash") == row["content_hash"])
+
+    def _info(self, row: _Row) -> UploadedPack:
+        return {
+            "pack_id": row["pack_id"],
+            "content_hash": row["content_hash"],
+            "provenance": row["provenance"],
+            "is_genuine": row["is_genuine"],
+            "grade": grade_of(is_genuine=row["is_genuine"]).value,
+            "fixtures": row["fixtures"],
+            "bytes": row["bytes"],
+            "admitted": self._is_admitted(row),
+            "created_ts_ms": row["created_ts_ms"],
+        }
+
+
+def _is_copy(folder: Path, pack: Pack) -> bool:
+    """Tell whether a folder holds the files of a pack."""
+    try:
+        open_entry(folder, entry_of(pack))
+    except PackError:
+        return False
+    return True

@@ -1,0 +1,121 @@
+"""The process that verifies one upload: locked into the folder of that upload, then asked nothing more.
+
+It is given bytes of strangers, and libraries that read them: whatever they do, they do here. The parent takes one sentence or
+one flag from it, and looks at the files that it left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from clvlab.agents.isolation.sandbox import end_with, limit_memory, lock_in
+
+SETTINGS = Path("settings.json")
+MADE = Path("made")
+ANSWER = Path("answer.json")
+_MAX_SAID = 1_000
+_BOOKS_A_TICK = 20  # rows of books that a row of ticks may have
+
+
+def main() -> None:
+    """Verify the upload in this folder, as its settings say, and write what came of it.
+
+    Steps: 1. limit and lock in; 2. load libraries; 3. unpack or import; 4. verify; 5. answer.
+    """
+    settings = json.loads(SETTINGS.read_bytes())
+    folder = Path.cwd()
+    _limit(settings)
+    lock_in([], network=False, writable=[str(folder)])
+    end_with(os.getppid())
+    try:
+        answer = _verified(settings)
+    except MemoryError:
+        answer = {"refused": f"it needs more than {settings['memory_mb']} MB to be read"}
+    except BaseException as error:  # noqa: BLE001  the boundary of a process: whatever was raised, this is no sound pack
+        answer = {"refused": _sentence(error).replace(str(folder), "").replace(f"{MADE}/pack/", "")}
+    ANSWER.write_text(json.dumps(answer), encoding="utf-8")
+
+
+def _limit(settings: dict[str, Any]) -> None:
+    limit_memory(settings["memory_mb"])
+    if sys.platform == "win32":
+        return
+    import resource
+
+    seconds = settings["timeout_s"] * 2  # of two threads
+    for which, bound in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_FSIZE, settings["max_owner_bytes"])):
+        hard = resource.getrlimit(which)[1]
+        bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+        resource.setrlimit(which, (bound, bound))
+
+
+def _sentence(error: BaseException) -> str:
+    from clvlab.errors import ClvlabError
+
+    said = str(error) if isinstance(error, ClvlabError) else f"it can't be read: {type(error).__name__}"
+    return said[:_MAX_SAID].encode(errors="replace").decode()
+
+
+def _verified(settings: dict[str, Any]) -> dict[str, Any]:
+    from clvlab.arena.uploads.archive import unpack
+    from clvlab.arena.uploads.requests import UploadRequest
+    from clvlab.errors import UploadRefusedError
+    from clvlab.packs.importers.archives import is_archive
+    from clvlab.packs.importers.importing import import_source
+    from clvlab.packs.verifying import verify_pack
+
+    request = UploadRequest.model_validate_json(settings["request"])
+    given = Path("given", request.given_name)
+    if request.source is None:
+        folder = MADE / "pack"
+        unpack(given, folder, settings["max_owner_bytes"])
+    else:
+        if is_archive(given) and request.source != "betfair":  # its reader unpacks a tar as it reads, to no disk
+            raise UploadRefusedError(f"{request.given_name!r} is an archive or compressed with xz: send the source file in it")
+        folder = MADE / str(request.pack_id)
+        import_source(request.source, [given], folder, request.options())
+    check_shape(folder, request.pack_id, settings["max_ticks"])
+    pack = verify_pack(folder)
+    return {"is_genuine": pack.is_genuine}
+
+
+def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
+    """Refuse another id, files that no hash covers, and more ticks than a run should hold, before the ticks are read."""
+    import pyarrow.parquet as pq
+
+    from clvlab.arena.uploads.archive import MAX_DESCRIPTOR_BYTES
+    from clvlab.errors import PackFormatError, UploadRefusedError
+    from clvlab.packs.manifest import BOOKS_FILE, DESCRIPTOR, TICKS_FILE, pack_files, read_manifest
+    from clvlab.packs.rows import UNREADABLE
+
+    if not (folder / DESCRIPTOR).is_file():
+        raise UploadRefusedError(f"the archive has no {DESCRIPTOR}")
+    if (folder / DESCRIPTOR).stat().st_size > MAX_DESCRIPTOR_BYTES:
+        raise UploadRefusedError(f"the pack's {DESCRIPTOR} would have more than {MAX_DESCRIPTOR_BYTES:,} bytes")
+    manifest = read_manifest(folder)[0]
+    if pack_id not in (None, manifest.pack_id):
+        raise UploadRefusedError(f"the archive holds the pack {manifest.pack_id!r}, and pack_id says {pack_id!r}")
+    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    named = pack_files(manifest)
+    strays = sorted(present - {DESCRIPTOR, *named})
+    if strays:
+        raise UploadRefusedError(f"{strays[0]!r} is not named in {DESCRIPTOR}, so no hash covers it: leave it out")
+    for name, most in ((TICKS_FILE, max_ticks), (BOOKS_FILE, _BOOKS_A_TICK * max_ticks)):
+        if name not in named:
+            continue
+        if not (folder / name).is_file():
+            raise PackFormatError(f"pack {manifest.pack_id!r} has no {name}")
+        try:
+            rows = pq.read_metadata(folder / name).num_rows
+        except UNREADABLE as error:
+            raise PackFormatError(f"{name} can't be read as Parquet: {str(error).splitlines()[0]}") from error
+        if rows > most:
+            raise UploadRefusedError(f"{name} has {rows:,} rows, the limit is {most:,}")
+
+
+if __name__ == "__main__":
+    main()

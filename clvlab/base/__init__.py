@@ -1,0 +1,1 @@
+"""What everything stands on: files, caches, times, names given wrong, work in parallel."""

@@ -1,0 +1,178 @@
+"""Which fixture of a pack a bet names: by its id, by its source's id, or by the names of both teams; never guessed."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from clvlab.base.naming import nearest
+from clvlab.base.times import Span
+from clvlab.bets.columns import Meaning
+from clvlab.bets.reading import Row
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.packs.manifest import Fixture
+from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, folded, usual_aliases
+
+_DAY_MS = 86_400_000
+_BETWEEN = re.compile(r"\s+(?:vs?\.?|versus|[-\u2013\u2014:/])\s+", re.IGNORECASE)
+_AT = re.compile(r"\s+(?:@|at)\s+")
+_SHOWN = 4
+_MOST_HINTS = 20
+
+
+Teams = tuple[frozenset[str], frozenset[str]]
+"""Names of home and away, folded."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoMatch:
+    """Why a bet is not on the tape: a key, a sentence with its values, and fixtures of which the tape may tell the one."""
+
+    reason: str
+    detail: str
+    fixture_ids: tuple[int, ...] = ()
+
+
+class FixtureNames:
+    """The fixtures of a pack by all that names them.
+
+    Names of teams are the same if they are so but for case, accents and punctuation, or are known to be of one team; both must
+    be, in the pack's order.
+
+    Parameters
+    ----------
+    fixtures
+        Of the pack.
+    aliases
+        Names of one team beside the usual ones.
+    """
+
+    def __init__(self, fixtures: Iterable[Fixture], aliases: TeamAliases = NO_ALIASES) -> None:
+        self._aliases = TeamAliases((*usual_aliases().teams, *aliases.teams))
+        self._by_id: dict[str, set[int]] = defaultdict(set)
+        self._by_names: dict[Teams, set[int]] = defaultdict(set)
+        self._known: dict[int, Fixture] = {}
+        self._hints: dict[str, str | None] = {}
+        for fixture in fixtures:
+            self._known[fixture.fixture_id] = fixture
+            self._by_id[str(fixture.fixture_id)].add(fixture.fixture_id)
+            if fixture.source_id is not None:
+                self._by_id[fixture.source_id].add(fixture.fixture_id)
+            teams = self.teams_of(fixture)
+            if teams is not None:
+                self._by_names[teams].add(fixture.fixture_id)
+
+    def teams_of(self, fixture: Fixture) -> Teams | None:
+        """Return all names of home and away; ``None`` where the names of the fixture are not two."""
+        names = teams_of(fixture)
+        return None if names is None else (self._aliases.names_of(names[0]), self._aliases.names_of(names[1]))
+
+    def find(self, told: Row) -> Fixture | NoMatch:
+        """Return the one fixture that a bet names, or why there is none."""
+        text = told.cells.get(Meaning.FIXTURE)
+        found = self._by_id.get(text or "") or self._by_id.get(_as_whole(text or ""), set())
+        if len(found) == 1:
+            return self._known[next(iter(found))]
+        if found:
+            both = self._ambiguous(f"{text!r:.200} is the id of one fixture and the source's id of another", found)
+            return replace(both, fixture_ids=())  # which of the two is no matter of time
+        teams = _teams(told)
+        if teams is None:
+            said = "no fixture is named" if not text else f"no fixture has the id {text!r:.200}, and it does not name two teams"
+            return NoMatch("fixture_unknown", said)
+        return self._by_teams(told, teams)
+
+    def _by_teams(self, told: Row, teams: tuple[str, str]) -> Fixture | NoMatch:
+        key = (self._aliases.names_of(teams[0]), self._aliases.names_of(teams[1]))
+        found, shown = self._by_names.get(key, set()), f"{teams[0]} - {teams[1]}"[:200]
+        if not found:
+            if self._by_names.get((key[1], key[0])):
+                return NoMatch("teams_swapped", f"{shown!r} is in the pack with its teams the other way round: name it so")
+            meant = self._meant(shown)
+            return NoMatch("fixture_unknown", f"no fixture is {shown!r}" + (f"; is it {meant!r}?" if meant else ""))
+        if told.kickoff is not None:
+            return self._on_the_day(told.kickoff, found, shown)
+        left = self._left(told.ts_ms, found)
+        if len(left) > 1:
+            return self._ambiguous(f"{shown!r} fits several fixtures: add a column of kickoffs, or name it by its id", left)
+        return self._known[next(iter(left))]
+
+    def _meant(self, shown: str) -> str | None:
+        """Return the fixture that was probably meant: of the first few that are unknown, for each takes a look at all."""
+        if shown not in self._hints and len(self._hints) < _MOST_HINTS:
+            names = {" - ".join(names) for names in map(teams_of, self._known.values()) if names is not None}
+            self._hints[shown] = nearest(shown, names)
+        return self._hints.get(shown)
+
+    def _left(self, ts_ms: int | None, found: set[int]) -> set[int]:
+        """Return which fixtures a bet can be on whose kickoff is not told: the one that begins within a day of it, or all."""
+        if ts_ms is None or len(found) == 1:
+            return found
+        placed = Span(ts_ms, ts_ms)
+        soon = {one for one in found if any(map(placed.is_within_a_day, _kickoffs(self._known[one])))}
+        return soon if len(soon) == 1 else {one for one in found if self._ends_after(one, ts_ms - _DAY_MS)} or found
+
+    def _on_the_day(self, kickoff: Span, found: set[int], shown: str) -> Fixture | NoMatch:
+        """Return the fixture that kicks off within a day of the time told; of several, the one at exactly that time."""
+        near = {one for one in found if any(map(kickoff.is_within_a_day, _kickoffs(self._known[one])))}
+        exact = {one for one in near if kickoff.first_ms == kickoff.last_ms and kickoff.first_ms in _kickoffs(self._known[one])}
+        if len(near) == 1 or len(exact) == 1:
+            return self._known[next(iter(near if len(near) == 1 else exact))]
+        if near:
+            return self._ambiguous(f"{shown!r} fits several fixtures within a day of its kickoff: name it by its id", near)
+        if not any(_kickoffs(self._known[one]) for one in found):
+            return NoMatch("kickoff_differs", f"{shown!r} has no kickoff in the pack: name it by its id")
+        return NoMatch("kickoff_differs", f"no fixture {shown!r} kicks off within a day of the time told")
+
+    def _ends_after(self, fixture_id: int, ts_ms: int) -> bool:
+        kickoffs = _kickoffs(self._known[fixture_id])
+        return not kickoffs or max(kickoffs) >= ts_ms
+
+    def _ambiguous(self, said: str, found: set[int]) -> NoMatch:
+        listed = ", ".join(map(str, sorted(found)[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
+        return NoMatch("fixture_ambiguous", f"{said} ({listed})", tuple(sorted(found)))
+
+
+def teams_of(fixture: Fixture) -> tuple[str, str] | None:
+    """Return the two teams of a fixture, the home team first; null where its names are not two."""
+    if len(fixture.names) == 2:
+        return fixture.names[0], fixture.names[1]
+    return split_teams(fixture.names[0]) if len(fixture.names) == 1 else None
+
+
+def split_teams(text: str) -> tuple[str, str] | None:
+    """Return the two teams of a text, the home team first; null where it does not name two.
+
+    Examples
+    --------
+    >>> split_teams("Oak vs. Elm"), split_teams("Oak @ Elm"), split_teams("Oak-Elm")
+    (('Oak', 'Elm'), ('Elm', 'Oak'), None)
+    """
+    for between, turned in ((_BETWEEN, False), (_AT, True)):
+        parts = between.split(text.strip())
+        if len(parts) == 2 and all(map(folded, parts)):
+            return (parts[1], parts[0]) if turned else (parts[0], parts[1])
+    return None
+
+
+def _as_whole(text: str) -> str:
+    """Return the text of a whole number that a column of fractions made of an id, such as 90000000.0; else the text."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return str(int(number)) if number.is_integer() and abs(number) <= SAFE_INTEGER else text
+
+
+def _teams(told: Row) -> tuple[str, str] | None:
+    home, away = told.cells.get(Meaning.HOME), told.cells.get(Meaning.AWAY)
+    if home and away and folded(home) and folded(away):
+        return home, away
+    return split_teams(told.cells.get(Meaning.FIXTURE) or "")
+
+
+def _kickoffs(fixture: Fixture) -> list[int]:
+    """Return when a fixture kicked off, and when it was to, as far as that is known."""
+    return [ts for ts in (fixture.kickoff_ts_ms, fixture.scheduled_ts_ms) if ts is not None]

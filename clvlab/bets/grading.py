@@ -1,0 +1,334 @@
+"""Grading bets: those that are on the tape of a pack become a run of the strategy ``bets``, and the rows are told beside it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from clvlab.agents.proposals import Bet, bets_sha256
+from clvlab.agents.registry import template
+from clvlab.bets.columns import Columns, Meaning
+from clvlab.bets.fixtures import NoMatch
+from clvlab.bets.placing import Position, positions_of
+from clvlab.bets.reading import Reading, Record, Row, read_record
+from clvlab.bets.values import CENTS
+from clvlab.errors import SourceError
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.schema import SAFE_INTEGER, Reason, Schema
+from clvlab.packs.matching.names import read_aliases
+from clvlab.packs.reader import Pack
+from clvlab.report.settling import returns_of
+from clvlab.runs.perform import PerformedRun
+from clvlab.runs.plan import Plan
+from clvlab.statistics import Estimate, cluster_mean
+from clvlab.words import tally
+
+# The rows of a record of bets beside the law's scores: no evidence, and the bettor's own prices are checked by nobody.
+
+
+_KEY = ["fixture_id", "tick_seq", "market_key", "side"]
+_LAW = ("seq", "reason", "entry_prob_bps", "odds_milli", "close_prob_bps", "clv_bps", "edge_bps", "at_close")
+_OWN = ("own_odds_milli", "own_result", "edge_own_price_bps", "profit_own_price")
+_TOLD: Schema = {
+    "row": pl.Int64,
+    **{f"told_{meaning}": pl.String for meaning in Meaning},
+    "unmatched": pl.String,
+    "detail": pl.String,
+    "fixture_id": pl.Int64,
+    "tick_seq": pl.Int64,
+    "market_key": pl.String,
+    "side": pl.String,
+    "stake_cents": pl.Int64,
+    "own_odds_milli": pl.Int64,
+    "own_result": pl.String,
+    "same_as": pl.Int64,
+    "lost_kickoff": pl.Boolean,
+}
+FLAGS: Mapping[str, str] = {
+    "duplicate": "the row says exactly what one before it says; both are counted",
+    "kickoff_unreadable": "the kickoff can't be read; the fixture was looked for without it",
+    "price_not_offered": "the price is above any that the pack had on offer then; graded all the same",
+    "price_unreadable": "the price can't be read; graded without it",
+    "result_unreadable": "the result can't be read",
+    "result_differs": "the pack has another result, which counts",
+}
+"""What is noted about a row, which is graded all the same."""
+
+
+@dataclass(frozen=True)
+class BetRows:
+    """A record of bets beside its run.
+
+    Attributes
+    ----------
+    frame
+        One row per row of the record, see ``bet_rows``.
+    columns
+        What the columns of the record mean.
+    decisions
+        How many decisions the bets became.
+    """
+
+    frame: pl.DataFrame = field(repr=False)
+    columns: Columns
+    decisions: int
+
+    @property
+    def matched(self) -> pl.DataFrame:
+        """The rows that are on the tape."""
+        return self.frame.filter(pl.col("unmatched").is_null())
+
+    @property
+    def unmatched(self) -> pl.DataFrame:
+        """The rows that are not on the tape: ``row``, ``reason`` and ``detail``, and what they say."""
+        told = [f"told_{meaning}" for meaning in self.columns.names]
+        rows = self.frame.filter(pl.col("unmatched").is_not_null())
+        return rows.select("row", "detail", *told, reason="unmatched").select("row", "reason", "detail", *told)
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many rows are not on the tape, by reason, the most frequent first."""
+        return _counted(self.unmatched["reason"].to_list())
+
+    @property
+    def flags(self) -> dict[str, int]:
+        """How many rows carry each flag, the most frequent first."""
+        return _counted(self.frame["flags"].explode().drop_nulls().to_list())
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader has to know of the rows, in sentences."""
+        total = self.frame.height
+        stakes = [] if Meaning.STAKE in self.columns.names else ["no column of stakes: each bet has a stake of one unit"]
+        prices = [] if Meaning.PRICE in self.columns.names else ["no column of prices: there is no edge at prices of your own"]
+        lost = sum(self.reasons.values())
+        left = [f"{lost:,} of {total:,} bets are not on the tape, and not graded: {tally(self.reasons)}"] if lost else []
+        flagged = [f"{count:,} of {total:,} bets are flagged {flag}: {FLAGS[flag]}" for flag, count in self.flags.items()]
+        return [*left, *flagged, *stakes, *prices]
+
+    @cached_property
+    def own_edge(self) -> Estimate:
+        """Mean edge at the prices that the bettor says to have got, in percent, with its interval over fixtures: untrusted."""
+        rows = self.frame.filter(pl.col("edge_own_price_bps").is_not_null(), ~pl.col("at_close"))
+        return cluster_mean(rows["edge_own_price_bps"] / 100, rows["fixture_id"])
+
+    @property
+    def own_profit(self) -> float | None:
+        """Settled profit at the bettor's own prices, in units, by the pack's results or else the bettor's: untrusted."""
+        profits = self.frame["profit_own_price"].drop_nulls()
+        return float(profits.sum()) if len(profits) else None
+
+    @cached_property
+    def by_book(self) -> pl.DataFrame:
+        """One row per book that the record names: bets, scored ones, their mean CLV, and their mean edge at own prices."""
+        scored = (pl.col("reason") == Reason.SCORED) & ~pl.col("at_close")
+        return (
+            self.matched.filter(pl.col("told_book").is_not_null())
+            .group_by(book="told_book")
+            .agg(
+                bets=pl.len(),
+                scored=scored.sum(),
+                mean_clv_bps=pl.col("clv_bps").filter(scored).mean(),
+                edge_own_price_bps=pl.col("edge_own_price_bps").filter(scored).mean(),
+            )
+            .sort("bets", "book", descending=[True, False])
+        )
+
+    def csv(self, frame: pl.DataFrame) -> bytes:
+        """Return a table of the rows as CSV; columns that the record lacks are left out, and lists are parted by blanks."""
+        lists = [name for name, dtype in frame.schema.items() if dtype == pl.List]
+        absent = [f"told_{meaning}" for meaning in Meaning if meaning not in self.columns.names]
+        return frame.drop(absent, strict=False).with_columns(pl.col(lists).list.join(" ")).write_csv().encode()
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is to know of the rows, as JSON values."""
+        own = self.own_edge
+        return {
+            "rows": self.frame.height,
+            "matched": self.matched.height,
+            "decisions": self.decisions,
+            "columns": {str(meaning): name for meaning, name in self.columns.names.items()},
+            "columns_guessed": sorted(str(meaning) for meaning in self.columns.guessed),
+            "columns_not_read": list(self.columns.unused),
+            "unmatched_reasons": self.reasons,
+            "flags": self.flags,
+            "notes": self.notes,
+            "untrusted": {
+                "edge_own_price_pct": {"mean": own.mean, "low": own.low, "high": own.high, "bets": own.n},
+                "profit_own_price": self.own_profit,
+            },
+            "graded": [self._entry(row) for row in self.matched.iter_rows(named=True)],
+            "unmatched": self.unmatched.to_dicts(),
+        }
+
+    def _entry(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row that is on the tape, as JSON values: what is sealed of it, what was told, and what rests on a word."""
+        told = {str(meaning): row[f"told_{meaning}"] for meaning in self.columns.names}
+        law = {name: row[name] for name in ("row", *_KEY, "stake_cents", *_LAW)}
+        return law | {"flags": row["flags"], "told": told, "untrusted": {name: row[name] for name in _OWN}}
+
+
+def bet_rows(record: Record, positions: Sequence[Position | NoMatch], done: PerformedRun) -> BetRows:
+    """Set every row of a record beside the decision that it is part of.
+
+    Returns
+    -------
+    BetRows
+        Its ``frame`` has ``row``; the text of each cell that was read, as ``told_time``; ``unmatched`` and ``detail``, why it
+        is not on the tape; the position; ``stake_cents`` and ``own_odds_milli``; of the law ``seq, reason, entry_prob_bps,
+        odds_milli, close_prob_bps, clv_bps, edge_bps, at_close``; ``edge_own_price_bps``, the value of the bettor's own price
+        at the closing probability; ``result``, and ``profit_own_price`` in units; ``flags``. What says ``own`` is the bettor's
+        word.
+    """
+    told = pl.DataFrame(
+        [_told(one, position) for one, position in zip(record.rows, positions, strict=True)], schema=_TOLD, orient="row"
+    )
+    scores = done.scores.with_columns(done.at_close.alias("at_close")).select(*_KEY, *_LAW)
+    frame = told.join(scores, on=_KEY, how="left", maintain_order="left")
+    results = done.pack.results
+    settled = pl.DataFrame(schema=dict.fromkeys(("market_key", "side", "result"), pl.String) | {"fixture_id": pl.Int64})
+    known = settled if results is None else results
+    frame = frame.join(
+        known.select("fixture_id", "market_key", "side", pack_result="result"),
+        on=["fixture_id", "market_key", "side"],
+        how="left",
+        maintain_order="left",
+    )
+    own, close = pl.col("own_odds_milli"), pl.col("close_prob_bps")
+    edge = (2 * close * own + 1000) // 2000 - 10_000  # as the law's, at another price
+    frame = frame.with_columns(
+        edge_own_price_bps=pl.when(pl.col("reason") == Reason.SCORED).then(edge),
+        result=pl.coalesce("pack_result", "own_result"),
+    ).with_columns(
+        profit_own_price=returns_of(pl.col("result"), own / 1000) * pl.col("stake_cents") / CENTS,
+        flags=_flags(),
+    )
+    return BetRows(frame.drop("pack_result", "lost_kickoff"), record.columns, done.scores.height)
+
+
+def _told(told: Row, position: Position | NoMatch) -> tuple[Any, ...]:
+    place = (
+        (None, None, position.fixture_id, position.tick_seq, position.market_key, position.side)
+        if isinstance(position, Position)
+        else (position.reason, position.detail, None, None, None, None)
+    )
+    cells = (told.cells.get(meaning) for meaning in Meaning)
+    return (told.row, *cells, *place, told.stake, told.odds_milli, told.result, told.same_as, told.lost_kickoff)
+
+
+def _flags() -> pl.Expr:
+    """List what is to be noted about each row, in order of ``FLAGS``."""
+    on_tape = pl.col("unmatched").is_null()
+    rules = {
+        "duplicate": pl.col("same_as").is_not_null(),
+        "kickoff_unreadable": pl.col("lost_kickoff"),
+        "price_not_offered": on_tape & (pl.col("own_odds_milli") > pl.col("odds_milli")),
+        "price_unreadable": pl.col("told_price").is_not_null() & pl.col("own_odds_milli").is_null(),
+        "result_unreadable": pl.col("told_result").is_not_null() & pl.col("own_result").is_null(),
+        "result_differs": on_tape & (pl.col("pack_result") != pl.col("own_result")),
+    }
+    named = [pl.when(rule.fill_null(value=False)).then(pl.lit(flag)) for flag, rule in rules.items()]
+    return pl.concat_list(named).list.drop_nulls()
+
+
+def _counted(names: Sequence[str]) -> dict[str, int]:
+    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+
+
+STRATEGY = "bets"
+POLICY = PolicyEnvelope(
+    max_stake=SAFE_INTEGER,
+    min_prob_bps=0,
+    max_prob_bps=10_000,
+    require_quote=False,
+    max_quote_age_s=SAFE_INTEGER // 1000,
+    max_slippage_bps=10_000,
+)
+"""Refuses no bet for its size, price or age: it was placed. What had no price when it was, it refuses all the same."""
+
+
+@dataclass(frozen=True)
+class Grading:
+    """Bets that were read and put on the tape of a pack, before they are scored.
+
+    Attributes
+    ----------
+    pack, window
+        What they are graded against, and what of it is scored.
+    record
+        The bets as they were told.
+    positions
+        Of each row where it lies, or why it does not.
+    agent_id
+        Under which the bets are sealed.
+    """
+
+    pack: Pack
+    window: Window
+    record: Record = field(repr=False)
+    positions: tuple[Position | NoMatch, ...] = field(repr=False)
+    agent_id: str = STRATEGY
+
+    @cached_property
+    def params(self) -> dict[str, Any]:
+        """Parameters of the template ``bets``: bets on one side at one tick are one, with their stakes summed."""
+        stakes: dict[Position, int] = defaultdict(int)
+        for told, position in zip(self.record.rows, self.positions, strict=True):
+            if isinstance(position, Position):
+                stakes[position] += told.stake or 0
+                if stakes[position] > SAFE_INTEGER:
+                    at = f"tick {position.tick_seq} of fixture {position.fixture_id}"
+                    raise SourceError(
+                        f"row {told.row}: stakes on {position.side!r} at {at} sum to {stakes[position]:,} cents, too many"
+                    )
+        order = sorted(stakes, key=lambda one: (one.fixture_id, one.tick_seq, one.market_key.encode(), one.side.encode()))
+        bets = [
+            Bet(fixture_id=one.fixture_id, tick_seq=one.tick_seq, market_key=one.market_key, side=one.side, stake=stakes[one])
+            for one in order
+        ]
+        return {"transcript": [bet.model_dump(mode="json") for bet in bets], "transcript_sha256": bets_sha256(bets)}
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The run: all fixtures of the pack that are open, so that the bets can be set against those that were passed over."""
+        shut = dict(self.pack.held_out)
+        open_ids = [fixture_id for fixture_id in self.pack.fixture_ids if fixture_id not in shut]
+        agent = template(STRATEGY, self.params, agent_id=self.agent_id)
+        return Plan(self.pack, [agent], self.window, POLICY, open_ids if shut else None)
+
+    def rows(self, done: PerformedRun) -> BetRows:
+        """Return the rows of the record beside what the run says of them."""
+        return bet_rows(self.record, self.positions, done)
+
+
+def plan_grading(bets: Any, pack: Pack, how: Reading, window: Window | None = None, agent_id: str = STRATEGY) -> Grading:
+    """Read bets, and put them on the tape of a pack.
+
+    Parameters
+    ----------
+    bets
+        Path of a CSV file, or a frame of Polars, pandas or another library that hands out Arrow.
+    pack
+        What they are graded against.
+    how
+        What its columns mean, and how prices and times are written.
+    window
+        ``pre_match`` with a horizon of 60 s over all markets by default.
+    agent_id
+        Under which the bets are sealed.
+
+    Raises
+    ------
+    SourceError, OddsError
+        The record can't be read; the message names the value, and the argument that mends it.
+    """
+    window = window or Window()
+    record = read_record(bets, how)
+    positions = positions_of(record.rows, pack, window, read_aliases(how.team_aliases))
+    return Grading(pack, window, record, tuple(positions), agent_id)

@@ -1,0 +1,310 @@
+"""Where bets lie on the tape: the last tick that is not later than each, or the reason why there is none."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from clvlab.base.naming import nearest
+from clvlab.bets.columns import Meaning
+from clvlab.bets.fixtures import FixtureNames, NoMatch, Teams
+from clvlab.bets.reading import Row
+from clvlab.law.closing import Window, fixture_closes
+from clvlab.law.markets import Kind, Market, Role, key_parts, may_be_handicap, period_named, role_of, unread_keys
+from clvlab.law.schema import CloseKind
+from clvlab.law.tape import Tape
+from clvlab.packs.manifest import Fixture
+from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, folded
+from clvlab.packs.reader import Pack
+from clvlab.words import market_name, moment
+
+# Which market and side of a fixture a bet names: by their keys, or by usual names that fit exactly one of them.
+
+
+Markets = Mapping[str, Sequence[str]]  # sides by market key
+
+# Usual names, folded: what they bet on, and how many sides a result has, where the name says it: a moneyline of two sides is
+# not taken for a result of three.
+_USUAL: Mapping[str, tuple[Kind, int | None]] = {
+    name: (kind, ways)
+    for kind, ways, names in (
+        (
+            Kind.RESULT,
+            None,
+            "match result|match odds|full time result|full time|result|winner|match winner|h2h|to win",
+        ),
+        (Kind.RESULT, 3, "1x2|win draw win|3 way|three way"),
+        (Kind.RESULT, 2, "moneyline|money line|ml|head to head|2 way|two way"),
+        (Kind.TOTAL, 2, "over under|o u|totals|total|total goals|goals over under|over under goals|total points|total runs"),
+        (Kind.TOTAL, 2, "goals"),
+        (Kind.HANDICAP, 2, "handicap|asian handicap|spread|spreads|point spread|run line|puck line|ah"),
+    )
+    for name in names.split("|")
+}
+_LINE = re.compile(r"^(.*?[^\d.-])[(\s]*(\d+(?:\.\d+)?)\s*\)?\s*(?:goals|points|runs)?$", re.IGNORECASE)
+_OF_SIDE = re.compile(r"^(.*\S)[\s(]+([+-]?\d+(?:\.\d+)?)\)?$")
+_WORDS_OF_A_PERIOD = 3
+_SIDES: Mapping[str, Role | str] = {"team1": Role.HOME, "team2": Role.AWAY, "yes": "yes", "y": "yes", "no": "no", "n": "no"}
+_SHOWN = 6
+
+
+def position_of(market: str, side: str, markets: Markets, teams: Teams | None) -> tuple[str, str] | NoMatch:
+    """Return market key and side, or why there is none.
+
+    Parameters
+    ----------
+    market, side
+        As the bet names them: keys of the pack, or usual names; a line may stand behind either (``Over 2.5``), and a period
+        before or behind the name of the market (``1st half totals``). A handicap is that of the side that it stands behind
+        (``Elm +0.5``).
+    markets
+        Of the fixture.
+    teams
+        Whose names, folded, stand for ``part1`` or ``home``, and ``part2`` or ``away``.
+
+    Examples
+    --------
+    >>> markets = {"1X2_PARTICIPANT_RESULT||": ("draw", "part1", "part2"), "totals||point=2.5": ("over", "under")}
+    >>> position_of("Match Odds", "Elm", markets, (frozenset({"oak"}), frozenset({"elm"})))
+    ('1X2_PARTICIPANT_RESULT||', 'part2')
+    >>> position_of("Over/Under", "Over 2.5", markets, None)
+    ('totals||point=2.5', 'over')
+    >>> position_of("Over/Under 3.5", "over", markets, None).reason
+    'market_unknown'
+    """
+    found = _markets_of(market, side, markets, teams)
+    if len(found) > 1:
+        return NoMatch("market_ambiguous", f"{market!r:.120} fits several markets: {_listed(found)}")
+    if not found:
+        meant = nearest(market, markets)
+        near = f" (is it {meant!r}?)" if meant else ""
+        unread = next(iter(unread_keys(markets)), None)
+        also = "" if unread is None else f"; {unread}"
+        said = f"{market!r:.120} names no market of the fixture{near}: lines and handicaps go by their keys, as in"
+        return NoMatch("market_unknown", f"{said} {_listed(list(markets))}{also}")
+    sides = markets[found[0]]
+    own = _sides_of(side, found[0], sides, teams)
+    if len(own) != 1:
+        kind = "side_ambiguous" if own else "side_unknown"
+        said = "fits several sides" if own else "is no side"
+        return NoMatch(kind, f"{side!r:.120} {said} of {found[0]!r}, which has: {_listed(sides)}")
+    return found[0], own[0]
+
+
+def _markets_of(market: str, side: str, markets: Markets, teams: Teams | None) -> list[str]:
+    """Return the markets that a name fits: its key, what people call it, its type, or a usual name with period and line."""
+    if market in markets:
+        return [market]
+    plain = _plain_key(market)
+    same = [key for key in markets if _plain_key(key) == plain]
+    if same:
+        return same
+    read = {key: one for key in markets if isinstance(one := Market.parse(key), Market)}
+    line = _total_of(side)
+    # Of a handicap nobody can say whose line it is unless a side stands before it.
+    named = [key for key in markets if not _is_handicap(key, read)]
+    for name_of in (market_name, _type_of):
+        found = [key for key in named if _plain_key(name_of(key)) == plain]
+        if kept := _on_line(found, read, line, is_named=name_of is market_name):
+            return kept
+    told = _told(market, line)
+    if told is None:
+        return []
+    (kind, ways), period, line = told
+    if kind is Kind.HANDICAP:
+        if line is not None:
+            return []
+        line = _home_line(side, teams)
+    fitting = {
+        key: one
+        for key, one in read.items()
+        if (one.kind, one.scope) == (kind, (period, "", "")) and ways in (None, len(markets[key])) and one.line == line
+    }
+    # The same bet stands on the main line and beside it: the main one is meant.
+    return [key for key, one in fitting.items() if not one.alternate] or list(fitting)
+
+
+def _told(market: str, line: float | None) -> tuple[tuple[Kind, int | None], str, float | None] | None:
+    """Return what the words of a market bet on, on which period and line; null where they have no meaning, or two."""
+    words = market.replace(",", " ").split()
+    for size in range(min(_WORDS_OF_A_PERIOD, len(words) - 1), -1, -1):
+        for start in (0, len(words) - size):
+            period = period_named(" ".join(words[start : start + size]).strip("()[]-"))
+            if period is None:
+                continue
+            rest = " ".join(words[:start] + words[start + size :]).strip(" -:")
+            usual = _USUAL.get(folded(rest))
+            if usual is not None:
+                return usual, period, line
+            parts = _LINE.match(rest)
+            usual = _USUAL.get(folded(parts[1])) if parts else None
+            if parts is not None and usual is not None:
+                return (usual, period, float(parts[2])) if line in (None, float(parts[2])) else None
+    return None
+
+
+def _on_line(found: list[str], read: Mapping[str, Market], line: float | None, *, is_named: bool) -> list[str]:
+    """Keep the markets on the line that is told; of markets with lines none is meant where no line is."""
+    lined = {key: read[key].line for key in found if key in read and read[key].line is not None}
+    if not lined or (is_named and line is None):
+        return found
+    return [key for key in found if lined.get(key) == line]
+
+
+def _sides_of(side: str, market: str, sides: Sequence[str], teams: Teams | None) -> list[str]:
+    if side in sides:
+        return [side]
+    same = [one for one in sides if _plain_key(one) == _plain_key(side)]
+    if same:
+        return same
+    read = Market.parse(market)
+    known = read if isinstance(read, Market) else None
+    meant = _meant(side, teams)
+    if not meant and known is not None and known.kind is Kind.HANDICAP and (parts := _OF_SIDE.match(side)):
+        meant = _meant(parts[1], teams) if _home_line(side, teams) == known.line else set()
+    if not meant and known is not None and known.line is not None and _total_of(side) == known.line:
+        meant = _meant(side.rpartition(" ")[0], teams)
+    # Of a market that is not read, a side of one letter may be anything, as the score of a set.
+    roles = {one: role_of(one, known) if known or len(one) > 1 else None for one in sides}
+    return [one for one, role in roles.items() if (role or one.casefold()) in meant]
+
+
+def _meant(side: str, teams: Teams | None) -> set[Role | str]:
+    """Return what the name of a side stands for: by the names of the teams, else by what it is usually called."""
+    found = {role for team, role in zip(teams or (), (Role.HOME, Role.AWAY), strict=False) if folded(side) in team}
+    usual = None if found else role_of(_plain_key(side)) or _SIDES.get(_plain_key(side))
+    return {*found, *({usual} if usual else ())}
+
+
+def _total_of(side: str) -> float | None:
+    """Return the line behind over or under; null where there is none."""
+    name, _, number = side.strip().rpartition(" ")
+    is_total = role_of(folded(name)) in (Role.OVER, Role.UNDER)
+    return float(number) if is_total and re.fullmatch(r"\d+(\.\d+)?", number) else None
+
+
+def _home_line(side: str, teams: Teams | None) -> float | None:
+    """Return the home side's line of a handicap that stands behind one side; null where none does."""
+    parts = _OF_SIDE.match(side.strip())
+    meant = _meant(parts[1], teams) if parts else set()
+    if parts is None or meant not in ({Role.HOME}, {Role.AWAY}):
+        return None
+    return (float(parts[2]) if meant == {Role.HOME} else -float(parts[2])) + 0.0  # no negative zero
+
+
+def _type_of(key: str) -> str:
+    return key_parts(key)[0]
+
+
+def _is_handicap(key: str, read: Mapping[str, Market]) -> bool:
+    """Whether a market is a handicap, or may be one that is not read."""
+    if key in read:
+        return read[key].kind is Kind.HANDICAP
+    return may_be_handicap(_type_of(key))
+
+
+@lru_cache(maxsize=10_000)  # of the same keys every bet asks again
+def _plain_key(name: str) -> str:
+    """Fold a name of a market, but for the sign of its line: -0.5 and 0.5 are two markets."""
+    return folded(re.sub(r"([+-])(?=\d)", _signed, name.replace("_", " ")))
+
+
+def _signed(sign: re.Match[str]) -> str:
+    return " minus " if sign[1] == "-" else " plus "
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(repr(name) for name in names[:_SHOWN]) + more
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a bet lies: fixture, tick, market and side."""
+
+    fixture_id: int
+    tick_seq: int
+    market_key: str
+    side: str
+
+
+def positions_of(
+    rows: Sequence[Row], pack: Pack, window: Window, aliases: TeamAliases = NO_ALIASES
+) -> list[Position | NoMatch]:
+    """Put every bet on the tape of a pack, or say why it is not on it.
+
+    A bet is taken at the last tick of its fixture that is not later than it: prices after it were not known to the bettor.
+    Where several fixtures fit its names, it is on the one whose market was quoted by then and had not closed, if that is one.
+    """
+    known, held_out = FixtureNames(pack.manifest.fixtures, aliases), dict(pack.held_out)
+    fixtures = [_fixture(told, known, held_out) for told in rows]
+    meant = [(one.fixture_id,) if isinstance(one, Fixture) else one.fixture_ids for one in fixtures]
+    meant = [() if any(one in held_out for one in own) else own for own in meant]  # whose ticks nobody may read
+    wanted = sorted({one for own in meant for one in own})
+    if not wanted:
+        return [one for one in fixtures if isinstance(one, NoMatch)]
+    places, by_id = _Places(pack.tape(wanted), window), {one.fixture_id: one for one in pack.manifest.fixtures}
+    found: list[Position | NoMatch] = []
+    for told, one, own in zip(rows, fixtures, meant, strict=True):
+        placed = [places.place(told, by_id[fixture_id], known.teams_of(by_id[fixture_id])) for fixture_id in own]
+        if isinstance(one, NoMatch):
+            open_then = [place for place in placed if isinstance(place, Position)]
+            found.append(open_then[0] if len(open_then) == 1 else one)
+        else:
+            found += placed
+    return found
+
+
+def _fixture(told: Row, known: FixtureNames, held_out: dict[int, str]) -> Fixture | NoMatch:
+    """Return the fixture of a bet that says what is needed of it."""
+    market, side = told.cells.get(Meaning.MARKET, ""), told.cells[Meaning.SIDE]
+    if told.ts_ms is None:
+        return NoMatch("time_unreadable", told.no_time or "there is no time")
+    if told.stake is None:
+        return NoMatch("stake_unreadable", f"stake {told.cells.get(Meaning.STAKE)!r:.80} is no amount of a cent or more")
+    if market is None or side is None:
+        return NoMatch("market_unknown" if market is None else "side_unknown", "the cell is empty")
+    found = known.find(told)
+    if isinstance(found, Fixture) and found.fixture_id in held_out:
+        plan = held_out[found.fixture_id]
+        return NoMatch("fixture_held_out", f"fixture {found.fixture_id} is held out by plan {plan} until that is opened")
+    return found
+
+
+class _Places:
+    """Ticks, markets and closes of some fixtures, by fixture."""
+
+    def __init__(self, tape: Tape, window: Window) -> None:
+        self._ticks: dict[int, tuple[list[int], list[int]]] = {
+            fixture_id: (times, ticks)
+            for fixture_id, times, ticks in tape.messages.group_by("fixture_id").agg("ts_ms", "tick_seq").iter_rows()
+        }
+        first = tape.rows["ts_ms"].gather(tape.series["start"])
+        self._markets: dict[int, dict[str, tuple[int, list[str]]]] = defaultdict(dict)
+        for fixture_id, market, side, ts_ms in tape.series.select("fixture_id", "market_key", "side", ts_ms=first).iter_rows():
+            self._markets[fixture_id].setdefault(market, (ts_ms, []))[1].append(side)
+        columns = ("fixture_id", "close_ts_ms", "close_kind")
+        self._closes = {row[0]: row[1:] for row in fixture_closes(tape, window).select(columns).iter_rows()}
+
+    def place(self, told: Row, fixture: Fixture, teams: Teams | None) -> Position | NoMatch:
+        """Return where a bet lies, whose time is told."""
+        ts_ms, own = told.ts_ms or 0, fixture.fixture_id
+        if own not in self._ticks:
+            return NoMatch("before_first_tick", f"fixture {own} has no tick in the pack")
+        sides = {market: sides for market, (_, sides) in self._markets[own].items()}
+        found = position_of(told.cells.get(Meaning.MARKET) or "", told.cells[Meaning.SIDE] or "", sides, teams)
+        if isinstance(found, NoMatch):
+            return found
+        first_ms, (close_ms, kind) = self._markets[own][found[0]][0], self._closes[own]
+        if ts_ms < first_ms:
+            return NoMatch(
+                "before_first_tick", f"placed at {moment(ts_ms)}, and {found[0]!r} is first quoted at {moment(first_ms)}"
+            )
+        if ts_ms > close_ms or (ts_ms == close_ms and kind in (CloseKind.IN_RUNNING, CloseKind.KICKOFF)):
+            return NoMatch("after_close", f"placed at {moment(ts_ms)}, and the market closed at {moment(close_ms)}")
+        times, ticks = self._ticks[own]
+        return Position(own, ticks[bisect_right(times, ts_ms) - 1], *found)

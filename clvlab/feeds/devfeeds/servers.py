@@ -1,0 +1,378 @@
+"""A server on loopback that speaks over WebSockets from a script of books, and does wrong what a plan says."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
+from urllib.parse import parse_qsl, urlsplit
+
+import orjson
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.sync.server import ServerConnection, serve
+
+from clvlab.feeds.devfeeds.faults import Fault, Plan, Planned
+from clvlab.feeds.devfeeds.ladders import Change, Ladders, Script
+
+# What the HTTP servers that stand in for providers share: a port on loopback, threads, and requests refused on plan.
+
+
+REFUSALS = (Fault.UNAUTHORIZED, Fault.TOO_MANY, Fault.BROKEN)
+_STATUS = {Fault.UNAUTHORIZED: 401, Fault.TOO_MANY: 429, Fault.BROKEN: 500}
+
+
+class HttpRequest:
+    """A request that is being answered."""
+
+    def __init__(self, handler: BaseHTTPRequestHandler) -> None:
+        split = urlsplit(handler.path)
+        self.path, self.query, self.headers = split.path, dict(parse_qsl(split.query)), handler.headers
+        self._handler = handler
+
+    def reply(self, status: int, body: bytes, **headers: str) -> None:
+        """Answer it whole; names of headers are written with underscores."""
+        own = self._handler
+        own.send_response(status)
+        for name, value in ({"Content_Type": "application/json"} | headers).items():
+            own.send_header(name.replace("_", "-"), value)
+        own.send_header("Content-Length", str(len(body)))
+        own.end_headers()
+        own.wfile.write(body)
+
+    def begin_stream(self) -> None:
+        """Answer it in parts, as events."""
+        own = self._handler
+        own.send_response(200)
+        own.send_header("Content-Type", "text/event-stream")
+        own.send_header("Transfer-Encoding", "chunked")
+        own.end_headers()
+
+    def send(self, part: bytes) -> None:
+        """Send a part."""
+        self._handler.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+
+    def cut(self, part: bytes = b"") -> None:
+        """End the connection in the middle of a part; without one, after the last."""
+        if part:
+            self._handler.wfile.write(b"%x\r\n%s" % (len(part), part[: len(part) // 2]))
+        else:
+            self._handler.wfile.write(b"0\r\n\r\n")
+        self._handler.close_connection = True
+
+
+class HttpServer:
+    """A server on 127.0.0.1 while its context lasts; port 0 takes a free one."""
+
+    def __init__(self, port: int = 0) -> None:
+        own = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_GET(self) -> None:
+                request = HttpRequest(self)
+                try:
+                    if not own.refuses(request):
+                        own.get(request)
+                except OSError:  # the client has given up
+                    self.close_connection = True
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                """Stay silent."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._refusals: list[Planned] = []
+        self._refused_until = 0.0
+        self.closing = threading.Event()
+
+    @property
+    def url(self) -> str:
+        """Address to ask."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def get(self, request: HttpRequest) -> None:
+        """Answer a GET."""
+        raise NotImplementedError
+
+    def refuse_next(self, planned: Planned) -> None:
+        """Refuse the next request, or all of the next seconds."""
+        if planned.seconds:
+            self._refused_until = time.monotonic() + planned.seconds
+        self._refusals.append(planned)
+
+    def refuses(self, request: HttpRequest) -> bool:
+        """Refuse a request if one is to be refused."""
+        if not self._refusals:
+            return False
+        planned, left = self._refusals[0], self._refused_until - time.monotonic()
+        if left <= 0:
+            self._refusals.pop(0)
+            if planned.seconds:
+                return self.refuses(request)
+        after = {"Retry_After": str(max(1, round(left)))} if planned.fault is Fault.TOO_MANY and left > 0 else {}
+        request.reply(_STATUS[planned.fault], orjson.dumps({"message": "refused on plan"}), **after)
+        return True
+
+
+_REFUSALS = {
+    Fault.UNAUTHORIZED: HTTPStatus.UNAUTHORIZED,
+    Fault.TOO_MANY: HTTPStatus.TOO_MANY_REQUESTS,
+    Fault.BROKEN: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+_SENDING = (Fault.CUT, Fault.DUPLICATE, Fault.SWAP, Fault.STALL, Fault.HOLE, Fault.OLD_SNAPSHOT, Fault.SKEW, Fault.MALFORMED)
+_WAIT_S = 0.02
+
+
+@dataclass(eq=False)
+class Peer:
+    """A connection, what it follows, and what was sent to it whole.
+
+    Attributes
+    ----------
+    sids, seqs
+        For a provider that numbers: subscription of each share, and the last number of each subscription.
+    """
+
+    socket: ServerConnection
+    shares: set[str] = field(default_factory=set)
+    sids: dict[str, int] = field(default_factory=dict)
+    seqs: dict[int, int] = field(default_factory=dict)
+    sent: list[str] = field(default_factory=list)
+    is_cut: bool = False
+
+
+class ScriptServer(ABC):
+    """Sends the changes of a script one after the other to whoever follows the share, once somebody follows all of them.
+
+    After a cut as many changes are missed as ``missed`` says; then it waits until everything is followed again.
+
+    Parameters
+    ----------
+    script, plan
+        What to send, and what to do wrong at which change of it.
+    pace_s
+        Between two changes.
+    missed
+        Changes that nobody gets after a cut.
+    ping_s
+        Between two pings; null for none.
+
+    Attributes
+    ----------
+    peers
+        Every connection so far.
+    number
+        Of the change that comes next.
+    is_done
+        Set once the whole script was sent.
+    """
+
+    def __init__(
+        self, script: Script, plan: Plan | None = None, *, pace_s: float = 0.0, missed: int = 3, ping_s: float | None = None
+    ) -> None:
+        self._script, self._plan, self._pace_s, self._missed = script, plan or Plan(), pace_s, missed
+        self._truth, self._guard = Ladders(), threading.RLock()
+        for change in script.opening:
+            self._truth.apply(change)
+        self._shares = set(self._truth.levels)
+        self._old: list[Change] = []
+        self._missing = self._skew_ms = 0
+        self._closed = threading.Event()
+        self._refuse: tuple[HTTPStatus, float] | None = None
+        self.peers: list[Peer] = []
+        self.number = 0
+        self.is_done = threading.Event()
+        self._server = serve(
+            self._serve, "127.0.0.1", 0, process_request=self._request, compression=None,
+            ping_interval=ping_s, ping_timeout=None, close_timeout=0.5,
+        )  # fmt: skip
+        self.port: int = self._server.socket.getsockname()[1]
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._server.serve_forever, self._send_all)]
+
+    @property
+    def url(self) -> str:
+        """Where the WebSocket is, without its path."""
+        return f"ws://127.0.0.1:{self.port}"
+
+    @property
+    def http_url(self) -> str:
+        """Where requests are answered."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+        self._closed.set()
+        self._server.shutdown()
+        for thread in self._threads:
+            thread.join()
+
+    @abstractmethod
+    def answer(self, path: str) -> bytes | None:
+        """Return the answer to a request; null where there is nothing."""
+
+    @abstractmethod
+    def accepts(self, request: Request) -> bool:
+        """Whether a handshake carries what it must."""
+
+    @abstractmethod
+    def heard(self, peer: Peer, text: str) -> None:
+        """Take what a client sends; called under the lock."""
+
+    @abstractmethod
+    def text(self, peer: Peer, change: Change, added: int) -> str:
+        """Write a change, of which so much was added to the level."""
+
+    @abstractmethod
+    def snapshot(self, peer: Peer, share: str, truth: Ladders) -> str:
+        """Write the whole book of a share."""
+
+    def send(self, peer: Peer, text: str) -> None:
+        """Send a whole message, and take note of it."""
+        try:
+            peer.socket.send(text)
+            peer.sent.append(text)
+        except ConnectionClosed:
+            peer.is_cut = True
+
+    def follow(self, peer: Peer, shares: set[str]) -> None:
+        """Send the books of these shares, and their changes from here on; old books before them, if there are any."""
+        for change in [change for change in self._old if change.share in shares]:
+            self._old.remove(change)
+            self.send(peer, self.snapshot(peer, change.share, _before(self._truth, change)))
+        for share in sorted(shares):
+            self.send(peer, self.snapshot(peer, share, self._truth))
+        peer.shares |= shares
+
+    def time_ms(self, ts_ms: int) -> int:
+        """Return a time of the script by the provider's clock."""
+        return ts_ms + self._skew_ms
+
+    def _request(self, socket: ServerConnection, request: Request) -> Response | None:
+        fault = self._plan.due(self.number, *_REFUSALS)
+        if fault is not None:
+            self._refuse = _REFUSALS[fault.fault], time.monotonic() + fault.seconds
+        if self._refuse is not None:
+            status, until = self._refuse
+            if fault is None and time.monotonic() >= until:
+                self._refuse = None
+            else:
+                response = socket.respond(status, "refused\n")
+                response.headers["Retry-After"] = "0"
+                return response
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            return None if self.accepts(request) else socket.respond(HTTPStatus.UNAUTHORIZED, "no valid key\n")
+        found = self.answer(request.path)
+        if found is None:
+            return socket.respond(HTTPStatus.NOT_FOUND, "there is nothing\n")
+        headers = Headers({"Content-Type": "application/json", "Content-Length": str(len(found)), "Connection": "close"})
+        return Response(HTTPStatus.OK, "OK", headers, found)
+
+    def _serve(self, socket: ServerConnection) -> None:
+        peer = Peer(socket)
+        with self._guard:
+            self.peers.append(peer)
+        try:
+            for text in socket:
+                with self._guard:
+                    self.heard(peer, text if isinstance(text, str) else text.decode())
+        except ConnectionClosed:
+            pass  # the client went away, or was cut off
+        finally:
+            peer.is_cut = True
+
+    def _send_all(self) -> None:
+        held: list[Callable[[], None]] = []  # what is sent after the message that follows it
+        for number, change in enumerate(self._script.changes):
+            self.number = number
+            fault = self._plan.due(number, *_SENDING)
+            if fault is not None and fault.fault is Fault.STALL:
+                self._stall(fault.seconds)
+            while self._missing == 0 and not self._is_followed() and not self._closed.is_set():
+                self._closed.wait(_WAIT_S)
+            if self._closed.wait(self._pace_s) or self._closed.is_set():
+                return
+            with self._guard:
+                if fault is not None and fault.fault is Fault.SKEW:
+                    self._skew_ms += round(fault.seconds * 1000)
+                later = self._send_one(change, None if fault is None else fault.fault)
+                for send in held:
+                    send()
+                held = later
+        for send in held:
+            send()
+        self.is_done.set()
+
+    def _stall(self, seconds: float) -> None:
+        """Send nothing for so long, or until who follows has left."""
+        end_s = time.monotonic() + seconds
+        while self._is_followed() and time.monotonic() < end_s and not self._closed.is_set():
+            self._closed.wait(_WAIT_S)
+
+    def _is_followed(self) -> bool:
+        with self._guard:
+            return self._shares <= {share for peer in self.peers if not peer.is_cut for share in peer.shares}
+
+    def _send_one(self, change: Change, fault: Fault | None) -> list[Callable[[], None]]:
+        later: list[Callable[[], None]] = []
+        added = self._truth.apply(change)
+        self._missing = max(0, self._missing - 1)
+        for peer in [peer for peer in self.peers if not peer.is_cut and change.share in peer.shares]:
+            text = self.text(peer, change, added)
+            if fault is Fault.CUT:
+                self._cut(peer, text)
+            elif fault is Fault.SWAP:
+                later.append(lambda peer=peer, text=text: self.send(peer, text))  # type: ignore[misc]
+            elif fault is Fault.MALFORMED:
+                self.send(peer, text[: len(text) // 2])
+            elif fault is not Fault.HOLE:
+                self.send(peer, text)
+            if fault is Fault.DUPLICATE:
+                self.send(peer, text)
+            if fault is Fault.OLD_SNAPSHOT:
+                self._old.append(change)
+                self._cut(peer, text)
+        return later
+
+    def _cut(self, peer: Peer, text: str) -> None:
+        """End a connection in the middle of a message."""
+        peer.is_cut = True
+        self._missing = self._missed
+        whole = Frame(Opcode.TEXT, text.encode()).serialize(mask=False)
+        try:
+            peer.socket.socket.sendall(whole[: len(whole) // 2])
+            peer.socket.socket.shutdown(2)
+        except OSError:
+            pass  # it went away by itself
+
+
+def _before(truth: Ladders, change: Change) -> Ladders:
+    """Return a share's book with another size at the level of a change, as of just before it."""
+    old = Ladders({change.share: dict(truth.levels[change.share])}, {change.share: change.ts_ms - 1})
+    old.apply(Change(change.share, change.ts_ms - 1, change.is_bid, change.price, change.size + 1))
+    return old

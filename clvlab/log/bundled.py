@@ -1,0 +1,281 @@
+"""Judging the anchor and the log proofs in a bundle by the keys that its reader trusts; nobody is asked.
+
+``docs/reference/bundle-format.md`` is the format in words. ``clv_verify.py`` judges the same by code of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any
+
+import orjson
+
+from clvlab.errors import BundleError, ClvlabError, EvidenceError, MissingExtraError
+from clvlab.log.entries import Commit, EntryKind, Outcome, read_entry
+from clvlab.log.log import Claim
+from clvlab.log.note import Checkpoint, Keys, decode, trusted_checkpoint
+from clvlab.log.standing import Standing
+from clvlab.proof.anchor import MEMO_PROGRAMS
+from clvlab.proof.bundle import anchor_of, run_of
+from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.checks import Check, Verdict
+from clvlab.proof.manifest import inputs_hash, sources_hash
+from clvlab.proof.merkle import check_consistency, check_inclusion, leaf_hash
+from clvlab.proof.verify import Verification
+
+PROOFS = ("anchor", "log")
+LOG_PART, LOG_PART_WITHOUT_CLAIM = "clvlab-bundle-log/2", "clvlab-bundle-log/1"
+
+_PROVED = {"entry": str, "index": int, "proof": list}
+_LOG = {"checkpoint": str, "commit": dict, "earlier": (dict, type(None)), "outcome": dict, "schema": str}
+_SCHEMAS = {True: LOG_PART, False: LOG_PART_WITHOUT_CLAIM}
+_CLAIM = {"abandoned": int, "earlier": int, "later": int, "unknown_pack": int}
+_TRUST = {"anchor_signers": dict, "checkpoint": (str, type(None)), "logs": list, "witness_quorum": int, "witnesses": list}
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Whom the reader of a bundle trusts: public keys as text, and what they have seen; by default nobody.
+
+    Attributes
+    ----------
+    anchor_signers
+        Keys in base58, by name of the cluster.
+    logs, witnesses
+        Keys as ``Verifier`` writes them.
+    witness_quorum
+        How many of the witnesses must have signed.
+    checkpoint
+        A checkpoint that the bundle's must be, or extend.
+    """
+
+    anchor_signers: Mapping[str, Collection[str]] = field(default_factory=dict)
+    logs: Collection[str] = ()
+    witnesses: Collection[str] = ()
+    witness_quorum: int = 0
+    checkpoint: str | None = None
+
+    @classmethod
+    def read(cls, text: bytes) -> Trust:
+        """Read a JSON object of these names, each of which may be left out.
+
+        Raises
+        ------
+        BundleError
+        """
+        try:
+            given = orjson.loads(text)
+            default = {name: kind() for name, kind in _TRUST.items() if isinstance(kind, type)} | {"checkpoint": None}
+            stated = _typed(default | given, _TRUST, "the file")
+        except (orjson.JSONDecodeError, TypeError, EvidenceError) as error:
+            raise BundleError(f"can't read whom to trust: {error}") from error
+        signers = stated["anchor_signers"].values()
+        texts = [text for keys in (stated["logs"], stated["witnesses"], *signers) for text in keys]
+        if any(type(keys) is not list for keys in signers) or any(type(text) is not str for text in texts):
+            raise BundleError("can't read whom to trust: keys must stand in lists of texts")
+        return cls(**stated)
+
+
+def judge(
+    parts: Mapping[str, bytes],
+    verification: Verification,
+    trust: Trust,
+    required: Collection[str] = (),
+    *,
+    without_witness: bool = False,
+) -> dict[str, Check]:
+    """Judge the proofs of a run: ``anchor`` and ``log``.
+
+    Parameters
+    ----------
+    parts
+        Parts of a bundle; a run folder has none of these.
+    verification
+        Of the run in it. Nothing is judged of evidence that can't be read.
+    trust
+        Whose keys count.
+    required
+        Proofs that must be there and count; others are ``not_applicable`` where they are not.
+    without_witness
+        Take a required log at its own word. Else a trusted witness must have signed: alone, an operator can keep two logs.
+
+    Raises
+    ------
+    MissingExtraError
+        The libraries that read signatures are not installed.
+    """
+    if verification.started is None:
+        return {}
+    if "log" in required and not without_witness:
+        trust = replace(trust, witness_quorum=max(1, trust.witness_quorum))
+    keys: dict[str, Collection[Any]] = {"anchor": trust.anchor_signers, "log": trust.logs}
+    checks: dict[str, Callable[[Mapping[str, bytes], Verification, Trust], str]] = {"anchor": _anchor, "log": _log}
+    found = {}
+    for name in PROOFS:
+        here = f"{name}.json" in parts
+        if not here or not keys[name]:
+            why = "the proof is here, but you trust no key for it" if here else "the proof is not here"
+            found[name] = Check(Verdict.FAIL if name in required else Verdict.NOT_APPLICABLE, why)
+            continue
+        try:
+            found[name] = Check(Verdict.PASS, checks[name](parts, verification, trust))
+        except MissingExtraError:  # says nothing of the proof
+            raise
+        except ClvlabError as error:
+            found[name] = Check(Verdict.FAIL, str(error))
+    return found
+
+
+def _anchor(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> str:
+    """Require a transaction whose memo is the manifest hash, signed by a trusted key; whether a chain took it is not asked."""
+    record = anchor_of(parts)
+    data, manifest_hash = decode(record["transaction"]), verification.manifest_hash
+    sent = read_transaction(data)
+    if sent.signature != record["signature"] or not sent.signed:
+        raise BundleError(f"the transaction does not carry the signature {record['signature']}, or it does not hold")
+    memos = [memo for memo in sent.instructions if memo.program_id in MEMO_PROGRAMS and memo.data == manifest_hash.encode()]
+    signers = {signer for memo in memos for signer in memo.signers}
+    if not signers & set(trust.anchor_signers.get(record["cluster"], ())):
+        named = ", ".join(sorted(signers)) or "nobody"
+        raise BundleError(f"{named} signed {manifest_hash} as a memo, whom you do not trust to anchor on {record['cluster']!r}")
+    return f"a key that you trust signed {manifest_hash} as a memo, for {record['cluster']!r} to take"
+
+
+def read_transaction(data: bytes) -> Any:
+    """Read a transaction as ``Seen``; one that names tables, or has bytes left over, is refused."""
+    try:
+        library, faults = import_module("solders.transaction"), import_module("solders.errors")
+        reader = import_module("clvlab.anchor.transaction")
+    except ImportError as error:
+        raise MissingExtraError("anchor", error.name) from error
+    try:
+        transaction = library.VersionedTransaction.from_bytes(data)
+        tables = getattr(transaction.message, "address_table_lookups", ())
+        if bytes(transaction) != data or tables or not transaction.signatures:
+            raise ValueError("it has no signature, names tables, or has bytes left over")
+        return reader.read_seen("", transaction, None)
+    except (ValueError, faults.BincodeError, faults.SignerError) as error:
+        raise BundleError(f"no transaction: {error}") from error
+
+
+def _log(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> str:
+    """Require a trusted log to hold the commitment that the manifest names, and after it this result."""
+    found, newest, witnesses = standing_in(parts, verification, trust)
+    return found.text(newest.origin, witnesses)
+
+
+def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> tuple[Standing, Checkpoint, int]:
+    """Return where a run stands in a log that the reader trusts, under which checkpoint, and how many witnesses signed that.
+
+    Raises
+    ------
+    ClvlabError
+        The log proofs do not hold.
+    """
+    keys, log = Keys.read(trust.logs, trust.witnesses), log_part(parts)
+    newest, witnesses = trusted_checkpoint(log["checkpoint"], keys)
+    if len(witnesses) < trust.witness_quorum:
+        raise BundleError(f"{len(witnesses)} trusted witnesses signed the checkpoint, {trust.witness_quorum} must")
+    for name in ("commit", "outcome"):
+        _prove(log[name], newest, f"the {name}")
+    commit = commit_of(parts, log, verification)
+    _seen(log, newest, keys, trust.checkpoint)
+    stated = Claim(**log["claim"]) if "claim" in log else None
+    return Standing(commit.owner, commit.content_hash, log["commit"]["index"], newest.size, stated), newest, len(witnesses)
+
+
+def commit_of(parts: Mapping[str, bytes], log: Mapping[str, Any], verification: Verification) -> Commit:
+    """Return the commitment in the log proofs of a verified run; both entries must be about it, and over its pack.
+
+    Parameters
+    ----------
+    parts, log
+        Of the bundle, and its log proofs as ``log_part`` reads them; whether the entries stand in a log is not judged.
+    verification
+        Of the run in it.
+
+    Raises
+    ------
+    BundleError, EvidenceError
+    """
+    index, at = log["commit"]["index"], log["outcome"]["index"]
+    commit, result = (read_entry(log[name]["entry"].encode()) for name in ("commit", "outcome"))
+    started, named = verification.started, run_of(parts).commit_index
+    if started is None:
+        raise BundleError("the evidence can't be read, so no entry can be about it")
+    if not isinstance(commit, Commit) or not isinstance(result, Outcome) or result.kind != EntryKind.RESULT:
+        raise BundleError(f"entries {index} and {at} of the log are no commitment and its result")
+    if not commit.run_id == result.run_id == started["run_id"]:
+        raise BundleError(f"the entries are about {commit.run_id} and {result.run_id}, not about {started['run_id']}")
+    if commit.inputs_hash != inputs_hash(started):
+        raise BundleError(f"entry {index} commits to other inputs, {commit.inputs_hash}")
+    if commit.names_pack and commit.content_hash != started["binding"]["content_hash"]:
+        raise BundleError(f"entry {index} commits to a run over another pack, {commit.content_hash}")
+    sources = sources_hash([agent["source_sha256"] for agent in started["agents"]])
+    if commit.sources_hash not in (None, sources):
+        raise BundleError(f"entry {index} commits to other sources, {commit.sources_hash}")
+    if result.names_pack and result.content_hash != started["binding"]["content_hash"]:
+        raise BundleError(f"entry {at} says that the run was over another pack, {result.content_hash}")
+    if result.manifest_hash != verification.manifest_hash:
+        raise BundleError(f"the log says that the result is {result.manifest_hash}, not {verification.manifest_hash}")
+    if not named == result.commit_index == index < at:
+        raise BundleError(f"manifest and result name entries {named} and {result.commit_index}, proved is {index}")
+    return commit
+
+
+def log_part(parts: Mapping[str, bytes]) -> dict[str, Any]:
+    """Read part ``log.json`` of a bundle, of which nothing is proved by that.
+
+    Raises
+    ------
+    EvidenceError
+    """
+    log = parsed(parts["log.json"])
+    claims = isinstance(log, dict) and "claim" in log
+    log = _typed(log, _LOG | ({"claim": dict} if claims else {}), "the log proofs", schema=_SCHEMAS[claims])
+    for name in ("commit", "outcome"):
+        _typed(log[name], _PROVED, f"the {name}")
+    if claims:
+        _typed(log["claim"], _CLAIM, "the claim")
+    return log
+
+
+def _seen(log: dict[str, Any], newest: Checkpoint, keys: Keys, seen: str | None) -> None:
+    """Require the newest checkpoint to extend the earlier one, and one of them to be what the reader has seen."""
+    shown = [newest.text]
+    if log["earlier"] is not None:
+        earlier = _typed(log["earlier"], {"checkpoint": str, "proof": list}, "the earlier checkpoint")
+        before, _ = trusted_checkpoint(earlier["checkpoint"], keys)
+        same = before.origin == newest.origin
+        if not same or not check_consistency(before.size, newest.size, before.root, newest.root, _hashes(earlier["proof"])):
+            raise BundleError("the log forked: it does not begin with its earlier entries, or they are another log's")
+        shown.append(before.text)
+    if seen is not None and seen.partition("\n\n")[0].rstrip("\n") + "\n" not in shown:
+        raise BundleError("no proof from the checkpoint that you have seen")
+
+
+def _prove(value: dict[str, Any], newest: Checkpoint, name: str) -> None:
+    """Require an entry to stand in the tree."""
+    leaf, proof = leaf_hash(value["entry"].encode()), _hashes(value["proof"])
+    if not check_inclusion(leaf, value["index"], newest.size, proof, newest.root):
+        raise BundleError(f"{name} does not stand in the log")
+
+
+def _hashes(texts: list[Any]) -> list[bytes]:
+    if any(type(text) is not str or len(text) != 64 or set(text) - set("0123456789abcdef") for text in texts):
+        raise BundleError("a proof is no list of hashes")
+    return [bytes.fromhex(text) for text in texts]
+
+
+def _typed(value: Any, types: Mapping[str, Any], name: str, **exactly: str) -> dict[str, Any]:
+    """Require exactly these keys and types, integers from 0, and some values; True is no integer."""
+    kinds = {key: kind if isinstance(kind, tuple) else (kind,) for key, kind in types.items()}
+    if not isinstance(value, dict) or value.keys() != types.keys():
+        raise EvidenceError(f"{name} does not have the keys {sorted(types)}")
+    for key, item in value.items():
+        if type(item) not in kinds[key] or (type(item) is int and item < 0) or item != exactly.get(key, item):
+            raise EvidenceError(f"{key} of {name} is {str(item)[:80]!r}")
+    canonical(value)  # which refuses integers beyond 2**53 - 1
+    return value

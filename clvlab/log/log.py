@@ -1,0 +1,438 @@
+"""The run log: a run's commitment stands before its outcome, and ends in exactly one result or abandonment.
+
+Whoever keeps a log writes the commitment before the tape is opened. A reader can't see that: entries show their order, and
+nothing of when anything was computed.
+
+The rules work on ``LogRows``, which a store implements inside one of its transactions, so that a run and its entry are
+written together or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Protocol
+
+from clvlab.errors import LogConflictError, LogError
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.log.entries import AUDITS_SCHEMA, ENTRY_SCHEMA, OF_RUNS, SEGMENT_SCHEMA, EntryKind, Segment, read_entry
+from clvlab.log.tree import Nodes, completed_roots, inclusion, tree_root
+from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.manifest import sources_hash
+
+_MAX_NAME = 300
+
+
+class LogRows(Nodes, Protocol):
+    """The rows of a log within one transaction, which excludes every other writer."""
+
+    def size(self) -> int:
+        """Count the entries."""
+        ...
+
+    def entry(self, index: int) -> bytes:
+        """Return an entry."""
+        ...
+
+    def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
+        """Return entries from an index on, in order, with their indices."""
+        ...
+
+    def about(self, run_id: str) -> list[tuple[int, str]]:
+        """Return index and kind of the entries about a run, ascending."""
+        ...
+
+    def restarts(self) -> list[tuple[int, bytes]]:
+        """Return the entries that restart the log, in order, with their indices."""
+        ...
+
+    def shut(self) -> Mapping[str, tuple[frozenset[str], Sequence[Sequence[Any]] | None]]:
+        """Return what is held out by now, by plan: digests of ticks, and matches as JSON values where the plan has them."""
+        ...
+
+    def add(
+        self,
+        index: int,
+        kind: str,
+        run_id: str,
+        owner: str,
+        content_hash: str | None,
+        commit_index: int | None,
+        entry: bytes,
+        nodes: dict[tuple[int, int], bytes],
+    ) -> None:
+        """Store an entry and the roots that it completes; a ``commit_index``, which outcomes have, is unique.
+
+        Owner and pack of an outcome are those of its commitment; a restart has neither run nor owner.
+
+        Raises
+        ------
+        LogBehindError
+            The log lacks what was published of it.
+        """
+        ...
+
+    def tally(self) -> dict[str, dict[str, int]]:
+        """Count the entries of runs by owner and kind."""
+        ...
+
+    def pack_tally(self, owner: str, content_hash: str | None, kind: str, size: int) -> int:
+        """Count the entries of a kind by an owner over a pack, among the first ``size``; null is no pack that is named."""
+        ...
+
+    def pack_entries(self, owner: str, content_hash: str | None, kind: str, size: int) -> list[bytes]:
+        """Return them, in order."""
+        ...
+
+
+class LogStore(Protocol):
+    """Where a log is kept."""
+
+    def write(self) -> AbstractContextManager[LogRows]:
+        """Begin a transaction that appends; it is durable when the context ends."""
+        ...
+
+    def read(self) -> AbstractContextManager[LogRows]:
+        """Begin a transaction that reads one state."""
+        ...
+
+
+def commit(
+    rows: LogRows,
+    run_id: str,
+    owner: str,
+    inputs_hash: str,
+    content_hash: str | None,
+    ts_ms: int,
+    *,
+    sources: Sequence[str | None] = (),
+    audited: int = 0,
+) -> int:
+    """Commit to a run over a pack, to be called before its tape is opened; returns the index that its manifest names.
+
+    The same commitment again gives the same index: a run that was interrupted goes on under it. A run that was abandoned is
+    committed to anew: the log shows both. ``content_hash`` is the pack's, as the run's binding has it; ``sources`` are the
+    ``source_sha256`` of its agents, in the order of the roster; ``audited`` is how many of them are audited for look-ahead.
+
+    Raises
+    ------
+    LogConflictError
+        The run is committed to by another owner, from other inputs or over another pack.
+    """
+    content = {"inputs_hash": inputs_hash, "owner": named(owner, "the owner of a run")}
+    known, ended = _newest(rows, run_id)
+    entry = content | {"content_hash": content_hash, "sources_hash": sources_hash(sources), "ts_ms": ts_ms}
+    if known is None:
+        return _commit(rows, run_id, entry, content_hash, audited - 1)
+    stored = entry_of(rows, known)
+    if stored.get("content_hash", content_hash) != content_hash:
+        raise LogConflictError(f"run {run_id} is committed to as entry {known} over pack {stored['content_hash']}")
+    if ended and ended[1] == EntryKind.ABANDONED:
+        return _commit(rows, run_id, entry, content_hash, audited - 1)
+    if any(stored[name] != value for name, value in content.items()):
+        raise LogConflictError(
+            f"run {run_id} is committed to as entry {known} by {stored['owner']!r} from {stored['inputs_hash']}"
+        )
+    return known
+
+
+def commit_anew(rows: LogRows, run_id: str, ts_ms: int) -> int:
+    """Commit to an abandoned run as its last commitment did, an older entry's silence about the pack included.
+
+    Gives the index; of a commitment that is open, or has a result, the one that it has.
+    """
+    known, ended = _newest(rows, run_id)
+    if known is None:
+        raise LogConflictError(f"run {run_id} has no commitment to repeat")
+    if ended is None or ended[1] != EntryKind.ABANDONED:
+        return known
+    before = entry_of(rows, known)
+    return _commit(rows, run_id, before | {"ts_ms": ts_ms}, before.get("content_hash"), _further(rows, run_id, known))
+
+
+def _commit(rows: LogRows, run_id: str, entry: dict[str, Any], content_hash: str | None, further: int) -> int:
+    index = _append(rows, EntryKind.COMMIT, run_id, entry["owner"], entry, content_hash)
+    if further > 0:
+        _note_audits(rows, run_id, index, further, entry["ts_ms"])
+    return index
+
+
+def _note_audits(rows: LogRows, run_id: str, committed: int, further: int, ts_ms: int) -> None:
+    known = entry_of(rows, committed)
+    content: dict[str, Any] = {"agents": further, "commit_index": committed, "ts_ms": ts_ms}
+    _append(rows, EntryKind.AUDITS, run_id, known["owner"], content, known.get("content_hash"))
+
+
+def _further(rows: LogRows, run_id: str, committed: int) -> int:
+    """Return how many attempts the newest commitment to a run stands for by now, beside the one that it is without a result."""
+    noted = [index for index, kind in rows.about(run_id) if kind == EntryKind.AUDITS and index > committed]
+    return int(entry_of(rows, noted[-1])["agents"]) if noted else 0
+
+
+def draw_audit(rows: LogRows, run_id: str, agent_id: str, answers_hash: str, ts_ms: int) -> tuple[int, int] | None:
+    """Note what an agent of a committed run answered, and draw its audit: the seed, and among how many attempts it is.
+
+    Null of a run that has its result already: what is answered after that is not noted.
+
+    The seed is made of the tree up to what was answered: nobody knows it before, and the same answers of a run that is taken up
+    again draw no other. An attempt is each agent under audit of a commitment of the owner over the pack that had no result when
+    this one was made, or one at the least, each whose audit failed in a run with a result, and each other answer of an agent
+    under one commitment; this one is the last.
+
+    Raises
+    ------
+    LogConflictError
+        The run has no commitment, or it has ended.
+    """
+    committed, ended = _newest(rows, run_id)
+    if committed is None or (ended is not None and ended[1] == EntryKind.ABANDONED):
+        raise LogConflictError(f"run {run_id} has no commitment under which it could be audited")
+    known = entry_of(rows, committed)
+    owner, pack = known["owner"], known.get("content_hash")
+    answer = {"agent_id": agent_id, "answers_hash": answers_hash, "commit_index": committed}
+    noted = [index for index, kind in rows.about(run_id) if kind == EntryKind.ANSWERED and index > committed]
+    index = next((one for one in noted if answer.items() <= entry_of(rows, one).items()), None)
+    if index is None and ended is not None:
+        return None
+    if index is None:
+        index = _append(rows, EntryKind.ANSWERED, run_id, owner, answer | {"ts_ms": ts_ms}, pack)
+    made, sealed = (rows.pack_tally(owner, pack, kind, committed) for kind in (EntryKind.COMMIT, EntryKind.RESULT))
+    audits = map(parsed, rows.pack_entries(owner, pack, EntryKind.AUDITS, committed))
+    further: dict[int, int] = {entry["commit_index"]: entry["agents"] for entry in audits}  # the last of each
+    answers = [parsed(entry) for entry in rows.pack_entries(owner, pack, EntryKind.ANSWERED, index)]
+    again = len(answers) - len({(entry["commit_index"], entry["agent_id"]) for entry in answers})
+    own = any(entry["commit_index"] == committed and entry["agent_id"] == agent_id for entry in answers)
+    return audit_seed(tree_root(rows, index + 1)), made - sealed + sum(further.values()) + again + own + 1
+
+
+def audit_seed(root: bytes) -> int:
+    """Make the seed of audits from the root of a tree: 53 bits, which every reader of JSON keeps."""
+    return int.from_bytes(sha256(b"clvlab-audit-seed/1" + root).digest()[:8]) & SAFE_INTEGER
+
+
+def conclude(
+    rows: LogRows, run_id: str, manifest_hash: str, content_hash: str | None, ts_ms: int, *, failed_audits: int = 0
+) -> int:
+    """Note the manifest hash and the pack that a committed run was sealed with; returns the entry's index.
+
+    ``failed_audits`` is how many agents under audit it went on without, which is noted ahead of it.
+
+    Raises
+    ------
+    LogConflictError
+        The run was never committed to, was abandoned, has another result, or was committed to over another pack.
+    """
+    committed, ended = _newest(rows, run_id)
+    if committed is not None and ended is None and failed_audits != _further(rows, run_id, committed):
+        _note_audits(rows, run_id, committed, failed_audits, ts_ms)
+    content = {"content_hash": content_hash, "manifest_hash": manifest_hash}
+    return _end(rows, EntryKind.RESULT, run_id, content, ts_ms)
+
+
+def abandon(rows: LogRows, run_id: str, cause: str, ts_ms: int) -> int:
+    """Note that a committed run came to nothing, and why; returns the entry's index.
+
+    Raises
+    ------
+    LogConflictError
+        The run was never committed to, has a result, or was abandoned for another cause.
+    """
+    return _end(rows, EntryKind.ABANDONED, run_id, {"cause": named(cause, "the cause of a run")}, ts_ms)
+
+
+def is_concluded(rows: LogRows, run_id: str) -> bool:
+    """Tell whether the newest commitment to a run has a result."""
+    _, ended = _newest(rows, run_id)
+    return ended is not None and ended[1] == EntryKind.RESULT
+
+
+def _newest(rows: LogRows, run_id: str, size: int | None = None) -> tuple[int | None, tuple[int, str] | None]:
+    """Return the newest commitment to a run, among the first ``size`` entries, and its outcome if it has one."""
+    about = [(index, kind) for index, kind in rows.about(run_id) if kind in OF_RUNS and (size is None or index < size)]
+    committed = max((index for index, kind in about if kind == EntryKind.COMMIT), default=None)
+    return committed, about[-1] if about and about[-1][1] != EntryKind.COMMIT else None
+
+
+def _end(rows: LogRows, kind: EntryKind, run_id: str, content: dict[str, Any], ts_ms: int) -> int:
+    committed, ended = _newest(rows, run_id)
+    if committed is None:
+        raise LogConflictError(f"run {run_id} has no commitment; {kind} must follow one")
+    if ended is not None:
+        stored = entry_of(rows, ended[0])
+        if ended[1] == kind and all(stored.get(name, value) == value for name, value in content.items()):
+            return ended[0]
+        if ended[1] == kind == EntryKind.RESULT and stored["manifest_hash"] != content["manifest_hash"]:
+            raise LogConflictError(
+                f"run {run_id} stands in the log with another manifest: entry {ended[0]} has {stored['manifest_hash']}, and "
+                f"this one {content['manifest_hash']}; nothing was added"
+            )
+        raise LogConflictError(f"run {run_id} has ended already: entry {ended[0]} says {ended[1]}")
+    known = entry_of(rows, committed)
+    pack = content.get("content_hash", known.get("content_hash"))
+    if known.get("content_hash", pack) != pack:
+        raise LogConflictError(
+            f"run {run_id} is committed to as entry {committed} over pack {known['content_hash']}, not {pack}"
+        )
+    content = content | {"commit_index": committed, "ts_ms": ts_ms}
+    return _append(rows, kind, run_id, known["owner"], content, known.get("content_hash"))
+
+
+def _append(rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: dict[str, Any], content_hash: str | None) -> int:
+    if not 0 <= content["ts_ms"] <= SAFE_INTEGER:
+        raise LogError(f"a time of {content['ts_ms']} ms is out of range")
+    schema = AUDITS_SCHEMA if kind in (EntryKind.AUDITS, EntryKind.ANSWERED) else ENTRY_SCHEMA
+    entry = canonical({"kind": kind.value, "run_id": run_id, "schema": schema, **content})
+    index = rows.size()
+    ends = content.get("commit_index") if kind in OF_RUNS else None
+    rows.add(index, kind.value, run_id, owner, content_hash, ends, entry, completed_roots(rows, index, entry))
+    return index
+
+
+def named(text: str, what: str) -> str:
+    """Require a text to be a name in a log, and return it.
+
+    Raises
+    ------
+    LogError
+    """
+    fault = name_fault(text)
+    if fault is not None:
+        raise LogError(f"{what} has {fault}")
+    return text
+
+
+def name_fault(name: str) -> str | None:
+    """Say why a text is no name in a log, null if it is one.
+
+    A name that can't be printed could write over what a terminal shows of others.
+    """
+    size = len(name.encode(errors="surrogatepass"))
+    if not 1 <= size <= _MAX_NAME:
+        return f"a name of {size} bytes, not 1 to {_MAX_NAME}"
+    return None if name.isprintable() else f"a name that can't be printed: {name[:80]!a}"
+
+
+def entry_of(rows: LogRows, index: int) -> dict[str, Any]:
+    """Read an entry."""
+    entry: dict[str, Any] = parsed(rows.entry(index))
+    return entry
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """An entry and the proof that it stands in the tree of a size."""
+
+    index: int
+    entry: bytes
+    proof: tuple[bytes, ...]
+
+
+def proven(rows: LogRows, run_id: str, size: int) -> list[Proven]:
+    """Prove the newest commitment to a run, and its outcome if it has one, in the tree of the first ``size`` entries.
+
+    Raises
+    ------
+    LogError
+        The log does not know the run, or not within that size.
+    """
+    committed, ended = _newest(rows, run_id, size)
+    if committed is None:
+        raise LogError(f"no entry about run {run_id} among the first {size} of the log")
+    known = [committed, ended[0]] if ended else [committed]
+    return [Proven(index, rows.entry(index), tuple(inclusion(rows, index, size))) for index in known]
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """How many runs were committed to, sealed and abandoned; those missing are under way, or were dropped."""
+
+    committed: int
+    sealed: int
+    abandoned: int
+
+    @property
+    def open(self) -> int:
+        """Runs without an outcome."""
+        return self.committed - self.sealed - self.abandoned
+
+
+def counts(rows: LogRows) -> dict[str, RunCounts]:
+    """Count runs by owner, in order of owner; never a rank input."""
+    return {owner: RunCounts(*(kinds.get(kind.value, 0) for kind in OF_RUNS)) for owner, kinds in sorted(rows.tally().items())}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An owner's other commitments over the pack of one, counted; nothing bears that out but all entries.
+
+    Attributes
+    ----------
+    earlier, later
+        Commitments over the same pack before and after this one.
+    abandoned
+        Commitments over the same pack that were abandoned.
+    unknown_pack
+        Commitments of the owner that name no pack: they may have been over this one.
+    """
+
+    earlier: int
+    later: int
+    abandoned: int
+    unknown_pack: int
+
+
+def claim(rows: LogRows, index: int, size: int) -> Claim | None:
+    """Count beside the commitment at ``index`` in the first ``size`` entries; null if it names no pack."""
+    entry = entry_of(rows, index)
+    owner, pack = entry["owner"], entry.get("content_hash")
+    if pack is None:
+        return None
+    earlier = rows.pack_tally(owner, pack, EntryKind.COMMIT, index)
+    return Claim(
+        earlier=earlier,
+        later=rows.pack_tally(owner, pack, EntryKind.COMMIT, size) - earlier - 1,
+        abandoned=rows.pack_tally(owner, pack, EntryKind.ABANDONED, size),
+        unknown_pack=rows.pack_tally(owner, None, EntryKind.COMMIT, size),
+    )
+
+
+# Captures in the run log: each part of one is noted when it is closed, before the next begins.
+#
+# So whoever sees a checkpoint knows that the messages of a part were there by then. That none was left out, nobody can see.
+
+
+_NOBODY = ""
+
+
+def segments(rows: LogRows, capture_id: str) -> list[Segment]:
+    """Return what the log has of a capture, in order."""
+    found = [read_entry(rows.entry(index)) for index, kind in rows.about(capture_id) if kind == EntryKind.SEGMENT]
+    return [entry for entry in found if isinstance(entry, Segment)]
+
+
+def note_segment(rows: LogRows, capture_id: str, number: int, sha256: str, ts_ms: int) -> None:
+    """Note a part of a capture that was closed; the same one again changes nothing.
+
+    Raises
+    ------
+    LogConflictError
+        The log has another hash of it, or lacks the part before.
+    LogError
+        The capture's name is no name.
+    """
+    named(capture_id, "a capture")
+    known = segments(rows, capture_id)
+    if 1 <= number <= len(known):
+        if known[number - 1].sha256 != sha256:
+            raise LogConflictError(
+                f"segment {number} of capture {capture_id} is in the log as {known[number - 1].sha256}, not {sha256}"
+            )
+        return
+    if number != len(known) + 1:
+        raise LogConflictError(f"segment {number} of capture {capture_id} follows {len(known)} in the log")
+    content = {"kind": EntryKind.SEGMENT.value, "schema": SEGMENT_SCHEMA, "ts_ms": ts_ms}
+    entry = canonical(content | {"capture_id": capture_id, "number": number, "sha256": sha256})
+    index = rows.size()
+    rows.add(index, EntryKind.SEGMENT.value, capture_id, _NOBODY, None, None, entry, completed_roots(rows, index, entry))

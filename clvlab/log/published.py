@@ -1,0 +1,161 @@
+"""The newest checkpoint that was published of a log, kept outside its database; and what a log that lacks it may not do.
+
+A checkpoint is in the file before anybody is told of it. So whatever a backup that was restored lacks, the file knows of all
+that others can hold against the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clvlab.base.files import file_bytes_or_none, lock, replace_file
+from clvlab.errors import EvidenceError, FileError, LogBehindError, LogError
+from clvlab.log.log import LogRows, LogStore
+from clvlab.log.note import Checkpoint, Signer, Verifier, checkpoint, open_note, write_note
+from clvlab.log.restarts import fault, require_key
+from clvlab.log.tree import tree_root
+from clvlab.proof.canonical import parsed
+
+_MAX_BYTES = 1 << 20
+_LOCK_S = 5.0
+_NEXT = "nothing is appended and no checkpoint signed until that is mended, or the operator says 'clvlab log restart'"
+
+
+def notes_of(content: bytes) -> list[str]:
+    """Read the signed checkpoints in a file: one note, or the state of a witness.
+
+    Raises
+    ------
+    LogError
+    """
+    if not content.startswith(b"{"):
+        return [content.decode(errors="replace")]
+    try:
+        notes = parsed(content)["checkpoints"]
+        return [note for note in notes if "\n\n" in note]  # those of an older witness were kept without signatures
+    except (EvidenceError, KeyError, TypeError) as error:
+        raise LogError(f"neither a checkpoint nor the state of a witness: {error!r}") from error
+
+
+@dataclass
+class Published:
+    """What is known, outside its database, to be published of a log.
+
+    Attributes
+    ----------
+    file
+        Holds the newest checkpoint; null if none is kept, and then only what is heard counts.
+    key
+        Of the log, while it was never restarted.
+    """
+
+    file: Path | None = None
+    key: Verifier | None = None
+    _heard: str | None = field(default=None, init=False)
+    _fitting: tuple[list[str], int] = field(default=([], 0), init=False)  # notes that fit, and the size that they need
+
+    def hear(self, notes: Sequence[str]) -> None:
+        """Take checkpoints from somebody else, of which those count that the log's key signed."""
+        own = [note for note in notes if self.key is not None and self.key in open_note(note, self.key)[1]]
+        known = [] if self._heard is None else [self._heard]
+        self._heard = max([*known, *own], key=lambda note: checkpoint(open_note(note)[0]).size, default=None)
+
+    def require(self, log: LogStore) -> None:
+        """Require a log to have all that was published of it.
+
+        Raises
+        ------
+        LogBehindError
+        """
+        notes = self._notes()  # first: whoever publishes after the log was read may know more
+        if notes:
+            with log.read() as rows:
+                self._require(rows, notes)
+
+    def guard(self, rows: LogRows) -> None:
+        """Require the same of rows that nobody else writes meanwhile.
+
+        Raises
+        ------
+        LogBehindError
+        """
+        self._require(rows, self._notes())
+
+    @contextmanager
+    def state(self, log: LogStore, sign: Callable[[LogRows], str]) -> Iterator[tuple[LogRows, str]]:
+        """Read one state of a log and its signed checkpoint, which stands in the file by then, and never goes back there.
+
+        Raises
+        ------
+        LogBehindError, LogKeyError
+            Nothing was signed.
+        """
+        with self._alone(), log.read() as rows:
+            self.guard(rows)
+            note = sign(rows)
+            if self.file is not None and self._kept() != note.encode():
+                _keep(self.file, note)
+            yield rows, note
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the folder of the file, where there is one, so that nobody publishes meanwhile."""
+        with ExitStack() as held:
+            if self.file is not None:
+                try:
+                    held.enter_context(lock(self.file.parent, _LOCK_S))
+                except OSError as error:
+                    raise _unpublished(error) from error
+            yield
+
+    def _kept(self) -> bytes | None:
+        try:
+            return None if self.file is None else file_bytes_or_none(self.file, _MAX_BYTES)
+        except (FileError, OSError) as error:
+            raise LogBehindError(f"the file of the newest published checkpoint {_unusable(error)}; {_NEXT}") from error
+
+    def _notes(self) -> list[str]:
+        heard, kept = [] if self._heard is None else [self._heard], self._kept()
+        return heard if kept is None else [kept.decode(errors="replace"), *heard]
+
+    def _require(self, rows: LogRows, notes: list[str]) -> None:
+        if not notes or (self._fitting[0] == notes and rows.size() >= self._fitting[1]):
+            return
+        for note in notes:
+            reason = fault(rows, note, self.key)
+            if reason is not None:
+                raise LogBehindError(f"{reason}; {_NEXT}")
+        self._fitting = (notes, rows.size())
+
+
+def _keep(file: Path, note: str) -> None:
+    try:
+        replace_file(file, note.encode())
+    except OSError as error:
+        raise _unpublished(error) from error
+
+
+def _unpublished(error: OSError) -> LogBehindError:
+    return LogBehindError(f"no checkpoint is published: the file of the newest one {_unusable(error)}")
+
+
+def _unusable(error: FileError | OSError) -> str:
+    """Say why without a path, which is nobody's business who asks a service."""
+    return f"can't be used: {error.strerror}" if isinstance(error, OSError) else "is no file, or too large"
+
+
+def signed(rows: LogRows, signer: Signer) -> str:
+    """Sign the state of a log as it is in a transaction; the key's name is the log's.
+
+    Raises
+    ------
+    LogKeyError
+        The log goes on under another key.
+    """
+    require_key(rows, signer.verifier)
+    size = rows.size()
+    text = Checkpoint(signer.name, size, tree_root(rows, size)).text
+    return write_note(text, signer.line(text))

@@ -1,0 +1,160 @@
+"""Restarts of a run log: what its operator says when a restored database lacks what was published of the log.
+
+Appended to as before, such a log would sign a second history under its own name, which nobody could tell from fraud. So it
+gets a new name and key, and the first entry under them names the last checkpoint under the old ones. Entries from before
+stay where they are in the one tree: their proofs hold under the new name, and an old checkpoint of what was kept is extended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clvlab.errors import EvidenceError, LogError, LogKeyError
+from clvlab.log.entries import RESTART_SCHEMA, EntryKind, Restart, read_entry
+from clvlab.log.log import LogRows
+from clvlab.log.note import Checkpoint, Signer, Verifier, checkpoint, open_note
+from clvlab.log.tree import completed_roots, tree_root
+from clvlab.proof.canonical import canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """A restart that was read: the last checkpoint of the origin that ended, what was kept of it, and the key from there on.
+
+    ``note`` is that checkpoint as it was signed.
+    """
+
+    index: int
+    note: str
+    before: Checkpoint
+    kept: int
+    key: Verifier
+
+    @classmethod
+    def read(cls, index: int, data: bytes) -> Restarted:
+        """Read an entry.
+
+        Raises
+        ------
+        LogError
+            No restart, or one that its place or its own words contradict.
+        """
+        try:
+            entry = read_entry(data)
+        except EvidenceError as error:
+            raise LogError(f"entry {index} is no restart: {error}") from error
+        if not isinstance(entry, Restart):
+            raise LogError(f"entry {index} is no restart")
+        before, key = checkpoint(open_note(entry.before)[0]), Verifier.parse(entry.log)
+        if entry.kept > min(index, before.size):
+            raise LogError(f"entry {index} keeps {entry.kept} of {before.size} entries, and is the {index + 1}th")
+        if key.is_witness or key.name == before.origin:
+            raise LogError(f"entry {index} restarts {before.origin!r} without a new name for a log")
+        return cls(index, entry.before, before, entry.kept, key)
+
+
+def restarts(rows: LogRows) -> list[Restarted]:
+    """Return the restarts of a log, in order."""
+    return [Restarted.read(index, entry) for index, entry in rows.restarts()]
+
+
+def require_key(rows: LogRows, key: Verifier) -> None:
+    """Require the key under which a log goes on, if it was restarted; a log that was not takes any.
+
+    Raises
+    ------
+    LogKeyError
+    """
+    history = restarts(rows)
+    if history and history[-1].key != key:
+        current = history[-1].key
+        raise LogKeyError(f"the log was restarted at entry {history[-1].index} and goes on as {current}, not as {key}")
+
+
+def fault(rows: LogRows, note: str, key: Verifier | None) -> str | None:
+    """Say why a log can't have published a checkpoint as it is now; null if it can.
+
+    Parameters
+    ----------
+    rows, note
+        The log, and the checkpoint.
+    key
+        Of a log that was never restarted; without one the checkpoint must be of an origin that ended.
+    """
+    try:
+        found, history = checkpoint(open_note(note)[0]), restarts(rows)
+        ended = next((one for one in history if one.before.origin == found.origin), None)
+        if ended is not None:
+            if found.size < ended.before.size or found == ended.before:
+                return None
+            return f"{_said(found)}, more than the restart at entry {ended.index} names, which is {ended.before.size}"
+        current = history[-1].key if history else key
+        if current is None or found.origin != current.name:
+            return f"{_said(found)}, and this log is {current.name if current else 'without a name'!r}"
+        if not open_note(note, current)[1]:
+            return f"{_said(found)}, which the key of that log did not sign"
+    except LogError as error:
+        return f"the checkpoint can't be used: {error}"
+    if found.size > rows.size():
+        return f"{_said(found)}, and the log has {rows.size()}: it was restored from an older backup, or cut"
+    if tree_root(rows, found.size) != found.root:
+        return f"{_said(found)}, which are not the first ones of this log: it went on otherwise after it was restored"
+    return None
+
+
+def _said(found: Checkpoint) -> str:
+    return f"a checkpoint of {found.origin!r} with {found.size} entries was published"
+
+
+def restart(rows: LogRows, notes: Sequence[str], signer: Signer, ts_ms: int) -> Restarted:
+    """End the origin that published these checkpoints, and begin one under a new name and key; the same again changes nothing.
+
+    Parameters
+    ----------
+    rows
+        A log that does not extend the newest of the checkpoints.
+    notes
+        Checkpoints of one origin; the newest is named. An older one that the log does not extend either says that nothing
+        is known to be kept.
+    signer, ts_ms
+        Who signs from here on, and when that is.
+
+    Raises
+    ------
+    LogError
+        Nothing is to be restarted, the checkpoints are not of this log's origin, or name or key are not new.
+    """
+    found = {note: checkpoint(open_note(note)[0]) for note in notes}
+    if not found or len({state.origin for state in found.values()}) != 1:
+        raise LogError("a restart needs the newest checkpoint that was published, and others of the same log at most")
+    before = max(found, key=lambda note: found[note].size)
+    last, history, size = found[before], restarts(rows), rows.size()
+    if history and (history[-1].before, history[-1].key) == (last, signer.verifier):
+        return history[-1]
+    if any(one.before.origin == last.origin for one in history):
+        raise LogError(f"the log {last.origin!r} was ended by an earlier restart, and goes on as {history[-1].key.name!r}")
+    if history and history[-1].key.name != last.origin:
+        raise LogError(f"the checkpoint is of {last.origin!r}, and this log is {history[-1].key.name!r}")
+    misfits = [state for state in found.values() if state.size > size or tree_root(rows, state.size) != state.root]
+    if not misfits:
+        raise LogError(f"nothing is to be restarted: the log's {size} entries extend the {last.size} of the checkpoint")
+    _require_new(signer, before, last, history)
+    kept = size if all(state.size > size for state in misfits) else 0
+    content = {"before": before, "kept": kept, "kind": EntryKind.RESTART.value, "log": str(signer.verifier)}
+    entry = canonical(content | {"schema": RESTART_SCHEMA, "ts_ms": ts_ms})
+    done = Restarted.read(size, entry)
+    rows.add(size, EntryKind.RESTART.value, "", "", None, None, entry, completed_roots(rows, size, entry))
+    return done
+
+
+def _require_new(signer: Signer, note: str, last: Checkpoint, history: Sequence[Restarted]) -> None:
+    """Require a name and a key that the log never had: readers trust one key under one name."""
+    key = signer.verifier
+    before = Verifier(last.origin, key.kind, key.public)
+    if key.is_witness:
+        raise LogError(f"{key.name!r} is the key of a witness: make one of a log")
+    if key.name in {last.origin, *(one.before.origin for one in history)}:
+        raise LogError(f"the log was called {key.name!r} before: make a key of another name")
+    if before in open_note(note, before)[1] or key.public in {one.key.public for one in history}:
+        raise LogError("the log signed with this key before: make a new one")

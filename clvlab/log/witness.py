@@ -1,0 +1,148 @@
+"""A witness: remembers the last state of each log that it saw, as the log signed it, and signs only what extends it.
+
+References
+----------
+C2SP ``tlog-witness``: the request, and when it is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clvlab.base.files import lock, replace_file
+from clvlab.errors import EvidenceError, LogError, LogForkError
+from clvlab.log.note import Checkpoint, Signer, Verifier, checkpoint, decode, keep_signatures, open_note
+from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.merkle import check_consistency
+
+_SCHEMA = "clvlab-witness/2"
+_OLDER = "clvlab-witness/1"  # which kept checkpoints without the log's signature
+_MAX_PROOF = 63
+
+
+def request(old_size: int, proof: Sequence[bytes], note: str) -> str:
+    """Write what a log sends a witness: the size it last saw, the proof from there, and the new checkpoint."""
+    hashes = "".join(f"{b64encode(value).decode()}\n" for value in proof)
+    return f"old {old_size}\n{hashes}\n{note}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A checkpoint, and the note of it with the log's signature; of an older state its text alone."""
+
+    state: Checkpoint
+    note: str
+
+
+class Witness:
+    """Signs checkpoints of logs that it knows.
+
+    Parameters
+    ----------
+    signer
+        Its own key.
+    logs
+        Keys of the logs it watches; a log's name is its checkpoints' first line.
+    state
+        File in which it keeps the last signed checkpoint of each log; its own, never the log's. What contradicts it is kept
+        in files beside it.
+    """
+
+    def __init__(self, signer: Signer, logs: Sequence[Verifier], state: Path) -> None:
+        if any(log.is_witness for log in logs):
+            raise LogError("the key of a witness signs for no log: name the log's own")
+        self._signer, self._state = signer, state.resolve()  # one lock for one file, whatever it is called
+        self._logs: dict[str, list[Verifier]] = {}
+        for log in logs:
+            self._logs.setdefault(log.name, []).append(log)
+
+    def cosign(self, asked: str, ts_s: int) -> str:
+        """Sign a checkpoint that extends the last one; returns the signature line.
+
+        Raises
+        ------
+        LogForkError
+            The log signed two roots of one size, or a proof that the new checkpoint extends the last one does not hold; both
+            notes are in a file beside the state.
+        LogError
+            Not a request; an unknown or unsigned log; a size other than the last one seen, or a smaller tree.
+        """
+        old, proof, note = _read_request(asked)
+        origin = note.split("\n", 1)[0]
+        if origin not in self._logs:
+            raise LogError(f"the log {origin[:120]!r} is not watched here")
+        text, signers = open_note(note, *self._logs[origin])
+        new = _Seen(checkpoint(text), keep_signatures(note, *signers))
+        if not signers:
+            raise LogError(f"the checkpoint is not signed by the key of {origin!r}")
+        with lock(self._state.parent):
+            seen = self._seen()
+            self._extends(seen.get(origin), new, old, proof)
+            self._store(seen | {origin: new})  # before the signature leaves: a crash may lose a signature, never a state
+        return self._signer.line(text, ts_s)
+
+    def _extends(self, before: _Seen | None, offered: _Seen, old: int, proof: list[bytes]) -> None:
+        last, new = before.state if before else None, offered.state
+        known = last.size if last else 0
+        if before and last and (new.size, new.root != last.root) == (known, True):
+            raise self._fork(before, offered, f"the log {new.origin!r} forked: it signed two roots of {known} entries")
+        if old != known:
+            raise LogError(f"the last checkpoint of {new.origin!r} seen here has {known} entries, the request starts at {old}")
+        if new.size < known:
+            raise LogError(f"the log {new.origin!r} shrank from {known} to {new.size} entries")
+        if before is None or last is None or known == 0:
+            if proof:
+                raise LogError("nothing is to be proved from an empty log")
+        elif not check_consistency(known, new.size, last.root, new.root, proof):
+            # Whoever asked may have sent a wrong proof of an honest log, so two notes of two sizes accuse nobody by themselves.
+            reason = f"the log {new.origin!r} forked, or the proof is wrong: nothing shows that its {new.size} entries extend"
+            raise self._fork(before, offered, f"{reason} the {known} seen here")
+
+    def _fork(self, before: _Seen, offered: _Seen, reason: str) -> LogForkError:
+        """Keep both notes in a file named by their hash, so that none is ever written over another."""
+        same_size = before.state.size == offered.state.size
+        content = canonical(
+            {"schema": "clvlab-fork/1", "seen": before.note, "offered": offered.note, "two_roots_of_one_size": same_size}
+        )
+        name = f"{self._state.name}.fork-{hashlib.sha256(content).hexdigest()[:32]}.json"
+        evidence = self._state.with_name(name)
+        if not evidence.exists():
+            replace_file(evidence, content)
+        return LogForkError(f"{reason}; both signed notes are in {str(evidence)!r}", str(evidence))
+
+    def _seen(self) -> dict[str, _Seen]:
+        if not self._state.exists():
+            return {}
+        try:
+            state = parsed(self._state.read_bytes())
+            if state["schema"] not in (_SCHEMA, _OLDER):
+                raise KeyError("schema")
+            found = [_Seen(checkpoint(_text(note)), note) for note in state["checkpoints"]]
+        except (EvidenceError, KeyError, TypeError, AttributeError) as error:
+            raise LogError(f"the state of the witness in {str(self._state)!r} can't be read: {error}") from error
+        return {seen.state.origin: seen for seen in found}
+
+    def _store(self, seen: Mapping[str, _Seen]) -> None:
+        content = canonical({"schema": _SCHEMA, "checkpoints": [seen[origin].note for origin in sorted(seen)]})
+        replace_file(self._state, content)
+
+
+def _text(note: str) -> str:
+    """Return the text of a note, or of a checkpoint that was kept without signatures."""
+    return open_note(note)[0] if "\n\n" in note else note
+
+
+def _read_request(asked: str) -> tuple[int, list[bytes], str]:
+    head, blank, note = asked.partition("\n\n")
+    first, *hashes = head.split("\n")
+    number = first.removeprefix("old ")
+    if not blank or not first.startswith("old ") or not number.isascii() or not number.isdigit() or len(number) > 16:
+        raise LogError("no request: it must begin with 'old <size>' and hashes, and go on with an empty line and a checkpoint")
+    proof = [decode(value) for value in hashes]
+    if len(proof) > _MAX_PROOF or any(len(value) != 32 for value in proof):
+        raise LogError("a proof has at most 63 hashes of 32 bytes")
+    return int(number), proof, note

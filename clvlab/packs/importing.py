@@ -1,0 +1,135 @@
+"""Making packs: of a provider's files, or of a synthetic recipe."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from clvlab.base.naming import no_argument
+from clvlab.base.parallel import Fault, Work, in_order
+from clvlab.errors import ArgumentError, ClvlabError, PackFormatError, SourceError
+from clvlab.packs.importers.frames import FRAME_FILE, frame_csv, is_frame
+from clvlab.packs.importers.importing import ImportReport, import_source
+from clvlab.packs.importers.mapping import read_mapping
+from clvlab.packs.importers.source import Options, silent
+
+_OURS = ("reading_rule", "chunk_rows")
+OPTIONS = tuple(one.name for one in fields(Options) if one.name not in _OURS)
+"""Names of the options that a caller may give."""
+
+
+def import_options(*, mapping: Mapping[str, Any] | str | Path | None = None, **named: Any) -> Options:
+    """Return the options of an import that are given by name; ``lenient``, unless it is given otherwise.
+
+    Raises
+    ------
+    ArgumentError
+        There is no option of that name, or a value is of another kind than it must be.
+    OddsError
+        An unknown margin method or odds format.
+    SourceError
+        A mapping file that can't be read, or a value that is no mapping.
+    WindowError
+        A ``max_close_age_s`` that is no positive number of seconds.
+    """
+    for name in named:
+        if name not in OPTIONS:
+            raise ArgumentError(no_argument("import_odds", name, OPTIONS))
+    columns = read_mapping(Path(mapping)) if isinstance(mapping, str | Path) else mapping
+    return Options(**{"lenient": True} | named, mapping=columns)
+
+
+def import_given(source: Any, given: Any, folder: Path, options: Options) -> ImportReport:
+    """Import files, or a frame as the file ``frame.csv`` that it would be; see ``import_source`` and ``frame_csv``.
+
+    Raises
+    ------
+    SourceError, OddsError, PackFormatError
+    """
+    if not isinstance(source, str | None):
+        raise SourceError(f"a source is named by a text, such as 'csv', not {type(source).__name__}: the source comes first")
+    if not is_frame(given):
+        return import_source(source, paths_of(given), folder, options)
+    if source is None:
+        raise SourceError("a frame does not tell its source: name it, such as 'csv'")
+    content = frame_csv(given, source, options.mapping)
+    if options.mapping is not None:
+        options = replace(options, mapping={name: value for name, value in options.mapping.items() if name != "delimiter"})
+    with TemporaryDirectory(prefix="clvlab-") as scratch:
+        file = Path(scratch) / FRAME_FILE
+        file.write_bytes(content)
+        return import_source("csv" if source == "parquet" else source, [file], folder, options)
+
+
+def paths_of(given: Any) -> list[Path]:
+    """Return one path or several as a list.
+
+    Raises
+    ------
+    SourceError
+        Something that is no path.
+    """
+    if isinstance(given, str | Path):
+        return [Path(given)]
+    if isinstance(given, Mapping):
+        raise SourceError("a dictionary is no frame: give polars.DataFrame(...) of it, or the paths of files")
+    paths = list(given) if isinstance(given, Iterable) else [given]
+    strange = [one for one in paths if not isinstance(one, str | Path)]
+    if strange:
+        raise SourceError(f"odds are given as paths of files or folders, or as one frame, not as {strange[0]!r:.80}")
+    return [Path(path) for path in paths]
+
+
+# Several imports, each into a pack of its own, wherever there is room.
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """Files or folders of a source, and where their pack will stand."""
+
+    source: str
+    paths: tuple[Path, ...]
+    folder: Path
+    options: Options
+
+
+def import_all(imports: Sequence[Import], executor: Executor | None = None) -> Iterator[Path]:
+    """Make packs, in their order, and yield the folder of each; what is in one does not depend on who makes it.
+
+    Packs that were made before another failed stay.
+
+    Raises
+    ------
+    PackFormatError
+        Two packs would stand in one folder; nothing is read then.
+    ExecutorError, ClvlabError
+        As ``in_order`` and ``import_source``.
+    """
+    places = Counter(one.folder.resolve() for one in imports)
+    twice = next((one.folder for one in imports if places[one.folder.resolve()] > 1), None)
+    if twice is not None:
+        raise PackFormatError(f"two packs would stand in {str(twice)!r}: give each a folder of its own")
+    quiet = (replace(one, options=replace(one.options, progress=silent)) for one in imports)  # several would talk at once
+    return in_order(Work(_here, _there, _said), quiet, len(imports), executor)
+
+
+def _here(imports: Sequence[Import]) -> list[Path]:
+    for one in imports:
+        import_source(one.source, one.paths, one.folder, one.options)
+    return [one.folder for one in imports]
+
+
+def _there(imports: Sequence[Import]) -> list[Path] | Fault:
+    try:
+        return _here(imports)
+    except ClvlabError as error:
+        return Fault.of(error)
+
+
+def _said(one: Import) -> str:
+    return f"of the import to {str(one.folder)!r}"

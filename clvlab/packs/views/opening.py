@@ -1,0 +1,224 @@
+"""View files: what a derived pack is made of, written down, and made again of packs that are at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from clvlab.base.files import file_bytes_or_none
+from clvlab.errors import PackError, PackTamperedError, UnknownPackError, ViewError
+from clvlab.packs.manifest import DESCRIPTOR
+from clvlab.packs.reader import Pack, load_pack
+from clvlab.packs.verifying import verified
+from clvlab.packs.views.concatenation import concatenated
+from clvlab.packs.views.derivation import VIEW_SCHEMA, DerivedPack, Kind
+from clvlab.packs.views.joining import joined_by
+from clvlab.packs.views.rule import Rule
+from clvlab.packs.views.view import view_of
+
+VIEW_FILE = "view.json"  # beside a run
+_MAX_BYTES = 64 << 20
+_MAX_DEPTH = 50
+
+Finder = Callable[[str, str], Pack | None]
+"""Finds a pack at hand by its id and content hash; null if it is not there."""
+
+
+class Described(BaseModel):
+    """A pack in a view file: one that must be at hand, or one that is made of others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pack_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
+    content_hash: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    kind: Kind | None = None
+    rule: dict[str, Any] | None = None
+    parents: tuple[Described, ...] | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Described:
+        if (self.kind is None) != (self.rule is None) or (self.kind is None) != (not self.parents):
+            raise ValueError("kind, rule and parents stand together")
+        return self
+
+
+class ViewFile(Described):
+    """A view file."""
+
+    schema_: Literal["clvlab-view/1"] = Field(alias="schema")
+
+
+def view_file(pack: Pack) -> bytes:
+    """Write down what a derived pack is made of; empty of a pack that is none."""
+    if not isinstance(pack, DerivedPack):
+        return b""
+    content = {"schema": VIEW_SCHEMA, **_described(pack)}
+    return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+
+
+def _described(pack: Pack) -> dict[str, Any]:
+    named: dict[str, Any] = {"pack_id": pack.pack_id, "content_hash": pack.content_hash}
+    if not isinstance(pack, DerivedPack):
+        return named
+    own = pack.derivation
+    return named | {"kind": own.kind.value, "rule": own.rule, "parents": [_described(parent) for parent in own.parents]}
+
+
+def read_view(content: bytes, where: str) -> ViewFile:
+    """Read a view file.
+
+    Raises
+    ------
+    ViewError
+        It is none.
+    """
+    try:
+        found = ViewFile.model_validate(orjson.loads(content))
+    except (orjson.JSONDecodeError, ValidationError, RecursionError) as error:
+        raise ViewError(f"{where!r} is no view file of {VIEW_SCHEMA}: {str(error).splitlines()[0]}") from error
+    if _depth(found) > _MAX_DEPTH:
+        raise ViewError(f"{where!r} is a view of more than {_MAX_DEPTH} views of each other")
+    return found
+
+
+def _depth(described: Described) -> int:
+    return 1 + max(map(_depth, described.parents or ()), default=0)
+
+
+def is_view_file(where: str | Path) -> bool:
+    """Tell whether a path is that of a view file, by its ending and its content."""
+    path = Path(where)
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    content = file_bytes_or_none(path, _MAX_BYTES) or b""
+    return f'"{VIEW_SCHEMA}"'.encode() in content
+
+
+def open_view(path: Path, find: Finder) -> Pack:
+    """Make the pack of a view file again; packs that lie beside it, or in folders there, are at hand too.
+
+    Raises
+    ------
+    ViewError
+        No view file.
+    UnknownPackError
+        A pack that it is made of is not at hand.
+    PackTamperedError
+        It does not give the pack that it says.
+    """
+    content = file_bytes_or_none(path, _MAX_BYTES)
+    if content is None:
+        raise ViewError(f"no view file at {str(path)!r}")
+    beside = finder(path.parent)
+    return made_again(read_view(content, str(path)), lambda name, of: find(name, of) or beside(name, of))
+
+
+def made_again(described: Described, find: Finder) -> Pack:
+    """Make a described pack of those at hand.
+
+    Raises
+    ------
+    UnknownPackError, PackTamperedError, ViewError
+        As for ``open_view``.
+    """
+    found = find(described.pack_id, described.content_hash)
+    if found is not None:
+        return found
+    if described.kind is None:
+        raise UnknownPackError(f"pack {described.pack_id!r} of {described.content_hash} is not at hand: name its folder")
+    made = _made(described, [made_again(parent, find) for parent in described.parents or ()])
+    if made.content_hash != described.content_hash:
+        raise PackTamperedError(f"view {described.pack_id!r}", described.content_hash, made.content_hash)
+    return made
+
+
+def _made(described: Described, parents: list[Pack]) -> Pack:
+    payload = described.rule or {}
+    match described.kind:
+        case Kind.WHERE if len(parents) == 1:
+            return view_of(parents[0], Rule.of_payload(payload))
+        case Kind.CONCAT if not payload:
+            return concatenated(parents)
+        case Kind.JOIN if len(parents) > 1:
+            return joined_by(parents, payload)
+        case _:
+            raise ViewError(f"{described.kind} of {len(parents)} packs by {payload!r:.80} is nothing that clvlab makes")
+
+
+def finder(*folders: Path, packs: Iterable[Pack] = ()) -> Finder:
+    """Return what finds packs among some, and in folders: one that is a pack, or that has it under its name."""
+    known = {pack.content_hash: pack for pack in packs}
+
+    def find(pack_id: str, content_hash: str) -> Pack | None:
+        if content_hash in known:
+            return known[content_hash]
+        for folder in (place for one in folders for place in (one, one / pack_id)):
+            if not (folder / DESCRIPTOR).is_file():
+                continue
+            try:
+                found = load_pack(folder)
+            except PackError:  # another pack, or a broken one; if none fits, the one that is missing is named
+                continue
+            if found.content_hash == content_hash:
+                return verified(found)  # the hash of its ticks file is no part of its content hash
+        return None
+
+    return find
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPlace:
+    """Where a derived pack can be made again, in this process or in another one."""
+
+    content: bytes
+    folders: tuple[Path, ...]
+
+
+Place = Path | ViewPlace
+
+
+def place_of(pack: Pack) -> Place:
+    """Return from where a pack can be opened again: its folder, or the rule and the folders that it is read from.
+
+    Raises
+    ------
+    UnsupportedError
+        One of them is not on this machine.
+    """
+    return ViewPlace(view_file(pack), tuple(folders_of(pack))) if isinstance(pack, DerivedPack) else pack.folder
+
+
+def folders_of(pack: Pack) -> list[Path]:
+    """Return the folders that a pack is read from: its own, or those of all that it is made of.
+
+    Raises
+    ------
+    UnsupportedError
+        One of them is not on this machine.
+    """
+    if not isinstance(pack, DerivedPack):
+        return [pack.folder]
+    return list(dict.fromkeys(folder for parent in pack.derivation.parents for folder in folders_of(parent)))
+
+
+def load_place(place: Place, content_hash: str) -> Pack:
+    """Open a pack again.
+
+    Raises
+    ------
+    PackFormatError, PackTamperedError
+        It is not there, or another one is.
+    """
+    if isinstance(place, Path):
+        pack = load_pack(place)
+    else:
+        roots = [load_pack(folder) for folder in place.folders]
+        pack = made_again(read_view(place.content, "view"), finder(packs=roots))
+    if pack.content_hash != content_hash:
+        raise PackTamperedError(f"content_hash of {pack.pack_id!r}", content_hash, pack.content_hash)
+    return pack

@@ -1,0 +1,312 @@
+"""Which fixtures, markets and messages a view has: a rule in one form, whichever way it was written."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from clvlab.base.naming import did_you_mean
+from clvlab.base.times import LAST_MS, iso_moment
+from clvlab.errors import ViewError
+from clvlab.law.schema import MAX_CLOSE_AGE_S
+from clvlab.packs.manifest import Fixture, league_of, season_of
+from clvlab.words import counted, minute
+
+OVERROUND, BOOKS = "max_overround", "min_books"
+"""Filters that mark messages suspended, by name."""
+MARKS = frozenset({"max_overround_bps", BOOKS})
+"""Their names in a rule: after these, prices are not all the parent's."""
+_SEASON = re.compile(r"(\d{4})(?:[-/](\d{2}|\d{4}))?")
+_MOST_OVERROUND = 1000
+_MOST_BOOKS = 1_000_000
+_MAX_TEXT_BYTES = 200
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one filter leaves of the fixtures before it.
+
+    Attributes
+    ----------
+    filter, words
+        Its name, and what it asks for.
+    fixtures, without
+        How many it left out, and how many of these because what it asks about is not known of them.
+    of
+        How many there were.
+    """
+
+    filter: str
+    words: str
+    fixtures: int
+    without: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Filters of a view, each null where it does not filter; lists are sorted, without what they say twice.
+
+    Attributes
+    ----------
+    leagues, seasons
+        As the pack names them.
+    after_ms, before_ms
+        Kickoffs at or after the one, and before the other, in UTC milliseconds.
+    fixtures
+        Fixture ids.
+    markets
+        Beginnings of market keys.
+    max_overround_bps
+        Beyond this overround of its prices a message is marked suspended.
+    min_books
+        Where fewer books have a price on its market, a message is marked suspended.
+    max_close_age_s
+        A closing message that is older does not count.
+    """
+
+    leagues: tuple[str, ...] | None = None
+    seasons: tuple[str, ...] | None = None
+    after_ms: int | None = None
+    before_ms: int | None = None
+    fixtures: tuple[int, ...] | None = None
+    markets: tuple[str, ...] | None = None
+    max_overround_bps: int | None = None
+    min_books: int | None = None
+    max_close_age_s: int | None = None
+
+    def payload(self) -> dict[str, Any]:
+        """Return the filters that filter, as canonical JSON values."""
+        own = ((name, getattr(self, name)) for name in self.__slots__)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in own if value is not None}
+
+    @classmethod
+    def of_payload(cls, payload: Mapping[str, Any]) -> Rule:
+        """Read a rule back.
+
+        Raises
+        ------
+        ViewError
+            What is no rule, or not written as a rule is.
+        """
+        try:
+            given: dict[str, Any] = {name: tuple(own) if isinstance(own, list) else own for name, own in payload.items()}
+            found = cls(**given)
+            again = rule(
+                league=found.leagues,
+                season=found.seasons,
+                after=found.after_ms,
+                before=found.before_ms,
+                fixtures=found.fixtures,
+                markets=found.markets,
+                max_overround=None if found.max_overround_bps is None else found.max_overround_bps / 10_000,
+                min_books=found.min_books,
+                drop_close_older_than_s=found.max_close_age_s,
+            )
+        except TypeError as error:
+            raise ViewError(f"no rule of a view: {error}") from error
+        if again.payload() != payload:
+            raise ViewError(f"no rule of a view as clvlab writes it: {payload!r:.200}")
+        return again
+
+    @property
+    def words(self) -> str:
+        """The rule in words."""
+        return ", ".join(
+            [
+                *([f"league {' or '.join(self.leagues)}"] if self.leagues else []),
+                *([f"season {' or '.join(self.seasons)}"] if self.seasons else []),
+                *([f"kickoff at or after {minute(self.after_ms)}"] if self.after_ms is not None else []),
+                *([f"kickoff before {minute(self.before_ms)}"] if self.before_ms is not None else []),
+                *([counted(len(self.fixtures), "named fixture")] if self.fixtures else []),
+                *([f"markets {' or '.join(self.markets)}"] if self.markets else []),
+                *([f"overround at most {self.max_overround_bps / 100:g} %"] if self.max_overround_bps is not None else []),
+                *([f"at least {counted(self.min_books, 'book')}"] if self.min_books is not None else []),
+                *([f"closes at most {self.max_close_age_s:,} s old"] if self.max_close_age_s is not None else []),
+            ]
+        )
+
+    def chosen(self, fixtures: Sequence[Fixture], pack_id: str) -> tuple[tuple[Fixture, ...], list[Step]]:
+        """Return the fixtures that are left, in their order, and what each filter left out.
+
+        Raises
+        ------
+        ViewError
+            A league, season or fixture that the pack does not have, or nothing is left.
+        """
+        left, steps = tuple(fixtures), list[Step]()
+        for name, words, known, keep in self._filters(fixtures, pack_id):
+            unknown = 0 if known is None else sum(known(fixture) is None for fixture in left)
+            kept = tuple(fixture for fixture in left if (known is None or known(fixture) is not None) and keep(fixture))
+            steps.append(Step(name, words, len(left) - len(kept), unknown, len(left)))
+            left = kept
+        if not left:
+            said = "; ".join(f"{step.words} leaves out {step.fixtures:,} of {step.of:,}" for step in steps)
+            raise ViewError(f"no fixture of {pack_id!r} is left: {said or 'it has none'}")
+        return left, steps
+
+    def _filters(self, fixtures: Sequence[Fixture], pack_id: str) -> Iterator[_Filter]:
+        if self.leagues is not None:
+            leagues = _among("league", self.leagues, map(league_of, fixtures), pack_id)
+            yield "league", Rule(leagues=self.leagues).words, league_of, lambda one: league_of(one) in leagues
+        if self.seasons is not None:
+            seasons = _among("season", self.seasons, map(season_of, fixtures), pack_id)
+            yield "season", Rule(seasons=self.seasons).words, season_of, lambda one: season_of(one) in seasons
+        if (after := self.after_ms) is not None:
+            yield "after", Rule(after_ms=after).words, _kickoff, lambda one: (one.kickoff_ts_ms or 0) >= after
+        if (before := self.before_ms) is not None:
+            yield "before", Rule(before_ms=before).words, _kickoff, lambda one: (one.kickoff_ts_ms or 0) < before
+        if self.fixtures is not None:
+            wanted, known = set(self.fixtures), {fixture.fixture_id for fixture in fixtures}
+            strange = sorted(wanted - known)
+            if strange:
+                raise ViewError(f"fixture {strange[0]} is not in pack {pack_id!r}, which has {len(known):,}")
+            yield "fixtures", Rule(fixtures=self.fixtures).words, None, lambda one: one.fixture_id in wanted
+
+
+_Filter = tuple[str, str, Callable[[Fixture], object] | None, Callable[[Fixture], bool]]
+
+
+def rule(
+    *,
+    league: str | Iterable[str] | None = None,
+    season: str | int | Iterable[str] | None = None,
+    after: date | str | int | None = None,
+    before: date | str | int | None = None,
+    fixtures: Iterable[int] | None = None,
+    markets: str | Iterable[str] | None = None,
+    max_overround: float | None = None,
+    min_books: int | None = None,
+    drop_close_older_than_s: int | None = None,
+) -> Rule:
+    """Return filters in the one form that they have in a hash; ``Pack.where`` says what each means.
+
+    Raises
+    ------
+    ViewError
+        A value that can't be meant, by its argument's name.
+
+    Examples
+    --------
+    >>> rule(league=["E1", "E0", "E1"], season="2025/26", after="2025-08-01").payload()
+    {'leagues': ['E0', 'E1'], 'seasons': ['2025-26'], 'after_ms': 1754006400000}
+    """
+    after_ms, before_ms = _moment("after", after), _moment("before", before)
+    if after_ms is not None and before_ms is not None and before_ms <= after_ms:
+        raise ViewError(
+            f"no kickoff is at or after {minute(after_ms)} and before {minute(before_ms)}: before= is the later one"
+        )
+    seasons = _texts("season", str(season) if type(season) is int else season)
+    prefixes = _texts("markets", markets)
+    return Rule(
+        leagues=_texts("league", league),
+        seasons=None if seasons is None else tuple(sorted(set(map(_season, seasons)))),
+        after_ms=after_ms,
+        before_ms=before_ms,
+        fixtures=_ids(fixtures),
+        markets=None if prefixes is None else _shortest(prefixes),
+        max_overround_bps=_overround(max_overround),
+        min_books=_whole("min_books", "number of books", min_books, _MOST_BOOKS),
+        max_close_age_s=_whole("drop_close_older_than_s", "number of seconds", drop_close_older_than_s, MAX_CLOSE_AGE_S),
+    )
+
+
+def _texts(name: str, given: Any) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    texts = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else None
+    if not texts or not all(isinstance(one, str) and len(one.encode()) <= _MAX_TEXT_BYTES for one in texts):
+        raise ViewError(f"{name}= is a text, or a list of texts that is not empty, not {given!r:.80}")
+    if name != "markets" and not all(texts):
+        raise ViewError(f"{name}= has an empty text: leave it out for every {name}")
+    return tuple(sorted(set(texts)))
+
+
+def _season(text: str) -> str:
+    """Return a season as packs name it, where it is written otherwise."""
+    found = _SEASON.fullmatch(text)
+    return f"{found[1]}-{found[2][-2:]}" if found and found[2] else text
+
+
+def _shortest(prefixes: Sequence[str]) -> tuple[str, ...] | None:
+    """Leave out what another prefix has already; every market is no filter."""
+    kept = tuple(one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes))
+    return None if kept == ("",) else kept
+
+
+def _ids(given: Iterable[int] | None) -> tuple[int, ...] | None:
+    if given is None:
+        return None
+    listed = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+    chosen = tuple(given) if listed else ()
+    if not chosen or not all(hasattr(one, "__index__") and not isinstance(one, bool) for one in chosen):
+        raise ViewError(f"fixtures= is a list of fixture ids that is not empty, not {given!r:.80}")
+    return tuple(sorted({operator.index(one) for one in chosen}))
+
+
+def _moment(name: str, given: Any) -> int | None:
+    """Return UTC milliseconds of a day, which begins at midnight UTC, or of a time with its zone; integers are such already."""
+    if given is None or type(given) is int:
+        if given is not None and not 0 <= given <= LAST_MS:
+            raise ViewError(f"{name}= is out of range: {given}")
+        return given
+    if isinstance(given, str):
+        given = _read_time(name, given)
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise ViewError(f"{name}= has no time zone: write {given.isoformat()}Z if {given} is meant in UTC")
+        moment = given
+    elif isinstance(given, date):
+        moment = datetime(given.year, given.month, given.day, tzinfo=UTC)
+    else:
+        raise ViewError(f"{name}= is a day, as 2026-01-31, or a time with its zone, not {given!r:.80}")
+    milliseconds = math.floor(moment.timestamp() * 1000 + 0.5)
+    if milliseconds < 0:
+        raise ViewError(f"{name}= is before 1970: {moment}")
+    return milliseconds
+
+
+def _read_time(name: str, text: str) -> date | datetime:
+    try:
+        return date.fromisoformat(text) if len(text) <= len("2026-01-31") else iso_moment(text)
+    except ValueError as error:
+        raise ViewError(f"{name}= is a day, as 2026-01-31, or a time with its zone, not {text!r:.80}") from error
+
+
+def _overround(given: Any) -> int | None:
+    if given is None:
+        return None
+    number = not isinstance(given, bool) and isinstance(given, int | float) and math.isfinite(given)
+    if not number or not 0 <= given <= _MOST_OVERROUND:
+        raise ViewError(f"max_overround= is a share of at least 0, as 0.15 for 15 %, not {given!r:.80}")
+    found: int = round(given * 10_000)
+    return found
+
+
+def _whole(name: str, what: str, given: Any, most: int) -> int | None:
+    if given is None:
+        return None
+    if type(given) is int and 1 <= given <= most:
+        return given
+    raise ViewError(f"{name}= is a whole {what} from 1 on, not {given!r:.80}")
+
+
+def _among(name: str, wanted: Sequence[str], found: Iterable[str | None], pack_id: str) -> set[str]:
+    names = sorted({one for one in found if one is not None})
+    wrong = [one for one in wanted if one not in names]
+    if wrong:
+        more = ", ..." if len(names) > _SHOWN else ""
+        known = f"it has {', '.join(names[:_SHOWN])}{more}" if names else "its fixtures name none: choose by after= and before="
+        meant = did_you_mean(wrong[0], names)
+        raise ViewError(f"pack {pack_id!r} has no {name} {wrong[0]!r:.80}{meant or ';'} {known}")
+    return set(wanted)
+
+
+def _kickoff(fixture: Fixture) -> int | None:
+    return fixture.kickoff_ts_ms

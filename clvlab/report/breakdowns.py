@@ -1,0 +1,328 @@
+"""Scored decisions in groups: by time, market, side, probability and fixture, and why others were not scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from clvlab.drawing.calendar import cumulative_line, fall_area
+from clvlab.engine.replay import locate, looked_up, numbered
+from clvlab.law.clv import quoted_edge_bps, scores
+from clvlab.law.positions import positions
+from clvlab.law.schema import DECISIONS, Reason, Schema
+from clvlab.packs.reader import shards_of
+from clvlab.runs.inspector import at_close
+from clvlab.runs.perform import PerformedRun
+from clvlab.statistics import group_means
+from clvlab.statistics.cumulating import cumulative, falls, rolling
+from clvlab.statistics.delaying import EDGES_S
+from clvlab.statistics.measures import MEASURES
+from clvlab.words import seconds, tally
+
+TITLES = {
+    "by_time": "Mean CLV (bps of probability) by time to the close",
+    "by_market": "Mean CLV (bps of probability) by market",
+    "by_side": "Mean CLV (bps of probability) by side",
+    "by_probability": "Mean CLV (bps of probability) by entry probability",
+    "by_gap": "Mean CLV (bps of probability) by gaps of the capture",
+    "closes": "Against every close there is: entry and close by the same source (bps of probability)",
+    "on_offer": "On offer by book when it was decided, valued at the closing probability of the consensus",
+    "reasons": "Decisions by reason",
+    "refusals": "Refused by the policy, by reason (scores do not depend on it)",
+    "quality": "Data quality of the scored decisions",
+}
+_MOST_MARKETS = 12
+_TIMES = (
+    "under 5 min", "5-15 min", "15-30 min", "30-60 min", "1-2 h", "2-3 h", "3-6 h", "6-12 h", "12-24 h", "1-2 d", "2-4 d",
+    "4 d and more",
+)  # fmt: skip
+
+
+def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
+    """Return the scored decisions of a backtest, in order of time.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps, edge_bps, stake``;
+        ``close_ts_ms`` of the fixture; ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio null where nothing was
+        asked for the side; ``to_close_s`` from decision to close and ``closing_age_s`` of the closing message, in seconds;
+        ``confidence`` 0..1; ``in_gap``, whether a gap of the capture touches its entry or close; ``at_close``, whether it was
+        entered at the closing message.
+    """
+    closes = backtest.result.closes.select("fixture_id", "close_ts_ms").unique()
+    return (
+        backtest.scores.lazy()
+        .with_columns(in_gap=backtest.in_gap, at_close=backtest.at_close)
+        .filter(pl.col("reason") == Reason.SCORED)
+        .join(backtest.result.decisions.lazy().select("seq", "ts_ms", "stake"), on="seq", how="left", maintain_order="left")
+        .join(closes.lazy(), on="fixture_id", how="left", maintain_order="left")
+        .select(
+            "seq", "fixture_id", "tick_seq", "market_key", "side", "entry_prob_bps", "close_prob_bps", "odds_milli", "clv_bps",
+            "edge_bps", "stake", "in_gap", "at_close", "close_ts_ms",
+            *(one.value.alias(one.column) for one in (MEASURES["edge"], MEASURES["price_ratio"])),
+            to_close_s=(pl.col("close_ts_ms") - pl.col("ts_ms")) / 1000,
+            closing_age_s=pl.col("closing_age_ms") / 1000,
+            confidence=pl.col("confidence_ppm") / 1_000_000,
+        )
+        .collect(engine="in-memory")
+    )  # fmt: skip
+
+
+def tables(backtest: PerformedRun, scored: pl.DataFrame, level: float, *, whole: bool = True) -> dict[str, pl.DataFrame]:
+    """Return every breakdown by name; see ``TITLES``, and ``fixtures``, the best first.
+
+    ``by_gap`` has no row where no scored decision is touched by a gap; ``reasons`` and ``refusals``, which are counts of the
+    run, have none where the scored decisions are not the whole.
+    """
+
+    def means(groups: pl.Series) -> pl.DataFrame:
+        return group_means(scored["clv_bps"], scored["fixture_id"], groups, level=level)
+
+    time = pl.Series(np.searchsorted(EDGES_S[1:], scored["to_close_s"].to_numpy(), side="right"))
+    tenth = (scored["entry_prob_bps"] // 1000).clip(0, 9)
+    by_gap = _labelled(means(scored["in_gap"].cast(pl.Int64)), "entry and close", ("clear of gaps", "touched by a gap"))
+    return {
+        "by_time": _labelled(means(time), "time to close", _TIMES),
+        "by_market": means(_markets(scored["market_key"]))
+        .sort("n", "group", descending=[True, False])
+        .rename(_NAMES | {"group": "market"}),
+        "by_side": means(scored["side"]).rename(_NAMES | {"group": "side"}),
+        "by_probability": _labelled(means(tenth), "entry probability", [f"{10 * k}-{10 * k + 10} %" for k in range(10)]),
+        "by_gap": by_gap if scored["in_gap"].any() else by_gap.clear(),
+        "fixtures": fixture_totals(scored),
+        "reasons": _counts(backtest.report["reasons"] if whole else {}, "reason"),
+        "refusals": _counts(backtest.report["policy"]["refused"] if whole else {}, "reason"),
+        "quality": _quality(backtest, scored, whole=whole),
+    }
+
+
+def fixture_totals(scored: pl.DataFrame) -> pl.DataFrame:
+    """Return (fixture_id, n, total_clv_bps), the best fixture first."""
+    totals = scored.group_by("fixture_id").agg(n=pl.len(), total_clv_bps=pl.sum("clv_bps"))
+    return totals.sort("total_clv_bps", "fixture_id", descending=[True, False])
+
+
+_NAMES = {"n_clusters": "fixtures", "mean": "mean_clv_bps"}
+
+
+def _labelled(means: pl.DataFrame, name: str, labels: list[str] | tuple[str, ...]) -> pl.DataFrame:
+    names = pl.Series(name, [labels[number] for number in means["group"]], dtype=pl.String)
+    return means.drop("group").rename(_NAMES).insert_column(0, names)
+
+
+def _markets(keys: pl.Series) -> pl.Series:
+    """Keep the markets with most decisions, and pool the others."""
+    sizes = keys.value_counts(name="n").sort("n", "market_key", descending=[True, False])
+    if sizes.height <= _MOST_MARKETS:
+        return keys
+    kept = sizes["market_key"].head(_MOST_MARKETS - 1)
+    pooled = f"{sizes.height - kept.len()} other markets"
+    return pl.select(pl.when(keys.is_in(kept.implode())).then(keys).otherwise(pl.lit(pooled))).to_series()
+
+
+def market_walks(scored: pl.DataFrame) -> dict[str, list[float]]:
+    """Return how the CLV of each market of ``by_market`` added up, by the close of its fixtures, from 0 on."""
+    named = scored.select("clv_bps", "close_ts_ms", "fixture_id", market=_markets(scored["market_key"]))
+    walks = {}
+    for (market,), rows in named.group_by("market"):
+        totals = rows.group_by("fixture_id").agg(pl.sum("clv_bps"), pl.max("close_ts_ms")).sort("close_ts_ms", "fixture_id")
+        walk = [0.0, *totals["clv_bps"].cum_sum().to_list()]
+        walks[str(market)] = [walk[place] for place in np.unique(np.linspace(0, len(walk) - 1, min(len(walk), 60)).astype(int))]
+    return walks
+
+
+def _counts(counts: dict[str, int], name: str) -> pl.DataFrame:
+    return pl.DataFrame(list(counts.items()), schema={name: pl.String, "decisions": pl.Int64}, orient="row")
+
+
+def _quality(backtest: PerformedRun, scored: pl.DataFrame, *, whole: bool) -> pl.DataFrame:
+    report = backtest.report
+    age = scored["closing_age_s"]
+    facts = [
+        ("source of the close", f"{report['closing_source']} ({report['provenance']}, {backtest.pack.verified_grade})"),
+        *([("decisions by kind of close", tally(report["close_kinds"]) or "none")] if whole else []),
+        ("age of the closing message, median", _seconds(age.median())),
+        ("age of the closing message, nine in ten at most", _seconds(age.quantile(0.9, "nearest"))),
+        ("age of the closing message, at most", _seconds(age.max())),
+        ("fixtures with a scored decision", f"{scored['fixture_id'].n_unique():,} of {report['n_fixtures']:,}"),
+        ("scored decisions with a quote", f"{scored['odds_milli'].count():,} of {scored.height:,}"),
+    ]
+    return pl.DataFrame(facts, schema={"fact": pl.String, "value": pl.String}, orient="row")
+
+
+def _seconds(age: object) -> str:
+    return seconds(age) if isinstance(age, int | float) else "none"
+
+
+# The same decisions against every close that a pack has: that of the consensus, and each book's own.
+
+
+CONSENSUS = "consensus"
+
+# What the scored decisions bring against each close: entry and close by the same source. ``difference_bps`` is that to the
+# consensus over the decisions that both score, ``opposite`` the share of these where one says gain and the other loss.
+CLOSES: Schema = {
+    "close": pl.String, "n": pl.Int64, "fixtures": pl.Int64, "mean_clv_bps": pl.Float64, "low": pl.Float64, "high": pl.Float64,
+    "difference_bps": pl.Float64, "difference_low": pl.Float64, "difference_high": pl.Float64, "opposite": pl.Float64,
+}  # fmt: skip
+
+# What each book offered when a side was decided on: how often a price, how often the best one, how far behind the best,
+# and the value of its price at the closing probability of the consensus, in percent.
+ON_OFFER: Schema = {
+    "book": pl.String, "quoted": pl.Float64, "best": pl.Float64, "behind_best_pct": pl.Float64, "n": pl.Int64,
+    "mean_edge_pct": pl.Float64, "low": pl.Float64, "high": pl.Float64,
+}  # fmt: skip
+
+_KEY = ["fixture_id", "tick_seq", "market_key", "side"]
+_KINDS = [*_KEY, "source"]
+
+
+def scored_by_source(backtest: PerformedRun, scored: pl.DataFrame) -> pl.DataFrame:
+    """Score decisions by the consensus and by every book of the pack, entry and close by the same of them.
+
+    Parameters
+    ----------
+    backtest
+        The run.
+    scored
+        Rows of ``breakdowns.scored_decisions``: those that are looked at.
+
+    Returns
+    -------
+    pl.DataFrame
+        (source, fixture_id, tick_seq, market_key, side, clv_bps, entry_prob_bps, close_prob_bps, odds_milli): a row for each
+        decision and source. CLV and closing probability are null unless scored, and for entries at the closing message;
+        probability and odds at entry are null where the source had none.
+    """
+    decided = backtest.result.decisions.filter(pl.col("seq").is_in(scored["seq"].implode()))
+    named = decided.with_columns(confidence=pl.lit(None, pl.Float64)).select(
+        pl.col(name).cast(dtype) for name, dtype in DECISIONS.items()
+    )
+    return pl.concat([_scored_by(backtest, named, source) for source in (None, *backtest.pack.books)])
+
+
+def _scored_by(backtest: PerformedRun, named: pl.DataFrame, source: str | None) -> pl.DataFrame:
+    window = replace(backtest.window, close_source=source)
+    parts = []
+    for shard in shards_of(backtest.pack.manifest.fixtures):
+        own = [fixture.fixture_id for fixture in shard]
+        decided = named.filter(pl.col("fixture_id").is_in(own))
+        if decided.height:
+            tape = backtest.pack.tape(decided["fixture_id"].unique().to_list())
+            parts.append(looked_up(tape, locate(tape, decided), window))
+    again = numbered(parts)
+    rows = scores(positions(again.decisions, again.closes), window, backtest.pack.manifest.max_close_age_s)
+    counts = (pl.col("reason") == Reason.SCORED) & ~at_close(again.decisions, again.closes)
+    kept = pl.when(counts).then(pl.col("clv_bps", "close_prob_bps"))
+    return rows.with_columns(kept, source=pl.lit(source or CONSENSUS)).select(
+        "source", *_KEY, "clv_bps", "entry_prob_bps", "close_prob_bps", "odds_milli"
+    )
+
+
+def closes_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
+    """Return ``CLOSES`` of what ``scored_by_source`` found, the consensus first, then books by their name."""
+    counted = found.drop_nulls("clv_bps")
+    consensus = counted.filter(pl.col("source") == CONSENSUS).select(*_KEY, of_consensus="clv_bps")
+    both = counted.filter(pl.col("source") != CONSENSUS).join(consensus, on=_KEY, maintain_order="left")
+    apart = group_means(both["clv_bps"] - both["of_consensus"], both["fixture_id"], both["source"], level=level)
+    signs = both.group_by("source").agg(opposite=(pl.col("clv_bps") * pl.col("of_consensus") < 0).mean())
+    return (
+        group_means(counted["clv_bps"], counted["fixture_id"], counted["source"], level=level)
+        .rename({"group": "close", "n_clusters": "fixtures", "mean": "mean_clv_bps"})
+        .join(_apart(apart), on="close", how="left")
+        .join(signs.rename({"source": "close"}), on="close", how="left")
+        .sort(pl.col("close") != CONSENSUS, "close")
+        .select(pl.col(name).cast(dtype) for name, dtype in CLOSES.items())
+    )
+
+
+def _apart(means: pl.DataFrame) -> pl.DataFrame:
+    named = {"group": "close", "mean": "difference_bps", "low": "difference_low", "high": "difference_high"}
+    return means.select(*named).rename(named)
+
+
+def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
+    """Return ``ON_OFFER`` of what ``scored_by_source`` found, books by their name."""
+    closing = found.filter(pl.col("source") == CONSENSUS).select(*_KEY, closing="close_prob_bps")
+    books = found.filter(pl.col("source") != CONSENSUS).with_columns(best=pl.col("odds_milli").max().over(_KEY))
+    quoted = books.drop_nulls("odds_milli")
+    offered = books.group_by("source").agg(quoted=pl.col("odds_milli").is_not_null().mean())
+    beside = quoted.group_by("source").agg(
+        best=(pl.col("odds_milli") == pl.col("best")).mean(),
+        behind_best_pct=(100 * (1 - pl.col("odds_milli") / pl.col("best"))).mean(),
+    )
+    valued = quoted.join(closing, on=_KEY, maintain_order="left").drop_nulls("closing")
+    edge_pct = valued.select(quoted_edge_bps("closing") / 100).to_series()
+    means = group_means(edge_pct, valued["fixture_id"], valued["source"], level=level)
+    return (
+        offered.join(beside, on="source", how="left")
+        .join(means.rename({"group": "source", "mean": "mean_edge_pct"}), on="source", how="left")
+        .sort("source")
+        .rename({"source": "book"})
+        .select(pl.col(name).cast(dtype) for name, dtype in ON_OFFER.items())
+    )
+
+
+def tables_of(backtest: PerformedRun, scored: pl.DataFrame, level: float) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Return both tables by name; without rows where the pack keeps no books, or nothing was scored."""
+    if not backtest.pack.books or scored.is_empty():
+        yield from (("closes", pl.DataFrame(schema=CLOSES)), ("on_offer", pl.DataFrame(schema=ON_OFFER)))
+        return
+    found = scored_by_source(backtest, scored)
+    yield from (("closes", closes_table(found, level)), ("on_offer", on_offer_table(found, level)))
+
+
+# Scored decisions by the date of their close: the sum so far, which cards and tear sheets draw.
+
+
+_LEAST_ROLLED = 20
+
+
+def cumulative_clv(scored: pl.DataFrame, closes: pl.DataFrame, level: float = 0.95) -> pl.DataFrame:
+    """Return ``CUMULATIVE`` of the CLV of scored decisions, in bps of probability, by the close of their fixture.
+
+    Parameters
+    ----------
+    scored
+        With ``fixture_id`` and ``clv_bps``: the decisions that count.
+    closes
+        With ``fixture_id`` and ``close_ts_ms``.
+    level
+        Level of the interval, over fixtures.
+    """
+    ends = closes.group_by("fixture_id").agg(pl.max("close_ts_ms"))
+    dated = scored.select("fixture_id", "clv_bps").join(ends, on="fixture_id", maintain_order="left")
+    return cumulative(dated["clv_bps"], dated["fixture_id"], dated["close_ts_ms"], level=level)
+
+
+def cumulative_picture(found: pl.DataFrame, level: float = 0.95) -> str:
+    """Draw ``CUMULATIVE`` of CLV as an SVG element; empty where all lies on one date."""
+    columns = (found[name].to_list() for name in ("time_ms", "total", "low", "high"))
+    return cumulative_line(*columns, title=f"Cumulative CLV by date of the close, {level:.0%} band", unit="bps")
+
+
+def dated_pictures(scored: pl.DataFrame, level: float) -> list[str]:
+    """Draw scored decisions by the close of their fixtures: the sum, the rolling mean, and the fall from the last peak.
+
+    Parameters
+    ----------
+    scored
+        With ``fixture_id``, ``clv_bps`` and ``close_ts_ms``.
+    level
+        Level of the bands, over fixtures.
+    """
+    if scored.is_empty():
+        return []
+    by_date = scored["clv_bps"], scored["fixture_id"], scored["close_ts_ms"]
+    width = max(_LEAST_ROLLED, scored["fixture_id"].n_unique() // 10)
+    rolled, fallen = rolling(*by_date, width, level=level), falls(*by_date)
+    mean = cumulative_line(
+        *(rolled[name].to_list() for name in ("time_ms", "mean", "low", "high")),
+        title=f"Mean CLV of the last {width} fixtures, {level:.0%} band", unit="bps",
+    )  # fmt: skip
+    fall = fall_area(fallen["time_ms"].to_list(), fallen["fall"].to_list(), title="Fall from the peak")
+    return [part for part in (cumulative_picture(cumulative(*by_date, level=level), level), mean, fall) if part]

@@ -1,0 +1,120 @@
+"""What a reader of a tear sheet has to know before its figures: where they are thin, skewed, or rest on impossible prices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from clvlab.report.figures import Sheet
+from clvlab.statistics import BoundedClusters, Estimate, effective_clusters, mean_skewness, sum_by_cluster
+from clvlab.statistics.measures import MEASURES, counted, without_close
+
+MIN_EFFECTIVE = 10
+MAX_SKEWNESS = 0.12  # of a mean: an error of 5 % to one side may be one of 7 %
+_SIDES = {
+    False: "to losses larger than gains, seen or possible: without an edge the mean comes out above zero more often than its "
+    "interval and p-value say",
+    True: "to gains larger than losses, seen or possible: without an edge the mean comes out below zero more often than its "
+    "interval says",
+}
+_OVERROUND_OF_A_SIDE = 0.1  # no bookmaker's market has more, nor less than nothing
+_ROUNDING = 0.001  # odds have three decimals: those of a fair market may sum to as much less
+_MARKET = ["fixture_id", "market_key"]
+_MOST_GONE = 0.01  # of decisions that would be scored
+
+
+def cautions(sheet: Sheet) -> list[str]:
+    """Return what is to be said of the means of a sheet over fixtures, and of the prices that they rest on."""
+    sums = {f"mean {MEASURES[name].title}": sheet.sums[name] for name in ("clv", "edge")}
+    if sheet.settled:
+        sums["return on investment"] = _returned(sheet.settled.frame, sheet.scored)
+    skewed = [said for name, clusters in sums.items() for said in _skewed(name, clusters)]
+    run, scores = sheet.source.result, sheet.source.scores.with_columns(sheet.source.at_close)
+    gone = scores.filter(without_close()).height if sheet.selection.is_whole else 0
+    return [
+        *_thin(sheet.clv),
+        *skewed,
+        *_without_close(gone, gone + scores.filter(counted()).height),
+        *_impossible(run.decisions, run.closes),
+    ]
+
+
+def _thin(mean: Estimate) -> list[str]:
+    evenly = mean.effective_clusters
+    if evenly is None or evenly >= MIN_EFFECTIVE:
+        return []
+    return [
+        f"the decisions lie in {mean.n_clusters:,} fixtures, as evenly as in {evenly:.1f} of equal size: with fewer than "
+        f"{MIN_EFFECTIVE} an interval is wide, and a p-value rough"
+    ]
+
+
+def _returned(settled: pl.DataFrame, scored: pl.DataFrame) -> BoundedClusters:
+    """Sum what a flat stake returned, and the least and the most that it could have."""
+    odds = pl.col("odds_milli") / 1000
+    rows = settled.join(scored.select("seq", "odds_milli"), on="seq", maintain_order="left")
+    rows = rows.drop_nulls("profit").with_columns(lowest=pl.lit(-1.0), highest=odds - 1)
+    own, lowest, highest = (sum_by_cluster(rows[name], rows["fixture_id"])[0] for name in ("profit", "lowest", "highest"))
+    return BoundedClusters(own.sums, own.counts, own.squares, lowest.sums, highest.sums)
+
+
+def _skewed(name: str, clusters: BoundedClusters) -> list[str]:
+    return [
+        f"{name}: skewed {_SIDES[bool(skewness > 0)]} (skewness of the mean {skewness:+.2f})"
+        for skewness in mean_skewness(clusters)
+        if abs(skewness) > MAX_SKEWNESS
+    ]
+
+
+def cautions_of_points(clusters: BoundedClusters, each: Sequence[pl.DataFrame]) -> list[str]:
+    """Return what is to be said of the means of many points, and of their ``FIXTURE_SUMS`` that the means are of."""
+    skewness = mean_skewness(clusters)
+    found = [
+        f"{rough.size:,} of {skewness.size:,} points are skewed {_SIDES[above]} (skewness of the mean up to "
+        f"{rough[np.abs(rough).argmax()]:+.2f}); p_family allows for losses that nobody saw"
+        for above, rough in ((False, skewness[skewness < -MAX_SKEWNESS]), (True, skewness[skewness > MAX_SKEWNESS]))
+        if rough.size
+    ]
+    few = int((effective_clusters(clusters.counts) < MIN_EFFECTIVE).sum())
+    if few:
+        found.append(
+            f"{few:,} of {skewness.size:,} points have decisions in fewer fixtures than {MIN_EFFECTIVE} of equal size: their "
+            "intervals are wide, and their p-values rough"
+        )
+    gone = [(int(own["gone"].sum()), int(own["clv_counts"].sum())) for own in each]
+    most, scored = max(gone, key=lambda one: one[0] / max(sum(one), 1), default=(0, 0))
+    return [*found, *_without_close(most, most + scored, "decisions of a point")]
+
+
+def _without_close(gone: int, count: int, what: str = "decisions") -> list[str]:
+    """Warn of decisions that no close judges."""
+    if gone <= _MOST_GONE * count:
+        return []
+    return [
+        f"{gone:,} of {count:,} {what} have no close: their market or line was gone or suspended by then. Means and p-values "
+        "leave them out; where prices that fell are taken down, what is left looks good without an edge"
+    ]
+
+
+def _impossible(decisions: pl.DataFrame, closes: pl.DataFrame) -> list[str]:
+    """Warn of decisions whose entry or close is a message with prices that sum to less than a whole, or to far more."""
+    odds = pl.element().struct.field("odds_milli")
+    quoted = (pl.col("sides").list.len() > 1) & ~pl.col("sides").list.eval(odds.is_null()).list.any()
+    margin = pl.col("sides").list.eval(1000 / odds).list.sum() - 1
+    most = _OVERROUND_OF_A_SIDE * pl.col("sides").list.len()
+    impossible = pl.when(quoted).then(~margin.is_between(-_ROUNDING, most + _ROUNDING))
+    known = (
+        decisions.select(*_MARKET, entry=impossible)
+        .join(closes.select(*_MARKET, close=impossible), on=_MARKET, how="left", maintain_order="left")
+        .filter(pl.any_horizontal(pl.col("entry", "close").is_not_null()))
+    )
+    wrong = known.filter(pl.any_horizontal(pl.col("entry", "close").fill_null(value=False))).height
+    if not wrong:
+        return []
+    return [
+        f"{wrong:,} of {known.height:,} decisions were made on a message, or are closed by one, whose prices have an "
+        f"impossible overround, below 0 % or above {_OVERROUND_OF_A_SIDE:.0%} for each side: best prices of several books, or "
+        "errors of the source"
+    ]

@@ -1,0 +1,217 @@
+"""The figures of a tear sheet, a row each, and the sheet in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import Protocol
+
+import polars as pl
+
+from clvlab.report.means import TOO_FEW
+from clvlab.report.selection import Selection
+from clvlab.report.settling import PERCENT, Figure, Settlement, percent_of
+from clvlab.runs.perform import PerformedRun
+from clvlab.statistics import BeatRate, BoundedClusters, Calibration, Delay, Estimate, Middle, Permutation
+from clvlab.statistics.measures import MEASURES
+from clvlab.statistics.permutation import Moved
+from clvlab.words import counted, interval
+
+# What rows and pictures of a tear sheet are made of.
+
+
+class Sheet(Protocol):
+    """A ``TearSheet``."""
+
+    @property
+    def source(self) -> PerformedRun: ...
+    @property
+    def agent_id(self) -> str: ...
+    @property
+    def selection(self) -> Selection: ...
+    @property
+    def level(self) -> float: ...
+    @property
+    def scored(self) -> pl.DataFrame: ...
+    @property
+    def moved_lines(self) -> pl.DataFrame: ...
+    @property
+    def tables(self) -> dict[str, pl.DataFrame]: ...
+    @property
+    def sums(self) -> dict[str, BoundedClusters]: ...
+    @property
+    def clv(self) -> Estimate: ...
+    @property
+    def price_ratio(self) -> Estimate: ...
+    @property
+    def edge(self) -> Estimate: ...
+    @property
+    def with_at_close(self) -> Estimate: ...
+    @property
+    def left_out(self) -> int: ...
+    @property
+    def sign_flips(self) -> dict[str, float | None]: ...
+    @property
+    def median(self) -> Middle: ...
+    @property
+    def beat(self) -> BeatRate: ...
+    @property
+    def permutation(self) -> Permutation | None: ...
+    @property
+    def delay(self) -> Delay | None: ...
+    @property
+    def calibration(self) -> Calibration | None: ...
+    @property
+    def settled(self) -> Settlement | None: ...
+    @property
+    def top_five(self) -> tuple[float | None, float | None]: ...
+    @property
+    def cautions(self) -> list[str]: ...
+    @property
+    def line(self) -> str: ...
+    @property
+    def frame(self) -> pl.DataFrame: ...
+
+
+BPS = MEASURES["clv"].unit
+_P = "probability"
+
+
+def figures(sheet: Sheet, *, moved: bool) -> list[Figure]:
+    """Return the rows of ``TearSheet.frame``; without those of moved decisions, which read the whole tape, in far less time."""
+    clv, beat, median, ratio, edge = sheet.clv, sheet.beat, sheet.median, sheet.price_ratio, sheet.edge
+    naive = clv.t * sqrt(clv.design_effect) if clv.t is not None and clv.design_effect is not None else None
+    drawdown = _drawdown(sheet) if clv.n else None
+    both = sheet.with_at_close
+    return [
+        ("mean CLV", clv.mean, clv.low, clv.high, BPS),
+        ("median CLV", median.median, median.low, median.high, BPS),
+        ("mean CLV as price ratio", ratio.mean, ratio.low, ratio.high, PERCENT),
+        ("mean edge at the price taken", edge.mean, edge.low, edge.high, PERCENT),
+        ("mean CLV with entries at the closing message", both.mean, both.low, both.high, BPS),
+        ("t, clustered by fixture", clv.t, None, None, "standard errors"),
+        ("degrees of freedom of it", clv.degrees_of_freedom, None, None, "fixtures that could differ"),
+        ("t, as if decisions were independent", naive, None, None, "standard errors"),
+        ("t of the edge, clustered by fixture", edge.t, None, None, "standard errors"),
+        ("one-sided p of t", clv.p_value, None, None, _P),
+        ("one-sided p of the edge's t", edge.p_value, None, None, _P),
+        ("two-sided p of sign flips by fixture", sheet.sign_flips["clv"], None, None, _P),
+        ("two-sided p of sign flips, edge", sheet.sign_flips["edge"], None, None, _P),
+        ("effective fixtures", clv.effective_clusters, None, None, "fixtures of equal size"),
+        ("design effect", clv.design_effect, None, None, "times the variance"),
+        ("effective sample size", clv.effective_n, None, None, "decisions"),
+        ("beat the close, of those that moved", percent_of(beat.rate), percent_of(beat.low), percent_of(beat.high), PERCENT),
+        ("unmoved", 100 * beat.tied / clv.n if clv.n else None, None, None, PERCENT),
+        *(_moved(sheet) if moved else []),
+        ("largest fall of the cumulative CLV", drawdown, None, None, BPS),
+        ("share of the five best fixtures in the total", sheet.top_five[0], None, None, PERCENT),
+        ("mean CLV without them", sheet.top_five[1], None, None, BPS),
+        *(sheet.settled.figures if sheet.settled else []),
+    ]
+
+
+def _drawdown(sheet: Sheet) -> float:
+    """Return the largest fall of the cumulative CLV in order of decisions: the law's, where the sheet is of the whole run."""
+    if sheet.selection.is_whole:
+        return float(sheet.source.result.outcomes["max_drawdown"][0])
+    walk = sheet.scored["clv_bps"].cum_sum()
+    return float(pl.select((walk - pl.max_horizontal(walk.cum_max(), pl.lit(0))).min()).item())
+
+
+def _moved(sheet: Sheet) -> list[Figure]:
+    elsewhere, later = sheet.permutation, sheet.delay
+    return [
+        ("mean CLV of the same decisions in other fixtures", *_band(elsewhere), BPS),
+        ("one-sided p of the choice of fixture and side", elsewhere.p_value if elsewhere else None, None, None, _P),
+        ("value of acting now", later.gain if later else None, None, None, BPS),
+        ("one-sided p of acting now, no test of skill", later.p_value if later else None, None, None, _P),
+    ]
+
+
+def line(sheet: Sheet) -> str:
+    """The sheet in one sentence."""
+    clv, edge, beat = sheet.clv, sheet.edge, sheet.beat
+    if clv.mean is None:
+        return "no scored decision" + _left_out(sheet)
+    t = "none" if clv.t is None else f"{clv.t:.2f}"
+    share = (
+        "nothing moved" if beat.rate is None else f"{100 * beat.rate:.1f} %{_span(percent_of(beat.low), percent_of(beat.high))}"
+    )
+    return (
+        f"{counted(clv.n, 'scored decision')} in {counted(clv.n_clusters, 'fixture')}{_left_out(sheet)}: mean CLV "
+        f"{clv.mean:+z.2f} bps{_span(clv.low, clv.high)}, median {sheet.median.median:+z.1f} bps, cluster t {t}; edge at the "
+        f"price taken {edge.mean or 0:+z.2f} %{_span(edge.low, edge.high)}; beat the close {share}, {beat.tied:,} unmoved"
+        f"{_returned(sheet)}"
+    )
+
+
+def _left_out(sheet: Sheet) -> str:
+    count, both = sheet.left_out, sheet.with_at_close.mean
+    return f" ({count:,} more at the closing message, with them {both:+z.2f} bps)" if count and both is not None else ""
+
+
+def _returned(sheet: Sheet) -> str:
+    roi = sheet.settled.roi if sheet.settled else None
+    if roi is None or roi.mean is None:
+        return ""
+    return f"; return on investment {roi.mean:+z.2f} %{_span(roi.low, roi.high)} of {roi.n:,} settled, which is not CLV"
+
+
+def _band(found: Moved | None) -> tuple[float | None, float | None, float | None]:
+    return (found.mean, found.low, found.high) if found else (None, None, None)
+
+
+def _span(low: float | None, high: float | None) -> str:
+    return interval(low, high) or f" [{TOO_FEW}]"
+
+
+# What each figure of a tear sheet asks, in a line, and what its words mean.
+
+
+MEANINGS: Mapping[str, str] = {
+    **{f"mean {one.title}": one.question for one in MEASURES.values()},
+    "median CLV": "did it do so for the decision in the middle",
+    "mean CLV with entries at the closing message": "what the law says, which counts those too",
+    "t, clustered by fixture": "how many standard errors the mean lies above zero",
+    "degrees of freedom of it": "how well that error is known",
+    "t, as if decisions were independent": "how far one is misled who counts decisions",
+    "t of the edge, clustered by fixture": "how many standard errors the edge lies above zero",
+    "one-sided p of t": "how often chance alone gives a t as high",
+    "one-sided p of the edge's t": "how often chance alone gives that t as high",
+    "two-sided p of sign flips by fixture": "could a coin decide the sign of each fixture and do as well",
+    "two-sided p of sign flips, edge": "could a coin do as well for the edge",
+    "effective fixtures": "how many fixtures of one size are spread as evenly",
+    "design effect": "how much is lost by decisions that share a fixture",
+    "effective sample size": "how many independent decisions would say as much",
+    "beat the close, of those that moved": "how often, whatever the size of the move",
+    "unmoved": "how often nothing moved",
+    "mean CLV of the same decisions in other fixtures": "what everybody gets there",
+    "one-sided p of the choice of fixture and side": "is it my choice of fixture and side",
+    "value of acting now": "what waiting would have cost",
+    "one-sided p of acting now, no test of skill": "how often waiting does as well; rough",
+    "largest fall of the cumulative CLV": "how long a bad stretch there was, in order of decisions",
+    "share of the five best fixtures in the total": "how much hangs on a few matches",
+    "mean CLV without them": "what is left without these matches",
+    "settled decisions with a price": "how many bets have a result",
+    "settled profit, flat stake": "what was won, by luck and skill together",
+    "return on investment, flat stake": "the same, for each unit of stake",
+    "return that the close expected of them": "what of that was to be expected",
+    "settled profit, stakes asked for": "what was won at the stakes of the agent",
+    "return on investment, stakes asked for": "the same, for each unit of stake",
+    "Brier score of the close against results": "does the close forecast well; lower is better",
+    "Brier score of the entry against results": "does the price that was taken forecast as well",
+}
+"""What each figure asks, by its name in ``TearSheet.frame``."""
+
+GLOSSARY: Mapping[str, str] = {
+    "basis point (bps)": "one hundredth of a percentage point of probability",
+    "CLV": "closing-line value: closing less entry probability of the side that was backed, margin removed",
+    "close": "the last price before the match began, by the rule of the window",
+    "clustered": "counted by fixture: decisions of one match rise and fall together, and say less than as many matches",
+    "Brier score": "mean squared distance of a probability from what happened: 0 is perfect, 0.25 is a coin's",
+    "edge": "value of the price taken at the closing probability, with the margin that was paid",
+    "interval": "means that chance alone would not make surprising; one that holds zero proves nothing",
+    "p": "how often chance alone does as well",
+    "standard error": "how far a mean typically lies from the truth",
+}
+"""Words of the sheet."""

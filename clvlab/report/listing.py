@@ -1,0 +1,224 @@
+"""Runs in a folder: listed, and found by what people call them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from clvlab.base.invocation import command
+from clvlab.base.naming import nearest
+from clvlab.errors import EvidenceError, FileError, StatisticsError, UnknownRunError
+from clvlab.law.clv import scores
+from clvlab.law.positions import positions
+from clvlab.proof.evidence import read_evidence
+from clvlab.report.headline import Headline, headline
+from clvlab.runs.in_folder import load, verify_folder
+from clvlab.runs.inspector import at_close
+from clvlab.statistics import paired_difference
+from clvlab.statistics.measures import MEASURES, fixture_sums, stacked
+from clvlab.statistics.verdict import Verdict, Wording, verdict
+
+DEFAULT_RUNS = Path("runs")
+LATEST = "latest"
+_MANIFEST = "manifest.json"
+_PREFIX = "run_"
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run folder as a list shows it.
+
+    Attributes
+    ----------
+    folder
+        Where it lies.
+    run_id
+        As its manifest states.
+    written
+        When its manifest was written to this folder.
+    agents, pack_id
+        Who ran over what; null pack for what was captured live.
+    content_hash
+        Of the pack, or of what was captured.
+    headlines, sums
+        One for each agent, in their order; ``FIXTURE_SUMS`` of its scores.
+    verified
+        Whether it verifies; null where nobody asked.
+    fault
+        Why its evidence can't be read; null if it can.
+    """
+
+    folder: Path
+    run_id: str
+    written: datetime
+    agents: tuple[str, ...] = ()
+    pack_id: str | None = None
+    content_hash: str | None = None
+    headlines: tuple[Headline, ...] = ()
+    sums: tuple[pl.DataFrame, ...] = field(default=(), repr=False)
+    verified: bool | None = None
+    fault: str | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "run_id": self.run_id,
+            "run_folder": str(self.folder),
+            "written": self.written.isoformat(timespec="seconds"),
+            "pack_id": self.pack_id,
+            "agents": [{"agent_id": agent, **one.facts()} for agent, one in zip(self.agents, self.headlines, strict=True)],
+            "verified": self.verified,
+            "fault": self.fault,
+        }
+
+
+def run_folders(runs: Path) -> list[Path]:
+    """Return the run folders in a folder, newest first, equals by name; none where there is no folder."""
+    if not runs.is_dir():
+        return []
+    found = [path for path in runs.iterdir() if not path.name.startswith(".") and (path / _MANIFEST).is_file()]
+    return sorted(found, key=lambda path: (-_written(path), path.name))
+
+
+def listed_runs(runs: Path, *, verify: bool = False) -> Iterator[ListedRun]:
+    """List the runs in a folder, newest first; verify each only where that is asked for."""
+    for folder in run_folders(runs):
+        yield listed_run(folder, verify=verify)
+
+
+def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
+    """Read what a list shows of a run; one whose evidence can't be read says why."""
+    written = datetime.fromtimestamp(_written(folder), UTC)
+    try:
+        sealed = load(folder)
+        evidence = read_evidence(sealed.events)
+    except (EvidenceError, FileError, UnknownRunError) as error:
+        return ListedRun(folder, folder.name, written, verified=False if verify else None, fault=str(error))
+    rows = scores(positions(evidence.decisions, evidence.closes), evidence.window, evidence.max_close_age_s)
+    rows = rows.with_columns(at_close=at_close(evidence.decisions, evidence.closes))
+    agents = tuple(agent["agent_id"] for agent in evidence.started["agents"])
+    each = [rows.filter(agent_id=agent) for agent in agents]
+    return ListedRun(
+        folder,
+        sealed.run_id,
+        written,
+        agents,
+        evidence.started["binding"]["pack_id"],
+        evidence.content_hash,
+        tuple(headline(own) for own in each),
+        tuple(fixture_sums(own) for own in each),
+        verify_folder(folder).passed if verify else None,
+    )
+
+
+def runs_option(runs: Path) -> tuple[str, ...]:
+    """Return the option of a command that reads or writes runs there; nothing for the folder that it takes by itself."""
+    return () if runs == DEFAULT_RUNS else ("--runs", str(runs))
+
+
+def find_run(name: str, runs: Path) -> Path:
+    """Find a run, a bundle or a disclosure: by its path, by its run id or the beginning of one, or as ``latest``.
+
+    Raises
+    ------
+    UnknownRunError
+        Nothing of that name, or several runs begin so.
+    """
+    path = Path(name)
+    if path.exists():
+        return path
+    folders = run_folders(runs)
+    if name == LATEST:
+        if not folders:
+            make = command("backtest", "PACK", *runs_option(runs))
+            raise UnknownRunError(f"there is no run in {str(runs)!r} yet: make one with {make}")
+        return folders[0]
+    own = [folder for folder in folders if folder.name == name]
+    begun = own or [
+        folder for folder in folders if name and folder.name.removeprefix(_PREFIX).startswith(name.removeprefix(_PREFIX))
+    ]
+    if len(begun) == 1:
+        return begun[0]
+    if begun:
+        shown = ", ".join(folder.name for folder in begun[:3]) + (", ..." if len(begun) > 3 else "")
+        raise UnknownRunError(f"{len(begun)} runs in {str(runs)!r} begin with {name!r}: {shown}")
+    near = nearest(path.name, [*(folder.name for folder in folders), LATEST])
+    said = "" if near is None else f"; did you mean {near!r}?"
+    raise UnknownRunError(
+        f"no sealed run at {name!r}: neither a run folder or a bundle, nor a run id in {str(runs)!r}, which has "
+        f"{len(folders)}{said}"
+    )
+
+
+def _written(folder: Path) -> float:
+    return (folder / _MANIFEST).stat().st_mtime
+
+
+# Runs beside each other: each mean with its interval, and how much the others differ from the first, fixture by fixture.
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What one agent brings more than the first, over the fixtures that both scored in, in bps of probability."""
+
+    first: str
+    other: str
+    fixtures: int
+    difference: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def said(self) -> Verdict:
+        """The difference in one sentence."""
+        first, other = self.first, self.other
+        words = Wording(
+            f"{other} is ahead of {first}",
+            f"{other} is behind {first}",
+            f"{other} and {first} can't be told apart",
+            f"{other} and {first} have no scored fixture in common",
+        )
+        return verdict(self.difference, self.low, self.high, fixtures=self.fixtures, wording=words, caveat="")
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        figures = {"fixtures": self.fixtures, "difference_bps": self.difference, "low": self.low, "high": self.high}
+        return {"agent": self.other, "beside": self.first, **figures, "verdict": self.said.sentence}
+
+
+def beside_the_first(runs: Sequence[ListedRun]) -> list[Beside]:
+    """Compare the agents of runs over one pack with the first of them, each difference taken alone.
+
+    Raises
+    ------
+    StatisticsError
+        Fewer than two agents, runs over different packs, or one that can't be read.
+    """
+    for run in runs:
+        if run.fault is not None:
+            raise StatisticsError(f"{run.run_id} can't be compared: {run.fault}")
+        if run.content_hash != runs[0].content_hash:
+            raise StatisticsError(
+                f"runs over different packs have no fixtures in common: {runs[0].run_id} is over {runs[0].content_hash}, "
+                f"{run.run_id} over {run.content_hash}"
+            )
+    names = _names(runs)
+    if len(names) < 2:
+        raise StatisticsError(f"a comparison needs at least two agents, not {len(names)}")
+    sums = stacked([one for run in runs for one in run.sums], MEASURES["clv"])[0]
+    found = [paired_difference(sums, k, 0, level=0.95) for k in range(1, len(names))]
+    return [
+        Beside(names[0], names[k], one.n_clusters, one.difference, one.low, one.high) for k, one in enumerate(found, start=1)
+    ]
+
+
+def _names(runs: Sequence[ListedRun]) -> list[str]:
+    """Name each agent; one that is there more than once with the beginning of its run id."""
+    each = [(agent, run.run_id) for run in runs for agent in run.agents]
+    known = [agent for agent, _ in each]
+    return [agent if known.count(agent) == 1 else f"{agent} ({run_id.removeprefix('run_')[:8]})" for agent, run_id in each]

@@ -1,0 +1,215 @@
+"""Decisions on lines that moved: what no close scores, priced by what else was quoted at the close; outside the law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import polars as pl
+
+from clvlab.drawing import html
+from clvlab.law.closing import Window, fixture_closes, market_closes
+from clvlab.law.markets import Market, Role, UnreadKey, role_of, unread_keys
+from clvlab.law.schema import Reason, Schema
+from clvlab.law.tape import Tape
+from clvlab.report.means import mean_cell
+from clvlab.runs.perform import PerformedRun
+from clvlab.statistics import Estimate, cluster_mean
+from clvlab.statistics.moved_lines import FIRST_ROLES, MovedClose, Quote, moved_close, quotes_of, scored_by_goals
+
+MOVED_LINES: Schema = {
+    "seq": pl.Int64,
+    "fixture_id": pl.Int64,
+    "tick_seq": pl.Int64,
+    "market_key": pl.String,
+    "side": pl.String,
+    "reason": pl.String,
+    "entry_prob_bps": pl.Int64,
+    "moved_close_prob_bps": pl.Int64,
+    "moved_clv_bps": pl.Int64,
+    "moved_rule": pl.String,
+    "moved_error_bps": pl.Float64,
+    "close_ts_ms": pl.Int64,
+}
+APART = (
+    "These decisions are on lines that were not quoted any more when their fixture closed. The law does not score them, "
+    "and no figure but these counts them: they are not part of the mean CLV."
+)
+TapeOf = Callable[[list[int]], Tape]
+_REASONS = (Reason.CLOSING_MARKET_ABSENT, Reason.CLOSING_SUSPENDED, Reason.CLOSING_STALE)
+_WHOLE_BPS = 10_000
+
+
+def moved_lines(run: PerformedRun) -> pl.DataFrame:
+    """Price the decisions of a run whose line is not quoted at the close; see ``priced_lines``."""
+    return priced_lines(run.scores, run.result.decisions, run.pack.tape, run.window)
+
+
+def priced_lines(scores: pl.DataFrame, decisions: pl.DataFrame, tape_of: TapeOf, window: Window) -> pl.DataFrame:
+    """Price the decisions whose line is not quoted at the close, in order of ``seq``.
+
+    Parameters
+    ----------
+    scores, decisions
+        Of a run, one row per decision each.
+    tape_of
+        Returns the tape of some fixtures; not asked where no decision is on a line without a close.
+    window
+        What was scored.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``MOVED_LINES``: those that have a price by the rule, entered no later than the window's horizon before the close.
+    """
+    rows = _without_close(scores)
+    lines = {key: market for key in rows["market_key"].unique() if (market := _of_score(key)) and market.kind in FIRST_ROLES}
+    rows = rows.filter(pl.col("market_key").is_in(list(lines)))
+    if rows.is_empty():
+        return pl.DataFrame(schema=MOVED_LINES)
+    rows = rows.join(decisions.select("seq", "ts_ms"), on="seq", how="left", maintain_order="left")
+    fixtures = _FixtureLines(tape_of(rows["fixture_id"].unique().sort().to_list()), window)
+    return pl.DataFrame(_priced(rows, lines, fixtures), schema=MOVED_LINES, orient="row").sort("seq")
+
+
+def unread_markets(scores: pl.DataFrame) -> list[UnreadKey]:
+    """Return the markets of decisions without a close whose keys have no reading, which therefore have no price either."""
+    return unread_keys(_without_close(scores)["market_key"].unique().sort())
+
+
+def _without_close(scores: pl.DataFrame) -> pl.DataFrame:
+    return scores.filter(pl.col("reason").is_in([reason.value for reason in _REASONS]))
+
+
+def _of_score(market_key: str, sides: Iterable[str] = ()) -> Market | None:
+    """Read a market about the score of both sides; null of any other, and of one without a reading."""
+    market = Market.parse(market_key, sides)
+    return None if isinstance(market, UnreadKey) or market.of or market.stat else market
+
+
+def moved_mean(found: pl.DataFrame, level: float) -> Estimate:
+    """Return the mean of ``moved_clv_bps`` over fixtures, which is not the mean CLV."""
+    return cluster_mean(found["moved_clv_bps"], found["fixture_id"], level=level)
+
+
+def moved_means(found: pl.DataFrame, level: float) -> pl.DataFrame:
+    """Return a row for all of ``MOVED_LINES``, and one for each rule where there are several.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``rule, n, fixtures, mean, low, high``, and ``error_bps``: root mean square of the errors that could be estimated.
+    """
+    word = found["moved_rule"].str.split(" ").list.first()
+    kinds = [("all", found), *((one, found.filter(word == one)) for one in word.unique().sort() if word.n_unique() > 1)]
+    rows = []
+    for name, part in kinds:
+        mean, error = moved_mean(part, level), part.select((pl.col("moved_error_bps") ** 2).mean().sqrt()).item()
+        rows.append((name, mean.n, mean.n_clusters, mean.mean, mean.low, mean.high, error))
+    numbers = ("mean", "low", "high", "error_bps")
+    schema = {"rule": pl.String, "n": pl.Int64, "fixtures": pl.Int64} | dict.fromkeys(numbers, pl.Float64)
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def moved_html(found: pl.DataFrame, level: float) -> str:
+    """Show the means of ``MOVED_LINES`` under a head of their own; nothing where there are none."""
+    if found.is_empty():
+        return ""
+    rows = [
+        (
+            row["rule"],
+            mean_cell(row["mean"], row["low"], row["high"]),
+            row["n"],
+            row["fixtures"],
+            spelt_error(row["rule"], row["error_bps"]),
+        )
+        for row in moved_means(found, level).iter_rows(named=True)
+    ]
+    columns = ["rule", "mean moved CLV, bps", "decisions", "fixtures", "error of the fit, bps"]
+    return html.section("Lines that moved", f"<p>{APART}</p>", html.table(columns, rows))
+
+
+def spelt_error(rule: str, error_bps: float | None) -> str:
+    """Spell the error of a fit; a line that is quoted elsewhere has none.
+
+    Examples
+    --------
+    >>> spelt_error("fitted goals, moved-lines/2", 93.4), spelt_error("fitted", None), spelt_error("alternate", None)
+    ('93', 'not known', 'none: quoted')
+    """
+    if error_bps is None:
+        return "none: quoted" if rule.startswith("alternate") else "not known"
+    return f"{error_bps:,.0f}"
+
+
+class _FixtureLines:
+    """What fixtures quote at their close, and the lines that were priced by it."""
+
+    def __init__(self, tape: Tape, window: Window) -> None:
+        ends = fixture_closes(tape, window)
+        self.close_ts_ms: dict[int, int] = dict(ends.select("fixture_id", "close_ts_ms").iter_rows())
+        self.horizon_ms = 1000 * window.min_clv_horizon_s
+        self._quotes = closing_quotes(tape.judged_by(window.close_source), ends)
+        self._priced: dict[tuple[int, str], MovedClose | None] = {}
+
+    def close(self, fixture_id: int, market: Market) -> MovedClose | None:
+        """Return what a line would close at; null where nothing tells."""
+        asked = (fixture_id, market.key)
+        if asked not in self._priced:
+            quotes, goals = self._quotes.get((fixture_id, market.period), ([], False))
+            self._priced[asked] = moved_close(market.kind, market.quarters, quotes, goals=goals)
+        return self._priced[asked]
+
+
+def closing_quotes(tape: Tape, ends: pl.DataFrame) -> dict[tuple[int, str], tuple[list[Quote], bool]]:
+    """Return the lines that each period of each fixture quotes at its close, and whether goals are counted in it.
+
+    Parameters
+    ----------
+    tape
+        The ticks.
+    ends
+        ``FIXTURE_CLOSES`` of the same tape. A market that is suspended at the close, or stale as the law says, quotes nothing.
+    """
+    states: dict[tuple[int, str], list[tuple[Market, dict[Role, int]]]] = {}
+    for fixture_id, market_key, sides, probs in _closing_states(tape, ends).iter_rows():
+        market = _of_score(market_key, sides)
+        if market is not None:
+            prob_bps = {role: probs[sides.index(side)] for side, role in market.sides}
+            states.setdefault((fixture_id, market.period), []).append((market, prob_bps))
+    return {
+        period: (
+            [quote for state in found for quote in quotes_of(*state)],
+            scored_by_goals([(market, Role.DRAW in probs) for market, probs in found]),
+        )
+        for period, found in states.items()
+    }
+
+
+def _closing_states(tape: Tape, ends: pl.DataFrame) -> pl.DataFrame:
+    """Return (fixture_id, market_key, sides, probs) of all markets that are open and fresh at the close, sorted by keys."""
+    markets = tape.series.select("fixture_id", "market_key").unique()
+    closed = market_closes(tape, markets, ends).drop_nulls("close_row")
+    closes = closed.select("fixture_id", "market_key", "close_row", "close_ts_ms")
+    sides = tape.series.select("fixture_id", "market_key", "side", "start", "market_start")
+    named = closes.join(sides, on=["fixture_id", "market_key"]).sort("fixture_id", "market_key", "side")
+    row = named["close_row"] + named["start"] - named["market_start"]
+    states = named.with_columns(tape.rows["prob_bps"].gather(row), tape.rows["ts_ms"].gather(row)).drop_nulls("prob_bps")
+    if tape.max_close_age_s is not None:
+        states = states.filter(pl.col("close_ts_ms") - pl.col("ts_ms") <= 1000 * tape.max_close_age_s)
+    return states.group_by("fixture_id", "market_key", maintain_order=True).agg("side", "prob_bps")
+
+
+def _priced(rows: pl.DataFrame, lines: dict[str, Market], fixtures: _FixtureLines) -> Iterable[tuple[object, ...]]:
+    for row in rows.iter_rows(named=True):
+        market, fixture_id = lines[row["market_key"]], row["fixture_id"]
+        role, roles = role_of(row["side"], market), FIRST_ROLES[market.kind]
+        # As in the law: an entry just before the close is the close.
+        if role not in roles or fixtures.close_ts_ms[fixture_id] - row["ts_ms"] < fixtures.horizon_ms:
+            continue
+        close = fixtures.close(fixture_id, market)
+        if close is None:
+            continue
+        prob = close.prob_bps if role is roles[0] else _WHOLE_BPS - close.prob_bps
+        entry = row["entry_prob_bps"]
+        head = (row[name] for name in ("seq", "fixture_id", "tick_seq", "market_key", "side", "reason"))
+        yield (*head, entry, prob, prob - entry, close.rule, close.error_bps, fixtures.close_ts_ms[fixture_id])

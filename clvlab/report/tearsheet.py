@@ -1,0 +1,312 @@
+"""The tear sheet: everything that a backtest says of an agent, each figure with its unit and its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cached_property
+
+import polars as pl
+
+from clvlab.base.naming import names_checked
+from clvlab.drawing.showing import Shown, check_settings
+from clvlab.law.tape import Tape
+from clvlab.report import breakdowns
+from clvlab.report.bankrolls import HALF_KELLY, BankrollFan, bankroll_of
+from clvlab.report.breakdowns import tables_of
+from clvlab.report.cautions import cautions
+from clvlab.report.figures import figures, line
+from clvlab.report.moved_lines import moved_lines
+from clvlab.report.plots import Plots
+from clvlab.report.selection import Selection
+from clvlab.report.settling import Figure, Settlement, settlement
+from clvlab.report.shown import sheet_html
+from clvlab.runs.perform import PerformedRun
+from clvlab.statistics import (
+    BeatRate,
+    BoundedClusters,
+    Calibration,
+    Concentration,
+    Delay,
+    Estimate,
+    Middle,
+    Permutation,
+    Staking,
+    beat_close_rate,
+    calibration,
+    cluster_mean,
+    cluster_median,
+    concentration,
+    delay,
+    estimates,
+    permute_fixtures,
+    sign_flip_p_values,
+)
+from clvlab.statistics.means import finite
+from clvlab.statistics.measures import MEASURES, stacked, summed
+
+
+@dataclass(frozen=True)
+class TearSheet(Shown):
+    """What a backtest says of its agent; made by ``Result.tear_sheet()``.
+
+    Attributes
+    ----------
+    source
+        The backtest.
+    level
+        Of all intervals.
+    resamples, draws, seed
+        Of the sign flips, and of what moves decisions to other fixtures and later messages.
+    all_scored
+        Count entries at the closing message too, as the law does; they are left out otherwise.
+    selection
+        Which decisions are looked at; see ``only``.
+    """
+
+    source: PerformedRun
+    level: float = 0.95
+    resamples: int = 5_000
+    draws: int = 200
+    seed: int = 0
+    all_scored: bool = False
+    selection: Selection = field(default_factory=Selection)
+
+    def __post_init__(self) -> None:
+        check_settings(self.level, self.seed, resamples=self.resamples, draws=self.draws)
+
+    @property
+    def agent_id(self) -> str:
+        return str(self.source.result.outcomes["agent_id"][0])
+
+    @cached_property
+    def _all(self) -> pl.DataFrame:
+        """Every decision looked at that the law scored, with what the sheet groups them by."""
+        return breakdowns.scored_decisions(self.source).filter(self.selection.matching(self.source.pack))
+
+    @cached_property
+    def scored(self) -> pl.DataFrame:
+        """The scored decisions that count here, with what the sheet groups them by; see ``breakdowns.scored_decisions``."""
+        return self._all if self.all_scored else self._all.filter(~pl.col("at_close"))
+
+    @property
+    def clv(self) -> Estimate:
+        """Mean CLV, in bps of probability."""
+        return self.means["clv"]
+
+    @property
+    def price_ratio(self) -> Estimate:
+        """Mean of closing over entry probability, less one, in percent: what a fair price would have gained."""
+        return self.means["price_ratio"]
+
+    @property
+    def edge(self) -> Estimate:
+        """Mean value of the price taken at the closing probability, in percent: "CLV %", with the margin that was paid."""
+        return self.means["edge"]
+
+    @cached_property
+    def sums(self) -> dict[str, BoundedClusters]:
+        """What is averaged, by name of its measure: values by fixture."""
+        found = [summed(self.scored)]
+        return {name: stacked(found, one)[0] for name, one in MEASURES.items()}
+
+    @cached_property
+    def means(self) -> dict[str, Estimate]:
+        """The three means, by name."""
+        return {name: estimates(sums, level=self.level)[0] for name, sums in self.sums.items()}
+
+    @property
+    def left_out(self) -> int:
+        """How many scored decisions are left out: entries at the closing message."""
+        return self._all.height - self.scored.height
+
+    @cached_property
+    def sign_flips(self) -> dict[str, float | None]:
+        """Two-sided p-value of each mean by name, if a coin decided the sign of each fixture; null with too few fixtures."""
+        found = {name: sign_flip_p_values(sums, resamples=self.resamples, seed=self.seed) for name, sums in self.sums.items()}
+        return {name: finite(p[0]) if p.size else None for name, p in found.items()}
+
+    @cached_property
+    def with_at_close(self) -> Estimate:
+        """Mean CLV of all that the law scored, entries at the closing message among them, in bps of probability."""
+        return cluster_mean(self._all["clv_bps"], self._all["fixture_id"], level=self.level)
+
+    @cached_property
+    def median(self) -> Middle:
+        """Median CLV, in bps of probability."""
+        return cluster_median(self.scored["clv_bps"], self.scored["fixture_id"], self.level)
+
+    @cached_property
+    def beat(self) -> BeatRate:
+        """How often the close was beaten, ties apart."""
+        return beat_close_rate(self.scored["clv_bps"], self.scored["fixture_id"], self.level)
+
+    @cached_property
+    def concentration(self) -> Concentration:
+        """How evenly the scored decisions are spread over their fixtures."""
+        return concentration(self.scored["fixture_id"])
+
+    @cached_property
+    def permutation(self) -> Permutation | None:
+        """The same decisions in other fixtures of the run: is it the choice of fixture and side."""
+        return permute_fixtures(self._tape, self.scored, self.source.window, draws=self.draws, seed=self.seed)
+
+    @cached_property
+    def delay(self) -> Delay | None:
+        """The same positions, each entered at a random later message: the value of acting now."""
+        run, horizon_s = self.source.result, self.source.window.min_clv_horizon_s
+        ends = run.closes.select("fixture_id", "end_seq", "close_ts_ms").unique()
+        tape = self._tape.judged_by(self.source.window.close_source)
+        return delay(tape, self.scored, ends, horizon_s=horizon_s, draws=self.draws, seed=self.seed)
+
+    @cached_property
+    def _tape(self) -> Tape:
+        own, pack = self.source.fixture_ids, self.source.pack
+        return pack.tape(None if len(own) == len(pack.fixture_ids) else own)
+
+    @cached_property
+    def cautions(self) -> list[str]:
+        """What a reader has to know before the figures: warnings of the report, and what is thin, skewed or impossible."""
+        return [*self.source.report["warnings"], *cautions(self)]
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """Confidence beside the share that beat the close; null where no decision has one."""
+        return calibration(self.scored["confidence"], self.scored["clv_bps"], self.scored["fixture_id"])
+
+    @cached_property
+    def settled(self) -> Settlement | None:
+        """What the decisions won, where the pack has results; null where it has none."""
+        return settlement(self.scored, self.source.pack.results, level=self.level)
+
+    @names_checked
+    def bankroll(
+        self, edge: float | None = None, *, training: Collection[int] | None = None, staking: Staking = HALF_KELLY,
+        open_s: int = 7_200, ruin_below: float = 0.5, paths: int = 1_000,
+    ) -> BankrollFan:  # fmt: skip
+        """Follow a bankroll through the settled decisions, and through fixtures drawn from them; no score, and ranks nothing.
+
+        Parameters
+        ----------
+        edge
+            What each bet is assumed to bring, as a share of the stake; Kelly takes ``(1 + edge) / odds`` for the probability.
+        training
+            Instead of an edge: fixtures whose mean edge at the close is taken; the others are bet on, once they have closed.
+        staking
+            How much is staked: half of Kelly, at most 5 % on a side, by default.
+        open_s
+            Seconds from the close of a fixture to its result.
+        ruin_below
+            Share of the start below which a bankroll is ruined.
+        paths
+            Number of paths.
+
+        Raises
+        ------
+        StatisticsError
+            No settled decision; Kelly without an edge, or with that of the fixtures bet on; a value out of range.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> found = cl.backtest("starter", "cumulative-drift").tear_sheet().bankroll(edge=0.02)
+        >>> found.line.partition(":")[0]
+        '0.5 x Kelly, at most 5% on a side for an edge of +2.00 %, as stated'
+        """
+        return bankroll_of(
+            self, self.agent_id, edge=edge, training=training, staking=staking, open_s=open_s, ruin_below=ruin_below,
+            paths=paths, seed=self.seed,
+        )  # fmt: skip
+
+    @cached_property
+    def moved_lines(self) -> pl.DataFrame:
+        """``MOVED_LINES``: decisions looked at whose line was not quoted at the close; in no mean but their own."""
+        return moved_lines(self.source).filter(self.selection.matching(self.source.pack))
+
+    @cached_property
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """The breakdowns by name: by_time, by_market, by_side, by_probability, by_gap, fixtures, reasons, refusals, quality.
+
+        Of a pack that keeps its books also ``closes``, the decisions against every close there is, and ``on_offer``, what each
+        book offered when they were made; see ``CLOSES`` and ``ON_OFFER``.
+        """
+        own = breakdowns.tables(self.source, self.scored, self.level, whole=self.selection.is_whole)
+        return own | dict(tables_of(self.source, self.scored, self.level))
+
+    @cached_property
+    def top_five(self) -> tuple[float | None, float | None]:
+        """Share of the total CLV, in percent, that the five best fixtures bring, and the mean CLV without them, in bps."""
+        fixtures = breakdowns.fixture_totals(self.scored)
+        total, n, top, best = (
+            int(part[name].sum()) for part in (fixtures, fixtures.head(5)) for name in ("total_clv_bps", "n")
+        )
+        return 100 * top / total if total > 0 else None, (total - top) / (n - best) if n > best else None
+
+    @property
+    def plot(self) -> Plots:
+        """Every picture of the sheet: ``sheet.plot.clv()``, also on axes of one's own."""
+        return Plots(self)
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """One row per figure: (figure, value, low, high, unit), intervals as far as there are some."""
+        schema = {"figure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "unit": pl.String}
+        return pl.DataFrame(self.figures(), schema=schema, orient="row")
+
+    def figures(self, *, moved: bool = True) -> list[Figure]:
+        """Return the rows of ``.frame``; without those of moved decisions, which read the whole tape, in far less time."""
+        return figures(self, moved=moved)
+
+    @property
+    def line(self) -> str:
+        """The sheet in one sentence."""
+        return line(self)
+
+    @names_checked
+    def only(
+        self, *, leagues: Iterable[str] = (), markets: Iterable[str] = (), sides: Iterable[str] = (),
+        fixtures: Iterable[int] = (), since: date | str | None = None, until: date | str | None = None,
+    ) -> TearSheet:  # fmt: skip
+        """Return the sheet of some decisions of the run; ``.selection`` is what they were chosen by, whatever it was before.
+
+        A part that was chosen because it looks good is the best of many, and its interval does not know that.
+
+        Parameters
+        ----------
+        leagues
+            As the source of the pack names them, where it does.
+        markets
+            Beginnings of market keys.
+        sides
+            Sides that were backed.
+        fixtures
+            Fixture ids.
+        since, until
+            First and last day, UTC, of the close: a date, or text as ``2026-01-31``.
+
+        Raises
+        ------
+        StatisticsError
+            A league that the pack does not have, or what is no list or no day.
+        UnknownFixtureError
+            A fixture that the pack does not declare.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> sheet = cl.backtest("starter", "cumulative-drift").tear_sheet()
+        >>> totals = sheet.only(markets=["OVERUNDER_PARTICIPANT_GOALS"], sides=["over"])
+        >>> 0 < totals.clv.n < sheet.clv.n, totals.selection.words
+        (True, 'market OVERUNDER_PARTICIPANT_GOALS, side over')
+        """
+        chosen = Selection.of(leagues, markets, sides, fixtures, since, until)
+        chosen.matching(self.source.pack)  # raises what is wrong now, and not when it is first read
+        return replace(self, selection=chosen)
+
+    def __repr__(self) -> str:
+        of = f", {self.selection.words}" if self.selection.words else ""
+        return f"Tear sheet of {self.agent_id}{of}: {self.line}; next: .frame, .tables, .plot, .only(), .to_html(path)"
+
+    def _repr_html_(self) -> str:
+        return sheet_html(self, self.plot.svgs())

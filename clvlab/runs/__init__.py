@@ -1,0 +1,1 @@
+"""Runs: planned, made, sealed, and searched; live ones as well."""

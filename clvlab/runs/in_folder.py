@@ -1,0 +1,167 @@
+"""Runs in folders: keep, read, show, anchor, verify."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from clvlab.anchor.configured import anchorer
+from clvlab.anchor.records import AnchorRecord, FolderRecords
+from clvlab.anchor.settings import AnchorSettings
+from clvlab.api.runs import InspectorRecord
+from clvlab.base.invocation import command
+from clvlab.errors import AnchorError, LogConflictError
+from clvlab.log.log import LogStore, abandon, commit, conclude, is_concluded
+from clvlab.packs.matches import check_open, held_matches, quotes_of_asked, shut_by
+from clvlab.packs.views.opening import view_file
+from clvlab.proof.anchor import Anchor
+from clvlab.proof.manifest import inputs_hash
+from clvlab.proof.seal import SealedRun
+from clvlab.proof.verify import Verification, verify
+from clvlab.runs.inspector import inspect_decision
+from clvlab.runs.perform import ABANDONED, Commitment, PerformedRun, Planned, audited, drawing_of
+from clvlab.runs.plan import Plan
+from clvlab.store.folder import held_of, read_receipts, read_run, read_view, write_run
+
+LOCAL = "local"
+"""Who commits, where nobody is named."""
+
+
+@dataclass(frozen=True)
+class FolderRecord:
+    """Runs that are kept in folders, and committed to in a log if there is one.
+
+    Attributes
+    ----------
+    folder
+        Each run is a folder in it, named by its id.
+    log, owner
+        Where runs are committed to, and by whom.
+    clock
+        UTC milliseconds, which enter the log and no run.
+    """
+
+    folder: Path
+    clock: Callable[[], int]
+    log: LogStore | None = None
+    owner: str = LOCAL
+
+    def commit(self, plan: Planned) -> Commitment:
+        """Commit to a run.
+
+        Raises
+        ------
+        LogConflictError
+            The run is under way for another owner.
+        HeldOutError
+            The log is a laboratory's, in which a plan holds out some of the fixtures.
+        """
+        if self.log is None:
+            return Commitment(plan.run_id)
+        with self.log.write() as rows:
+            if isinstance(plan, Plan):  # what is captured live is of no pack yet
+                quotes = quotes_of_asked(plan.pack, plan.fixture_ids)
+                check_open(shut_by(plan.pack, held_matches(rows.shut()), quotes), plan.fixture_ids)
+            inputs, content_hash = inputs_hash(plan.started), plan.started["binding"]["content_hash"]
+            sources = [agent["source_sha256"] for agent in plan.started["agents"]]
+            audits, now_ms = len(audited(plan.started)), self.clock()
+            index = commit(rows, plan.run_id, self.owner, inputs, content_hash, now_ms, sources=sources, audited=audits)
+            return Commitment(plan.run_id, index, drawing_of(self.log, plan.run_id, self.clock))
+
+    def keep(self, done: PerformedRun) -> None:
+        """Store a run, then conclude its commitment.
+
+        Raises
+        ------
+        RunConflictError
+            A run of the same id is stored with other bytes.
+        LogConflictError
+            The log has another result of the run; the folder keeps this one all the same.
+        """
+        folder = keep(done.run, self.folder, done.receipts, view_file(done.pack))
+        if self.log is not None:
+            with self.log.write() as rows:
+                run, failed = done.run, done.failed_audits
+                try:
+                    conclude(rows, run.run_id, run.manifest_hash, run.content_hash, self.clock(), failed_audits=failed)
+                except LogConflictError as error:
+                    held = held_of(run.events)
+                    raise LogConflictError(
+                        f"{error}, and this one is kept in {str(folder)!r}. Here the system held {held} of its agents' "
+                        "processes: where it holds more or less, the same run has other evidence"
+                    ) from error
+
+    def abandon(self, run_id: str, cause: str) -> None:  # noqa: ARG002  nobody asks a folder why
+        """Abandon the commitment, if there is one without a result: that stands, whatever came of making the run again."""
+        if self.log is not None:
+            with self.log.write() as rows:
+                if not is_concluded(rows, run_id):
+                    abandon(rows, run_id, ABANDONED, self.clock())
+
+
+def keep(run: SealedRun, runs: str | Path = "runs", receipts: bytes = b"", view: bytes = b"") -> Path:
+    """Store a sealed run under ``runs/<run_id>``, receipts and the view that it is over beside it, and return its folder."""
+    return write_run(run, Path(runs), receipts, view)
+
+
+def load(path: str | Path) -> SealedRun:
+    """Read a stored run, unverified."""
+    return read_run(Path(path))
+
+
+def verify_folder(path: str | Path) -> Verification:
+    """Recompute the proof of a stored run; no chain is asked about its anchor, which is pending if there is one."""
+    return verify_with_chain(Path(path))
+
+
+def receipts(path: str | Path) -> bytes:
+    """Read what venues said of a stored run: lines that are no evidence."""
+    return read_receipts(Path(path))
+
+
+def view(path: str | Path) -> bytes:
+    """Read what the pack of a stored run was made of; empty where that is derived of no others."""
+    return read_view(Path(path))
+
+
+def anchor(path: str | Path) -> Anchor | None:
+    """Return what is on record of the anchor of a stored run, or null."""
+    record = record_of(Path(path), load(path).run_id)
+    return record.anchor() if record else None
+
+
+def decision(path: str | Path, seq: int) -> InspectorRecord:
+    """Return one decision of a stored run, as an inspector record."""
+    return inspect_decision(load(path), seq)
+
+
+def anchor_run(path: Path, settings: AnchorSettings) -> Anchor:
+    """Anchor a stored run, once however often this is asked, and keep the record in its folder.
+
+    Raises
+    ------
+    AnchorError
+        The run does not verify, no key is set, or the chain refuses; ``AnchorUnavailableError`` when asking later is safe.
+    """
+    run = read_run(path)
+    if not verify(run, read_receipts(path)).passed:
+        raise AnchorError(f"run {run.run_id} does not verify: only what holds is anchored")
+    chosen = anchorer(settings, FolderRecords(path))
+    if not chosen.enabled:
+        raise AnchorError(f"anchoring needs CLVLAB_ANCHOR_KEYPAIR and CLVLAB_ANCHOR_RPC_URL ({command('devchain')} shows how)")
+    return chosen.commit(run.run_id, run.manifest_hash)
+
+
+def record_of(path: Path, run_id: str) -> AnchorRecord | None:
+    """Return what is on record of the anchor of a stored run."""
+    return FolderRecords(path).get(run_id)
+
+
+def verify_with_chain(path: Path, settings: AnchorSettings | None = None) -> Verification:
+    """Recompute the proof of a stored run, the chain asked about its anchor where settings say how."""
+    run, settings = read_run(path), settings or AnchorSettings()
+    chosen = anchorer(settings, FolderRecords(path))
+    record = record_of(path, run.run_id)
+    anchor = record.anchor() if record else Anchor(cluster=settings.cluster)
+    return verify(run, read_receipts(path), anchor=anchor, seen=chosen.seen(anchor), trust=chosen.trust)

@@ -1,0 +1,240 @@
+"""Capturing a feed into a pack: segments beside it meanwhile, and the pack once the capture has ended.
+
+Steps: 1. what an earlier process captured is read again; 2. messages are written down as they come; 3. the segments become a
+pack, which is verified, and then keeps them.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from secrets import token_hex
+
+from clvlab.base.files import lock
+from clvlab.errors import FeedError, PackFormatError, SourceError, StoreBusyError, StoreUnreachableError
+from clvlab.feeds.capturing import Capturing
+from clvlab.feeds.feed import Feed, Stop
+from clvlab.log.log import LogStore, note_segment
+from clvlab.packs.captures.packing import pack_capture
+from clvlab.packs.captures.records import Header
+from clvlab.packs.captures.sources import SOURCES
+from clvlab.packs.files import file_sha256
+from clvlab.packs.manifest import pack_id_of
+from clvlab.packs.reader import Pack
+from clvlab.packs.verifying import verify_pack
+from clvlab.runs.live.watch import CaptureState, Watch
+
+# The log hears of each segment of a capture when it is closed, before the next begins.
+
+
+logger = logging.getLogger("clvlab.live")
+_LOG_PATIENCE_S = 60.0
+_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True)
+class Noting:
+    """Notes segments in a log; one that is busy is waited for."""
+
+    log: LogStore
+    clock: Callable[[], int]
+
+    def __call__(self, capture_id: str, number: int, sha256: str) -> None:
+        """Note a segment.
+
+        Raises
+        ------
+        StoreBusyError, StoreUnreachableError
+            The log could not be written for a minute.
+        LogConflictError
+            It has another hash of the segment.
+        """
+        until = time.monotonic() + _LOG_PATIENCE_S
+        while True:
+            try:
+                with self.log.write() as rows:
+                    return note_segment(rows, capture_id, number, sha256, self.clock())
+            except (StoreBusyError, StoreUnreachableError) as error:
+                if time.monotonic() > until:
+                    raise
+                logger.warning("segment %d of %s is noted later: %s", number, capture_id, error)
+                time.sleep(_PAUSE_S)
+
+
+_TELL_S = 0.5
+_PATIENCE_S = 2.0  # for whoever makes the pack right now
+
+Clock = Callable[[], int]
+
+
+def segments_folder(out: Path) -> Path:
+    """Return where the segments of a pack lie that is still being captured."""
+    return out.with_name(f"{out.name}.capture")
+
+
+def capture(
+    feed: Feed,
+    out: Path,
+    stop: Stop,
+    *,
+    fixture_ids: Sequence[int] = (),
+    until_ts_ms: int | None = None,
+    log: LogStore | None = None,
+    tell: Callable[[CaptureState], None] = lambda state: None,  # noqa: ARG005
+    clock: Clock = lambda: time.time_ns() // 1_000_000,
+) -> Pack:
+    """Capture a feed until it is stopped, its time has come, or it has ended, and make a pack of it.
+
+    Parameters
+    ----------
+    feed
+        What is captured.
+    out
+        Folder of the new pack; its name becomes the pack id. Until it stands, the segments lie beside it, in
+        ``<out>.capture``; what a process that was killed left there is gone on with.
+    stop
+        Ends it.
+    fixture_ids
+        What to listen to; everything if empty.
+    until_ts_ms
+        When it ends by the clock; null without a bound.
+    log
+        Run log in which each segment is noted when it is closed.
+    tell
+        Told how the capture is, now and then.
+    clock
+        UTC milliseconds.
+
+    Returns
+    -------
+    Pack
+        As verified. The segments are in its ``raw`` folder, and nowhere else any more.
+
+    Raises
+    ------
+    FeedError
+        The feed can't go on; or the folder of segments holds another capture.
+    FileLockedError
+        Another process captures there.
+    PackFormatError
+        There is a pack, or something else, in that place.
+    SourceError
+        Nothing came, and nothing is kept; a segment can't be read, or no message gave a tick.
+    StoreBusyError, StoreUnreachableError, LogConflictError
+        A segment could not be noted. What was captured is kept, as after every error.
+    """
+    pack_id_of(out)
+    folder = segments_folder(out)
+    if out.exists() or out.is_symlink():
+        return _packed_before(out, folder)
+    if feed.name not in SOURCES:
+        raise FeedError(f"captures of {feed.name!r} can't become packs: capture one of {', '.join(SOURCES)}")
+    skew_s = SOURCES[feed.name].skew_s(feed.provenance, feed.health.skew_s)
+    subscribed = tuple(sorted(set(fixture_ids)))
+    header = Header(feed.name, feed.provenance, f"cap_{token_hex(16)}", 1, None, subscribed, skew_s=skew_s)
+    note = None if log is None else Noting(log, clock)
+    capturing = Capturing(folder, feed, header, note=note, clock=clock)
+    segments = capturing.segments
+    begun_ms = clock()
+    try:
+        watch = Watch(feed, segments, clock)
+        for record in segments.past():
+            watch.take(record)
+        watch.begin()
+        _record(capturing, watch, stop, until_ts_ms, tell, clock)
+        if segments.last_ms is None:
+            is_late = until_ts_ms is not None and until_ts_ms <= begun_ms
+            why = "its end had come before it began" if is_late else feed.health.error or "the feed was silent"
+            raise SourceError(f"nothing came from {feed.name}, and nothing is kept: {why}")
+        segments.end()
+        return _packed(segments.paths(), out, folder)  # the folder is still held: nobody begins to write what is removed then
+    except FeedError as error:
+        if segments.last_ms is None:
+            raise
+        raise FeedError(f"{error}. What was captured lies in {str(folder)!r}: the same command goes on from there") from error
+    finally:
+        if segments.last_ms is None:  # of another host or fixture it would only stand in the way
+            segments.drop()
+        segments.release()
+
+
+def _record(
+    capturing: Capturing,
+    watch: Watch,
+    stop: Stop,
+    until_ts_ms: int | None,
+    tell: Callable[[CaptureState], None],
+    clock: Clock,
+) -> None:
+    due = time.monotonic()
+    if until_ts_ms is not None and clock() >= until_ts_ms:
+        stop.set()
+    with closing(capturing.records(stop)) as coming:
+        for record in coming:
+            if record is not None:
+                watch.take(record)
+            if until_ts_ms is not None and clock() >= until_ts_ms:
+                stop.set()
+            if time.monotonic() >= due:
+                due = time.monotonic() + _TELL_S
+                tell(watch.state)
+    tell(replace(watch.state, is_over=capturing.segments.last_ms is not None))
+
+
+def _packed(paths: Sequence[Path], out: Path, folder: Path) -> Pack:
+    try:
+        pack_capture(paths, out)
+    except SourceError as error:
+        raise SourceError(f"{error}; the segments stay in {str(folder)!r}") from error
+    pack = verify_pack(out)
+    _removed(paths, folder)
+    return pack
+
+
+def _packed_before(out: Path, folder: Path) -> Pack:
+    """Finish what a process that was killed between the pack and the removal of its segments left."""
+    if not folder.is_dir():
+        raise PackFormatError(f"{str(out)!r} exists; a pack is never overwritten")
+    with lock(folder, patience_s=_PATIENCE_S):
+        pack = verify_pack(out)
+        kept = {raw.name: raw.digest for raw in pack.manifest.raw}
+        left = {path: file_sha256(path) for path in folder.iterdir() if path.is_file()}
+        if not {path.name: digest for path, digest in left.items()}.items() <= kept.items():
+            raise PackFormatError(f"{str(out)!r} exists and is not made of {str(folder)!r}: move one of them away")
+        _removed(list(left), folder)
+    return pack
+
+
+def _removed(segments: Sequence[Path], folder: Path) -> None:
+    """Remove segments that a pack keeps, and the folder unless somebody put something else into it."""
+    for path in segments:
+        path.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
+@contextmanager
+def stopped_by_signals(stop: Stop) -> Iterator[None]:
+    """Let Ctrl-C, and a request to end the process, end the feed; the second Ctrl-C interrupts whatever goes on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no other thread is told of signals
+        return
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+
+    def end(number: int, _: object) -> None:
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for one in before:
+        signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

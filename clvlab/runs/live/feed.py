@@ -1,0 +1,262 @@
+"""The one live feed of a service: what is on, how it is, and which runs follow it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryFile
+from threading import Lock
+
+from clvlab.api.answer import FeedHealth
+from clvlab.errors import FeedError, NoFeedError
+from clvlab.feeds.feed import Feed, Stop
+from clvlab.feeds.replay import ReplayFeed
+from clvlab.feeds.settings import FeedSettings, feed_of, feed_settings
+from clvlab.packs.captures.sources import SOURCES
+from clvlab.packs.manifest import Fixture
+from clvlab.packs.opening import open_pack
+from clvlab.runs.live.following import GRACE_S
+
+NO_FEED = "no live feed is configured: set CLVLAB_FEED and what it needs, and CLVLAB_LIVE_FOLDER"
+_ASKED_ANEW_S = 10.0
+
+
+def is_genuine(feed: Feed) -> bool:
+    """Tell whether runs over a feed are ranked: those over one that a developer made up are not."""
+    return feed.provenance.startswith("genuine-")
+
+
+def chosen(fixtures: Sequence[Fixture], fixture_id: int | None, now_ms: int, grace_s: int) -> Fixture:
+    """Return the fixture of that id among those of a feed; without an id the next to kick off.
+
+    Raises
+    ------
+    FeedError
+        There is no such fixture, none that is still to kick off, or it kicked off so long ago that its run would be over.
+    """
+    if fixture_id is None:
+        coming = [one for one in fixtures if one.kickoff_ts_ms is None or one.kickoff_ts_ms > now_ms]
+        if not coming:
+            raise FeedError("the feed has no fixture that is still to kick off: name one, or wait")
+        return min(coming, key=lambda one: (one.kickoff_ts_ms is None, one.kickoff_ts_ms or 0, one.fixture_id))
+    known = {one.fixture_id: one for one in fixtures}
+    if fixture_id not in known:
+        shown = ", ".join(str(number) for number in list(known)[:10]) or "none"
+        raise FeedError(f"the feed has no fixture {fixture_id}; it has {shown}{', ...' if len(known) > 10 else ''}")
+    found = known[fixture_id]
+    if found.kickoff_ts_ms is not None and now_ms >= found.kickoff_ts_ms + 1000 * grace_s:
+        ago_s = (now_ms - found.kickoff_ts_ms) // 1000
+        raise FeedError(f"fixture {fixture_id} kicked off {ago_s:,} s ago: it is followed until {grace_s:,} s after that")
+    return found
+
+
+@dataclass(frozen=True)
+class LiveSettings:
+    """What an operator sets of live runs.
+
+    Attributes
+    ----------
+    new_feed
+        Makes the feed; each run has a connection of its own.
+    folder
+        Of captures and journals; services that share a database share it, so that one can go on where another died.
+    runs
+        How many are followed at once by this process.
+    grace_s
+        How long after the announced kickoff a run is sealed, where no message says that play began.
+    """
+
+    new_feed: Callable[[], Feed]
+    folder: Path
+    runs: int = 8
+    grace_s: int = GRACE_S
+
+
+@dataclass
+class LiveFeed:
+    """Asks the feed what is on, and knows the feeds of the runs of this process."""
+
+    settings: LiveSettings | None
+    clock: Callable[[], int]
+    _guard: Lock = field(default_factory=Lock, init=False)
+    _asking: Lock = field(default_factory=Lock, init=False)
+    _feed: Feed | None = field(default=None, init=False)
+    _known: tuple[float, Sequence[Fixture]] | None = field(default=None, init=False)
+    _followed: dict[object, tuple[Feed, Stop]] = field(default_factory=dict, init=False)
+    _ends: bool = field(default=False, init=False)
+
+    def require(self) -> LiveSettings:
+        """Return the settings.
+
+        Raises
+        ------
+        NoFeedError
+        """
+        if self.settings is None:
+            raise NoFeedError(NO_FEED)
+        return self.settings
+
+    def asked(self) -> Feed:
+        """Return a feed that no run follows, to ask it what is on.
+
+        Raises
+        ------
+        NoFeedError, FeedError
+        """
+        settings = self.require()
+        with self._guard:
+            if self._feed is None:
+                self._feed = settings.new_feed()
+            return self._feed
+
+    def fixtures(self) -> Sequence[Fixture]:
+        """Return what is on or will be, by kickoff, as known for at most ten seconds.
+
+        Raises
+        ------
+        NoFeedError, FeedError
+        """
+        feed = self.asked()
+        with self._asking:
+            if self._known is None or time.monotonic() - self._known[0] > _ASKED_ANEW_S:
+                self._known = time.monotonic(), feed.fixtures()
+            return self._known[1]
+
+    def out_of_quota(self) -> str | None:
+        """Say that nothing is left of what was paid for; null while something is, or nothing is counted."""
+        left = self.asked().health.quota_left
+        return None if left is None or left > 0 else "nothing is left of what was paid for: see the provider's plan"
+
+    def fixture(self, fixture_id: int | None) -> Fixture:
+        """Return a fixture of the feed; without an id the next to kick off.
+
+        Raises
+        ------
+        NoFeedError
+        FeedError
+            It has no such fixture, or none that is still to kick off.
+        """
+        return chosen(self.fixtures(), fixture_id, self.clock(), self.require().grace_s)
+
+    @contextmanager
+    def following(self) -> Iterator[tuple[Feed, Stop]]:
+        """Make the feed of a run, which is watched as long as the context lasts, and what stops the run before its time."""
+        feed, stop, key = self.require().new_feed(), Stop(), object()
+        with self._guard:
+            self._followed[key] = feed, stop
+            if self._ends:
+                stop.set()
+        try:
+            yield feed, stop
+        finally:
+            with self._guard:
+                del self._followed[key]
+
+    def end(self) -> None:
+        """Have all runs of this process be left as they are: another one goes on with them."""
+        with self._guard:
+            self._ends = True
+            for _, stop in self._followed.values():
+                stop.set()
+
+    def health(self) -> FeedHealth | None:
+        """Say how the feed is: of the runs that follow it here the one that waits longest for data; null without a feed."""
+        if self.settings is None:
+            return None
+        with self._guard:
+            followed = [feed for feed, _ in self._followed.values()]
+            asked = [] if self._feed is None else [self._feed]
+        worst = min(followed or asked, key=lambda feed: (feed.health.connected, feed.health.data_ts_ms or 0), default=None)
+        found = None if worst is None else worst.health
+        data_ms = None if found is None else found.data_ts_ms
+        return {
+            "runs": len(followed),
+            "connected": None if found is None or not followed else found.connected,
+            "data_age_s": None if data_ms is None else max(0.0, (self.clock() - data_ms) / 1000),
+            "quota_left": None if found is None else found.quota_left,
+            "clock_skew_ms": None if found is None else found.clock_skew_ms,
+            "error": None if found is None else found.error,
+        }
+
+
+# The live feed that the environment names, or one for a first look.
+
+
+_DEV_SPEED = 60.0
+
+
+def live_settings(folder: Path | None, runs: int, grace_s: int, *, dev: bool = False) -> LiveSettings | None:
+    """Return the settings of live runs; null where no feed is named.
+
+    Parameters
+    ----------
+    folder
+        Of captures and journals.
+    runs, grace_s
+        As ``LiveSettings`` has them.
+    dev
+        Play a synthetic pack to each run as if it came live, instead of listening to anybody.
+
+    Raises
+    ------
+    FeedError
+        A feed without a folder, one in which nothing can be kept, or a setting of the feed that is missing or can't be used.
+    """
+    settings = feed_settings()
+    if not dev and settings.feed is None:
+        return None
+    if folder is None:
+        raise FeedError(
+            f"the feed {'for a first look' if dev else settings.feed!r} needs CLVLAB_LIVE_FOLDER, where captures are kept"
+        )
+    _require_writable(folder)
+    settings = _as_of_now(settings)
+    new_feed: Callable[[], Feed] = partial(feed_of, settings)
+    if dev:
+        new_feed = partial(_dev_feed, settings.replay_pack, settings.replay_speed or _DEV_SPEED)
+    new_feed()  # what is missing is known before the start
+    return LiveSettings(new_feed, folder, runs, grace_s)
+
+
+def _require_writable(folder: Path) -> None:
+    """Make the folder of live runs: each run would fail in it, long after the start, that can't be kept there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return
+    except OSError as error:
+        raise FeedError(f"live runs can't be kept in CLVLAB_LIVE_FOLDER {str(folder)!r}: {error.strerror}") from error
+
+
+def feed_at(feed: Feed | str | None) -> Feed:
+    """Return a feed that a live run can follow: one by its name, that of the environment by default, or as it is.
+
+    Raises
+    ------
+    FeedError
+        There is none of that name, a setting of it is missing, or it is none whose messages can be read.
+    MissingExtraError
+        A library that it needs is not installed.
+    """
+    if feed is None or isinstance(feed, str):
+        return feed_of(_as_of_now(feed_settings()), feed)
+    if not all(hasattr(feed, name) for name in ("fixtures", "health", "listen", "name", "provenance")):
+        raise FeedError(f"a feed is named, or is an object that can be listened to, not {feed!r:.80}")
+    if feed.name not in SOURCES:
+        raise FeedError(f"messages of {feed.name!r:.80} can't be read: a feed is one of {', '.join(SOURCES)}")
+    return feed
+
+
+def _as_of_now(settings: FeedSettings) -> FeedSettings:
+    """Have a replay's times be of now unless that is set otherwise: a fixture that was played can't be followed."""
+    return settings if settings.replay_shift is not None else settings.model_copy(update={"replay_shift": True})
+
+
+def _dev_feed(pack: str, speed: float) -> Feed:
+    feed = ReplayFeed(pack=open_pack(pack), speed=speed, shift=True)
+    feed.provenance = "synthetic-devfeed"
+    return feed

@@ -1,0 +1,357 @@
+"""A live run from its first message to its seal.
+
+Steps: 1. what an earlier process captured is read again; 2. messages come, each on the disk before an agent sees it, and what
+is decided at it before the next; 3. when the fixture closes the capture becomes a pack, and the run is scored over its ticks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+
+from clvlab.base.files import replace_file
+from clvlab.engine.agent import Agent, Isolated
+from clvlab.engine.live import Follower, checked, error_of, following, live_started, require_agent, seal_live
+from clvlab.engine.run import Failures
+from clvlab.errors import ClvlabError, LookaheadError, ReplayError
+from clvlab.feeds.capturing import Capturing
+from clvlab.feeds.feed import Feed, Stop
+from clvlab.feeds.segments import Note
+from clvlab.law.actions import Decision
+from clvlab.law.closing import Window
+from clvlab.law.clv import is_allowed
+from clvlab.law.message import Message
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.schema import FIXTURES
+from clvlab.packs.captures.packing import pack_capture
+from clvlab.packs.captures.records import Header
+from clvlab.packs.captures.replaying import Tracker
+from clvlab.packs.captures.sources import SOURCES
+from clvlab.packs.manifest import Fixture
+from clvlab.packs.reader import load_pack
+from clvlab.proof.manifest import RunStarted
+from clvlab.runs.live.journal import Answers, Failure, Journal
+from clvlab.runs.perform import Commitment, PerformedRun, captured_pack_id
+
+# The agents of a live run, asked at every message: one that fails stops, and the others go on.
+
+
+_MAX_CAUSE = 2_000
+
+
+class Asking:
+    """The agents of one run; used as a context, which ends their processes.
+
+    Parameters
+    ----------
+    agents
+        With unique ids.
+    fixtures
+        ``FIXTURES`` as announced.
+    journal
+        What they decided before, if the run is taken up again: asked once more they must decide the same.
+
+    Attributes
+    ----------
+    decided
+        What each agent that has not failed decided so far.
+    failures
+        The others.
+    """
+
+    def __init__(self, agents: Sequence[Agent], fixtures: pl.DataFrame, journal: Journal) -> None:
+        self._agents, self._fixtures, self._journal = agents, fixtures, journal
+        self._followers: dict[str, tuple[Follower, bool]] = {}
+        self._held: dict[str, ExitStack] = {}
+        self.decided: dict[str, list[Decision]] = {}
+        self._failed: dict[str, tuple[dict[str, Any], str]] = {}
+        self._number, self._received_ts_ms = -1, 0
+
+    def __enter__(self) -> Asking:
+        with ExitStack() as stack:
+            for agent in self._agents:
+                name = agent.identity.agent_id
+                held = self._held[name] = stack.enter_context(ExitStack())
+                self._followers[name] = held.enter_context(following(agent, self._fixtures)), isinstance(agent, Isolated)
+                self.decided[name] = []
+            apart = sum(is_apart for _, is_apart in self._followers.values())
+            self._pool = stack.enter_context(ThreadPoolExecutor(max(1, apart), thread_name_prefix="clvlab-live-agent"))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for agent_id, held in self._held.items():
+            try:
+                held.close()
+            except ClvlabError as failure:  # a file changed that it reads, for instance: the others have done nothing wrong
+                if agent_id in self._followers:
+                    answers = Answers(failed={agent_id: self._fail(agent_id, failure)})
+                    self._journal.write(self._number, self._received_ts_ms, answers)
+        self._stack.close()
+
+    @property
+    def messages(self) -> int:
+        """How many messages they were asked at."""
+        return self._number + 1
+
+    @property
+    def failures(self) -> Failures:
+        ordered = sorted(self._failed.items())
+        return Failures([error for _, (error, _) in ordered], {agent_id: cause for agent_id, (_, cause) in ordered})
+
+    def at(self, message: Message, received_ts_ms: int) -> Answers:
+        """Ask all agents at the next message; what they decided is on the disk when this returns."""
+        self._number, self._received_ts_ms = self._number + 1, received_ts_ms
+        known = self._journal.known.get(self._number)
+        gone = {} if known is None else dict(known.failed)
+        for agent_id, failure in gone.items():
+            self._drop(agent_id, {"agent_id": agent_id, "error": failure.error, "fixture_id": None, "tick_seq": None}, failure)
+        asked: dict[str, Callable[[], Sequence[Decision]]] = {
+            agent_id: self._pool.submit(follower.take, message).result if apart else _later(follower, message)
+            for agent_id, (follower, apart) in self._followers.items()
+        }
+        decided: dict[str, Sequence[Decision]] = {}
+        failed: dict[str, Failure] = {}
+        for agent_id, answer in asked.items():
+            try:
+                own = answer()
+                checked(own, agent_id, message)
+                self._compare(agent_id, own, known)
+            except Exception as error:  # noqa: BLE001  an agent is foreign code: its failure is a fact of the run
+                failed[agent_id] = self._fail(agent_id, error)
+            else:
+                self.decided[agent_id] += own
+                if own:
+                    decided[agent_id] = own
+        answers = Answers(decided, failed)
+        if (decided or failed) and (known is None or failed):
+            self._journal.write(self._number, received_ts_ms, answers)
+        return answers
+
+    def _compare(self, agent_id: str, own: Sequence[Decision], known: Answers | None) -> None:
+        """Refuse what an agent decides otherwise than it did before the process ended in which it was asked."""
+        if known is None and self._number > self._journal.last:
+            return
+        before = [] if known is None else list(known.decided.get(agent_id, ()))
+        if repr([tuple(one) for one in own]) != repr(before):  # a claim that is no number equals nothing, itself included
+            raise LookaheadError(f"asked again, it decides otherwise at message {self._number} than it did: {before!s:.200}")
+
+    def _fail(self, agent_id: str, error: Exception) -> Failure:
+        stated = error_of(agent_id, error)
+        failure = Failure(stated["error"], str(error)[:_MAX_CAUSE])
+        self._drop(agent_id, stated, failure)
+        return failure
+
+    def _drop(self, agent_id: str, error: dict[str, Any], failure: Failure) -> None:
+        self._followers.pop(agent_id, None)
+        self.decided.pop(agent_id, None)
+        self._failed[agent_id] = error, failure.cause
+
+
+def _later(follower: Follower, message: Message) -> Callable[[], Sequence[Decision]]:
+    return lambda: follower.take(message)
+
+
+GRACE_S = 900
+"""How long after the announced kickoff a run is sealed, unless it is said otherwise, in seconds."""
+_JOURNAL, _ENDED = "journal.jsonl", "ended.json"
+
+
+@dataclass(frozen=True)
+class LivePlan:
+    """Everything that shapes a live run, before its data exists.
+
+    Attributes
+    ----------
+    feed, fixture
+        What is followed; the fixture as announced when the run was asked for.
+    agents, window, policy
+        As of any run.
+    kind, origin_id
+        What asked for it; the id is unique, and so is the run.
+    grace_s
+        How long after the announced kickoff it is sealed at the latest, by the clock, where no message says that play began.
+    until_ts_ms
+        When it is sealed at the latest in any case; null without a bound.
+    """
+
+    feed: Feed
+    fixture: Fixture
+    agents: Sequence[Agent] = field(repr=False)
+    origin_id: str
+    window: Window = field(default_factory=Window)
+    policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
+    kind: str = "live"
+    grace_s: int = GRACE_S
+    until_ts_ms: int | None = None
+
+    @cached_property
+    def started(self) -> RunStarted:
+        """Payload of RUN_STARTED, with the run id."""
+        return live_started(
+            [self.fixture.fixture_id],
+            self.agents,
+            self.window,
+            self.policy,
+            kind=self.kind,
+            origin_id=self.origin_id,
+            closing_policy=SOURCES[self.feed.name].closing_policy,
+        )
+
+    @property
+    def run_id(self) -> str:
+        return self.started["run_id"]
+
+    @property
+    def pack_id(self) -> str:
+        """Id of the pack that the run captures."""
+        return captured_pack_id(self.run_id)
+
+
+def follow(
+    plan: LivePlan,
+    folder: Path,
+    stop: Stop,
+    *,
+    commitment: Commitment | None = None,
+    note: Note | None = None,
+    told: Callable[[Message, Answers], None] = lambda message, answers: None,  # noqa: ARG005
+    recalled: Callable[[Message, Answers], None] = lambda message, answers: None,  # noqa: ARG005
+    idle: Callable[[Tracker], None] = lambda tracker: None,  # noqa: ARG005
+    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+) -> PerformedRun | None:
+    """Follow a live run until its fixture closes, and seal it.
+
+    Parameters
+    ----------
+    plan
+        What to follow.
+    folder
+        Of the run: its segments, its journal and in the end its pack. A folder that an earlier process left is gone on with.
+    stop
+        Ends it before its time: the run is left as it is, to be gone on with.
+    commitment
+        What was committed to, if anything was.
+    note
+        Told of closed segments of the capture.
+    told
+        Told of every message that is new to the journal, and what agents decided at it.
+    recalled
+        Told likewise of those up to the last that the journal has, which were told when they were new.
+    idle
+        Called now and then, and whenever a gap has ended; an error that it raises ends the run likewise.
+    clock
+        UTC milliseconds.
+
+    Returns
+    -------
+    PerformedRun
+        Null if it was stopped.
+
+    Raises
+    ------
+    FeedError
+        The feed can't go on.
+    SourceError
+        The fixture closed without a message about it.
+    DecisionError
+        All agents failed; it is raised as soon as the last of them did.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    feed, number = plan.feed, plan.fixture.fixture_id
+    capture_id = plan.run_id.replace("run_", "cap_", 1)
+    source = SOURCES[feed.name]
+    skew_s = source.skew_s(feed.provenance, feed.health.skew_s)
+    header = Header(feed.name, feed.provenance, capture_id, 1, None, (number,), live=True, skew_s=skew_s)
+    capturing = Capturing(folder / "segments", feed, header, note=note, clock=clock)
+    tracker = Tracker(capturing.segments.header, source.reader(live=True))  # one that is taken up keeps its rule
+    journal = Journal(folder / _JOURNAL)
+    fixtures = pl.DataFrame([(number, None)], schema=FIXTURES, orient="row")  # no agent sees a kickoff: see replay_live
+    closed, taken, known, ended_at = False, 0, journal.last, _ended_at(folder)
+    try:
+        with Asking(plan.agents, fixtures, journal) as asking, closing(capturing.records(stop)) as coming:
+            past = ((record, False) for record in capturing.segments.past())
+            for record, is_new in chain(past, ((record, True) for record in coming)):
+                if record is None:
+                    idle(tracker)
+                else:
+                    taken += 1
+                    for message in tracker.take(record):
+                        answers = asking.at(message, record.at_ms)
+                        (told if asking.messages > known + 1 else recalled)(message, answers)
+                        closed = closed or message.in_running
+                        require_agent(asking.decided, asking.failures)
+                    if record.resumed is not None:  # a feed that is never idle has gaps, too
+                        idle(tracker)
+                # What was captured in time counts, and so does the end that an earlier process came to.
+                closed = closed or taken == ended_at or (is_new and _is_over(plan, tracker, clock()))
+                if closed:
+                    break
+        if stop.is_set and not closed:
+            return None
+        # Who takes it up from here on must seal the same: a cut of its own would suspend the markets at their close.
+        replace_file(folder / _ENDED, orjson.dumps({"records": taken}))
+        capturing.segments.keep(taken)
+        capturing.segments.close()
+    finally:
+        journal.close()
+        capturing.segments.release()
+    return _sealed(plan, folder, capturing.segments.paths(), asking, commitment)
+
+
+def is_begun(folder: Path) -> bool:
+    """Tell whether a run was followed in a folder before."""
+    return (folder / _JOURNAL).exists()
+
+
+def _ended_at(folder: Path) -> int | None:
+    """Return after how many records the fixture closed to a process that ended before the seal; null if it did not."""
+    path = folder / _ENDED
+    try:
+        return int(orjson.loads(path.read_bytes())["records"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, LookupError) as error:
+        raise ReplayError(f"{str(path)!r} does not say where the run ended: remove it") from error
+
+
+def _is_over(plan: LivePlan, tracker: Tracker, now_ms: int) -> bool:
+    known = tracker.fixtures.get(plan.fixture.fixture_id, plan.fixture)
+    kickoff = known.kickoff_ts_ms if known.kickoff_ts_ms is not None else plan.fixture.kickoff_ts_ms
+    ends = [plan.until_ts_ms, None if kickoff is None else kickoff + 1000 * plan.grace_s]
+    return any(end is not None and now_ms >= end for end in ends)
+
+
+def _sealed(
+    plan: LivePlan, folder: Path, segments: Sequence[Path], asking: Asking, commitment: Commitment | None
+) -> PerformedRun:
+    """Make the pack, and score the run over it; what an earlier process made of the same capture is taken as it is."""
+    place = folder / plan.pack_id
+    if not place.exists():
+        pack_capture(segments, place)
+    pack = load_pack(place)
+    tape = pack.tape([plan.fixture.fixture_id])
+    if tape.messages.height != asking.messages:
+        raise ReplayError(f"agents were asked at {asking.messages} messages, the pack of them has {tape.messages.height}")
+    result = seal_live(
+        plan.started,
+        tape,
+        asking.decided,
+        asking.failures,
+        plan.window,
+        plan.policy,
+        captured=pack.content_hash,
+        commit_index=None if commitment is None else commitment.index,
+    )
+    matched = tape.series.filter(is_allowed(plan.window.market_allowlist)).select("fixture_id", "market_key").n_unique()
+    return PerformedRun(pack, plan.window, result, matched)

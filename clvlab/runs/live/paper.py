@@ -1,0 +1,277 @@
+"""A live run on paper: begun or taken up, watched by who asked for it, sealed and kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from secrets import token_hex
+from threading import Thread
+from typing import Any, NotRequired, TypedDict
+
+import orjson
+
+from clvlab.base.files import lock, replace_file
+from clvlab.errors import ClvlabError, FeedError, FileLockedError, LogError, ReplayError, StoreError
+from clvlab.feeds.feed import Stop
+from clvlab.log.entries import EntryKind
+from clvlab.log.log import LogStore
+from clvlab.packs.manifest import Fixture
+from clvlab.packs.reader import Pack
+from clvlab.runs.live.capture import Noting
+from clvlab.runs.live.feed import chosen
+from clvlab.runs.live.following import LivePlan, follow
+from clvlab.runs.live.question import LiveQuestion, until_ts_ms
+from clvlab.runs.live.view import LiveView
+from clvlab.runs.perform import Commitment, PerformedRun, Record
+from clvlab.runs.progress import cause_of
+
+# Live runs that were begun in a folder and are not over: found again by what was asked for.
+#
+# The folder of a run bears its id. It holds the segments of the capture, the journal of what was decided, in the end the pack;
+# and, as long as the run is not over, what was asked for.
+
+
+_ASKED = "asked.json"
+
+
+class _Asked(TypedDict):
+    """What is written down of a run that was begun; ``commit_index`` once it was committed to, null without a log."""
+
+    question: str
+    origin_id: str
+    fixture: dict[str, Any]
+    until_ts_ms: int | None
+    commit_index: NotRequired[int | None]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A live run that is not over.
+
+    Attributes
+    ----------
+    plan
+        The run.
+    folder
+        Its own.
+    """
+
+    plan: LivePlan
+    folder: Path
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep everybody else from following the same run.
+
+        Raises
+        ------
+        FileLockedError
+            Somebody else does.
+        """
+        try:
+            with lock(self.folder, patience_s=0):
+                yield
+        except FileLockedError as error:
+            raise FileLockedError(f"{self.plan.run_id} is being followed already: wait for its seal, or end that") from error
+
+    def require_same_log(self, log: LogStore | None) -> None:
+        """Require the log that the run was committed to before its first message: another commitment would come after.
+
+        Raises
+        ------
+        LogError
+            It is another log, or there is none.
+        """
+        stored = _read(self.folder)
+        if "commit_index" not in stored:
+            return
+        begun = stored["commit_index"]
+        if (begun, log) != (None, None) and (log is None or begun not in _commitments(log, self.plan.run_id)):
+            said = "without a log" if begun is None else f"under entry {begun} of its log"
+            raise LogError(f"{self.plan.run_id} was begun {said}: go on with it likewise, or remove {str(self.folder)!r}")
+
+    def committed(self, commitment: Commitment) -> None:
+        """Note under which entry of a log it was begun, before its first message."""
+        stored = _read(self.folder)
+        if "commit_index" not in stored:
+            _write(self.folder, {**stored, "commit_index": commitment.index})
+
+    def over(self) -> None:
+        """Note that it is sealed, or failed: what is asked for next is another run."""
+        (self.folder / _ASKED).unlink()
+
+
+def begin(question: LiveQuestion, root: Path, now_ms: int) -> Begun:
+    """Find the run that was begun for a question in a folder, or begin one.
+
+    Raises
+    ------
+    FeedError
+        The feed can't be asked, or has no such fixture.
+    ReplayError
+        What was begun can't be read.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    key = question.key
+    for folder, stored in _unfinished(root):
+        if stored["question"] == key:
+            fixture = Fixture.model_validate(stored["fixture"])
+            return Begun(question.plan(stored["origin_id"], fixture, stored["until_ts_ms"]), folder)
+    until = until_ts_ms(question.until, now_ms)
+    if until is not None and until <= now_ms:
+        raise FeedError("the time at which the run is to be sealed at the latest is over")
+    fixture = chosen(question.feed.fixtures(), question.fixture_id, now_ms, question.grace_s)
+    plan = question.plan(f"live_{token_hex(16)}", fixture, until)
+    begun = Begun(plan, root / plan.run_id)
+    begun.folder.mkdir()
+    asked_for = _Asked(question=key, origin_id=plan.origin_id, fixture=fixture.model_dump(mode="json"), until_ts_ms=until)
+    _write(begun.folder, asked_for)
+    return begun
+
+
+def _unfinished(root: Path) -> Iterator[tuple[Path, _Asked]]:
+    for asked in sorted(root.glob(f"*/{_ASKED}")):
+        try:
+            stored = _read(asked.parent)
+        except FileNotFoundError:  # it is over by now
+            continue
+        yield asked.parent, stored
+
+
+def _write(folder: Path, asked: _Asked) -> None:
+    replace_file(folder / _ASKED, orjson.dumps(asked))
+
+
+def _read(folder: Path) -> _Asked:
+    try:
+        stored: _Asked = orjson.loads((folder / _ASKED).read_bytes())
+        _ = stored["question"], stored["origin_id"], stored["fixture"], stored["until_ts_ms"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ReplayError(f"what was begun in {str(folder)!r} can't be read: remove the folder") from error
+    return stored
+
+
+def _commitments(log: LogStore, run_id: str) -> list[int]:
+    with log.read() as rows:
+        return [index for index, kind in rows.about(run_id) if kind == EntryKind.COMMIT]
+
+
+_LOOK_S = 0.5
+
+
+def run_live(
+    question: LiveQuestion,
+    record: Record,
+    root: Path,
+    *,
+    look: Callable[[LiveView], None] = lambda view: None,  # noqa: ARG005
+    house: Callable[[Pack], Pack] = lambda pack: pack,
+    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+) -> PerformedRun:
+    """Follow a live run until it is sealed, and keep it; one that was begun for the same question is gone on with.
+
+    It is committed to before its first message. An interrupt leaves it as it is on the disk, and so does what can be mended: a
+    feed that ended in the middle, a store that can't be reached. Anything else that goes wrong abandons it.
+
+    Parameters
+    ----------
+    question
+        What to follow, and by whom.
+    record
+        Where it is committed to and kept.
+    root
+        Folder of live runs; each has a folder in it that bears its id.
+    look
+        Called twice a second with the run as it is, on this thread; an error of its own ends the run like an interrupt.
+    house
+        Puts the captured pack where it will stay.
+    clock
+        UTC milliseconds.
+
+    Raises
+    ------
+    FeedError
+        The feed can't be asked or can't go on, or has no such fixture.
+    FileLockedError
+        Another process, or another thread of this one, follows the same run.
+    SourceError, DecisionError
+        The fixture closed without a message about it; all agents failed.
+    LogError
+        The run was begun under another log.
+    """
+    begun = begin(question, root, clock())
+    view, stop = LiveView(begun.plan, clock), Stop()
+    done = _attended(lambda: _made(begun, record, view, stop, house, clock), stop, lambda: look(view))
+    if done is None:
+        raise FeedError(f"{begun.plan.run_id} was stopped: it goes on when it is asked for again")
+    return done
+
+
+def _made(
+    begun: Begun, record: Record, view: LiveView, stop: Stop, house: Callable[[Pack], Pack], clock: Callable[[], int]
+) -> PerformedRun | None:
+    plan = begun.plan
+    with begun.held():
+        begun.require_same_log(record.log)
+        commitment = record.commit(plan)
+        begun.committed(commitment)
+        try:
+            done = follow(
+                plan,
+                begun.folder,
+                stop,
+                commitment=commitment,
+                note=None if record.log is None else Noting(record.log, clock),
+                told=view.decided,
+                recalled=view.decided,
+                idle=view.looked,
+                clock=clock,
+            )
+            if done is None:
+                return None
+            done = replace(done, pack=house(done.pack))
+            record.keep(done)
+        except StoreError:
+            raise
+        except ClvlabError as error:
+            if isinstance(error, FeedError) and view.messages:
+                raise FeedError(f"{error}; {plan.run_id} is left as it is: mend that, and ask for it again") from error
+            record.abandon(plan.run_id, cause_of(error))
+            begun.over()
+            error.add_note(f"{plan.run_id} is abandoned; what it captured stays in {str(begun.folder)!r}")
+            raise
+        begun.over()
+        return done
+
+
+def _attended(work: Callable[[], PerformedRun | None], stop: Stop, look: Callable[[], None]) -> PerformedRun | None:
+    """Do work on a thread of its own, which no interrupt can break off in the middle of a line, and look meanwhile."""
+    done: Future[PerformedRun | None] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001  it is raised where it is awaited
+            done.set_exception(error)
+
+    thread = Thread(target=run, name="clvlab-live-run", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            look()
+            thread.join(_LOOK_S)
+        look()
+    except BaseException as error:
+        stop.set()
+        thread.join()
+        left = done.exception() is not None or done.result() is None
+        if not left and isinstance(error, KeyboardInterrupt):
+            return done.result()  # it was sealed in that moment
+        if left:
+            error.add_note("The run is left as it is: the same call goes on with it.")
+        raise
+    return done.result()

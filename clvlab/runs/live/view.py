@@ -1,0 +1,164 @@
+"""A live run as it is looked at while it lasts: how far it is, and what was decided, all of it valid and pending."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import polars as pl
+
+from clvlab.law.actions import Decision
+from clvlab.law.message import Message
+from clvlab.law.schema import Schema
+from clvlab.packs.captures.replaying import Tracker
+from clvlab.packs.manifest import Gap
+from clvlab.runs.live.following import LivePlan
+from clvlab.runs.live.journal import Answers, Failure
+from clvlab.words import count, counted, moment, nonempty, span, tally, yes
+
+PENDING = "pending_closing"
+"""Why a decision of a live run is not scored before its seal."""
+LIVE_DECISIONS: Schema = {
+    "agent_id": pl.String, "fixture_id": pl.Int64, "tick_seq": pl.Int32, "ts_ms": pl.Int64, "action": pl.String,
+    "market_key": pl.String, "side": pl.String, "stake": pl.Int64, "prob_bps": pl.Int32, "odds_milli": pl.Int32,
+    "valid": pl.Boolean, "reason": pl.String, "clv_bps": pl.Int64,
+}  # fmt: skip
+"""Decisions before the close: the last price of what they back, no CLV."""
+_Row = tuple[Any, ...]
+
+
+@dataclass
+class LiveView:
+    """What is known of a live run so far; written by who follows it, read by who looks.
+
+    Attributes
+    ----------
+    messages
+        How many were shown to the agents.
+    gaps
+        Stretches in which messages may have been missed, and that have ended.
+    failures
+        What agents that failed said, by agent id.
+    """
+
+    plan: LivePlan
+    clock: Callable[[], int]
+    messages: int = 0
+    gaps: tuple[Gap, ...] = ()
+    failures: dict[str, str] = field(default_factory=dict)
+    _rows: list[_Row] = field(default_factory=list, repr=False)
+    _markets: dict[str, Message] = field(default_factory=dict, repr=False)
+
+    def decided(self, message: Message, answers: Answers) -> None:
+        """Take note of a message, and of what was decided at it."""
+        self.messages += 1
+        self._markets[message.market_key] = message
+        self.failures |= {agent_id: _said(own) for agent_id, own in answers.failed.items()}
+        self._rows += [self._row(agent_id, message, one) for agent_id, own in answers.decided.items() for one in own]
+
+    def looked(self, tracker: Tracker) -> None:
+        """Take note of gaps."""
+        self.gaps = tuple(tracker.gaps)
+
+    def _row(self, agent_id: str, at: Message, decision: Decision) -> _Row:
+        fixture_id, tick_seq, action, market_key, side, stake = decision[:6]
+        market = self._markets.get(market_key or "")
+        quoted = () if market is None else zip(market.sides, market.prob_bps, market.odds_milli, strict=True)
+        prices = {name: (prob_bps, odds_milli) for name, prob_bps, odds_milli in quoted}
+        what = fixture_id, tick_seq, at.ts_ms, str(action), market_key, side, stake
+        return agent_id, *what, *prices.get(side or "", (None, None)), True, PENDING, None
+
+    @property
+    def data_age_s(self) -> float | None:
+        """Seconds since the last message came, by the clock of this machine; null before the first."""
+        came_ms = self.plan.feed.health.data_ts_ms
+        return None if came_ms is None else max(0.0, (self.clock() - came_ms) / 1000)
+
+    @property
+    def count(self) -> int:
+        """How much was decided."""
+        return len(self._rows)
+
+    def decisions(self, since: int = 0) -> pl.DataFrame:
+        """Return ``LIVE_DECISIONS`` in the order in which they came, but for the first so many."""
+        return pl.DataFrame(list(islice(self._rows, max(0, since), None)), schema=LIVE_DECISIONS, orient="row")
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """``LIVE_DECISIONS`` so far."""
+        return self.decisions()
+
+    @property
+    def outcome(self) -> dict[str, str]:
+        """What came of it so far in words, by name; what there is nothing to say of is left out."""
+        return nonempty(
+            {
+                "run": self.plan.run_id,
+                "fixture": f"{self.fixture} on {self.plan.feed.name}",
+                "kickoff": self.kickoff,
+                "messages": f"{self.messages:,}",
+                "decisions": f"{self.count:,}",
+                "gaps": self._counted_gaps,
+                "failed": "; ".join(f"{agent_id}: {said}" for agent_id, said in self.failures.items()),
+            }
+        )
+
+    @property
+    def _counted_gaps(self) -> str:
+        causes = Counter(str(gap.cause) for gap in self.gaps)
+        again = sum(1 for gap in self.gaps if gap.replayed)
+        return tally(causes) + (f"; {again:,} sent again" if again else "")
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Everything in words, likewise."""
+        age_s, health = self.data_age_s, self.plan.feed.health
+        return self.outcome | nonempty(
+            {
+                "kickoff": f"{self.kickoff}{self._until_kickoff}",
+                "connected": yes(health.connected),
+                "last data": "" if age_s is None else f"{span(age_s)} ago",
+                "quota left": count(health.quota_left) or "",
+                "error": health.error or "",
+            }
+        )
+
+    @property
+    def fixture(self) -> str:
+        """The fixture's id, and its names where they are known."""
+        fixture = self.plan.fixture
+        return f"{fixture.fixture_id} ({' v '.join(fixture.names)})" if fixture.names else str(fixture.fixture_id)
+
+    @property
+    def kickoff(self) -> str:
+        """When it kicks off as announced."""
+        kickoff_ms = self.plan.fixture.kickoff_ts_ms
+        return "not announced" if kickoff_ms is None else moment(kickoff_ms)
+
+    @property
+    def _until_kickoff(self) -> str:
+        kickoff_ms = self.plan.fixture.kickoff_ts_ms
+        if kickoff_ms is None:
+            return ""
+        left_s = (kickoff_ms - self.clock()) / 1000
+        return f", in {span(left_s)}" if left_s > 0 else f", {span(-left_s)} ago"
+
+    @property
+    def line(self) -> str:
+        """The most of it in one line."""
+        facts = self.facts
+        parts = [counted(self.messages, "message"), counted(self.count, "decision")]
+        parts += [f"{name} {facts[name]}" for name in ("last data", "gaps") if name in facts]
+        parts += [f"{counted(len(self.failures), 'agent')} failed"] if self.failures else []
+        parts += [facts["error"]] if "error" in facts else [] if facts["connected"] == "yes" else ["not connected"]
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"Live run {self.plan.run_id}: {self.line}; next: .frame"
+
+
+def _said(failure: Failure) -> str:
+    return failure.cause if failure.error in failure.cause else f"{failure.error}: {failure.cause}"

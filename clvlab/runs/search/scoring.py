@@ -1,0 +1,208 @@
+"""The work at a point, in this process or in another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import lru_cache, partial
+
+import polars as pl
+
+from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.base.parallel import Fault, Work, in_order
+from clvlab.engine.agent import Agent, decisions_of, register
+from clvlab.engine.replay import confidence_ppm, locate, market_rows
+from clvlab.errors import ClvlabError
+from clvlab.law.closing import Window, fixture_closes, market_closes
+from clvlab.law.clv import scores
+from clvlab.law.positions import check_prices
+from clvlab.law.schema import POSITIONS, Action
+from clvlab.law.tape import Tape
+from clvlab.packs.reader import Pack
+from clvlab.packs.views.opening import Place, load_place
+from clvlab.proof.events import SEALED_ORDER
+from clvlab.runs import backtests
+from clvlab.runs.search.search import Params, Search, at_point, spoken
+from clvlab.statistics.measures import fixture_sums
+
+# Scores without evidence: what the law says of decisions that nobody seals, such as the points of a search.
+
+
+_MARKET = ["fixture_id", "market_key"]
+
+
+class Scorer:
+    """A tape and a window, made ready to score one agent after another.
+
+    A replay writes each state down side by side, for evidence to carry, and the law reads the prices back from it. Here they
+    are read from the tape itself; the scores are those of the replay (tests/engine/test_scoring.py).
+
+    Parameters
+    ----------
+    tape
+        The ticks.
+    window
+        What is scored, and where it closes.
+
+    Raises
+    ------
+    EvidenceError
+        The tape has prices that no evidence may carry.
+    """
+
+    def __init__(self, tape: Tape, window: Window) -> None:
+        own = tape.judged_by(window.close_source)
+        check_prices(own.rows)
+        self.tape, self.window, self._own = tape, window, own
+        ends = fixture_closes(tape, window)
+        first_sides = own.series.filter(pl.col("side_no") == 0)
+        self._closes = market_closes(own, first_sides.select(_MARKET), ends).select(*_MARKET, "close_row")
+        self._ends = ends.select("fixture_id", "end_seq", "close_ts_ms", "close_kind")
+        self._sides = own.series.select(*_MARKET, "side", "side_no", "rows")
+
+    def scores(self, agent: Agent) -> pl.DataFrame:
+        """Return ``SCORES`` of what an agent decides, with ``at_close``: whether it acted on the message that closes a market.
+
+        Raises
+        ------
+        SchemaError, DecisionError
+            It returned no frame, decisions that can't be sealed, or one at a tick that does not exist.
+        """
+        return self.timed_scores(agent).drop("ts_ms")
+
+    def timed_scores(self, agent: Agent) -> pl.DataFrame:
+        """Return what ``scores`` does, and the ``ts_ms`` of each decision."""
+        located = locate(self.tape, decisions_of(agent, self.tape)).sort(SEALED_ORDER, nulls_last=False)
+        if self._own is not self.tape:
+            located = located.with_columns(*market_rows(self._own, located))
+        rows, back = self._own.rows, pl.col("action") == Action.BACK
+        closing = pl.col("end_seq", "close_ts_ms", "close_kind", "close_row")
+        found = (
+            located.lazy()
+            .join(self._sides.lazy(), on=[*_MARKET, "side"], how="left", maintain_order="left")
+            .join(self._closes.lazy(), on=_MARKET, how="left", maintain_order="left")
+            .join(self._ends.lazy(), on="fixture_id", how="left", maintain_order="left")
+            .with_columns(
+                pl.when(back & pl.col("market_key").is_not_null()).then(closing),
+                entry_row=pl.when(back).then("market_row"),
+                offset=pl.col("side_no") * pl.col("rows"),
+            )
+            .collect(engine="in-memory")
+        )
+        entry, close = found["entry_row"], found["close_row"]
+        own_entry, own_close = entry + found["offset"], close + found["offset"]
+        positions = found.with_columns(
+            confidence_ppm=confidence_ppm(),
+            seq=pl.int_range(1, pl.len() + 1),
+            entry_present=entry.is_not_null(),
+            entry_suspended=rows["suspended"].gather(entry),
+            entry_prob_bps=rows["prob_bps"].gather(own_entry),
+            odds_milli=rows["odds_milli"].gather(own_entry),
+            closing_present=close.is_not_null(),
+            closing_suspended=rows["suspended"].gather(close),
+            close_prob_bps=rows["prob_bps"].gather(own_close),
+            closing_ts_ms=rows["ts_ms"].gather(close),
+        )
+        scored = scores(positions.select(*POSITIONS), self.window, self.tape.max_close_age_s)
+        return scored.with_columns(found["ts_ms"], at_close=(entry == close).fill_null(value=False))
+
+
+Task = tuple[Search, Params]
+
+_MOST_POINTS = 256  # in a task
+_SHARDS_AT_ONCE = 2  # as in a run
+_KEPT = 1  # tapes that a process keeps: a pack may be large
+
+
+def point_scores(search: Search, params: Params) -> pl.DataFrame:
+    """Return ``SCORES`` with ``at_close`` of the agent at a point.
+
+    Raises
+    ------
+    ClvlabError
+        The agent, the pack or the parameters are at fault; a note names the point.
+    """
+    parts = search.parts
+    with ThreadPoolExecutor(_SHARDS_AT_ONCE if isinstance(search.agent, str) else 1) as pool:
+        found = pl.concat(pool.map(partial(_timed, params=params), parts))
+    if len(parts) > 1:  # each is in sealed order
+        found = found.sort("ts_ms", "fixture_id", "tick_seq", maintain_order=True).with_columns(
+            seq=pl.int_range(1, pl.len() + 1)
+        )
+    return found.drop("ts_ms")
+
+
+def _timed(search: Search, params: Params) -> pl.DataFrame:
+    scorer = _scorer_of(search)
+    agent = register(search.agent) if isinstance(search.agent, IsolatedAgent) else search.agent
+    with at_point(params):
+        return scorer.timed_scores(backtests.resolve(agent, params, search.window))
+
+
+def sums_at(tasks: Iterable[Task]) -> list[pl.DataFrame]:
+    """Return ``FIXTURE_SUMS`` of points of searches, without a look at their shards."""
+    return [fixture_sums(_timed(search, params)) for search, params in tasks]
+
+
+def answer_at(tasks: Sequence[Task]) -> list[pl.DataFrame] | Fault:
+    """Return what ``sums_at`` returns or raises; what other processes are asked."""
+    try:
+        return sums_at(tasks)
+    except ClvlabError as error:
+        return Fault.of(error)
+
+
+def sums_of_tasks(tasks: Iterable[Task], count: int, executor: Executor | None) -> Iterator[pl.DataFrame]:
+    """Yield ``FIXTURE_SUMS`` of each task, in their order; what is yielded does not depend on who computes it.
+
+    Parameters
+    ----------
+    tasks
+        What the points of a search have in common, and the parameters of one. A process keeps the tape of one search, so those
+        of each follow each other.
+    count
+        How many tasks there are.
+    executor
+        Who computes; see ``in_order``.
+
+    Raises
+    ------
+    ExecutorError
+        A point's process died again and again, or the caller's executor is broken.
+    ClvlabError
+        The agent, the pack or the parameters are at fault.
+    """
+    return in_order(Work(sums_at, answer_at, _said, _search_of, _MOST_POINTS, _forget), tasks, count, executor)
+
+
+def _said(task: Task) -> str:
+    return f"at the point {spoken(task[1])}"
+
+
+def _search_of(task: Task) -> Search:
+    return task[0]
+
+
+def tape_of(search: Search) -> Tape:
+    """Return the tape of a search, that of the newest one as it was read."""
+    return _scorer_of(search).tape
+
+
+def _forget() -> None:
+    """Let the tape go that this process keeps: others are asked from now on."""
+    _scorer.cache_clear()
+
+
+def _scorer_of(search: Search) -> Scorer:
+    return _scorer(search.place, search.content_hash, search.fixture_ids, search.window)
+
+
+@lru_cache(maxsize=_KEPT)
+def _scorer(place: Place, content_hash: str, fixture_ids: tuple[int, ...], window: Window) -> Scorer:
+    return Scorer(_pack(place, content_hash).tape(fixture_ids), window)
+
+
+@lru_cache(maxsize=_KEPT)
+def _pack(place: Place, content_hash: str) -> Pack:
+    """Open a pack once, however many shards of it are read: its file is hashed whole."""
+    return load_place(place, content_hash)

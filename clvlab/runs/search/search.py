@@ -1,0 +1,216 @@
+"""What all points of a search have in common, and the name of the work at each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import distributions
+from itertools import product
+from math import prod
+from typing import Any
+
+from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.registry import names_template
+from clvlab.engine.agent import Agent
+from clvlab.errors import AgentError, ClvlabError, StatisticsError
+from clvlab.law.closing import Window
+from clvlab.law.schema import LAW_VERSION
+from clvlab.packs.reader import Pack
+from clvlab.packs.views.opening import Place, place_of
+from clvlab.proof.canonical import canonical, sha256
+from clvlab.runs import backtests
+from clvlab.runs.sharding import Shards, sharded
+from clvlab.runs.versions import judge
+
+# A grid of parameters, its points, and how many trials they are judged among.
+
+
+def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
+    """Return the values of each parameter.
+
+    Raises
+    ------
+    StatisticsError
+        No parameter, or one without a list of values, or with a value twice.
+    """
+    if not isinstance(grid, Mapping):
+        raise StatisticsError(f"a grid is a mapping from parameters to lists of values, not {grid!r:.80}")
+    values = {name: () if isinstance(own, str) or not isinstance(own, Iterable) else tuple(own) for name, own in grid.items()}
+    wrong = [name for name, own in values.items() if not own]
+    if not grid or wrong:
+        said = f"write {{{wrong[0]!r}: [{grid[wrong[0]]!r:.40}]}}" if wrong else "it is empty"
+        raise StatisticsError(f"a grid needs parameters, each with a list of values: {said}")
+    for name, own in values.items():
+        for number, value in enumerate(own):
+            if value in own[:number]:
+                raise StatisticsError(f"the grid has {name}={value!r} twice: each value is one trial")
+    return values
+
+
+def grid_points(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the parameters of every point, the last parameter fastest."""
+    return (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
+
+
+def grid_size(grid: Mapping[str, Sequence[Any]]) -> int:
+    """Count the points."""
+    return prod(map(len, grid.values()))
+
+
+def check_trials(earlier_trials: int) -> None:
+    """Refuse a count of earlier trials that is not a valid count.
+
+    Raises
+    ------
+    StatisticsError
+    """
+    if type(earlier_trials) is not int or earlier_trials < 0:
+        raise StatisticsError(f"earlier_trials counts trials, it can't be {earlier_trials!r}")
+
+
+POINT_SCHEMA = "clvlab-point/1"
+Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Fixtures, agent and window that all points share; it goes to other processes as it is.
+
+    Attributes
+    ----------
+    place, content_hash
+        Where the pack is, and what it must be.
+    fixture_ids
+        Whole fixtures, sorted.
+    shards
+        The same, cut into those that are scored together.
+    agent
+        Name of a template, or the code of an agent of one's own.
+    """
+
+    place: Place
+    content_hash: str
+    fixture_ids: tuple[int, ...]
+    agent: str | IsolatedAgent
+    window: Window
+    shards: Shards = ()
+
+    @property
+    def parts(self) -> list[Search]:
+        """The searches over one shard each, whose sums are those of the whole; itself where there is one."""
+        return [replace(self, fixture_ids=shard, shards=()) for shard in self.shards] if len(self.shards) > 1 else [self]
+
+    @property
+    def agent_name(self) -> str:
+        """What the agent is called where its sums are kept."""
+        return self.agent if isinstance(self.agent, str) else f"own-{sha256(self.agent.code.content)[7:19]}"
+
+    def key(self, params: Params) -> str | None:
+        """Hash all that shapes the sums at a point; null where that can't be: over a network anything may answer.
+
+        A template is named by its version and every parameter. An agent of one's own is named by the pickle of its code, with
+        the helpers, globals and closures that it reaches, by the files that it reads, and by all that is installed beside it.
+        """
+        try:
+            with at_point(params):
+                identity = _identity(self.agent, params, self.window)
+        except TypeError:  # a parameter that JSON has no form for
+            return None
+        if identity is None:
+            return None
+        return sha256(
+            canonical(
+                {
+                    "schema": POINT_SCHEMA,
+                    "content_hash": self.content_hash,
+                    "fixture_ids": list(self.fixture_ids),
+                    "agent": identity,
+                    "window": self.window.payload(),
+                    "versions": _versions(),
+                }
+            )
+        )
+
+
+def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None, window: Window, first: Params) -> Search:
+    """Return what the points of a search over a pack have in common; ``first`` are the parameters of one of them.
+
+    Raises
+    ------
+    UnknownAgentError, AgentError
+        No agent that a grid can give parameters to.
+    HeldOutError
+        A fixture that a plan holds out.
+    WindowError
+        The pack does not keep the book that it is to close by.
+    PackTooLargeError
+        The agent must see more at once than fits in memory.
+    """
+    wanted = pack.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
+    pack.check_known(wanted)
+    pack.check_open(wanted)
+    pack.check_closes(window.close_source)
+    asked: str | IsolatedAgent
+    sent: str | IsolatedAgent
+    if names_template(agent):
+        asked = sent = agent
+    else:
+        found = backtests.resolve(agent, None, window)
+        if not isinstance(found, IsolatedAgent):
+            raise AgentError(f"{type(agent).__name__} takes no parameters here: give the name of its template")
+        # A process that was asked about other fixtures, those of a later fold for instance, is not asked about these.
+        asked, sent = found, replace(found, scope=sha256(canonical([pack.content_hash, list(wanted)])))
+    with at_point(first):
+        shards = sharded(pack, wanted, [backtests.resolve(asked, first, window)], together=1)
+    return Search(place_of(pack), pack.content_hash, wanted, sent, window, shards)
+
+
+@contextmanager
+def at_point(params: Params) -> Iterator[None]:
+    """Note of an error at which point it came."""
+    try:
+        yield
+    except ClvlabError as error:
+        error.add_note(f"at the point {spoken(params)}")
+        raise
+
+
+def spoken(params: Params) -> str:
+    """Return parameters in words."""
+    return ", ".join(f"{name}={value!r}" for name, value in params.items())
+
+
+def _identity(agent: str | IsolatedAgent, params: Params, window: Window) -> dict[str, Any] | None:
+    if isinstance(agent, str):
+        identity = backtests.resolve(agent, params, window).identity
+        return {"strategy": identity.strategy, "version": identity.strategy_version, "config": spelled(identity.config)}
+    if agent.limits.network:
+        return None
+    return {
+        "code": sha256(agent.code.content),
+        "name": None if agent.code.file is None else agent.code.file[1],
+        "config": spelled(dict(agent.params) | dict(params)),
+        "reads": [list(read) for read in agent.limits.digests()],
+        "installed": _installed(),
+    }
+
+
+def spelled(params: Params) -> str:
+    """Return parameters as JSON, in which 1, 1.0, true and "1" are four values."""
+    return json.dumps(dict(params), sort_keys=True)
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return judge() | {"law": LAW_VERSION, "python": sys.version}
+
+
+@cache
+def _installed() -> str:
+    """Hash the names and versions of everything installed, which an agent of one's own may import."""
+    names = sorted({f"{one.name}=={one.version}" for one in distributions()})
+    return sha256("\n".join(names).encode())

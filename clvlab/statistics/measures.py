@@ -1,0 +1,166 @@
+"""What a scored decision can be measured by, and which question each measure answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from clvlab.base.naming import did_you_mean
+from clvlab.errors import StatisticsError
+from clvlab.law.schema import Reason, Schema
+from clvlab.statistics import BoundedClusters
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number for each scored decision.
+
+    Attributes
+    ----------
+    name
+        What ``by=`` takes.
+    column
+        Name of the values, with their unit; their mean is ``mean_<column>``.
+    title, unit
+        In words.
+    question
+        What its mean answers.
+    value
+        Over the columns of ``SCORES``.
+    lowest, highest
+        What the value would be if the price had closed at 0, and at 1.
+    """
+
+    name: str
+    column: str
+    title: str
+    unit: str
+    question: str
+    value: pl.Expr = field(repr=False)
+    lowest: pl.Expr = field(repr=False)
+    highest: pl.Expr = field(repr=False)
+
+    @property
+    def mean(self) -> str:
+        """Name of the column of its mean."""
+        return f"mean_{self.column}"
+
+    @property
+    def asked(self) -> str:
+        """What its means answer, as a sentence under them."""
+        return f"By {self.title}: {self.question}?"
+
+    @property
+    def short(self) -> str:
+        """The unit as it stands behind a number."""
+        return self.unit.partition(" ")[0]
+
+
+_ENTRY, _WHOLE, _ALL_LOST = pl.col("entry_prob_bps"), 10_000, pl.lit(-100)
+MEASURES = {
+    one.name: one
+    for one in (
+        Measure(
+            "clv", "clv_bps", "CLV", "bps of probability", "did the price move my way after I took it", pl.col("clv_bps"),
+            -_ENTRY, _WHOLE - _ENTRY,
+        ),
+        Measure(
+            "edge", "edge_pct", "edge at the price taken", "%", "would this price have paid, if the close is right",
+            pl.col("edge_bps") / 100, _ALL_LOST, 100 * (pl.col("odds_milli") / 1000 - 1),
+        ),
+        Measure(
+            "price_ratio", "price_ratio_pct", "CLV as price ratio", "%", "what would a fair price have gained",
+            pl.when(_ENTRY > 0).then(100 * (pl.col("close_prob_bps") / _ENTRY - 1)), _ALL_LOST, 100 * (_WHOLE / _ENTRY - 1),
+        ),
+    )
+}  # fmt: skip
+
+
+def measure_of(by: str | Measure) -> Measure:
+    """Return the measure of a name.
+
+    Raises
+    ------
+    StatisticsError
+        There is none of that name.
+
+    Examples
+    --------
+    >>> measure_of("edge").question
+    'would this price have paid, if the close is right'
+    """
+    found = by if isinstance(by, Measure) else MEASURES.get(by) if isinstance(by, str) else None
+    if found is None:
+        raise StatisticsError(f"means are taken by {', '.join(MEASURES)}, not by {by!r:.80}{did_you_mean(by, MEASURES)}")
+    return found
+
+
+def counted() -> pl.Expr:
+    """Tell which decisions the statistics count: those that are scored and were not made on the closing message itself.
+
+    An entry at the closing message is the close: its CLV is 0 by construction, and dilutes a mean. The law scores it.
+    """
+    return (pl.col("reason") == Reason.SCORED) & ~pl.col("at_close")
+
+
+def without_close() -> pl.Expr:
+    """Tell which decisions no close judges because their market or line was gone or suspended: perhaps because they lost."""
+    return pl.col("reason").is_in([Reason.CLOSING_MARKET_ABSENT, Reason.CLOSING_SUSPENDED, Reason.CLOSING_SIDE_MISSING])
+
+
+# What decisions measure in each fixture: all that a mean over fixtures needs of them.
+
+
+_PARTS = ("sums", "counts", "squares", "lowest", "highest")
+
+# Per fixture and measure: the sum of the values, how many they are, the sum of their squares, and what the sum would be if
+# every price had closed at 0, and at 1; see ``BoundedClusters``.
+_SUMS: Schema = {"fixture_id": pl.Int64, **{f"{name}_{part}": pl.Float64 for name in MEASURES for part in _PARTS}}
+
+# And how many decisions have no close.
+FIXTURE_SUMS: Schema = {**_SUMS, "gone": pl.Int64}
+
+
+def fixture_sums(scores: pl.DataFrame) -> pl.DataFrame:
+    """Sum what ``SCORES`` with ``at_close`` measure: ``FIXTURE_SUMS``, sorted by fixture.
+
+    Rows are added in their order, so that the last bit of a sum is the same on any number of threads.
+    """
+    gone = scores.filter(without_close()).group_by("fixture_id").agg(gone=pl.len().cast(pl.Int64))
+    found = summed(scores.filter(counted())).join(gone, on="fixture_id", how="full", coalesce=True)
+    return found.select(pl.col(*FIXTURE_SUMS).fill_null(0)).sort("fixture_id")
+
+
+def summed(scores: pl.DataFrame) -> pl.DataFrame:
+    """Sum what all of some scored decisions measure; see ``fixture_sums``."""
+    rows = scores.select(
+        "fixture_id",
+        *(
+            value.cast(pl.Float64).alias(f"{name}_{part}")
+            for name, one in MEASURES.items()
+            for part, value in (("sums", one.value), ("lowest", one.lowest), ("highest", one.highest))
+        ),
+    )
+    fixtures = rows["fixture_id"].unique().sort()
+    place, found = fixtures.search_sorted(rows["fixture_id"]).to_numpy(), {"fixture_id": fixtures}
+    for name in MEASURES:
+        known = rows[f"{name}_sums"].is_not_null().to_numpy()
+        value, lowest, highest = (rows[f"{name}_{part}"].to_numpy()[known] for part in ("sums", "lowest", "highest"))
+        for part, weights in zip(_PARTS, (value, np.ones_like(value), value * value, lowest, highest), strict=True):
+            found[f"{name}_{part}"] = pl.Series(np.bincount(place[known], weights, fixtures.len()))
+    return pl.DataFrame(found, schema=_SUMS)
+
+
+def stacked(each: Sequence[pl.DataFrame], measure: Measure) -> tuple[BoundedClusters, pl.Series]:
+    """Put several ``FIXTURE_SUMS`` beside each other, a column each; and return the fixtures of the rows."""
+    column = np.repeat(np.arange(len(each)), [own.height for own in each])
+    rows = pl.concat(each).with_columns(column=column).filter(pl.col(f"{measure.name}_counts") > 0)
+    fixtures = rows["fixture_id"].unique().sort()
+    place = fixtures.search_sorted(rows["fixture_id"]).to_numpy(), rows["column"].to_numpy()
+    parts = {part: np.zeros((fixtures.len(), len(each))) for part in _PARTS}
+    for part, values in parts.items():
+        values[place] = rows[f"{measure.name}_{part}"].to_numpy()
+    return BoundedClusters(**parts), fixtures
