@@ -47,319 +47,11 @@ from clvlab.api.runs import (
 )
 from clvlab.client.asking import Asking, given, path_of, raise_for_problem
 
-# Competitions, deployed agents, and whom the token speaks for.
-
-
-class Owning(Asking):
-    """What an owner does."""
-
-    def me(self) -> MeResponse:
-        """Read whom the token speaks for, what is theirs, and the limits that hold."""
-        return self._get(MeResponse, "me")
-
-    def create_competition(self, config: Mapping[str, Any] | None = None, **fields: Any) -> CompetitionCreateResponse:
-        """Create a competition; fields of CompetitionConfig, as a mapping or by name. Needs a token."""
-        return self._post(CompetitionCreateResponse, "competitions", body=dict(config or {}) | fields)
-
-    def competitions(
-        self, status: str | None = None, *, owner: str | None = None, pack_id: str | None = None
-    ) -> list[CompetitionSummaryResponse]:
-        """List competitions; of ``DRAFT``, ``RUNNING``, ``FINALIZED`` or ``COMPLETED`` status, an owner or a pack, if given."""
-        return self._get(list[CompetitionSummaryResponse], "competitions", status=status, owner=owner, pack_id=pack_id)
-
-    def competition(self, competition_id: str) -> CompetitionStateResponse:
-        """Read a competition whole."""
-        return self._get(CompetitionStateResponse, "competitions", competition_id)
-
-    def register(
-        self,
-        competition_id: str,
-        agent_id: str,
-        strategy: str,
-        config: Mapping[str, Any] | None = None,
-        *,
-        proof_mode: str = "reproducible",
-        instance_id: str | None = None,
-    ) -> AgentRegisterResponse:
-        """Put an agent on the roster of a competition of the caller."""
-        entry = {"agent_id": agent_id, "strategy": strategy, "config": dict(config or {}), "proof_mode": proof_mode}
-        return self._post(
-            AgentRegisterResponse, "competitions", competition_id, "agents", body=entry | {"instance_id": instance_id}
-        )
-
-    def withdraw(self, competition_id: str, agent_id: str) -> None:
-        """Take an agent off the roster of a competition of the caller that was not started yet."""
-        self._delete("competitions", competition_id, "agents", agent_id)
-
-    def delete_competition(self, competition_id: str) -> None:
-        """Delete a competition of the caller that was never started."""
-        self._delete("competitions", competition_id)
-
-    def open_competition(self, competition_id: str) -> CompetitionStatusResponse:
-        """Go from draft to open."""
-        return self._post(CompetitionStatusResponse, "competitions", competition_id, "open")
-
-    def start(self, competition_id: str) -> CompetitionStartResponse:
-        """Run a competition of the caller; returns when it is finalized."""
-        return self._post(CompetitionStartResponse, "competitions", competition_id, "start")
-
-    def start_async(self, competition_id: str) -> CompetitionProgress:
-        """Start a competition of the caller without waiting for it; ``follow`` its run, or read the competition again."""
-        headers = {"Prefer": "respond-async"}
-        return self._post(CompetitionProgress, "competitions", competition_id, "start", headers=headers)
-
-    def cancel_competition(self, competition_id: str) -> CompetitionStatusResponse:
-        """Cancel the run of a running competition of the caller, which is then what it was before its start."""
-        return self._post(CompetitionStatusResponse, "competitions", competition_id, "cancel")
-
-    def complete_competition(self, competition_id: str) -> CompetitionStatusResponse:
-        """Go from finalized to completed."""
-        return self._post(CompetitionStatusResponse, "competitions", competition_id, "complete")
-
-    def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[CompetitionEvent]:
-        """Read the log after ``since_seq``, or its first ``limit`` entries; -1 gives all of it."""
-        return self._get(list[CompetitionEvent], "competitions", competition_id, "events", since_seq=since_seq, limit=limit)
-
-    def agent_errors(self, competition_id: str) -> list[AgentErrorCause]:
-        """Read why agents failed in the run of a competition of the caller."""
-        return self._get(list[AgentErrorCause], "competitions", competition_id, "agent-errors")
-
-    def stream(self, competition_id: str, since_seq: int = -1) -> Iterator[CompetitionEvent]:
-        """Return the entries of the log as they are appended, until nothing can follow.
-
-        Raises
-        ------
-        websockets.exceptions.InvalidStatus
-            The competition is unknown.
-        websockets.exceptions.ConnectionClosedError
-            The connection broke off: stream again with the last ``seq`` received.
-        """
-        return self._messages("competitions", competition_id, "arena", since_seq=since_seq)
-
-    def deploy(
-        self, config: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None, **fields: Any
-    ) -> DeployResponse:
-        """Deploy an agent; fields of DeployConfig, as a mapping or by name. Needs a token."""
-        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-        return self._post(DeployResponse, "agents", "deploy", body=dict(config or {}) | fields, headers=headers)
-
-    def instance(self, instance_id: str) -> AgentInstance:
-        """Read an instance of the caller."""
-        return self._get(AgentInstance, "agents", "instances", instance_id)
-
-    def instances(self, cursor: str | None = None, limit: int = 50, *, strategy: str | None = None) -> InstanceListResponse:
-        """List the caller's instances, newest first."""
-        return self._get(InstanceListResponse, "agents", "instances", cursor=cursor, limit=limit, strategy=strategy)
-
-    def runtime_events(self, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
-        """Read what an instance of the caller did, after the cursor ``since``."""
-        return self._get(RuntimeEventsResponse, "agents", "instances", instance_id, "runtime-events", since=since, limit=limit)
-
-
-# Runs and their proofs, the leaderboard, the demo.
-
-
-class Proving(Asking):
-    """What anybody may see and check of runs."""
-
-    def leaderboard(self, after_rank: int = 0, limit: int | None = None, **filters: Any) -> LeaderboardResponse:
-        """Rank agents over all sealed runs; a page of them with a ``limit``.
-
-        ``filters`` are ``causality`` and ``knowledge``; ``grouped=True`` is one row for an owner's that decide alike.
-        """
-        return self._get(LeaderboardResponse, "leaderboard", after_rank=after_rank, limit=limit, **filters)
-
-    def runs(self, cursor: str | None = None, limit: int = 50, **filters: Any) -> RunListResponse:
-        """List runs, newest first; of a ``kind``, ``status``, ``agent_id``, ``pack_id`` or ``owner`` only, if given."""
-        return self._get(RunListResponse, "runs", cursor=cursor, limit=limit, **filters)
-
-    def run(self, run_id: str) -> ProofArtifactResponse:
-        """Read the proof card of a run."""
-        return self._get(ProofArtifactResponse, "runs", run_id)
-
-    def progress(self, run_id: str) -> RunProgress:
-        """Read how far a run is."""
-        return self._get(RunProgress, "runs", run_id, "progress")
-
-    def follow(self, run_id: str) -> Iterator[RunProgress]:
-        """Return how far a run is, whenever that changes, until it is sealed or has failed.
-
-        Raises
-        ------
-        websockets.exceptions.InvalidStatus
-            The run is unknown.
-        websockets.exceptions.ConnectionClosedError
-            The connection broke off: follow again.
-        """
-        return self._messages("runs", run_id, "progress")
-
-    def verify(self, run_id: str) -> VerifyResponse:
-        """Have the proof of a run recomputed."""
-        return self._post(VerifyResponse, "runs", run_id, "verify")
-
-    def decision(self, run_id: str, seq: int) -> InspectorRecord:
-        """Inspect one decision."""
-        return self._get(InspectorRecord, "runs", run_id, "actions", str(seq))
-
-    def decisions(self, run_id: str, cursor: str | None = None, limit: int = 100, **filters: Any) -> DecisionListResponse:
-        """List sealed decisions with their scores, a page of them.
-
-        ``filters`` are ``agent_id``, ``fixture_id``, ``market`` (a prefix), ``side``, ``reason``, ``valid``, and ``sort``
-        (``seq``, ``clv`` or ``-clv``).
-        """
-        return self._get(DecisionListResponse, "runs", run_id, "decisions", cursor=cursor, limit=limit, **filters)
-
-    def decision_frame(self, run_id: str, **filters: Any) -> pl.DataFrame:
-        """Return all sealed decisions that match the same filters, with their scores, a row each."""
-        return self._frame("runs", run_id, "decisions", **filters)
-
-    def evidence(self, run_id: str) -> bytes:
-        """Download ``events.jsonl``, whose SHA-256 is the evidence hash."""
-        return self._bytes("runs", run_id, "evidence")
-
-    def scores(self, run_id: str) -> bytes:
-        """Download ``scores.jsonl``."""
-        return self._bytes("runs", run_id, "scores")
-
-    def manifest(self, run_id: str) -> bytes:
-        """Download ``manifest.json``, whose SHA-256 is the manifest hash."""
-        return self._bytes("runs", run_id, "manifest")
-
-    def bundle(self, run_id: str) -> bytes:
-        """Download the proof bundle: all of the above, with the anchor and log proofs there are."""
-        return self._bytes("runs", run_id, "bundle")
-
-    def demo(self) -> DemoResponse:
-        """Run the demo competition."""
-        return self._post(DemoResponse, "demo", "run")
-
-
-# Backtests, the packs that they replay, and the templates that decide.
-
-
 _PIECE = 1 << 20
 _POLL_S = 0.2
 
 
-class Replaying(Asking):
-    """What is replayed, by whom, and what came of it."""
-
-    def backtest(
-        self,
-        pack_id: str,
-        fixture_id: int,
-        *,
-        window_id: str = "full",
-        market_allowlist: list[str] | None = None,
-        **fields: Any,
-    ) -> BacktestRunResponse:
-        """Backtest the agent ``baseline`` over a fixture; further fields of BacktestRunRequest by name."""
-        markets = [""] if market_allowlist is None else market_allowlist
-        body = {"pack_id": pack_id, "fixture_id": fixture_id, "window_id": window_id, "market_allowlist": markets}
-        return self._post(BacktestRunResponse, "backtests", body=body | fields)
-
-    def backtest_pack(
-        self,
-        pack_id: str,
-        fixture_ids: Sequence[int] | None = None,
-        *,
-        strategy: str = "baseline",
-        params: Mapping[str, Any] | None = None,
-        policy: Mapping[str, Any] | None = None,
-        idempotency_key: str | None = None,
-        **fields: Any,
-    ) -> BacktestRunResponse | BacktestState:
-        """Backtest a template over several fixtures of a pack, or all; further fields of PackBacktestRequest by name.
-
-        What takes more than a second goes on without the caller: the answer then has a ``status``, and a ``key`` by which
-        ``cancel_backtest`` withdraws the request. ``wait_for_report`` returns the report in either case.
-        """
-        own = {"strategy": strategy, "params": dict(params or {}), "policy": None if policy is None else dict(policy)}
-        body = {"pack_id": pack_id, "fixture_ids": None if fixture_ids is None else list(fixture_ids)} | own | fields
-        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-        return cast("BacktestRunResponse | BacktestState", self._post(dict, "backtests", body=body, headers=headers))
-
-    def wait_for_report(self, backtest_id: str) -> BacktestReport:
-        """Wait until a backtest is sealed, and return its report.
-
-        Raises
-        ------
-        ApiError
-            It is unknown, failed, or was cancelled: the problem says which.
-        """
-        while True:
-            found = self._get(dict, "backtests", backtest_id)
-            if "checks" in found:
-                return cast("BacktestReport", found)
-            time.sleep(_POLL_S)
-
-    def cancel_backtest(self, backtest_id: str, key: str) -> BacktestState:
-        """Withdraw a request for a backtest by its key; what nobody else asked for is cancelled."""
-        return self._post(BacktestState, "backtests", backtest_id, "cancel", headers={"Idempotency-Key": key})
-
-    def backtests(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
-        """List stored backtests, newest first."""
-        return self._get(BacktestListResponse, "backtests", cursor=cursor, limit=limit)
-
-    def report(self, backtest_id: str) -> BacktestReport:
-        """Read the report of a backtest."""
-        return self._get(BacktestReport, "backtests", backtest_id)
-
-    def tear_sheet(self, backtest_id: str) -> str:
-        """Read the tear sheet of a backtest: one page of HTML, without scripts or requests."""
-        return self._bytes("backtests", backtest_id, "tear-sheet").decode()
-
-    def packs(self) -> ReplayPackListResponse:
-        """List the packs of the catalog."""
-        return self._get(ReplayPackListResponse, "replay-packs")
-
-    def pack(self, pack_id: str) -> ReplayPackInfo:
-        """Read one pack."""
-        return self._get(ReplayPackInfo, "replay-packs", pack_id)
-
-    def fixtures(self, pack_id: str, cursor: str | None = None, limit: int = 100, **filters: Any) -> PackFixturesResponse:
-        """List fixtures of a pack, a page of them; of a ``market`` (a prefix), or by kickoff ``after`` and ``before``."""
-        return self._get(PackFixturesResponse, "replay-packs", pack_id, "fixtures", cursor=cursor, limit=limit, **filters)
-
-    def fixture_frame(self, pack_id: str, **filters: Any) -> pl.DataFrame:
-        """Return all fixtures of a pack that match the same filters."""
-        return self._frame("replay-packs", pack_id, "fixtures", **filters)
-
-    def strategies(self) -> StrategyListResponse:
-        """List the strategy templates."""
-        return self._get(StrategyListResponse, "strategies")
-
-    def strategy(self, name: str) -> StrategyInfo:
-        """Read what a template does, and the JSON Schema of its parameters."""
-        return self._get(StrategyInfo, "strategies", name)
-
-    def upload_pack(self, path: str | Path, **about: Any) -> UploadedPack:
-        """Upload an archive of a pack; or, with ``source``, ``pack_id`` and options of the import, a file of odds."""
-
-        def pieces() -> Iterator[bytes]:
-            with Path(path).open("rb") as file:
-                while piece := file.read(_PIECE):
-                    yield piece
-
-        headers = {"Content-Type": "application/octet-stream"}
-        response = self._http.post(path_of("me", "packs"), params=given(about), content=pieces(), headers=headers)
-        raise_for_problem(response)
-        return cast("UploadedPack", response.json())
-
-    def uploaded_packs(self) -> UploadedPackList:
-        """List the caller's own packs."""
-        return self._get(UploadedPackList, "me", "packs")
-
-    def uploaded_pack(self, pack_id: str) -> UploadedPack:
-        """Read one of the caller's own packs."""
-        return self._get(UploadedPack, "me", "packs", pack_id)
-
-    def delete_uploaded_pack(self, pack_id: str) -> None:
-        """Delete one of the caller's own packs."""
-        self._delete("me", "packs", pack_id)
-
-
-class Client(Owning, Replaying, Proving):
+class Client(Asking):
     r"""Talks to one clvlab service; use it as a context manager, or close it.
 
     Parameters
@@ -477,3 +169,290 @@ class Client(Owning, Replaying, Proving):
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    def me(self) -> MeResponse:
+        """Read whom the token speaks for, what is theirs, and the limits that hold."""
+        return self._get(MeResponse, "me")
+
+    def create_competition(self, config: Mapping[str, Any] | None = None, **fields: Any) -> CompetitionCreateResponse:
+        """Create a competition; fields of CompetitionConfig, as a mapping or by name. Needs a token."""
+        return self._post(CompetitionCreateResponse, "competitions", body=dict(config or {}) | fields)
+
+    def competitions(
+        self, status: str | None = None, *, owner: str | None = None, pack_id: str | None = None
+    ) -> list[CompetitionSummaryResponse]:
+        """List competitions; of ``DRAFT``, ``RUNNING``, ``FINALIZED`` or ``COMPLETED`` status, an owner or a pack, if given."""
+        return self._get(list[CompetitionSummaryResponse], "competitions", status=status, owner=owner, pack_id=pack_id)
+
+    def competition(self, competition_id: str) -> CompetitionStateResponse:
+        """Read a competition whole."""
+        return self._get(CompetitionStateResponse, "competitions", competition_id)
+
+    def register(
+        self,
+        competition_id: str,
+        agent_id: str,
+        strategy: str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        proof_mode: str = "reproducible",
+        instance_id: str | None = None,
+    ) -> AgentRegisterResponse:
+        """Put an agent on the roster of a competition of the caller."""
+        entry = {"agent_id": agent_id, "strategy": strategy, "config": dict(config or {}), "proof_mode": proof_mode}
+        return self._post(
+            AgentRegisterResponse, "competitions", competition_id, "agents", body=entry | {"instance_id": instance_id}
+        )
+
+    def withdraw(self, competition_id: str, agent_id: str) -> None:
+        """Take an agent off the roster of a competition of the caller that was not started yet."""
+        self._delete("competitions", competition_id, "agents", agent_id)
+
+    def delete_competition(self, competition_id: str) -> None:
+        """Delete a competition of the caller that was never started."""
+        self._delete("competitions", competition_id)
+
+    def open_competition(self, competition_id: str) -> CompetitionStatusResponse:
+        """Go from draft to open."""
+        return self._post(CompetitionStatusResponse, "competitions", competition_id, "open")
+
+    def start(self, competition_id: str) -> CompetitionStartResponse:
+        """Run a competition of the caller; returns when it is finalized."""
+        return self._post(CompetitionStartResponse, "competitions", competition_id, "start")
+
+    def start_async(self, competition_id: str) -> CompetitionProgress:
+        """Start a competition of the caller without waiting for it; ``follow`` its run, or read the competition again."""
+        headers = {"Prefer": "respond-async"}
+        return self._post(CompetitionProgress, "competitions", competition_id, "start", headers=headers)
+
+    def cancel_competition(self, competition_id: str) -> CompetitionStatusResponse:
+        """Cancel the run of a running competition of the caller, which is then what it was before its start."""
+        return self._post(CompetitionStatusResponse, "competitions", competition_id, "cancel")
+
+    def complete_competition(self, competition_id: str) -> CompetitionStatusResponse:
+        """Go from finalized to completed."""
+        return self._post(CompetitionStatusResponse, "competitions", competition_id, "complete")
+
+    def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[CompetitionEvent]:
+        """Read the log after ``since_seq``, or its first ``limit`` entries; -1 gives all of it."""
+        return self._get(list[CompetitionEvent], "competitions", competition_id, "events", since_seq=since_seq, limit=limit)
+
+    def agent_errors(self, competition_id: str) -> list[AgentErrorCause]:
+        """Read why agents failed in the run of a competition of the caller."""
+        return self._get(list[AgentErrorCause], "competitions", competition_id, "agent-errors")
+
+    def stream(self, competition_id: str, since_seq: int = -1) -> Iterator[CompetitionEvent]:
+        """Return the entries of the log as they are appended, until nothing can follow.
+
+        Raises
+        ------
+        websockets.exceptions.InvalidStatus
+            The competition is unknown.
+        websockets.exceptions.ConnectionClosedError
+            The connection broke off: stream again with the last ``seq`` received.
+        """
+        return self._messages("competitions", competition_id, "arena", since_seq=since_seq)
+
+    def deploy(
+        self, config: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None, **fields: Any
+    ) -> DeployResponse:
+        """Deploy an agent; fields of DeployConfig, as a mapping or by name. Needs a token."""
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        return self._post(DeployResponse, "agents", "deploy", body=dict(config or {}) | fields, headers=headers)
+
+    def instance(self, instance_id: str) -> AgentInstance:
+        """Read an instance of the caller."""
+        return self._get(AgentInstance, "agents", "instances", instance_id)
+
+    def instances(self, cursor: str | None = None, limit: int = 50, *, strategy: str | None = None) -> InstanceListResponse:
+        """List the caller's instances, newest first."""
+        return self._get(InstanceListResponse, "agents", "instances", cursor=cursor, limit=limit, strategy=strategy)
+
+    def runtime_events(self, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
+        """Read what an instance of the caller did, after the cursor ``since``."""
+        return self._get(RuntimeEventsResponse, "agents", "instances", instance_id, "runtime-events", since=since, limit=limit)
+
+    def backtest(
+        self,
+        pack_id: str,
+        fixture_id: int,
+        *,
+        window_id: str = "full",
+        market_allowlist: list[str] | None = None,
+        **fields: Any,
+    ) -> BacktestRunResponse:
+        """Backtest the agent ``baseline`` over a fixture; further fields of BacktestRunRequest by name."""
+        markets = [""] if market_allowlist is None else market_allowlist
+        body = {"pack_id": pack_id, "fixture_id": fixture_id, "window_id": window_id, "market_allowlist": markets}
+        return self._post(BacktestRunResponse, "backtests", body=body | fields)
+
+    def backtest_pack(
+        self,
+        pack_id: str,
+        fixture_ids: Sequence[int] | None = None,
+        *,
+        strategy: str = "baseline",
+        params: Mapping[str, Any] | None = None,
+        policy: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+        **fields: Any,
+    ) -> BacktestRunResponse | BacktestState:
+        """Backtest a template over several fixtures of a pack, or all; further fields of PackBacktestRequest by name.
+
+        What takes more than a second goes on without the caller: the answer then has a ``status``, and a ``key`` by which
+        ``cancel_backtest`` withdraws the request. ``wait_for_report`` returns the report in either case.
+        """
+        own = {"strategy": strategy, "params": dict(params or {}), "policy": None if policy is None else dict(policy)}
+        body = {"pack_id": pack_id, "fixture_ids": None if fixture_ids is None else list(fixture_ids)} | own | fields
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        return cast("BacktestRunResponse | BacktestState", self._post(dict, "backtests", body=body, headers=headers))
+
+    def wait_for_report(self, backtest_id: str) -> BacktestReport:
+        """Wait until a backtest is sealed, and return its report.
+
+        Raises
+        ------
+        ApiError
+            It is unknown, failed, or was cancelled: the problem says which.
+        """
+        while True:
+            found = self._get(dict, "backtests", backtest_id)
+            if "checks" in found:
+                return cast("BacktestReport", found)
+            time.sleep(_POLL_S)
+
+    def cancel_backtest(self, backtest_id: str, key: str) -> BacktestState:
+        """Withdraw a request for a backtest by its key; what nobody else asked for is cancelled."""
+        return self._post(BacktestState, "backtests", backtest_id, "cancel", headers={"Idempotency-Key": key})
+
+    def backtests(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
+        """List stored backtests, newest first."""
+        return self._get(BacktestListResponse, "backtests", cursor=cursor, limit=limit)
+
+    def report(self, backtest_id: str) -> BacktestReport:
+        """Read the report of a backtest."""
+        return self._get(BacktestReport, "backtests", backtest_id)
+
+    def tear_sheet(self, backtest_id: str) -> str:
+        """Read the tear sheet of a backtest: one page of HTML, without scripts or requests."""
+        return self._bytes("backtests", backtest_id, "tear-sheet").decode()
+
+    def packs(self) -> ReplayPackListResponse:
+        """List the packs of the catalog."""
+        return self._get(ReplayPackListResponse, "replay-packs")
+
+    def pack(self, pack_id: str) -> ReplayPackInfo:
+        """Read one pack."""
+        return self._get(ReplayPackInfo, "replay-packs", pack_id)
+
+    def fixtures(self, pack_id: str, cursor: str | None = None, limit: int = 100, **filters: Any) -> PackFixturesResponse:
+        """List fixtures of a pack, a page of them; of a ``market`` (a prefix), or by kickoff ``after`` and ``before``."""
+        return self._get(PackFixturesResponse, "replay-packs", pack_id, "fixtures", cursor=cursor, limit=limit, **filters)
+
+    def fixture_frame(self, pack_id: str, **filters: Any) -> pl.DataFrame:
+        """Return all fixtures of a pack that match the same filters."""
+        return self._frame("replay-packs", pack_id, "fixtures", **filters)
+
+    def strategies(self) -> StrategyListResponse:
+        """List the strategy templates."""
+        return self._get(StrategyListResponse, "strategies")
+
+    def strategy(self, name: str) -> StrategyInfo:
+        """Read what a template does, and the JSON Schema of its parameters."""
+        return self._get(StrategyInfo, "strategies", name)
+
+    def upload_pack(self, path: str | Path, **about: Any) -> UploadedPack:
+        """Upload an archive of a pack; or, with ``source``, ``pack_id`` and options of the import, a file of odds."""
+
+        def pieces() -> Iterator[bytes]:
+            with Path(path).open("rb") as file:
+                while piece := file.read(_PIECE):
+                    yield piece
+
+        headers = {"Content-Type": "application/octet-stream"}
+        response = self._http.post(path_of("me", "packs"), params=given(about), content=pieces(), headers=headers)
+        raise_for_problem(response)
+        return cast("UploadedPack", response.json())
+
+    def uploaded_packs(self) -> UploadedPackList:
+        """List the caller's own packs."""
+        return self._get(UploadedPackList, "me", "packs")
+
+    def uploaded_pack(self, pack_id: str) -> UploadedPack:
+        """Read one of the caller's own packs."""
+        return self._get(UploadedPack, "me", "packs", pack_id)
+
+    def delete_uploaded_pack(self, pack_id: str) -> None:
+        """Delete one of the caller's own packs."""
+        self._delete("me", "packs", pack_id)
+
+    def leaderboard(self, after_rank: int = 0, limit: int | None = None, **filters: Any) -> LeaderboardResponse:
+        """Rank agents over all sealed runs; a page of them with a ``limit``.
+
+        ``filters`` are ``causality`` and ``knowledge``; ``grouped=True`` is one row for an owner's that decide alike.
+        """
+        return self._get(LeaderboardResponse, "leaderboard", after_rank=after_rank, limit=limit, **filters)
+
+    def runs(self, cursor: str | None = None, limit: int = 50, **filters: Any) -> RunListResponse:
+        """List runs, newest first; of a ``kind``, ``status``, ``agent_id``, ``pack_id`` or ``owner`` only, if given."""
+        return self._get(RunListResponse, "runs", cursor=cursor, limit=limit, **filters)
+
+    def run(self, run_id: str) -> ProofArtifactResponse:
+        """Read the proof card of a run."""
+        return self._get(ProofArtifactResponse, "runs", run_id)
+
+    def progress(self, run_id: str) -> RunProgress:
+        """Read how far a run is."""
+        return self._get(RunProgress, "runs", run_id, "progress")
+
+    def follow(self, run_id: str) -> Iterator[RunProgress]:
+        """Return how far a run is, whenever that changes, until it is sealed or has failed.
+
+        Raises
+        ------
+        websockets.exceptions.InvalidStatus
+            The run is unknown.
+        websockets.exceptions.ConnectionClosedError
+            The connection broke off: follow again.
+        """
+        return self._messages("runs", run_id, "progress")
+
+    def verify(self, run_id: str) -> VerifyResponse:
+        """Have the proof of a run recomputed."""
+        return self._post(VerifyResponse, "runs", run_id, "verify")
+
+    def decision(self, run_id: str, seq: int) -> InspectorRecord:
+        """Inspect one decision."""
+        return self._get(InspectorRecord, "runs", run_id, "actions", str(seq))
+
+    def decisions(self, run_id: str, cursor: str | None = None, limit: int = 100, **filters: Any) -> DecisionListResponse:
+        """List sealed decisions with their scores, a page of them.
+
+        ``filters`` are ``agent_id``, ``fixture_id``, ``market`` (a prefix), ``side``, ``reason``, ``valid``, and ``sort``
+        (``seq``, ``clv`` or ``-clv``).
+        """
+        return self._get(DecisionListResponse, "runs", run_id, "decisions", cursor=cursor, limit=limit, **filters)
+
+    def decision_frame(self, run_id: str, **filters: Any) -> pl.DataFrame:
+        """Return all sealed decisions that match the same filters, with their scores, a row each."""
+        return self._frame("runs", run_id, "decisions", **filters)
+
+    def evidence(self, run_id: str) -> bytes:
+        """Download ``events.jsonl``, whose SHA-256 is the evidence hash."""
+        return self._bytes("runs", run_id, "evidence")
+
+    def scores(self, run_id: str) -> bytes:
+        """Download ``scores.jsonl``."""
+        return self._bytes("runs", run_id, "scores")
+
+    def manifest(self, run_id: str) -> bytes:
+        """Download ``manifest.json``, whose SHA-256 is the manifest hash."""
+        return self._bytes("runs", run_id, "manifest")
+
+    def bundle(self, run_id: str) -> bytes:
+        """Download the proof bundle: all of the above, with the anchor and log proofs there are."""
+        return self._bytes("runs", run_id, "bundle")
+
+    def demo(self) -> DemoResponse:
+        """Run the demo competition."""
+        return self._post(DemoResponse, "demo", "run")

@@ -12,7 +12,7 @@ from clvlab.bets.reading import Reading
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
 from clvlab.lab.laboratory.asked import asked_as, entries, entry, question, several
-from clvlab.lab.laboratory.records import Searching
+from clvlab.lab.laboratory.records import Records
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.comparison import Comparison
 from clvlab.lab.results.contender import shown
@@ -24,7 +24,7 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.importers.frames import Frame
 
 
-class Verbs(Searching):
+class Verbs(Records):
     """What can be done with packs and agents: in a laboratory, which keeps the runs; by the package's verbs, which do not."""
 
     @names_checked

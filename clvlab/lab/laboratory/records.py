@@ -29,7 +29,7 @@ from clvlab.statistics.measures import measure_of
 
 
 class Records:
-    """The verbs of a laboratory that only read."""
+    """Packs, runs and standings of a place, and the verbs that search a grid of parameters there."""
 
     def __init__(self, place: Place) -> None:
         self._open: Place | None = place
@@ -188,13 +188,6 @@ class Records:
         from clvlab.sql import query  # loads a database
 
         return Listing(f"Answer of {self._place.where}", query(statement, self._place.tables()), ".frame")
-
-
-# The verbs that search a grid of parameters: the same whether runs are kept or not.
-
-
-class Searching(Records):
-    """What is done with one agent at many points."""
 
     @names_checked
     def sweep(
