@@ -37,7 +37,7 @@ browser-duels:
 notebooks:
     pytest -n 2 --dist loadfile --nbval notebooks
 
-# Branch coverage of what decides and binds scores: law, proof and runlog; it fails under 98 %.
+# Branch coverage of what decides and binds scores: law, proof and log; it fails under 98 %.
 coverage:
     pytest -n 2 --dist loadfile -m "not browser and not long" tests/law tests/proof tests/runlog tests/engine tests/application tests/sql tests/test_cli.py --cov
 

@@ -13,10 +13,10 @@ from clvlab.statistics.clusters import Floats
 
 __all__ = [
     "FIRST_ROLES",
+    "VERSION",
     "Model",
     "MovedClose",
     "Quote",
-    "VERSION",
     "hidden",
     "leave_one_out",
     "moved_close",
