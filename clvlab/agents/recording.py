@@ -29,7 +29,7 @@ from clvlab.proof.canonical import canonical, parsed, sha256
 _SCHEMA = "clvlab-transcript/1"
 
 
-class Answer(BaseModel):
+class ModelAnswer(BaseModel):
     """What came back at one checkpoint.
 
     Attributes
@@ -63,7 +63,7 @@ class _File(BaseModel):
     model: str
     content_hash: str | None
     entries: Annotated[tuple[Entry, ...], Field(strict=False, max_length=MAX_ENTRIES)]
-    answers: Annotated[tuple[Answer, ...], Field(strict=False, max_length=MAX_ENTRIES)]
+    answers: Annotated[tuple[ModelAnswer, ...], Field(strict=False, max_length=MAX_ENTRIES)]
     sha256: str
 
 
@@ -93,10 +93,10 @@ class Transcript:
     model: str
     content_hash: str | None
     entries: tuple[Entry, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[ModelAnswer, ...]
 
     @property
-    def errors(self) -> tuple[Answer, ...]:
+    def errors(self) -> tuple[ModelAnswer, ...]:
         """The checkpoints at which there was no proposal."""
         return tuple(answer for answer in self.answers if answer.error is not None)
 
@@ -246,7 +246,7 @@ def record(tape: Tape, ask: Ask, at: Iterable[tuple[int, int]] | None = None, *,
     return Transcript(name, tape.binding.content_hash, tuple(e for e, _ in answered), tuple(a for _, a in answered))
 
 
-def _asked(tape: Tape, ask: Ask, fixture_id: int, tick_seq: int) -> tuple[Entry, Answer]:
+def _asked(tape: Tape, ask: Ask, fixture_id: int, tick_seq: int) -> tuple[Entry, ModelAnswer]:
     known = _known(tape, fixture_id, tick_seq)
     prompt = _prompt(known)
     at = {"fixture_id": fixture_id, "tick_seq": tick_seq}
@@ -258,7 +258,7 @@ def _asked(tape: Tape, ask: Ask, fixture_id: int, tick_seq: int) -> tuple[Entry,
     except AskError as error:
         answer |= {"error": error.kind, "detail": _sealable(error.detail, _MAX_DETAIL)}
         entry = _entry(at | {"action": "WAIT", "reason": f"no proposal: {error.kind}"})
-    return entry, Answer.model_validate(answer)
+    return entry, ModelAnswer.model_validate(answer)
 
 
 def _answer(ask: Ask, prompt: str) -> str:

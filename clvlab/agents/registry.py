@@ -176,7 +176,7 @@ def decide_drift(tape: Tape, config: DriftConfig) -> pl.DataFrame:
 
 
 @dataclass(slots=True)
-class _Side:
+class _DriftSide:
     """What is kept of a side: its first priced message, the newest level, the average of signs, and messages since."""
 
     first_level: int
@@ -192,14 +192,14 @@ class DriftFollower:
 
     def __init__(self, config: DriftConfig) -> None:
         self._config, self._levels = config, micro_logit_table()
-        self._sides: dict[tuple[int, str, str], _Side] = {}
+        self._sides: dict[tuple[int, str, str], _DriftSide] = {}
         self._ready: dict[tuple[int, str], int] = {}
 
     def take(self, message: Message) -> Sequence[Decision]:
         config, market = self._config, (message.fixture_id, message.market_key)
         if message.in_running or not begins_with_one(message.market_key, config.markets):
             return ()
-        best: tuple[int, str, _Side, int] | None = None
+        best: tuple[int, str, _DriftSide, int] | None = None
         for name, prob in zip(message.sides, message.prob_bps, strict=True):
             if prob is None:
                 continue
@@ -221,11 +221,11 @@ class DriftFollower:
         reason = f"drift of {drift} micro-logits over {side.seen} messages"
         return (back(message, name, config.stake, reason, (1 + side.persistence) / 2, prob - side.first_prob_bps),)
 
-    def _walked(self, message: Message, name: str, prob: int) -> _Side:
+    def _walked(self, message: Message, name: str, prob: int) -> _DriftSide:
         key, level = (message.fixture_id, message.market_key, name), self._levels[prob]
         side = self._sides.get(key)
         if side is None:
-            side = self._sides[key] = _Side(level, prob, message.ts_ms, level)
+            side = self._sides[key] = _DriftSide(level, prob, message.ts_ms, level)
             return side
         sign = float((level > side.level) - (level < side.level))
         side.persistence = average(self._config.persistence_alpha, sign, side.persistence)

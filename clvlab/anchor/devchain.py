@@ -42,7 +42,7 @@ class NodeError(Exception):
 
 
 @dataclass
-class Fault:
+class ChainFault:
     """One way to misbehave, some times.
 
     Attributes
@@ -78,7 +78,7 @@ class DevChain:
     def __init__(self) -> None:
         self._svm = LiteSVM().with_blockhash_check(check=False).with_transaction_history(0)
         self._lock = RLock()
-        self._faults: list[Fault] = []
+        self._faults: list[ChainFault] = []
         self._landed: dict[str, _Landed] = {}
         self._born: dict[str, int] = {}
         self.slot = 1000
@@ -92,11 +92,11 @@ class DevChain:
                 self._svm.expire_blockhash()
                 self._born[str(self._svm.latest_blockhash())] = self.slot
 
-    def inject(self, *faults: Fault) -> None:
+    def inject(self, *faults: ChainFault) -> None:
         """Misbehave from now on."""
         self._faults += faults
 
-    def fault(self, kind: str, method: str) -> Fault | None:
+    def fault(self, kind: str, method: str) -> ChainFault | None:
         """Take one fault of a kind that befalls a method now, or null."""
         with self._lock:
             for fault in self._faults:

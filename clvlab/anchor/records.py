@@ -16,7 +16,7 @@ _SCHEMA = "clvlab-anchor/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AnchorAttempt:
     """A signed transaction: its signature, the last block that may take it, and its bytes in base64."""
 
     signature: str
@@ -38,13 +38,13 @@ class AnchorRecord:
     explorer_url: str | None = None
     transaction: str | None = None
     detail: str | None = None
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[AnchorAttempt, ...] = ()
 
     def anchor(self) -> Anchor:
         """Return what is published of it."""
         return Anchor(self.status, self.signature, self.cluster, self.explorer_url)
 
-    def with_attempt(self, attempt: Attempt) -> AnchorRecord:
+    def with_attempt(self, attempt: AnchorAttempt) -> AnchorRecord:
         """Return the record with one more signed transaction."""
         return replace(self, attempts=(*self.attempts, attempt))
 
@@ -65,7 +65,7 @@ class AnchorRecord:
             values = dict(payload)
             if values.pop("schema") != _SCHEMA:
                 raise ValueError("another schema")
-            attempts = tuple(Attempt(**attempt) for attempt in values.pop("attempts"))
+            attempts = tuple(AnchorAttempt(**attempt) for attempt in values.pop("attempts"))
             record = cls(**values, attempts=attempts)
             AnchorStatus(record.status)
         except (TypeError, ValueError, KeyError) as error:

@@ -15,7 +15,7 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import SanitizeError, VersionedTransaction
 
-from clvlab.anchor.records import Attempt
+from clvlab.anchor.records import AnchorAttempt
 from clvlab.base.files import new_file
 from clvlab.errors import AnchorError
 from clvlab.proof.anchor import MEMO_PROGRAMS, Instruction, Seen
@@ -47,7 +47,7 @@ def new_keypair(path: Path) -> Keypair:
     return key
 
 
-def signed_memo(key: Keypair, memo: bytes, blockhash: Hash, last_valid_block_height: int, priority_fee: int) -> Attempt:
+def signed_memo(key: Keypair, memo: bytes, blockhash: Hash, last_valid_block_height: int, priority_fee: int) -> AnchorAttempt:
     """Sign a transaction whose memo is exactly these bytes."""
     instructions = [
         set_compute_unit_limit(_COMPUTE_UNITS),
@@ -58,10 +58,10 @@ def signed_memo(key: Keypair, memo: bytes, blockhash: Hash, last_valid_block_hei
     ]
     transaction = VersionedTransaction(MessageV0.try_compile(key.pubkey(), instructions, [], blockhash), [key])
     encoded = b64encode(bytes(transaction)).decode()
-    return Attempt(str(transaction.signatures[0]), last_valid_block_height, encoded)
+    return AnchorAttempt(str(transaction.signatures[0]), last_valid_block_height, encoded)
 
 
-def transaction_bytes(attempt: Attempt) -> bytes:
+def transaction_bytes(attempt: AnchorAttempt) -> bytes:
     """Return the bytes that were signed."""
     return b64decode(attempt.transaction)
 

@@ -24,11 +24,11 @@ from clvlab.arena.deploys.deploys import Deploys
 from clvlab.arena.deploys.job import DeployRuns, LiveDeploy
 from clvlab.arena.events import Hub
 from clvlab.arena.fixtures import FixtureFilter, FixtureTable
-from clvlab.arena.jobs import Handler, Jobs
-from clvlab.arena.leaderboard import Forest, Leaderboard
+from clvlab.arena.jobs import JobHandler, Jobs
+from clvlab.arena.leaderboard import Forest, GlobalLeaderboard
 from clvlab.arena.live import LiveRuns
 from clvlab.arena.log.public import PublicLog
-from clvlab.arena.log.watching import Watch
+from clvlab.arena.log.watching import WitnessWatch
 from clvlab.arena.measures import Measures, measures
 from clvlab.arena.packs import bundled_catalog
 from clvlab.arena.reports import BacktestReports, BacktestRuns
@@ -283,7 +283,7 @@ class Application:
         if checkpoint_file is not None and not checkpoint_file.parent.is_dir():
             raise LogError(f"no folder {str(checkpoint_file.parent)!r} to keep checkpoints in")
         published = Published(checkpoint_file, log_key.verifier if log_key else None)
-        self._watch = Watch(published, witness) if witness else None
+        self._watch = WitnessWatch(published, witness) if witness else None
         self._database = database = Database(database_url, waits, guard=published.guard)
         self._clock = clock
         catalog = catalog or bundled_catalog()
@@ -295,7 +295,7 @@ class Application:
         anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
         self.live = LiveFeed(live, clock)
         runner = CompetitionRuns(database, packs, anchoring, clock, budget, caps, self.live)
-        handlers: dict[str, Handler] = {
+        handlers: dict[str, JobHandler] = {
             "backtest": BacktestRuns(database, catalog, clock),
             "competition": runner,
             "deploy": DeployRuns(database, packs, anchoring, clock),
@@ -314,7 +314,7 @@ class Application:
         self.event_log = EventLog(database)
         self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live)
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
-        self.leaderboard = Leaderboard(database)
+        self.leaderboard = GlobalLeaderboard(database)
         self.leaderboard.bring_up_to_date()
         self.forest = Forest(self.leaderboard, self.decisions)
         self.packs = ReplayPacks(catalog)

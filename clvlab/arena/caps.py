@@ -12,7 +12,7 @@ from clvlab.errors import OwnerLimitError, StorageSpentError
 from clvlab.store import competitions, jobs, standings, usage
 from clvlab.store.database import Connection
 from clvlab.store.labels import ANYBODY
-from clvlab.store.runlog import LogRows
+from clvlab.store.runlog import StoredLogRows
 
 # Allowlists that come with a request, bounded: a run stores them several times.
 
@@ -108,7 +108,9 @@ class Caps:
         ------
         OwnerLimitError
         """
-        LogRows(connection, writing=True)  # which a run is entered in next: of two at once, the second sees the first's names
+        StoredLogRows(
+            connection, writing=True
+        )  # which a run is entered in next: of two at once, the second sees the first's names
         there = standings.names_of(connection, owner)
         new = set(agent_ids) - there
         if new and len(there) + len(new) > self.names:

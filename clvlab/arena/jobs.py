@@ -216,7 +216,7 @@ class PostponedError(Exception):
     """A job can't be done now through no fault of its own; it is tried again, however often."""
 
 
-class Handler(Protocol):
+class JobHandler(Protocol):
     """What a use case does with jobs of its kind."""
 
     def perform(self, job: Job, tell: Tell) -> None:
@@ -237,7 +237,7 @@ class Handling:
     attempts: Attempts
     postponing: Postponing
 
-    def perform(self, handler: Handler, job: Job, *, told: bool) -> None:
+    def perform(self, handler: JobHandler, job: Job, *, told: bool) -> None:
         """Have a job done; ``told`` says whether it is asked how far it is.
 
         Raises
@@ -271,7 +271,7 @@ class Handling:
         for subject in (job.payload["origin_id"], job.run_id):
             self.hub.publish(subject)
 
-    def _fail(self, handler: Handler, job: Job, cause: str) -> None:
+    def _fail(self, handler: JobHandler, job: Job, cause: str) -> None:
         try:
             with self.database.write() as connection:
                 job_rows.fence(connection, job)
@@ -332,7 +332,7 @@ class Jobs:
     clock: Callable[[], int]
     workers: int = 2
     lease_ms: int = 30_000
-    handlers: Mapping[str, Handler] = field(default_factory=dict)
+    handlers: Mapping[str, JobHandler] = field(default_factory=dict)
     require_log: Callable[[], None] = lambda: None
     live: int = 0
     unasked: bool = False

@@ -13,7 +13,7 @@ from clvlab.agents.isolation.isolated import code_name
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.arena.anchoring import Anchoring, StoredRecords
-from clvlab.arena.leaderboard import Leaderboard
+from clvlab.arena.leaderboard import GlobalLeaderboard
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.runs.in_database import DatabaseRecord
 from clvlab.arena.runs.stored import StoredRuns
@@ -68,7 +68,7 @@ class KeptRuns:
         self._clock = clock
         anchoring = Anchoring(database, anchorer(AnchorSettings(), StoredRecords(database)), clock)
         self.runs = StoredRuns(database, anchoring, PublicLog(database, None), clock)
-        self.leaderboard = Leaderboard(database)
+        self.leaderboard = GlobalLeaderboard(database)
         self.searches = Searches(database, _OWNER, clock)
         self.leaderboard.bring_up_to_date()
 

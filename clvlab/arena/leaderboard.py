@@ -25,7 +25,7 @@ from clvlab.store import runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.labels import ANYBODY, Knowledge
 from clvlab.store.labels import CAUSALITIES as CAUSALITIES
-from clvlab.store.runlog import LogRows
+from clvlab.store.runlog import StoredLogRows
 from clvlab.store.standings import Row
 from clvlab.store.standings import Wanted as Wanted
 from clvlab.store.tables import RUN_COUNTS, SUMS
@@ -39,7 +39,7 @@ _COMPARED = (*SUMS, *RUN_COUNTS, "max_drawdown", "strategy", "causality", "confi
 
 
 @dataclass(frozen=True)
-class Leaderboard:
+class GlobalLeaderboard:
     """Use cases of the global ranking."""
 
     database: Database
@@ -92,7 +92,7 @@ class Leaderboard:
             self.rebuild()
         elif unpooled:
             with self.database.write() as connection:
-                LogRows(connection, writing=True)
+                StoredLogRows(connection, writing=True)
                 take_time(connection)
                 standings.pool_all(connection)
 
@@ -103,7 +103,7 @@ class Leaderboard:
             claimed = Claimed()
             fresh = [result for run_id in run_ids for result in _results(connection, run_id, claimed)]
         with self.database.write() as connection:
-            LogRows(connection, writing=True)  # no run is sealed, and nothing is rebuilt, meanwhile
+            StoredLogRows(connection, writing=True)  # no run is sealed, and nothing is rebuilt, meanwhile
             take_time(connection)
             before = _by_label(connection)
             for run_id in standings.sealed_run_ids(connection)[len(run_ids) :]:  # sealed meanwhile, and so the last in the log
@@ -248,7 +248,7 @@ def _kept() -> BoundedCache[_Sums]:
 class Forest:
     """Use case of pages; what a run adds to a row is kept, since sealed runs never change."""
 
-    leaderboard: Leaderboard
+    leaderboard: GlobalLeaderboard
     decisions: RunDecisions
     _sums: BoundedCache[_Sums] = field(default_factory=_kept)
 

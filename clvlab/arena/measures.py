@@ -9,7 +9,7 @@ from clvlab.api.answer import FeedHealth
 from clvlab.store import jobs, uploads, usage
 from clvlab.store.database import Database
 from clvlab.store.labels import ANYBODY
-from clvlab.store.runlog import LogRows
+from clvlab.store.runlog import StoredLogRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,6 @@ def measures(database: Database, clock: Callable[[], int], feed: FeedHealth | No
             jobs.counts(connection),
             {kind: max(0, now - since) / 1000 for kind, since in jobs.waiting_since(connection, now).items()},
             {"public": of_anybody, "owners": of_all - of_anybody, "uploads": uploads.total_bytes(connection)},
-            LogRows(connection).size(),
+            StoredLogRows(connection).size(),
             feed,
         )

@@ -164,7 +164,7 @@ _KIND = "backtest"
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedReport:
     """A backtest that was asked for, with all that could be refused at once checked.
 
     Attributes
@@ -205,7 +205,7 @@ class BacktestReports:
     budget: Budget
     _sheets: BoundedCache[str] = field(default_factory=lambda: BoundedCache(_SHEETS_BYTES, len))
 
-    def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> Asked:
+    def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> AskedReport:
         """Check a request; stores nothing.
 
         Parameters
@@ -228,9 +228,9 @@ class BacktestReports:
         if used not in (None, plan.run_id):
             raise _taken(key)
         known = self._stored(backtest_id(plan.run_id)) is not None
-        return Asked(request, plan, key or secrets.token_urlsafe(24), key is not None, known)
+        return AskedReport(request, plan, key or secrets.token_urlsafe(24), key is not None, known)
 
-    def enter(self, asked: Asked) -> None:
+    def enter(self, asked: AskedReport) -> None:
         """Put a request on record, and its run with a job if it is the first.
 
         Raises
@@ -248,7 +248,7 @@ class BacktestReports:
                 payload = {"origin_id": asked.run_id, "request": asked.request.model_dump(mode="json", exclude_unset=True)}
                 job_rows.add(connection, _KIND, asked.run_id, payload, now)
 
-    def settle(self, asked: Asked) -> BacktestRunResponse:
+    def settle(self, asked: AskedReport) -> BacktestRunResponse:
         """Wait until a request that was entered is answered, and perform it here if nobody else does. Blocks.
 
         Raises
@@ -272,7 +272,7 @@ class BacktestReports:
             self.settle(asked)
         return asked.answer
 
-    def state(self, asked: Asked) -> BacktestState:
+    def state(self, asked: AskedReport) -> BacktestState:
         """Tell how far a request is, with the key by which it can be withdrawn."""
         state = self._state(asked.run_id)
         state["key"] = asked.key

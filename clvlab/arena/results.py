@@ -59,7 +59,7 @@ class ExtremeDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class ShownResult:
     """A sealed run.
 
     Attributes
@@ -80,7 +80,7 @@ class RunResult:
         return 8192 + sum(2048 + len(own.interval) + len(own.by_date) for own in self.agents)
 
 
-def _kept() -> BoundedCache[RunResult]:
+def _kept() -> BoundedCache[ShownResult]:
     return BoundedCache(_KEPT_BYTES, lambda result: result.size_bytes)
 
 
@@ -89,9 +89,9 @@ class RunResults:
     """Use case of pages; a sealed run never changes, so what it says is kept."""
 
     decisions: RunDecisions
-    _results: BoundedCache[RunResult] = field(default_factory=_kept)
+    _results: BoundedCache[ShownResult] = field(default_factory=_kept)
 
-    def of(self, run_id: str) -> RunResult:
+    def of(self, run_id: str) -> ShownResult:
         """Return what a sealed run says. Blocks while the run is read for the first time.
 
         Raises
@@ -104,7 +104,7 @@ class RunResults:
         return self._results.get((run_id, sealed), lambda: run_result(self.decisions.rows(run_id)))
 
 
-def run_result(rows: pl.DataFrame) -> RunResult:
+def run_result(rows: pl.DataFrame) -> ShownResult:
     """Sum up ``DECISION_ROWS`` of one run."""
     scored = rows.filter(pl.col("reason") == Reason.SCORED).with_columns(
         pl.col("clv_bps", "ts_ms", "seq").cast(pl.Int64), pl.col("agent_id").cast(pl.String)
@@ -114,7 +114,7 @@ def run_result(rows: pl.DataFrame) -> RunResult:
         _agent_result(agent_id, scored.filter(pl.col("agent_id") == agent_id), drawn=place < _DRAWN)
         for place, agent_id in enumerate(agents)
     ]
-    return RunResult(tuple(found), _extremes(scored, gained=False), _extremes(scored, gained=True))
+    return ShownResult(tuple(found), _extremes(scored, gained=False), _extremes(scored, gained=True))
 
 
 def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentResult:

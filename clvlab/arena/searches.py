@@ -33,7 +33,7 @@ from clvlab.store import plans
 from clvlab.store import plans as rows
 from clvlab.store import plans as trials
 from clvlab.store.database import Connection, Database
-from clvlab.store.runlog import LogRows
+from clvlab.store.runlog import StoredLogRows
 
 # The matches of packs as a database keeps them: what was tried is known when the pack is gone, and quotes are read once.
 
@@ -206,7 +206,7 @@ class Searches:
                 self.require_open(connection, pack, payload["fixture_ids"])
                 now = self._clock()
                 index = note_plan(
-                    LogRows(connection, writing=True), Planned(plan_id, self._owner, plan_hash, pack.content_hash), now
+                    StoredLogRows(connection, writing=True), Planned(plan_id, self._owner, plan_hash, pack.content_hash), now
                 )
                 contents = {pack.content_hash, *pack.sources, *self.matches.alike(connection, matches, plan_id, at_hand)}
                 made = {
@@ -242,7 +242,7 @@ class Searches:
             found = plans.row(connection, plan_id)
             if found is None:
                 raise UnknownRunError(plan_id)
-            log = LogRows(connection)
+            log = StoredLogRows(connection)
             opened = tuple((index, one.trial) for index, one in openings(log, plan_id))
             others = (other for other in plans.ids(connection) if other != plan_id and self._share(connection, plan_id, other))
             elsewhere = sorted(index for other in others for index, _ in openings(log, other))
@@ -259,7 +259,7 @@ class Searches:
             It was opened for another configuration, and ``again`` was not said.
         """
         with self._database.write() as connection:
-            rows = LogRows(connection, writing=True)
+            rows = StoredLogRows(connection, writing=True)
             index = note_opening(rows, plan_id, trial_of(params), self._clock(), again=again)
             plans.open_(connection, plan_id)
         return index

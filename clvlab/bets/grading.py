@@ -15,7 +15,7 @@ from clvlab.agents.registry import template
 from clvlab.bets.columns import Columns, Meaning
 from clvlab.bets.fixtures import NoMatch
 from clvlab.bets.placing import Position, positions_of
-from clvlab.bets.reading import Reading, Record, Row, read_record
+from clvlab.bets.reading import BetRecord, BetsReading, Row, read_record
 from clvlab.bets.values import CENTS
 from clvlab.errors import SourceError
 from clvlab.law.closing import Window
@@ -174,7 +174,7 @@ class BetRows:
         return law | {"flags": row["flags"], "told": told, "untrusted": {name: row[name] for name in _OWN}}
 
 
-def bet_rows(record: Record, positions: Sequence[Position | NoMatch], done: PerformedRun) -> BetRows:
+def bet_rows(record: BetRecord, positions: Sequence[Position | NoMatch], done: PerformedRun) -> BetRows:
     """Set every row of a record beside the decision that it is part of.
 
     Returns
@@ -271,7 +271,7 @@ class Grading:
 
     pack: Pack
     window: Window
-    record: Record = field(repr=False)
+    record: BetRecord = field(repr=False)
     positions: tuple[Position | NoMatch, ...] = field(repr=False)
     agent_id: str = STRATEGY
 
@@ -307,7 +307,7 @@ class Grading:
         return bet_rows(self.record, self.positions, done)
 
 
-def plan_grading(bets: Any, pack: Pack, how: Reading, window: Window | None = None, agent_id: str = STRATEGY) -> Grading:
+def plan_grading(bets: Any, pack: Pack, how: BetsReading, window: Window | None = None, agent_id: str = STRATEGY) -> Grading:
     """Read bets, and put them on the tape of a pack.
 
     Parameters

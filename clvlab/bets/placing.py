@@ -14,7 +14,7 @@ from clvlab.bets.columns import Meaning
 from clvlab.bets.fixtures import FixtureNames, NoMatch, Teams
 from clvlab.bets.reading import Row
 from clvlab.law.closing import Window, fixture_closes
-from clvlab.law.markets import Kind, Market, Role, key_parts, may_be_handicap, period_named, role_of, unread_keys
+from clvlab.law.markets import Market, MarketKind, Role, key_parts, may_be_handicap, period_named, role_of, unread_keys
 from clvlab.law.schema import CloseKind
 from clvlab.law.tape import Tape
 from clvlab.packs.manifest import Fixture
@@ -29,19 +29,23 @@ Markets = Mapping[str, Sequence[str]]  # sides by market key
 
 # Usual names, folded: what they bet on, and how many sides a result has, where the name says it: a moneyline of two sides is
 # not taken for a result of three.
-_USUAL: Mapping[str, tuple[Kind, int | None]] = {
+_USUAL: Mapping[str, tuple[MarketKind, int | None]] = {
     name: (kind, ways)
     for kind, ways, names in (
         (
-            Kind.RESULT,
+            MarketKind.RESULT,
             None,
             "match result|match odds|full time result|full time|result|winner|match winner|h2h|to win",
         ),
-        (Kind.RESULT, 3, "1x2|win draw win|3 way|three way"),
-        (Kind.RESULT, 2, "moneyline|money line|ml|head to head|2 way|two way"),
-        (Kind.TOTAL, 2, "over under|o u|totals|total|total goals|goals over under|over under goals|total points|total runs"),
-        (Kind.TOTAL, 2, "goals"),
-        (Kind.HANDICAP, 2, "handicap|asian handicap|spread|spreads|point spread|run line|puck line|ah"),
+        (MarketKind.RESULT, 3, "1x2|win draw win|3 way|three way"),
+        (MarketKind.RESULT, 2, "moneyline|money line|ml|head to head|2 way|two way"),
+        (
+            MarketKind.TOTAL,
+            2,
+            "over under|o u|totals|total|total goals|goals over under|over under goals|total points|total runs",
+        ),
+        (MarketKind.TOTAL, 2, "goals"),
+        (MarketKind.HANDICAP, 2, "handicap|asian handicap|spread|spreads|point spread|run line|puck line|ah"),
     )
     for name in names.split("|")
 }
@@ -115,7 +119,7 @@ def _markets_of(market: str, side: str, markets: Markets, teams: Teams | None) -
     if told is None:
         return []
     (kind, ways), period, line = told
-    if kind is Kind.HANDICAP:
+    if kind is MarketKind.HANDICAP:
         if line is not None:
             return []
         line = _home_line(side, teams)
@@ -128,7 +132,7 @@ def _markets_of(market: str, side: str, markets: Markets, teams: Teams | None) -
     return [key for key, one in fitting.items() if not one.alternate] or list(fitting)
 
 
-def _told(market: str, line: float | None) -> tuple[tuple[Kind, int | None], str, float | None] | None:
+def _told(market: str, line: float | None) -> tuple[tuple[MarketKind, int | None], str, float | None] | None:
     """Return what the words of a market bet on, on which period and line; null where they have no meaning, or two."""
     words = market.replace(",", " ").split()
     for size in range(min(_WORDS_OF_A_PERIOD, len(words) - 1), -1, -1):
@@ -164,7 +168,7 @@ def _sides_of(side: str, market: str, sides: Sequence[str], teams: Teams | None)
     read = Market.parse(market)
     known = read if isinstance(read, Market) else None
     meant = _meant(side, teams)
-    if not meant and known is not None and known.kind is Kind.HANDICAP and (parts := _OF_SIDE.match(side)):
+    if not meant and known is not None and known.kind is MarketKind.HANDICAP and (parts := _OF_SIDE.match(side)):
         meant = _meant(parts[1], teams) if _home_line(side, teams) == known.line else set()
     if not meant and known is not None and known.line is not None and _total_of(side) == known.line:
         meant = _meant(side.rpartition(" ")[0], teams)
@@ -203,7 +207,7 @@ def _type_of(key: str) -> str:
 def _is_handicap(key: str, read: Mapping[str, Market]) -> bool:
     """Whether a market is a handicap, or may be one that is not read."""
     if key in read:
-        return read[key].kind is Kind.HANDICAP
+        return read[key].kind is MarketKind.HANDICAP
     return may_be_handicap(_type_of(key))
 
 

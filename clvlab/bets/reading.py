@@ -62,7 +62,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class BetRecord:
     """A record of bets: its rows, and what its columns mean."""
 
     columns: Columns
@@ -70,7 +70,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class BetsReading:
     """How a record is read; what is null is guessed, or not needed.
 
     Attributes
@@ -104,7 +104,7 @@ class Reading:
         check_form(self.time_format)
 
 
-def read_record(bets: Any, how: Reading) -> Record:
+def read_record(bets: Any, how: BetsReading) -> BetRecord:
     """Read bets from a CSV file or a frame.
 
     Raises
@@ -142,7 +142,7 @@ def read_record(bets: Any, how: Reading) -> Record:
         )
         for number, row in enumerate(rows)
     )
-    return Record(columns, tuple(told))
+    return BetRecord(columns, tuple(told))
 
 
 def _times(cells: Mapping[Meaning, list[str | None]]) -> tuple[list[str | None], list[str | None] | None]:

@@ -43,7 +43,7 @@ from clvlab.cli.options import (
 )
 from clvlab.cli.printing import err, facts, out, plain, print_json, show_leaderboard, show_next, show_pack, show_report
 from clvlab.errors import FeedError
-from clvlab.feeds.devfeeds.faults import Plan, read_plan
+from clvlab.feeds.devfeeds.faults import FaultPlan, read_plan
 from clvlab.packs.opening import open_pack
 from clvlab.report.headline import headline_of
 from clvlab.report.listing import DEFAULT_RUNS
@@ -188,7 +188,7 @@ def devfeed(
 
 
 def _server(
-    feed: DevFeed, pack: str, fixture: Sequence[int], speed: float, plan: Plan, port: int
+    feed: DevFeed, pack: str, fixture: Sequence[int], speed: float, plan: FaultPlan, port: int
 ) -> BetfairServer | TxLineServer:
     if feed is DevFeed.TXLINE:
         from clvlab.feeds.devfeeds.txline import txline_server

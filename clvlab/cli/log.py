@@ -11,7 +11,7 @@ import polars as pl
 import typer
 
 from clvlab.arena.log import auditing, operations
-from clvlab.arena.log.sources import Limits
+from clvlab.arena.log.sources import SourceLimits
 from clvlab.arena.log.watching import witnessed
 from clvlab.arena.runs import bundles
 from clvlab.base.files import file_bytes
@@ -93,7 +93,7 @@ def audit(
         list[Path] | None, typer.Option("--bundle", help="A bundle whose run, entries and counts to check; may be repeated.")
     ] = None,
     state: Annotated[Path | None, typer.Option(help="File that remembers the log until the next audit.")] = None,
-    max_entries: Annotated[int, typer.Option(help="Most entries to read.", min=1)] = Limits().entries,
+    max_entries: Annotated[int, typer.Option(help="Most entries to read.", min=1)] = SourceLimits().entries,
     max_seconds: Annotated[int, typer.Option(help="Longest time to read a service for.", min=1)] = 3600,
     as_json: JsonOption = False,
 ) -> None:
@@ -104,7 +104,7 @@ def audit(
         checkpoints={str(path): path.read_text(encoding="utf-8") for path in checkpoint or []},
         bundles={str(path): file_bytes(path) for path in bundle or []},
         state=state,
-        limits=Limits(entries=max_entries, total_s=max_seconds),
+        limits=SourceLimits(entries=max_entries, total_s=max_seconds),
     )
     if as_json:
         print_json(done.facts())

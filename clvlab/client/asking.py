@@ -58,7 +58,7 @@ _ARROW = "application/vnd.apache.arrow.stream"
 _T = TypeVar("_T")
 
 
-class Asking:
+class HttpCaller:
     """Asks one service over a connection that is kept."""
 
     _http: httpx2.Client

@@ -45,13 +45,13 @@ from clvlab.api.runs import (
     RunProgress,
     VerifyResponse,
 )
-from clvlab.client.asking import Asking, given, path_of, raise_for_problem
+from clvlab.client.asking import HttpCaller, given, path_of, raise_for_problem
 
 _PIECE = 1 << 20
 _POLL_S = 0.2
 
 
-class Client(Asking):
+class Client(HttpCaller):
     r"""Talks to one clvlab service; use it as a context manager, or close it.
 
     Parameters

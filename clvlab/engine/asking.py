@@ -118,7 +118,7 @@ _AGENTS_AT_ONCE, _ISOLATED_AT_ONCE = 8, 2  # an audit has several processes
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AgentQuestion:
     """What every agent of a run is asked, and what draws its audit, given its id and a hash of its answers; null of none."""
 
     tape: Tape
@@ -135,7 +135,7 @@ class Asked:
     failed: dict[str, Exception]
 
 
-def asked(question: Question, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int], None]) -> Asked:
+def asked(question: AgentQuestion, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int], None]) -> Asked:
     """Ask all agents; the run goes on without those that fail.
 
     Those that are asked step by step come first, one after the other, and the others at once: a process that has seen later
@@ -173,7 +173,7 @@ def asked(question: Question, agents: Sequence[tuple[Identity, Agent]], answered
     return replace(found, audits={name: report.beside(missed) for name, report in found.audits.items()})
 
 
-def _audit_of(question: Question, identity: Identity, agent: Agent) -> Callable[[], LookaheadReport] | None:
+def _audit_of(question: AgentQuestion, identity: Identity, agent: Agent) -> Callable[[], LookaheadReport] | None:
     """Return what audits an agent, or asks it by blocks; null of one that is asked without."""
     if question.audit is None or not isinstance(agent, Isolated) or agent.steps:
         return None
@@ -181,7 +181,7 @@ def _audit_of(question: Question, identity: Identity, agent: Agent) -> Callable[
     return partial(audit, agent, question.tape, seed=partial(question.audit, identity.agent_id), window=question.window)
 
 
-def _answer(question: Question, identity: Identity, agent: Agent) -> tuple[pl.DataFrame, LookaheadReport | None]:
+def _answer(question: AgentQuestion, identity: Identity, agent: Agent) -> tuple[pl.DataFrame, LookaheadReport | None]:
     """Ask one agent, an isolated one after its audit or by blocks, where nothing was seen: its ``DECISIONS``, located."""
     name, tape = identity.agent_id, question.tape
     sealable(identity)

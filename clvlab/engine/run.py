@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, Isolated, identify, sealable
-from clvlab.engine.asking import Question, asked
+from clvlab.engine.asking import AgentQuestion, asked
 from clvlab.engine.lookahead import Draw, DrawingOf, LookaheadReport
 from clvlab.engine.replay import Replay, backed, looked_up, numbered
 from clvlab.errors import AgentFailedError, ClvlabError, DecisionError
@@ -129,7 +129,7 @@ def decided(
         tape = read()
         left = [(identity, agent) for identity, agent in roster if identity.agent_id not in failed]
         told = answered if len(reads) == 1 else _nobody
-        found = asked(Question(tape, window, audit), left, lambda done: told(done, total))
+        found = asked(AgentQuestion(tape, window, audit), left, lambda done: told(done, total))
         parts = [looked_up(tape, pl.concat(found.frames), window)] if found.frames else []
         return Decided(tape.binding, tape.closing_policy, tape.max_close_age_s, parts, found.failed, found.audits)
 

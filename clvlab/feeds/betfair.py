@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from clvlab.errors import FeedError, MissingLibraryError
-from clvlab.feeds.betfair_stream import ConnectionLostError, Line, Place, place_of, read_message
+from clvlab.feeds.betfair_stream import ConnectionLostError, StreamLine, StreamPosition, place_of, read_message
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.hosts import is_local, provenance_of
 from clvlab.feeds.retrying import Backoff
@@ -17,7 +17,7 @@ from clvlab.packs.captures.betfair import BetfairReader
 from clvlab.packs.manifest import Fixture
 
 if TYPE_CHECKING:
-    from clvlab.feeds.betfair_stream import Connection
+    from clvlab.feeds.betfair_stream import StreamConnection
 
 HOST, PORT = "stream-api.betfair.com", 443
 LOGIN_URL = "https://identitysso.betfair.com/api/"
@@ -116,7 +116,7 @@ class BetfairFeed:
         """Return the events, and races, of the markets that the filter takes in now, by the start as announced."""
         reader, end_s = BetfairReader(live=True), time.monotonic() + _IMAGE_S
         try:
-            with self._connection(Place(), self._filter, ("EX_MARKET_DEF",)) as lines:
+            with self._connection(StreamPosition(), self._filter, ("EX_MARKET_DEF",)) as lines:
                 while not self._has_image(lines.line(_LOOK_S), reader):
                     if time.monotonic() > end_s:
                         raise FeedError(f"{self._where} sent no image in {_IMAGE_S:g} s: ask again, or for fewer markets")
@@ -148,7 +148,7 @@ class BetfairFeed:
         finally:
             self.health.connected = False
 
-    def _heard(self, stop: Stop, place: Place, wanted: Mapping[str, Any]) -> Iterator[Item]:
+    def _heard(self, stop: Stop, place: StreamPosition, wanted: Mapping[str, Any]) -> Iterator[Item]:
         """Return what comes over one connection."""
         place.data_s = time.monotonic()
         with self._connection(place, wanted, _OFFERS) as lines:
@@ -161,9 +161,9 @@ class BetfairFeed:
     def _where(self) -> str:
         return f"Betfair's stream at {self._host}:{self._port}"
 
-    def _connection(self, place: Place, wanted: Mapping[str, Any], fields: Sequence[str]) -> Connection:
+    def _connection(self, place: StreamPosition, wanted: Mapping[str, Any], fields: Sequence[str]) -> StreamConnection:
         try:
-            from clvlab.feeds.betfair_stream import Address, Connection
+            from clvlab.feeds.betfair_stream import StreamAddress, StreamConnection
         except ModuleNotFoundError as error:
             raise MissingLibraryError(error.name or "betfairlightweight", "Betfair's stream") from error
         request = {
@@ -174,8 +174,8 @@ class BetfairFeed:
             "conflate_ms": self._conflate_ms,
             "heartbeat_ms": self._heartbeat_ms,
         }
-        address = Address(self._host, self._port, self._cafile)
-        return Connection(self._token, self._app_key, address, request, 15.0, 2 * self._heartbeat_ms / 1000 + 0.5)
+        address = StreamAddress(self._host, self._port, self._cafile)
+        return StreamConnection(self._token, self._app_key, address, request, 15.0, 2 * self._heartbeat_ms / 1000 + 0.5)
 
     def _token(self) -> str:
         if self._session is not None:
@@ -196,7 +196,7 @@ class BetfairFeed:
         events = {str(self._fixtures[fixture_id].source_id).partition("@")[0] for fixture_id in fixture_ids}
         return self._filter | {"eventIds": sorted(events)}
 
-    def _items(self, line: Line, place: Place) -> Iterator[Item]:
+    def _items(self, line: StreamLine, place: StreamPosition) -> Iterator[Item]:
         """Return what a line says to whoever listens: nothing, messages, or that messages come again."""
         self.health.heard_ts_ms = line.at_ms
         message = read_message(line.text)
@@ -217,7 +217,7 @@ class BetfairFeed:
         if message.get("status"):
             self.health.error = f"Betfair says that its data is not reliable now: status {str(message['status'])[:20]}"
 
-    def _change(self, line: Line, message: Mapping[str, Any], place: Place) -> Iterator[Item]:
+    def _change(self, line: StreamLine, message: Mapping[str, Any], place: StreamPosition) -> Iterator[Item]:
         kind, segment = message.get("ct"), message.get("segmentType")
         if kind != "HEARTBEAT":
             if kind == "SUB_IMAGE" and segment in (None, "SEG_START"):
@@ -233,14 +233,14 @@ class BetfairFeed:
         elif time.monotonic() - place.data_s > self._data_patience_s:
             raise ConnectionLostError("heartbeats alone came, for longer than data_patience_s", GapCause.SILENCE)
 
-    def _received(self, line: Line, message: Mapping[str, Any], mark: str | None, place: Place) -> Received:
+    def _received(self, line: StreamLine, message: Mapping[str, Any], mark: str | None, place: StreamPosition) -> Received:
         sent = message.get("pt")
         received = Received(line.text, line.at_ms, sent if type(sent) is int else None, mark)
         place.data_ms, place.data_s = line.at_ms, time.monotonic()
         self.health.note(received)
         return received
 
-    def _check_status(self, message: Mapping[str, Any], place: Place) -> None:
+    def _check_status(self, message: Mapping[str, Any], place: StreamPosition) -> None:
         if message.get("statusCode") != "FAILURE":
             return
         code = str(message.get("errorCode"))[:80]
@@ -250,11 +250,11 @@ class BetfairFeed:
             place.forget()
         raise ConnectionLostError(f"refused with {code}", GapCause.QUOTA if code in _CROWDED else GapCause.CUT)
 
-    def _has_image(self, line: Line | None, reader: BetfairReader) -> bool:
+    def _has_image(self, line: StreamLine | None, reader: BetfairReader) -> bool:
         """Have the reader take a line, and tell whether the image is whole."""
         message = {} if line is None else read_message(line.text)
         if line is None or message.get("op") != "mcm":
-            self._check_status(message, Place())
+            self._check_status(message, StreamPosition())
             return False
         if message.get("mc"):
             reader.take(line.text, line.at_ms)

@@ -36,7 +36,7 @@ class ConnectionLostError(Exception):
         self.cause = cause
 
 
-class Line(NamedTuple):
+class StreamLine(NamedTuple):
     """A line without its end, and when it came."""
 
     text: bytes
@@ -49,7 +49,7 @@ def now_ms() -> int:
 
 
 @dataclass
-class Place:
+class StreamPosition:
     """Where a feed is.
 
     Attributes
@@ -96,7 +96,7 @@ class Place:
         return isinstance(clk, str) and self.resumable
 
 
-def place_of(mark: str | None) -> Place:
+def place_of(mark: str | None) -> StreamPosition:
     """Return the place that a mark names.
 
     Raises
@@ -104,8 +104,8 @@ def place_of(mark: str | None) -> Place:
     FeedError
     """
     if mark is None:
-        return Place()
-    place = Place(missing=True)
+        return StreamPosition()
+    place = StreamPosition(missing=True)
     if not place.take(read_message(mark.encode())):
         raise FeedError(f"{mark[:80]!r} is no mark of Betfair's stream: listen without after")
     return place
@@ -126,7 +126,7 @@ _QUEUED = 10_000
 _TRY_LATER = {"TEMPORARY_BAN_TOO_MANY_REQUESTS", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE", "LIMITED_ACCESS"}
 
 
-class Address(NamedTuple):
+class StreamAddress(NamedTuple):
     """Where the stream is, and whose certificates count; null stands for those of the system."""
 
     host: str
@@ -163,7 +163,7 @@ def session_of(username: str, password: str, app_key: str, login_url: str) -> st
 class _Lines(BaseListener):  # type: ignore[misc]
     """Hands lines on as they are; the library's own reading of them is left out."""
 
-    def __init__(self, put: Callable[[Line], None]) -> None:
+    def __init__(self, put: Callable[[StreamLine], None]) -> None:
         super().__init__(max_latency=None)
         self._put = put
 
@@ -174,14 +174,14 @@ class _Lines(BaseListener):  # type: ignore[misc]
         self.stream_unique_id = unique_id
 
     def on_data(self, raw_data: str) -> None:
-        self._put(Line(raw_data.removesuffix("\r\n").encode("utf-8", "surrogateescape"), now_ms()))
+        self._put(StreamLine(raw_data.removesuffix("\r\n").encode("utf-8", "surrogateescape"), now_ms()))
 
 
 class _LineStream(BetfairStream):  # type: ignore[misc]
     """The library's stream at any address, with certificates checked, line by line, and without the key in its log."""
 
     def __init__(
-        self, lines: _Lines, app_key: str, token: str, address: Address, connect_s: float, given_up: threading.Event
+        self, lines: _Lines, app_key: str, token: str, address: StreamAddress, connect_s: float, given_up: threading.Event
     ) -> None:
         super().__init__(0, lines, app_key, token, connect_s, 1 << 16, None)
         self._socket: ssl.SSLSocket | None = None
@@ -247,7 +247,7 @@ class _LineStream(BetfairStream):  # type: ignore[misc]
             opened.sendall(orjson.dumps(message) + _CRLF)
 
 
-class Connection:
+class StreamConnection:
     """A subscription, as a context: it is made when the context is entered and given up when it is left.
 
     Parameters
@@ -268,19 +268,19 @@ class Connection:
         self,
         session: Callable[[], str],
         app_key: str,
-        address: Address,
+        address: StreamAddress,
         request: Mapping[str, Any],
         connect_s: float,
         silence_s: float,
     ) -> None:
         self._session, self._app_key, self._address, self._request = session, app_key, address, request
         self._connect_s, self._silence_s = connect_s, silence_s
-        self._queue: queue.Queue[Line | Exception] = queue.Queue(_QUEUED)
+        self._queue: queue.Queue[StreamLine | Exception] = queue.Queue(_QUEUED)
         self._closed = threading.Event()
         self._stream: _LineStream | None = None
         self._thread = threading.Thread(target=self._run, name="betfair-stream", daemon=True)
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> StreamConnection:
         self._thread.start()
         return self
 
@@ -290,7 +290,7 @@ class Connection:
             self._stream.stop()
         self._thread.join(0.5)
 
-    def line(self, wait_s: float) -> Line | None:
+    def line(self, wait_s: float) -> StreamLine | None:
         """Return the next line; null if none came so soon.
 
         Raises
@@ -328,7 +328,7 @@ class Connection:
             if stream is not None:
                 stream.stop()
 
-    def _put(self, item: Line | Exception) -> None:
+    def _put(self, item: StreamLine | Exception) -> None:
         while not self._closed.is_set():
             try:
                 return self._queue.put(item, timeout=0.2)

@@ -16,7 +16,7 @@ from threading import Thread
 from clvlab.errors import FeedError
 from clvlab.feeds.feed import Cut, Feed, GapCause, Item, Received, Stop
 from clvlab.feeds.segments import Note, Segments
-from clvlab.packs.captures.records import Header, Record
+from clvlab.packs.captures.records import CaptureRecord, Header
 
 _BACKLOG = 20_000
 _MOST_BYTES = 256 << 20
@@ -73,7 +73,7 @@ class Capturing:
         self.feed, self._clock, self._backlog, self._patience_s = feed, clock, backlog, patience_s
         self.segments = Segments(folder, header, note)
 
-    def records(self, stop: Stop) -> Generator[Record | None]:
+    def records(self, stop: Stop) -> Generator[CaptureRecord | None]:
         """Return records as they are written down, and nothing (null) now and then while none comes.
 
         In a capture for a run each record is on the disk before it is returned.
@@ -90,7 +90,7 @@ class Capturing:
             mark = self.segments.mark
             if since_ms is not None:
                 yield from self._written([Cut(cause, since_ms, resumable=mark is not None)])
-            reading = _Reading(self.feed, self.segments.header.fixture_ids, mark, self._backlog, self._patience_s)
+            reading = _CaptureReading(self.feed, self.segments.header.fixture_ids, mark, self._backlog, self._patience_s)
             yield from self._listened(reading, stop)
             if (owed_ms := self.feed.health.owed_since_ms) is not None:  # it ends before all came that was promised again
                 yield from self._written([Cut(GapCause.CUT, owed_ms, resumable=True)])
@@ -100,7 +100,7 @@ class Capturing:
                 return
             cause, since_ms = GapCause.BACKLOG, self.segments.last_ms
 
-    def _listened(self, reading: _Reading, stop: Stop) -> Iterator[Record | None]:
+    def _listened(self, reading: _CaptureReading, stop: Stop) -> Iterator[CaptureRecord | None]:
         due = time.monotonic() + _SYNC_S
         reading.start()
         try:
@@ -121,7 +121,7 @@ class Capturing:
         finally:
             reading.stop.set()
 
-    def _written(self, items: Sequence[Item]) -> Iterator[Record]:
+    def _written(self, items: Sequence[Item]) -> Iterator[CaptureRecord]:
         """Write records down, then give them out one by one."""
         if not items:
             return
@@ -150,7 +150,7 @@ class _Backlog(Queue[Item]):
         return self.maxsize if self._bytes >= _MOST_BYTES else super()._qsize()
 
 
-class _Reading(Thread):
+class _CaptureReading(Thread):
     """Reads a feed into a queue until it is stopped, has ended, or nobody takes from the queue for some seconds."""
 
     def __init__(self, feed: Feed, fixture_ids: Sequence[int], mark: str | None, backlog: int, patience_s: float) -> None:

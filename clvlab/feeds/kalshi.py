@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 KEY, SIGNATURE, TIMESTAMP = "KALSHI-ACCESS-KEY", "KALSHI-ACCESS-SIGNATURE", "KALSHI-ACCESS-TIMESTAMP"
 
 
-class Signer:
+class RequestSigner:
     """Signs with the private key of an API key; shows neither.
 
     Raises
@@ -151,7 +151,7 @@ class KalshiFeed:
         self.health = Health()
         where = base_url(url, "CLVLAB_KALSHI_URL", "ws"), base_url(api_url, "CLVLAB_KALSHI_API_URL")
         self.provenance = provenance_at(self.name, *where)
-        self._signer = Signer(secret(key_id, "CLVLAB_KALSHI_KEY_ID"), Path(private_key_file))
+        self._signer = RequestSigner(secret(key_id, "CLVLAB_KALSHI_KEY_ID"), Path(private_key_file))
         self._paths = [f"events/{name}" for name in event_tickers] + [f"markets/{name}" for name in tickers]
         self._url, self._path, self._api_url = url.rstrip("/"), path, api_url.rstrip("/")
         self._patience = patience or Patience(silence_s=_SILENCE_S)

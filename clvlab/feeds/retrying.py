@@ -23,7 +23,7 @@ from clvlab.feeds.hosts import check_peer, is_encrypted, is_local, is_proxied, p
 _MOST_WAIT_S = 3600.0
 
 
-class Refused(Exception):  # noqa: N818 - no error of the library: a feed waits, and asks again
+class RefusedAnswer(Exception):  # noqa: N818 - no error of the library: a feed waits, and asks again
     """An answer that another one may follow: ``status``, and the seconds that the provider asked to wait."""
 
     def __init__(self, status: int, retry_after_s: float) -> None:
@@ -31,10 +31,10 @@ class Refused(Exception):  # noqa: N818 - no error of the library: a feed waits,
         self.status, self.retry_after_s = status, retry_after_s
 
 
-def refusal(response: httpx2.Response) -> Refused:
+def refusal(response: httpx2.Response) -> RefusedAnswer:
     """Return the exception of an answer that another one may follow."""
     after = response.headers.get("retry-after", "")
-    return Refused(response.status_code, min(_MOST_WAIT_S, float(after)) if after.isdecimal() else 0.0)
+    return RefusedAnswer(response.status_code, min(_MOST_WAIT_S, float(after)) if after.isdecimal() else 0.0)
 
 
 def is_passing(status: int) -> bool:
@@ -44,7 +44,7 @@ def is_passing(status: int) -> bool:
 
 def said(error: Exception) -> str:
     """Return what went wrong, without what was sent: an error about a header shows it, and so a key."""
-    shown = isinstance(error, Refused | httpx2.ConnectError | httpx2.ReadError | httpx2.RemoteProtocolError)
+    shown = isinstance(error, RefusedAnswer | httpx2.ConnectError | httpx2.ReadError | httpx2.RemoteProtocolError)
     return f"{type(error).__name__}: {error}" if shown and str(error) else type(error).__name__
 
 

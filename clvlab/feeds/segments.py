@@ -16,8 +16,8 @@ from clvlab.errors import FeedError
 from clvlab.feeds.feed import Cut, GapCause, Item, Resumed
 from clvlab.packs.captures.records import (
     ENDING,
+    CaptureRecord,
     Header,
-    Record,
     cut_line,
     end_line,
     message_line,
@@ -138,7 +138,7 @@ class Segments:
             raise FeedError(f"{str(self._folder)!r} holds {strays[0]!r}, which is no segment: move it, or name another folder")
         return found
 
-    def past(self) -> Iterator[Record]:
+    def past(self) -> Iterator[CaptureRecord]:
         """Return what was written before, in order.
 
         Raises
@@ -148,18 +148,18 @@ class Segments:
         """
         return (record for record in self._records() if not record.is_end)
 
-    def _records(self) -> Iterator[Record]:
+    def _records(self) -> Iterator[CaptureRecord]:
         found = chained((path.name, file_sha256(path), records_of(path)) for path in self.paths())
-        return (record for record in found if isinstance(record, Record))
+        return (record for record in found if isinstance(record, CaptureRecord))
 
-    def write(self, items: Sequence[Item]) -> list[Record]:
+    def write(self, items: Sequence[Item]) -> list[CaptureRecord]:
         """Append what came, and return it as records; nothing is synced yet."""
         written = list(chain.from_iterable(map(self._lines, items)))
         self._append(b"".join(line for line, _ in written))
         self.last_ms = written[-1][1].at_ms
         return [record for _, record in written]
 
-    def _lines(self, item: Item) -> list[tuple[bytes, Record]]:
+    def _lines(self, item: Item) -> list[tuple[bytes, CaptureRecord]]:
         if isinstance(item, Cut):
             self._open_cuts.cut(item)
             return [_written(item)]
@@ -171,7 +171,7 @@ class Segments:
         line = message_line(item.text, at_ms, item.mark)
         if len(line) > MAX_LINE_BYTES:  # a line that nobody could read again would spoil the whole capture
             return [_written(one) for one in (*before, *self._open_cuts.in_place_of_message(at_ms))]
-        return [*map(_written, before), (line, Record(at_ms, item.text, item.mark))]
+        return [*map(_written, before), (line, CaptureRecord(at_ms, item.text, item.mark))]
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
@@ -306,7 +306,7 @@ class Segments:
         self._held.close()
 
 
-def _written(item: Cut | Resumed) -> tuple[bytes, Record]:
+def _written(item: Cut | Resumed) -> tuple[bytes, CaptureRecord]:
     if isinstance(item, Cut):
         line = cut_line(item.from_ts_ms, item.cause.value, item.markets, resumable=item.resumable)
     else:

@@ -17,7 +17,7 @@ from clvlab.base.times import time_ms
 from clvlab.errors import FeedError
 from clvlab.feeds.background import awaited
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.retrying import Backoff, Refused, base_url, client_of, is_passing, provenance_at, said, secret
+from clvlab.feeds.retrying import Backoff, RefusedAnswer, base_url, client_of, is_passing, provenance_at, said, secret
 from clvlab.feeds.retrying import refusal as refused
 from clvlab.packs.importers.source import fixture_id_of
 from clvlab.packs.manifest import Fixture
@@ -101,7 +101,7 @@ class TheOddsApiFeed:
         with self._client() as client:
             try:
                 return self._events(client)
-            except (httpx2.HTTPError, Refused) as error:
+            except (httpx2.HTTPError, RefusedAnswer) as error:
                 raise FeedError(f"The Odds API can't be asked, see CLVLAB_THE_ODDS_API_URL: {said(error)}") from None
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
@@ -125,14 +125,14 @@ class TheOddsApiFeed:
                         heard_ms = heard_ms or _now_ms()
                         yield Received(answer.content, _now_ms())  # kept; what the odds are then nobody knows
                         raise httpx2.DecodingError("no list of events")
-                except (httpx2.HTTPError, Refused) as error:
+                except (httpx2.HTTPError, RefusedAnswer) as error:
                     self.health.connected, self.health.error = False, said(error)
                     self.health.retries += 1
-                    is_quota = isinstance(error, Refused) and error.status == httpx2.codes.TOO_MANY_REQUESTS
+                    is_quota = isinstance(error, RefusedAnswer) and error.status == httpx2.codes.TOO_MANY_REQUESTS
                     if heard_ms and not owed:
                         owed = True
                         yield Cut(GapCause.QUOTA if is_quota else GapCause.CUT, heard_ms)
-                    stop.wait(backoff.wait_s(error.retry_after_s if isinstance(error, Refused) else 0.0))
+                    stop.wait(backoff.wait_s(error.retry_after_s if isinstance(error, RefusedAnswer) else 0.0))
                     continue
                 backoff.reset()
                 heard_ms = _now_ms()

@@ -16,9 +16,9 @@ import httpx2
 from clvlab.errors import FeedError
 from clvlab.feeds.background import Line, attended
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.retrying import Backoff, Refused, base_url, client_of, is_passing, provenance_at, said, secret
+from clvlab.feeds.retrying import Backoff, RefusedAnswer, base_url, client_of, is_passing, provenance_at, said, secret
 from clvlab.feeds.retrying import refusal as refused
-from clvlab.feeds.txline_history import About, History, Place, about, elements, fixture_of, mark_of
+from clvlab.feeds.txline_history import About, History, HistoryPosition, about, elements, fixture_of, mark_of
 from clvlab.packs.manifest import Fixture
 
 # Server-sent events, from bytes as they come.
@@ -33,7 +33,7 @@ _MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ServerEvent:
     """An event.
 
     Attributes
@@ -63,7 +63,7 @@ class EventStream:
     _size: int = 0
     _mark: str = ""
 
-    def take(self, chunk: bytes) -> Iterator[Event]:
+    def take(self, chunk: bytes) -> Iterator[ServerEvent]:
         r"""Return the events that end with some more bytes.
 
         Raises
@@ -89,11 +89,11 @@ class EventStream:
         if self._size + len(self._rest) > _MOST_BYTES:
             raise ValueError(f"an event has more than {_MOST_BYTES:,} bytes")
 
-    def _line(self, line: bytes) -> Event | None:
+    def _line(self, line: bytes) -> ServerEvent | None:
         if not line:
             kind, data = self._kind, self._data
             self._kind, self._data, self._size = b"", [], 0
-            return Event(kind.decode(errors="replace") or "message", b"\n".join(data), self._mark) if any(data) else None
+            return ServerEvent(kind.decode(errors="replace") or "message", b"\n".join(data), self._mark) if any(data) else None
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
@@ -182,13 +182,13 @@ class TxLineFeed:
                     response = client.get(path)
                 self._check(response)
                 found = {fixture.fixture_id: fixture for fixture in map(fixture_of, elements(response.content.decode()))}
-            except (httpx2.HTTPError, Refused, ValueError, KeyError, TypeError) as error:
+            except (httpx2.HTTPError, RefusedAnswer, ValueError, KeyError, TypeError) as error:
                 raise FeedError(f"TxLINE can't be asked for fixtures, see CLVLAB_TXLINE_URL and _JWT: {said(error)}") from None
         return sorted(found.values(), key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return messages as they come; see ``Feed``."""
-        place = Place(frozenset(fixture_ids), mark_of(after or ""), owed=after is not None)
+        place = HistoryPosition(frozenset(fixture_ids), mark_of(after or ""), owed=after is not None)
         backoff, renewals = Backoff(*self._waits), 0
         with self._client() as client, self._off():
             while not stop.is_set:
@@ -197,7 +197,7 @@ class TxLineFeed:
                     yield from self._connected(client, place, stop)
                 except (_Silent, httpx2.ReadTimeout) as error:
                     cause, wrong = GapCause.SILENCE, f"nothing came for too long ({type(error).__name__})"
-                except Refused as error:
+                except RefusedAnswer as error:
                     cause = GapCause.QUOTA if error.status == httpx2.codes.TOO_MANY_REQUESTS else cause
                     at_least, wrong = error.retry_after_s, said(error)
                     if error.status == httpx2.codes.UNAUTHORIZED:
@@ -227,7 +227,7 @@ class TxLineFeed:
         finally:
             self.health.connected = False
 
-    def _connected(self, client: httpx2.Client, place: Place, stop: Stop) -> Generator[Item, None, None]:
+    def _connected(self, client: httpx2.Client, place: HistoryPosition, stop: Stop) -> Generator[Item, None, None]:
         """Return what one connection brings."""
         line = Line()
         with closing(attended(self._events(client, place, line), stop, line.hang_up)) as events:
@@ -251,7 +251,7 @@ class TxLineFeed:
                 if now_ms - place.data_ms > self._data_patience_s * 1000:
                     raise _Silent("heartbeats alone")
 
-    def _message(self, place: Place, message: Received) -> Iterator[Received]:
+    def _message(self, place: HistoryPosition, message: Received) -> Iterator[Received]:
         place.data_ms, place.doubtful_ms = message.received_ts_ms, None
         own = about(message.text)
         if place.filled.take(own.message_id):
@@ -265,12 +265,12 @@ class TxLineFeed:
         self.health.note(message)
         yield message
 
-    def _caught_up(self, place: Place, now_ms: int) -> None:
+    def _caught_up(self, place: HistoryPosition, now_ms: int) -> None:
         place.caught_up(now_ms)
         self.health.owed_since_ms = None
 
     def _resumed(
-        self, client: httpx2.Client, place: Place, stop: Stop, now_ms: int, *, is_reset: bool
+        self, client: httpx2.Client, place: HistoryPosition, stop: Stop, now_ms: int, *, is_reset: bool
     ) -> Iterator[Received | Resumed]:
         """Return that messages come again, and those of the missed time that the stream will not send."""
         missed: list[tuple[bytes, About]] = []
@@ -289,7 +289,7 @@ class TxLineFeed:
             self.health.note(message)
             yield message
 
-    def _missed(self, client: httpx2.Client, place: Place, stop: Stop) -> tuple[list[tuple[bytes, About]], bool]:
+    def _missed(self, client: httpx2.Client, place: HistoryPosition, stop: Stop) -> tuple[list[tuple[bytes, About]], bool]:
         """Return the messages of the missed time by their times, and whether every block answered."""
         since_ms, until_ms, whole = place.missed(_now_ms(), self._skew_ms)
         missed: list[tuple[bytes, About]] = []
@@ -310,7 +310,9 @@ class TxLineFeed:
     def _skew_ms(self) -> int:
         return self.health.clock_skew_ms or 0
 
-    def _events(self, client: httpx2.Client, place: Place, line: Line) -> Generator[tuple[Event, int], None, None]:
+    def _events(
+        self, client: httpx2.Client, place: HistoryPosition, line: Line
+    ) -> Generator[tuple[ServerEvent, int], None, None]:
         """Return the events of a connection, and when each came."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if place.mark is not None:

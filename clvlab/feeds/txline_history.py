@@ -175,7 +175,7 @@ class Ids:
 
 
 @dataclass
-class Place:
+class HistoryPosition:
     """Where a feed is.
 
     Attributes

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 
-class Kind(StrEnum):
+class MarketKind(StrEnum):
     """What is bet on."""
 
     RESULT = "result"
@@ -72,7 +72,7 @@ class Market:
     """
 
     key: str
-    kind: Kind
+    kind: MarketKind
     period: str = ""
     line: float | None = None
     of: str = ""
@@ -139,14 +139,14 @@ class Market:
         return self.period, self.stat, self.of.casefold()
 
     @property
-    def about(self) -> tuple[Kind, float | None, tuple[str, str, str]]:
+    def about(self) -> tuple[MarketKind, float | None, tuple[str, str, str]]:
         """What is bet on: equal where two keys mean the same bet, whoever wrote them."""
         return self.kind, self.line, self.scope
 
     @property
     def turned(self) -> Market:
         """The same market where the teams stand the other way round."""
-        line = -self.line if self.kind is Kind.HANDICAP and self.line else self.line
+        line = -self.line if self.kind is MarketKind.HANDICAP and self.line else self.line
         return replace(self, line=line, sides=tuple((side, _OTHER.get(role, role)) for side, role in self.sides))
 
 
@@ -162,14 +162,14 @@ class UnreadKey:
 
 
 # Name of a type, folded: kind, and how many sides a result has where the name says it.
-_KINDS: Mapping[str, tuple[Kind, int | None]] = {
+_KINDS: Mapping[str, tuple[MarketKind, int | None]] = {
     name: (kind, ways)
     for kind, ways, names in (
-        (Kind.RESULT, 3, "1x2_participant_result 1x2 h2h_3_way half_time"),
-        (Kind.RESULT, 2, "moneyline home_away"),
-        (Kind.RESULT, None, "h2h match_odds match_winner winner result"),
-        (Kind.TOTAL, None, "overunder_participant_goals totals total over_under ou goals"),
-        (Kind.HANDICAP, None, "asianhandicap_participant_goals spreads spread asian_handicap handicap draw_no_bet dnb"),
+        (MarketKind.RESULT, 3, "1x2_participant_result 1x2 h2h_3_way half_time"),
+        (MarketKind.RESULT, 2, "moneyline home_away"),
+        (MarketKind.RESULT, None, "h2h match_odds match_winner winner result"),
+        (MarketKind.TOTAL, None, "overunder_participant_goals totals total over_under ou goals"),
+        (MarketKind.HANDICAP, None, "asianhandicap_participant_goals spreads spread asian_handicap handicap draw_no_bet dnb"),
     )
     for name in names.split()
 }
@@ -250,15 +250,15 @@ def _read(key: str) -> Market:
     parameters = _parameters(rest)
     (kind, ways), word = _KINDS[found["kind"]], found["kind"]
     of, line = parameters.get("of", ""), _line(word, found["tenths"], parameters)
-    if bool(found["team"]) != bool(of) or (of and kind is not Kind.TOTAL):
+    if bool(found["team"]) != bool(of) or (of and kind is not MarketKind.TOTAL):
         raise ValueError(f"it is of {of!r:.80} alone" if of else f"{name!r:.80} is one side's total and does not say whose")
-    if kind is Kind.RESULT and (line is not None or found["alternate"]):
+    if kind is MarketKind.RESULT and (line is not None or found["alternate"]):
         raise ValueError("a result has no line")
-    if kind is not Kind.RESULT and line is None:
+    if kind is not MarketKind.RESULT and line is None:
         raise ValueError("it has no line")
-    if kind is Kind.TOTAL and line is not None and line < 0:
+    if kind is MarketKind.TOTAL and line is not None and line < 0:
         raise ValueError(f"{line} is no line of a total")
-    if kind is Kind.HANDICAP and word == "spreads" and "line" in parameters:
+    if kind is MarketKind.HANDICAP and word == "spreads" and "line" in parameters:
         # Polymarket's line is that of the team which its market names first: home in one market, away in the next.
         raise ValueError("a line of 'spreads' belongs to the team that is named first, and the key does not say which that is")
     return Market(
@@ -351,9 +351,9 @@ _RUNNERS = {
     "1222347": (18, Role.UNDER), "1222346": (18, Role.OVER),
 }  # fmt: skip
 _ALLOWED = {
-    Kind.RESULT: {Role.HOME, Role.DRAW, Role.AWAY},
-    Kind.HANDICAP: {Role.HOME, Role.DRAW, Role.AWAY},
-    Kind.TOTAL: {Role.OVER, Role.UNDER},
+    MarketKind.RESULT: {Role.HOME, Role.DRAW, Role.AWAY},
+    MarketKind.HANDICAP: {Role.HOME, Role.DRAW, Role.AWAY},
+    MarketKind.TOTAL: {Role.OVER, Role.UNDER},
 }
 
 
@@ -385,8 +385,9 @@ def named_market(market: Market) -> str:
     line = "" if market.line is None else f" {market.line:.9g}"
     counted = market.stat or ("goals" if market.goals else "")
     kind = {
-        Kind.RESULT: "Match result" + (f", {counted}" if market.stat else ""),
-        Kind.HANDICAP: f"{'Asian handicap' if market.goals else 'Handicap'}{line}" + (f", {counted}" if market.stat else ""),
-        Kind.TOTAL: f"Over/Under{line}" + (f" {counted}" if counted else ""),
+        MarketKind.RESULT: "Match result" + (f", {counted}" if market.stat else ""),
+        MarketKind.HANDICAP: f"{'Asian handicap' if market.goals else 'Handicap'}{line}"
+        + (f", {counted}" if market.stat else ""),
+        MarketKind.TOTAL: f"Over/Under{line}" + (f" {counted}" if counted else ""),
     }[market.kind]
     return ", ".join(filter(None, (kind, market.of and f"of {market.of}", market.period, "alternate" * market.alternate)))

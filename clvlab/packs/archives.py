@@ -46,7 +46,7 @@ class Readable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArchiveEntry:
     """An entry as its archive describes it; ``oddity`` says what it is where it is neither file nor folder."""
 
     name: str
@@ -55,7 +55,7 @@ class Entry:
     opened: Callable[[], IO[bytes] | None]
 
 
-def zipped(file: BinaryIO, max_entries: int) -> Iterator[Entry]:
+def zipped(file: BinaryIO, max_entries: int) -> Iterator[ArchiveEntry]:
     """Return the entries of a zip.
 
     Raises
@@ -73,7 +73,7 @@ def zipped(file: BinaryIO, max_entries: int) -> Iterator[Entry]:
         raise SourceError(f"the zip's directory can't be read: {error!s:.200}") from error
     with archive:
         for info in archive.infolist():
-            yield Entry(info.orig_filename, info.is_dir(), _oddity(info), partial(archive.open, info))
+            yield ArchiveEntry(info.orig_filename, info.is_dir(), _oddity(info), partial(archive.open, info))
 
 
 def _oddity(info: zipfile.ZipInfo) -> str | None:
@@ -89,7 +89,7 @@ def _oddity(info: zipfile.ZipInfo) -> str | None:
     return None
 
 
-def tarred(file: BinaryIO, packing: str | None, max_bytes: int) -> Iterator[Entry]:
+def tarred(file: BinaryIO, packing: str | None, max_bytes: int) -> Iterator[ArchiveEntry]:
     """Return the entries of a tar, in order: nothing is sought in a compressed file.
 
     Parameters
@@ -111,7 +111,7 @@ def tarred(file: BinaryIO, packing: str | None, max_bytes: int) -> Iterator[Entr
         for member in archive:
             kind = None if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE) else "no plain file"
             oddity = "a sparse file" if member.issparse() else _KINDS.get(member.type, kind)
-            yield Entry(member.name, member.isdir(), oddity, partial(archive.extractfile, member))
+            yield ArchiveEntry(member.name, member.isdir(), oddity, partial(archive.extractfile, member))
 
 
 def decompressed(file: BinaryIO, packing: str | None) -> Readable:

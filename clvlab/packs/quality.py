@@ -19,11 +19,11 @@ _MS = 1000
 _LINE = 200
 
 
-class _Model(BaseModel):
+class _QualityModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Spread(_Model):
+class Spread(_QualityModel):
     """Where a quantity lies: its count, extremes and quantiles (each an observed value)."""
 
     n: int
@@ -51,7 +51,7 @@ class Spread(_Model):
         return cls(n=total, min=ordered[0][0], p05=found[0], median=found[1], p95=found[2], max=ordered[-1][0])
 
 
-class RefusedRows(_Model):
+class RefusedRows(_QualityModel):
     """Source rows refused for one reason, with the first few as examples."""
 
     reason: str
@@ -70,7 +70,7 @@ class RefusedRows(_Model):
         return f"{self.reason}: {self.count:,}, as {self.shown}"
 
 
-class Quality(_Model):
+class Quality(_QualityModel):
     """What an import found.
 
     Attributes

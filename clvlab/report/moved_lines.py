@@ -14,7 +14,7 @@ from clvlab.law.tape import Tape
 from clvlab.report.means import mean_cell
 from clvlab.runs.perform import PerformedRun
 from clvlab.statistics import Estimate, cluster_mean
-from clvlab.statistics.moved_lines import FIRST_ROLES, MovedClose, Quote, moved_close, quotes_of, scored_by_goals
+from clvlab.statistics.moved_lines import FIRST_ROLES, LineQuote, MovedClose, moved_close, quotes_of, scored_by_goals
 
 MOVED_LINES: Schema = {
     "seq": pl.Int64,
@@ -160,7 +160,7 @@ class _FixtureLines:
         return self._priced[asked]
 
 
-def closing_quotes(tape: Tape, ends: pl.DataFrame) -> dict[tuple[int, str], tuple[list[Quote], bool]]:
+def closing_quotes(tape: Tape, ends: pl.DataFrame) -> dict[tuple[int, str], tuple[list[LineQuote], bool]]:
     """Return the lines that each period of each fixture quotes at its close, and whether goals are counted in it.
 
     Parameters

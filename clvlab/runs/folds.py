@@ -164,7 +164,7 @@ AGENT_ID = "walk-forward"
 
 
 @dataclass(frozen=True)
-class Step:
+class FoldStep:
     """A fold that is decided on by what was chosen on those before it.
 
     Attributes
@@ -186,7 +186,7 @@ class Step:
         return self.tape.binding.fixture_ids
 
 
-def decided_after(step: Step) -> tuple[pl.DataFrame, int]:
+def decided_after(step: FoldStep) -> tuple[pl.DataFrame, int]:
     """Return ``DECISIONS`` of a step's agent on its fold, and how many were left out.
 
     What it decides before the last close of those that chose it is left out: whoever chose it then could not have known it.
@@ -203,7 +203,7 @@ def last_close_ms(tape: Tape, window: Window) -> int:
 
 
 def pooled(
-    pack: Pack, steps: Sequence[Step], decided: Sequence[pl.DataFrame], window: Window, config: Mapping[str, Any]
+    pack: Pack, steps: Sequence[FoldStep], decided: Sequence[pl.DataFrame], window: Window, config: Mapping[str, Any]
 ) -> PerformedRun:
     """Score the decisions of all steps as one run, as of one agent whose causality is unchecked.
 

@@ -20,7 +20,7 @@ from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.runs.inspector import inspect_decision
-from clvlab.runs.perform import ABANDONED, Commitment, PerformedRun, Planned, audited, drawing_of
+from clvlab.runs.perform import ABANDONED, Commitment, CommittablePlan, PerformedRun, audited, drawing_of
 from clvlab.runs.plan import Plan
 from clvlab.store.folder import held_of, read_receipts, read_run, read_view, write_run
 
@@ -47,7 +47,7 @@ class FolderRecord:
     log: LogStore | None = None
     owner: str = LOCAL
 
-    def commit(self, plan: Planned) -> Commitment:
+    def commit(self, plan: CommittablePlan) -> Commitment:
         """Commit to a run.
 
         Raises

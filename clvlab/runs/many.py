@@ -15,7 +15,7 @@ from clvlab.errors import AgentError, ClvlabError
 from clvlab.packs.reader import Pack
 from clvlab.packs.views.opening import load_place, place_of
 from clvlab.runs.backtests import rename
-from clvlab.runs.perform import Commitment, PerformedRun, Record, perform
+from clvlab.runs.perform import Commitment, PerformedRun, Recorder, perform
 from clvlab.runs.plan import Plan
 from clvlab.runs.progress import cause_of
 
@@ -23,7 +23,7 @@ _Asked = tuple[Plan, Commitment | None]
 
 
 def make_all(
-    plans: Iterable[Plan], count: int, record_of: Callable[[Plan], Record] | None = None, executor: Executor | None = None
+    plans: Iterable[Plan], count: int, record_of: Callable[[Plan], Recorder] | None = None, executor: Executor | None = None
 ) -> Iterator[PerformedRun]:
     """Make runs and keep each, on the record, in their order; what they are does not depend on who performs them.
 
@@ -43,7 +43,7 @@ def make_all(
     ExecutorError, ClvlabError
         As ``in_order`` and ``perform``, and as the record says. The runs that were committed to and not kept are abandoned.
     """
-    waiting: deque[tuple[Plan, Record | None]] = deque()
+    waiting: deque[tuple[Plan, Recorder | None]] = deque()
 
     def asked() -> Iterator[_Asked]:
         for plan in plans:

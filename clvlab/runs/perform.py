@@ -329,7 +329,7 @@ ABANDONED = "failed"
 """All that the log says of a failure, as nothing can be taken back from it."""
 
 
-class Planned(Protocol):
+class CommittablePlan(Protocol):
     """A run as it is planned: of a pack that is there, or of one that a live run will capture."""
 
     @property
@@ -339,7 +339,7 @@ class Planned(Protocol):
     def started(self) -> RunStarted: ...
 
 
-class Record(Protocol):
+class Recorder(Protocol):
     """Where runs are committed to and kept: in a folder, with or without a log, or in the database."""
 
     @property
@@ -347,7 +347,7 @@ class Record(Protocol):
         """The log in which runs are committed to; null without one."""
         ...
 
-    def commit(self, plan: Planned) -> Commitment:
+    def commit(self, plan: CommittablePlan) -> Commitment:
         """Commit to a run before its tape is opened; again if it was abandoned."""
         ...
 
@@ -371,7 +371,7 @@ def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> DrawingO
     return drawing
 
 
-def make(plan: Plan, record: Record, tell: Tell = tell_nobody) -> PerformedRun:
+def make(plan: Plan, record: Recorder, tell: Tell = tell_nobody) -> PerformedRun:
     """Make a run and keep it, on the record.
 
     One that is interrupted stays open, and goes on when it is asked for again; ``tell`` is told how far it is.

@@ -91,7 +91,7 @@ def _lines(events: bytes) -> pa.Array:
 # SQL over named tables: only those that a query names are made, and nothing else on the machine can be read or written.
 
 
-class PackFiles(dict[str, Path]):
+class PackTables(dict[str, Path]):
     """A table that lies in Parquet files of one schema, by the id of their pack, which becomes its first column.
 
     Parameters
@@ -107,7 +107,7 @@ class PackFiles(dict[str, Path]):
         self.without = without or {}
 
 
-Table = pl.DataFrame | PackFiles
+Table = pl.DataFrame | PackTables
 
 
 def query(statement: str, tables: Mapping[str, Callable[[], Table]]) -> pl.DataFrame:

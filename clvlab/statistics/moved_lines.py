@@ -8,15 +8,15 @@ from typing import Protocol
 
 import numpy as np
 
-from clvlab.law.markets import Kind, Market, Role
+from clvlab.law.markets import Market, MarketKind, Role
 from clvlab.statistics.clusters import Floats
 
 __all__ = [
     "FIRST_ROLES",
     "VERSION",
+    "LineQuote",
     "Model",
     "MovedClose",
-    "Quote",
     "hidden",
     "leave_one_out",
     "moved_close",
@@ -31,15 +31,15 @@ __all__ = [
 
 _MOST_GOALS_QUARTERS = 40
 
-FIRST_ROLES: Mapping[Kind, tuple[Role, Role]] = {
-    Kind.HANDICAP: (Role.HOME, Role.AWAY),
-    Kind.TOTAL: (Role.OVER, Role.UNDER),
+FIRST_ROLES: Mapping[MarketKind, tuple[Role, Role]] = {
+    MarketKind.HANDICAP: (Role.HOME, Role.AWAY),
+    MarketKind.TOTAL: (Role.OVER, Role.UNDER),
 }
-"""The sides of a line, the one first whose probability a ``Quote`` has."""
+"""The sides of a line, the one first whose probability a ``LineQuote`` has."""
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class LineQuote:
     """A line that is priced.
 
     Attributes
@@ -54,14 +54,14 @@ class Quote:
         The market is a result, which is some handicaps too.
     """
 
-    kind: Kind
+    kind: MarketKind
     quarters: int
     prob: float
     market_key: str
     is_derived: bool = False
 
 
-def quotes_of(market: Market, prob_bps: Mapping[Role, int | None]) -> Iterator[Quote]:
+def quotes_of(market: Market, prob_bps: Mapping[Role, int | None]) -> Iterator[LineQuote]:
     """Return the lines that a market prices: its own, or the handicaps that a result is.
 
     A home win is a handicap of -0.5, an away win the other side of +0.5, and without the draw a handicap of 0.
@@ -74,19 +74,19 @@ def quotes_of(market: Market, prob_bps: Mapping[Role, int | None]) -> Iterator[Q
     0 0.7143
     2 0.8
     """
-    first, second = FIRST_ROLES.get(market.kind, FIRST_ROLES[Kind.HANDICAP])
+    first, second = FIRST_ROLES.get(market.kind, FIRST_ROLES[MarketKind.HANDICAP])
     wins, losses, draw = prob_bps.get(first), prob_bps.get(second), prob_bps.get(Role.DRAW)
-    known = {first, second} | ({Role.DRAW} if market.kind is Kind.RESULT else set())
+    known = {first, second} | ({Role.DRAW} if market.kind is MarketKind.RESULT else set())
     if wins is None or losses is None or wins + losses <= 0 or not known.issuperset(prob_bps):
         return
-    if market.kind is not Kind.RESULT:
-        yield Quote(market.kind, market.quarters, wins / (wins + losses), market.key)
+    if market.kind is not MarketKind.RESULT:
+        yield LineQuote(market.kind, market.quarters, wins / (wins + losses), market.key)
         return
     if draw is not None:
-        yield Quote(Kind.HANDICAP, -2, wins / (wins + losses + draw), market.key, is_derived=True)
-    yield Quote(Kind.HANDICAP, 0, wins / (wins + losses), market.key, is_derived=True)
+        yield LineQuote(MarketKind.HANDICAP, -2, wins / (wins + losses + draw), market.key, is_derived=True)
+    yield LineQuote(MarketKind.HANDICAP, 0, wins / (wins + losses), market.key, is_derived=True)
     if draw is not None:
-        yield Quote(Kind.HANDICAP, 2, (wins + draw) / (wins + losses + draw), market.key, is_derived=True)
+        yield LineQuote(MarketKind.HANDICAP, 2, (wins + draw) / (wins + losses + draw), market.key, is_derived=True)
 
 
 def scored_by_goals(markets: Iterable[tuple[Market, bool]]) -> bool:
@@ -100,7 +100,7 @@ def scored_by_goals(markets: Iterable[tuple[Market, bool]]) -> bool:
     listed = list(markets)
     if any(market.goals for market, _ in listed):
         return True
-    totals = [market.quarters for market, _ in listed if market.kind is Kind.TOTAL]
+    totals = [market.quarters for market, _ in listed if market.kind is MarketKind.TOTAL]
     return any(draw for _, draw in listed) and max(totals, default=0) <= _MOST_GOALS_QUARTERS
 
 
@@ -135,7 +135,7 @@ class Distribution(Protocol):
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedLine:
     """Probabilities by whole number, from ``first`` on."""
 
     first: int
@@ -199,15 +199,15 @@ class Model:
     total: Distribution | None
 
     @classmethod
-    def of_goals(cls, quotes: Sequence[Quote]) -> Model:
+    def of_goals(cls, quotes: Sequence[LineQuote]) -> Model:
         """Fit the goals of both sides by least squares over the probabilities of all lines."""
         means = _fitted_goals(quotes)
         return cls("goals", *_goals(means))
 
     @classmethod
-    def of_points(cls, quotes: Sequence[Quote]) -> Model:
+    def of_points(cls, quotes: Sequence[LineQuote]) -> Model:
         """Fit a mean to the lines of each kind; the spread comes from the total, or from lines at least 1 apart."""
-        totals, margins = (_thresholds(quotes, kind) for kind in (Kind.TOTAL, Kind.HANDICAP))
+        totals, margins = (_thresholds(quotes, kind) for kind in (MarketKind.TOTAL, MarketKind.HANDICAP))
         middle = max(float(totals[:, 0].mean()), _LEAST_TOTAL) if len(totals) else None
         if middle is None:
             return cls("points", _rounded(margins, _spread_of(margins)), None)
@@ -217,10 +217,10 @@ class Model:
             _rounded(totals, float(np.sqrt(_TOTAL_DISPERSION * middle))),
         )
 
-    def prob(self, kind: Kind, quarters: int) -> float | None:
+    def prob(self, kind: MarketKind, quarters: int) -> float | None:
         """Return the probability of home or over at a line; null where the lines don't tell."""
-        found = self.margin if kind is Kind.HANDICAP else self.total
-        return None if found is None else above(found, -quarters if kind is Kind.HANDICAP else quarters)
+        found = self.margin if kind is MarketKind.HANDICAP else self.total
+        return None if found is None else above(found, -quarters if kind is MarketKind.HANDICAP else quarters)
 
 
 def _poisson(mean: float) -> Floats:
@@ -228,13 +228,13 @@ def _poisson(mean: float) -> Floats:
     return np.asarray(listed / listed.sum(), dtype=np.float64)
 
 
-def _goals(means: Floats) -> tuple[Listed, Listed]:
+def _goals(means: Floats) -> tuple[ListedLine, ListedLine]:
     first, second = (_poisson(float(mean)) for mean in means)
     margin, total = np.convolve(first, second[::-1]), np.convolve(first, second)
-    return Listed(-_MOST_GOALS, margin.cumsum()), Listed(0, total.cumsum())
+    return ListedLine(-_MOST_GOALS, margin.cumsum()), ListedLine(0, total.cumsum())
 
 
-def _fitted_goals(quotes: Sequence[Quote]) -> Floats:
+def _fitted_goals(quotes: Sequence[LineQuote]) -> Floats:
     """Return the mean goals of both sides: damped Gauss-Newton over their logarithms, from one start and in bounded steps."""
 
     def errors(logs: Floats) -> Floats:
@@ -259,11 +259,11 @@ def _fitted_goals(quotes: Sequence[Quote]) -> Floats:
     return np.asarray(np.exp(logs), dtype=np.float64)
 
 
-def _thresholds(quotes: Sequence[Quote], kind: Kind) -> Floats:
+def _thresholds(quotes: Sequence[LineQuote], kind: MarketKind) -> Floats:
     """Return (threshold, standard score) of the lines of a kind, a row each."""
     from scipy.special import ndtri
 
-    sign = -0.25 if kind is Kind.HANDICAP else 0.25
+    sign = -0.25 if kind is MarketKind.HANDICAP else 0.25
     rows = [(sign * quote.quarters, float(ndtri(quote.prob))) for quote in quotes if quote.kind is kind and 0 < quote.prob < 1]
     return np.array(sorted(rows), dtype=np.float64).reshape(-1, 2)
 
@@ -307,7 +307,7 @@ class MovedClose:
     error_bps: float | None
 
 
-def moved_close(kind: Kind, quarters: int, quotes: Sequence[Quote], *, goals: bool) -> MovedClose | None:
+def moved_close(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *, goals: bool) -> MovedClose | None:
     """Price a line by what its fixture quotes for the same period at the close.
 
     Parameters
@@ -343,7 +343,7 @@ def moved_close(kind: Kind, quarters: int, quotes: Sequence[Quote], *, goals: bo
     return MovedClose(_bps(prob), f"fitted {'goals' if goals else 'points'}, {VERSION}", error)
 
 
-def leave_one_out(kind: Kind, quotes: Sequence[Quote], *, goals: bool) -> list[tuple[Quote, float]]:
+def leave_one_out(kind: MarketKind, quotes: Sequence[LineQuote], *, goals: bool) -> list[tuple[LineQuote, float]]:
     """Return each line of a kind that has others beside it, and what they make of it.
 
     All that prices the same line is hidden with it.
@@ -361,7 +361,7 @@ def leave_one_out(kind: Kind, quotes: Sequence[Quote], *, goals: bool) -> list[t
     return found
 
 
-def predicted(kind: Kind, quarters: int, quotes: Sequence[Quote], *, goals: bool) -> float | None:
+def predicted(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *, goals: bool) -> float | None:
     """Return what a model makes of a line, moved as the lines beside it are off the model, and never past them.
 
     How far off is told in standard scores, in proportion between two lines and as at the last one beyond.
@@ -391,12 +391,12 @@ def _between(prob: float, quarters: int, lines: Floats, probs: Floats) -> float:
     return prob
 
 
-def hidden(line: Quote, quotes: Sequence[Quote]) -> list[Quote]:
+def hidden(line: LineQuote, quotes: Sequence[LineQuote]) -> list[LineQuote]:
     """Return the quotes without what prices a line."""
     return [quote for quote in quotes if (quote.kind, quote.quarters) != (line.kind, line.quarters)]
 
 
-def _own_first(quote: Quote) -> tuple[bool, str]:
+def _own_first(quote: LineQuote) -> tuple[bool, str]:
     return quote.is_derived, quote.market_key
 
 

@@ -174,7 +174,7 @@ class Permutation(Moved):
 
 
 @dataclass(frozen=True, slots=True)
-class _Markets:
+class _MarketRows:
     """The messages of all markets that could be backed, market by market in order of time.
 
     ``number`` finds a market by fixture and key, -1 where there is none. Of each market: the first of its messages, its sides,
@@ -242,7 +242,7 @@ def permute_fixtures(
     return Permutation(observed, scored.height, means, matched / (draws * scored.height))
 
 
-def _markets(tape: Tape, ends: pl.DataFrame, keys: pl.Series) -> _Markets:
+def _markets(tape: Tape, ends: pl.DataFrame, keys: pl.Series) -> _MarketRows:
     own = tape.series.filter(pl.col("side_no") == 0, pl.col("market_key").is_in(keys.implode()))
     closes = market_closes(tape, own.select(_MARKET), ends)
     if tape.max_close_age_s is not None:  # nothing is scored at a close that is too old, and nothing is moved to one
@@ -261,7 +261,7 @@ def _markets(tape: Tape, ends: pl.DataFrame, keys: pl.Series) -> _Markets:
     ts_ms = tape.rows["ts_ms"].to_numpy()[row]
     start_ms = int(ts_ms.min())
     span = int(ts_ms.max()) - start_ms + 2
-    return _Markets(
+    return _MarketRows(
         number, first[:-1], own["n_sides"].to_numpy(), length, own["close_row"].fill_null(-1).to_numpy(), row,
         of * span + (ts_ms - start_ms), span, start_ms, tape.rows["prob_bps"].fill_null(-1).cast(pl.Int64).to_numpy(),
     )  # fmt: skip
@@ -289,7 +289,7 @@ def _by_rank(prob_bps: Ints) -> npt.NDArray[Any]:
     return np.argsort(-prob_bps, axis=1, kind="stable")
 
 
-def _clv_there(markets: _Markets, market: Ints, at_ms: Ints, rank: Ints) -> Ints:
+def _clv_there(markets: _MarketRows, market: Ints, at_ms: Ints, rank: Ints) -> Ints:
     """Return the CLV of backing the side of a rank at a time, of those markets that have a price then and at the close."""
     known = (market >= 0) & (at_ms >= markets.start_ms)
     market, at_ms, rank = market[known], at_ms[known], rank[known]

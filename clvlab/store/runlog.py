@@ -29,19 +29,19 @@ class RunLog:
         self._database = database or Database()
 
     @contextmanager
-    def write(self) -> Iterator[LogRows]:
+    def write(self) -> Iterator[StoredLogRows]:
         """Begin a transaction that appends; it is durable when the context ends."""
         with self._database.write() as connection:
-            yield LogRows(connection, writing=True)
+            yield StoredLogRows(connection, writing=True)
 
     @contextmanager
-    def read(self) -> Iterator[LogRows]:
+    def read(self) -> Iterator[StoredLogRows]:
         """Begin a transaction that reads one state."""
         with self._database.read() as connection:
-            yield LogRows(connection)
+            yield StoredLogRows(connection)
 
 
-class LogRows:
+class StoredLogRows:
     """The rows of the log within one transaction; one that writes keeps out every other writer until it ends."""
 
     def __init__(self, connection: Connection, *, writing: bool = False) -> None:

@@ -34,7 +34,7 @@ _LEVEL = 1  # a sixth of the time of the usual one, for four fifths of its ratio
 _RAW = -zlib.MAX_WBITS
 
 
-class Chunk(NamedTuple):
+class StoredChunk(NamedTuple):
     """Whole lines: number of the first, bytes as they are read and as they are stored."""
 
     first_line: int
@@ -42,7 +42,7 @@ class Chunk(NamedTuple):
     stored: bytes
 
 
-def chunks(text: bytes) -> Iterator[Chunk]:
+def chunks(text: bytes) -> Iterator[StoredChunk]:
     """Cut lines into chunks of about 128 kB; the last one ends the gzip file with its checksum and length."""
     first_line = start = checksum = 0
     while start < len(text):
@@ -55,7 +55,7 @@ def chunks(text: bytes) -> Iterator[Chunk]:
             stored += deflate.flush(zlib.Z_FULL_FLUSH)
         else:
             stored += deflate.flush() + pack("<LL", checksum, len(text) & 0xFFFFFFFF)
-        yield Chunk(first_line, len(lines), stored)
+        yield StoredChunk(first_line, len(lines), stored)
         first_line += lines.count(b"\n")
         start = end
 

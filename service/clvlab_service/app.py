@@ -26,7 +26,7 @@ from clvlab_service.bodies import only_declared
 from clvlab_service.caching import Varying
 from clvlab_service.errors import ending_problem, install_error_handlers, problem_kinds, two_lengths_problem, unexpected_problem
 from clvlab_service.methods import Methods
-from clvlab_service.middleware import BodyLimit, Metrics, Observe, OneLength, logger
+from clvlab_service.middleware import BodyLimit, Observe, OneLength, RequestMetrics, logger
 from clvlab_service.negotiation import Form
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.opening import opened, opening_of
@@ -194,7 +194,7 @@ def create_app(settings: Settings) -> FastAPI:
         dependencies=[Depends(only_declared)],
         lifespan=_lifespan(settings, opening_of(settings)),
     )
-    log, metrics = logger(settings.log_level), Metrics()
+    log, metrics = logger(settings.log_level), RequestMetrics()
     app.state.settings, app.state.log, app.state.metrics = settings, log, metrics
     app.state.boards = BoundedCache(_BOARDS_BYTES, len)
     app.state.stream_places = StreamPlaces(settings, metrics)

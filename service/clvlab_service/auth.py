@@ -37,7 +37,7 @@ _MAX_JWKS_BYTES = 1_000_000
 _MIN_RSA_BITS = 2048
 
 
-class Keys(Protocol):
+class TokenKeys(Protocol):
     """Where keys come from."""
 
     async def key(self, key_id: str | None) -> PyJWK | None:
@@ -230,7 +230,7 @@ class Authenticator:
         Longest ``exp`` - ``iat``: the library takes any ``exp``, also one in a billion years.
     """
 
-    keys: Keys
+    keys: TokenKeys
     issuer: str | None
     audience: str | None
     max_lifetime_s: int
@@ -296,7 +296,7 @@ def authenticator(settings: Settings, log: structlog.typing.FilteringBoundLogger
     OSError, ValueError
         The PEM file can't be read, or its key can't be used.
     """
-    keys: Keys = NoKeys()
+    keys: TokenKeys = NoKeys()
     if settings.jwks_url:
         keys = JwksKeys(settings.jwks_url, settings.jwks_refresh_s, settings.jwks_cooldown_s, settings.jwks_max_stale_s, log)
     elif settings.jwt_public_key_file:

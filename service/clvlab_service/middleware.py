@@ -42,7 +42,7 @@ def logger(level: str) -> structlog.typing.FilteringBoundLogger:
     return bound
 
 
-class Forward(logging.Handler):
+class LogForwarder(logging.Handler):
     """Sends what the library logs through the standard library to the service's log."""
 
     def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
@@ -60,7 +60,7 @@ def forward_uvicorn(log: structlog.typing.FilteringBoundLogger | None) -> None:
     """Have the lines of uvicorn and of its event loop be lines of the service's log, or without one go nowhere."""
     for name in _UVICORN:
         theirs = logging.getLogger(name)
-        theirs.handlers = [logging.NullHandler() if log is None else Forward(log)]
+        theirs.handlers = [logging.NullHandler() if log is None else LogForwarder(log)]
         theirs.propagate = False
 
 
@@ -69,7 +69,7 @@ _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT")  # a label for ea
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
-class Metrics:
+class RequestMetrics:
     """Prometheus metrics of one application."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class Observe:
         self,
         app: ASGIApp,
         log: structlog.typing.FilteringBoundLogger,
-        metrics: Metrics,
+        metrics: RequestMetrics,
         unexpected: Callable[[HTTPConnection], ASGIApp],
         ending: Callable[[HTTPConnection], ASGIApp],
     ) -> None:

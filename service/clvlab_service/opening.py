@@ -19,7 +19,7 @@ from clvlab.arena.packs import catalog_at
 from clvlab.arena.uploads.incoming import UploadLimits
 from clvlab.log.note import read_signer
 from clvlab.runs.live.feed import live_settings
-from clvlab_service.middleware import Forward
+from clvlab_service.middleware import LogForwarder
 from clvlab_service.pool import BoundedPool
 from clvlab_service.settings import Settings
 from clvlab_service.threads import DaemonThreads
@@ -101,7 +101,7 @@ async def opened(
     state.application = application
     state.pools = {name: BoundedPool(name, *size, state.metrics) for name, size in {**pools, **_WATCHING}.items()}
     state.metrics.take_lanes(application.jobs.lanes)
-    forward = Forward(state.log)
+    forward = LogForwarder(state.log)
     logging.getLogger("clvlab").addHandler(forward)
     try:
         application.start()

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from clvlab.errors import BusyError, ShuttingDownError
-from clvlab_service.middleware import Metrics
+from clvlab_service.middleware import RequestMetrics
 from clvlab_service.threads import DaemonThreads
 
 _P = ParamSpec("_P")
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 _LONGEST_S = 60
 
 
-class Place:
+class PoolPlace:
     """A place in a pool, on whose threads its holder does one thing after the other."""
 
     def __init__(self, launch: Callable[[Callable[[], Any]], asyncio.Future[Any]]) -> None:
@@ -80,7 +80,7 @@ class BoundedPool:
         How many run at once, and how many may wait beside them.
     """
 
-    def __init__(self, name: str, workers: int, queue: int, metrics: Metrics) -> None:
+    def __init__(self, name: str, workers: int, queue: int, metrics: RequestMetrics) -> None:
         self._threads = DaemonThreads(workers, name)
         self._under_way: set[asyncio.Future[Any]] = set()
         self._ended = False
@@ -144,7 +144,7 @@ class BoundedPool:
         _heed(done)
 
     @contextmanager
-    def held(self) -> Iterator[Place]:
+    def held(self) -> Iterator[PoolPlace]:
         """Hold a place for an answer that is made in several steps, until it is sent.
 
         Raises
@@ -155,7 +155,7 @@ class BoundedPool:
         """
         self._require_room(min(self._mean_held_s, _LONGEST_S))
         self._count(1)
-        place, started = Place(self._launch), time.perf_counter()
+        place, started = PoolPlace(self._launch), time.perf_counter()
         try:
             yield place
         finally:

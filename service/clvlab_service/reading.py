@@ -17,7 +17,7 @@ from clvlab.api.competitions import CompetitionEvent
 from clvlab.arena.competitions.events import EventLog
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import ClvlabError
-from clvlab_service.pool import Place
+from clvlab_service.pool import PoolPlace
 
 # Entries of competitions' logs as JSON texts, in pages: a full page never changes, and is written once for all who ask.
 
@@ -110,17 +110,17 @@ Page = tuple[bytes, Any]
 """Entries as JSON, with commas between them, and where the next page begins; null at the end."""
 
 
-async def _place(request: Request) -> AsyncIterator[Place]:
+async def _place(request: Request) -> AsyncIterator[PoolPlace]:
     with request.app.state.pools["reads"].held() as place:
         yield place
 
 
-ReadPlace = Annotated[Place, Depends(_place)]
+ReadPlace = Annotated[PoolPlace, Depends(_place)]
 """A place among those who read much, until the answer is sent."""
 
 
 async def json_list(
-    request: Request, place: Place, page: Callable[[Any], Page], start: Any, opening: bytes = b"[", closing: bytes = b"]"
+    request: Request, place: PoolPlace, page: Callable[[Any], Page], start: Any, opening: bytes = b"[", closing: bytes = b"]"
 ) -> Response:
     """Answer with all pages as one JSON array.
 

@@ -27,7 +27,7 @@ from clvlab.errors import SettingsError
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.errors import ending_problem, install_error_handlers, unexpected_problem
-from clvlab_service.middleware import Metrics, Observe, forward_uvicorn, logger
+from clvlab_service.middleware import Observe, RequestMetrics, forward_uvicorn, logger
 from clvlab_service.opening import opened, opening_of
 from clvlab_service.routers import operations
 from clvlab_service.settings import LOOPBACK, Settings
@@ -143,7 +143,7 @@ def create_worker(settings: Settings) -> FastAPI:
             yield
 
     app = FastAPI(title="clvlab worker", version=version("clvlab"), openapi_url=None, lifespan=lifespan)
-    log, metrics = logger(settings.log_level), Metrics()
+    log, metrics = logger(settings.log_level), RequestMetrics()
     app.state.settings, app.state.log, app.state.metrics = settings, log, metrics
     app.include_router(operations.router)
     install_error_handlers(app)

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from clvlab.agents.proposals import Entry
-from clvlab.agents.recording import Answer, Transcript
+from clvlab.agents.recording import ModelAnswer, Transcript
 from clvlab.agents.registry import template
 from clvlab.errors import AgentError
 from clvlab.proof.canonical import canonical, parsed, sha256
@@ -13,8 +13,8 @@ ENTRIES = (
     Entry(fixture_id=1, tick_seq=4, action="WAIT", reason="no proposal: timeout"),
 )
 ANSWERS = (
-    Answer(fixture_id=1, tick_seq=0, prompt_sha256=sha256(b"p"), text="{...}"),
-    Answer(fixture_id=1, tick_seq=4, prompt_sha256=sha256(b"q"), error="timeout", detail="no answer within 2 s"),
+    ModelAnswer(fixture_id=1, tick_seq=0, prompt_sha256=sha256(b"p"), text="{...}"),
+    ModelAnswer(fixture_id=1, tick_seq=4, prompt_sha256=sha256(b"q"), error="timeout", detail="no answer within 2 s"),
 )
 TRANSCRIPT = Transcript("model-1", sha256(b"pack"), ENTRIES, ANSWERS)
 

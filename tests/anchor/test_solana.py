@@ -15,8 +15,8 @@ from solders.transaction import VersionedTransaction
 
 from clvlab.anchor.anchorer import NullAnchor
 from clvlab.anchor.configured import anchorer
-from clvlab.anchor.devchain import GENESIS_HASH, Fault
-from clvlab.anchor.records import AnchorRecord, Attempt, FolderRecords
+from clvlab.anchor.devchain import GENESIS_HASH, ChainFault
+from clvlab.anchor.records import AnchorAttempt, AnchorRecord, FolderRecords
 from clvlab.anchor.settings import AnchorSettings, anchor_from_environment
 from clvlab.anchor.solana import SolanaAnchor
 from clvlab.errors import AnchorConflictError, AnchorError, AnchorUnavailableError
@@ -73,7 +73,7 @@ def test_anchor_is_written_where_a_loop_runs_already_as_in_a_notebook(local):
 
 def test_connection_is_kept_from_one_memo_to_the_next_and_closed(local):
     with local.anchor(timeout_s=1.0) as anchor:
-        local.chain.inject(Fault("lost_reply", "sendTransaction"), Fault("hang", "getBlockHeight", seconds=1.2))
+        local.chain.inject(ChainFault("lost_reply", "sendTransaction"), ChainFault("hang", "getBlockHeight", seconds=1.2))
         done = [anchor.commit(f"run_{memo[-1]}", memo).status for memo in (HASH, OTHER)]
 
     assert (done, local.chain.memos()) == (["anchored", "anchored"], [HASH, OTHER])
@@ -93,18 +93,18 @@ def test_anchoring_again_writes_no_second_memo(local):
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault("drop", "sendTransaction", times=3),
-        Fault("drop", "sendTransaction", times=200),
-        Fault("lost_reply", "sendTransaction"),
-        Fault("http", "sendTransaction", status=500),
-        Fault("http", "*", status=429, times=3),
-        Fault("hang", "sendTransaction", seconds=1.3),
-        Fault("hang", "getSignatureStatuses", seconds=1.3),
-        Fault("error", "sendTransaction", code=-32005, data={"numSlotsBehind": 42}),
-        Fault("error", "sendTransaction", code=-32005),  # as providers limit rates: no data, over which the client panics
-        Fault("error", "getBlockHeight", code=-32005),
-        Fault("error", "getLatestBlockhash", code=-32603, message="Internal error"),
-        Fault("lost_reply", "getTransaction"),
+        ChainFault("drop", "sendTransaction", times=3),
+        ChainFault("drop", "sendTransaction", times=200),
+        ChainFault("lost_reply", "sendTransaction"),
+        ChainFault("http", "sendTransaction", status=500),
+        ChainFault("http", "*", status=429, times=3),
+        ChainFault("hang", "sendTransaction", seconds=1.3),
+        ChainFault("hang", "getSignatureStatuses", seconds=1.3),
+        ChainFault("error", "sendTransaction", code=-32005, data={"numSlotsBehind": 42}),
+        ChainFault("error", "sendTransaction", code=-32005),  # as providers limit rates: no data, over which the client panics
+        ChainFault("error", "getBlockHeight", code=-32005),
+        ChainFault("error", "getLatestBlockhash", code=-32603, message="Internal error"),
+        ChainFault("lost_reply", "getTransaction"),
     ],
     ids=lambda fault: f"{fault.kind} {fault.method} {fault.times}",
 )
@@ -119,7 +119,7 @@ def test_a_faulty_node_still_ends_with_exactly_one_memo(local, fault):
 
 def test_expired_transaction_is_signed_anew_and_every_signature_is_on_record(local):
     records = MemoryRecords()
-    local.chain.inject(Fault("drop", "sendTransaction", times=200))
+    local.chain.inject(ChainFault("drop", "sendTransaction", times=200))
 
     done = local.anchor(records).commit("run_1", HASH)
 
@@ -160,7 +160,7 @@ def test_crash_after_sending_finds_the_memo_by_its_recorded_signature(local):
     records = MemoryRecords()
     with pytest.raises(AnchorUnavailableError, match="did not land"):
         local.anchor(records, **ASKED_ONCE).commit("run_1", HASH)
-    local.chain.inject(Fault("http", "getSignatureStatuses", status=503, times=10**6))
+    local.chain.inject(ChainFault("http", "getSignatureStatuses", status=503, times=10**6))
     with pytest.raises(AnchorUnavailableError, match="no answer"):
         local.anchor(records, **ASKED_ONCE).commit("run_1", HASH)
     local.chain._faults.clear()
@@ -214,7 +214,7 @@ def test_signed_transaction_that_failed_on_chain_ends_as_failed(local):
     failed, records = landed(local, b"\xff\xfe", skip_preflight=True), MemoryRecords()
     anchor = local.anchor(records)
     begun = AnchorRecord("run_1", HASH, "localnet", GENESIS_HASH, anchor.signer)
-    records.put(begun.with_attempt(Attempt(failed.signature, 10**6, "")), replaces=None)
+    records.put(begun.with_attempt(AnchorAttempt(failed.signature, 10**6, "")), replaces=None)
 
     done = anchor.commit("run_1", HASH)
 
@@ -235,7 +235,7 @@ def test_unknown_program_fails(local):
 def test_lying_node_can_not_change_what_was_signed(local):
     anchor = local.anchor()
     done = anchor.commit("run_1", HASH)
-    local.chain.inject(Fault("lie", "getTransaction", times=2))
+    local.chain.inject(ChainFault("lie", "getTransaction", times=2))
 
     check = judged(anchor, done)
 
@@ -257,7 +257,7 @@ def test_devnet_label_on_another_chain_fails_and_nothing_is_sent(local):
 
 
 @pytest.mark.parametrize(
-    "fault", [Fault("http", status=429, times=10**6), Fault("error", times=10**6)], ids=["429", "unhealthy"]
+    "fault", [ChainFault("http", status=429, times=10**6), ChainFault("error", times=10**6)], ids=["429", "unhealthy"]
 )
 def test_node_that_does_not_answer_is_pending_never_pass(local, fault):
     anchor = local.anchor(**ASKED_ONCE)

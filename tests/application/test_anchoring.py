@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from clvlab.anchor.devchain import Fault
+from clvlab.anchor.devchain import ChainFault
 from clvlab.arena.application import Application
 from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.errors import AnchorError
@@ -61,7 +61,7 @@ def test_anchor_comes_later_and_reaches_the_log_the_card_the_leaderboard_and_the
     assert anchored.leaderboard.rebuild() == []
 
 
-@pytest.mark.parametrize("fault", [Fault("http", status=429, times=9999), Fault("http", status=500, times=9999)])
+@pytest.mark.parametrize("fault", [ChainFault("http", status=429, times=9999), ChainFault("http", status=500, times=9999)])
 def test_chain_that_can_not_be_asked_leaves_the_anchor_pending_however_often(local, fault):
     ticking = count(1_800_000_000_000, 400_000)
     application = Application(anchor=local.settings.model_copy(update=ASKED_ONCE), clock=lambda: next(ticking))
@@ -83,7 +83,9 @@ def test_lost_reply_and_another_attempt_make_one_memo(local):
     ticking = count(1_800_000_000_000, 400_000)
     application = Application(anchor=local.settings.model_copy(update=ASKED_ONCE), clock=lambda: next(ticking))
     _, run_id = started(application)
-    local.chain.inject(Fault("lost_reply", "sendTransaction"), Fault("http", "getSignatureStatuses", status=500, times=4))
+    local.chain.inject(
+        ChainFault("lost_reply", "sendTransaction"), ChainFault("http", "getSignatureStatuses", status=500, times=4)
+    )
 
     while application.jobs.run_one():
         pass

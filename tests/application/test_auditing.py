@@ -13,7 +13,7 @@ from clvlab.arena.log import auditing
 from clvlab.arena.log.auditing import audit
 from clvlab.arena.log.operations import log_proofs, open_log, signed_checkpoint
 from clvlab.arena.log.public import PublicLog
-from clvlab.arena.log.sources import Limits
+from clvlab.arena.log.sources import SourceLimits
 from clvlab.errors import BundleError, LogError
 from clvlab.log.bundled import Trust
 from clvlab.log.log import Claim, abandon, claim, commit, commit_anew, conclude
@@ -519,7 +519,7 @@ def endless(wfile):
 def test_service_that_answers_anything_ends_in_one_clear_line(public, which, answer, message):
     with served(changed(public, which, lambda *_: answer)) as url:
         try:
-            said = " ".join(rules(audit(url, limits=Limits(request_s=0.4 if callable(answer[1]) else 20))))
+            said = " ".join(rules(audit(url, limits=SourceLimits(request_s=0.4 if callable(answer[1]) else 20))))
         except LogError as error:
             said = str(error)
 
@@ -531,7 +531,7 @@ def test_log_without_end_is_not_read(public):
     with served(changed(public, "/log", edited(size=2**53 - 1))) as url, pytest.raises(LogError, match="than the 10,000,000"):
         audit(url)
     with served(honest(public)) as url, pytest.raises(LogError, match="not read whole within 0 s"):
-        audit(url, limits=Limits(total_s=0))
+        audit(url, limits=SourceLimits(total_s=0))
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://", "http://[::1", "http://127.0.0.1:99999", "http://a b/"])

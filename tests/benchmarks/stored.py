@@ -8,7 +8,7 @@ from typing import Any
 
 from clvlab.anchor.anchorer import NullAnchor
 from clvlab.arena.anchoring import Anchoring
-from clvlab.arena.leaderboard import Leaderboard, Wanted
+from clvlab.arena.leaderboard import GlobalLeaderboard, Wanted
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.runs.stored import StoredRuns
 from clvlab.store import runs, standings
@@ -50,14 +50,14 @@ def board_page(_: Path, names: str) -> Callable[[], dict[str, Any]]:
     return lambda: {"rows": len(leaderboard.rows(0, 10)["rows"]) + len(leaderboard.rows(0, 10, grouped)["rows"])}
 
 
-def _leaderboard(count: int, agents: int) -> Leaderboard:
+def _leaderboard(count: int, agents: int) -> GlobalLeaderboard:
     database = Database()
     with database.write() as connection:
         results = list(_results(count, agents))
         rows = [_ROW | {"run_id": result["run_id"], "status": "sealed", "created_ts_ms": 0} for result in results]
         connection.execute(run_table.insert(), rows)
         standings.replace_all(connection, results, {})
-    return Leaderboard(database)
+    return GlobalLeaderboard(database)
 
 
 def _results(count: int, agents: int) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ from clvlab.feeds.devfeeds.betfair_markets import made_up_markets
 from clvlab.feeds.devfeeds.faults import read_plan
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.packs.captures.betfair import SOURCE, BetfairReader
-from clvlab.packs.captures.records import Header, Record, cut_line, message_line, resumed_line
+from clvlab.packs.captures.records import CaptureRecord, Header, cut_line, message_line, resumed_line
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.importers import betfair as importer
 from clvlab.packs.importers.source import Options, fixture_id_of
@@ -60,10 +60,10 @@ def turns(items):
 
 def record_of(item):
     if isinstance(item, Received):
-        return Record(item.received_ts_ms, item.text, item.mark)
+        return CaptureRecord(item.received_ts_ms, item.text, item.mark)
     if isinstance(item, Cut):
-        return Record(item.from_ts_ms, cut={"cause": item.cause, "markets": item.markets, "resumable": item.resumable})
-    return Record(item.to_ts_ms, resumed={"replayed": item.replayed})
+        return CaptureRecord(item.from_ts_ms, cut={"cause": item.cause, "markets": item.markets, "resumable": item.resumable})
+    return CaptureRecord(item.to_ts_ms, resumed={"replayed": item.replayed})
 
 
 def line_of(item):

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from clvlab.feeds.txline import Event, EventStream
+from clvlab.feeds.txline import EventStream, ServerEvent
 
 STREAM = (
     b"\xef\xbb\xbf: a comment\n"
@@ -15,10 +15,10 @@ STREAM = (
     b"id: 3:0\ndata: broken off"
 )  # fmt: skip
 EVENTS = [
-    Event("message", b'{"a": 1}', "1:0"),
-    Event("heartbeat", b'{"Ts":5}', "1:0"),
-    Event("message", b"first\n second", "1:0"),
-    Event("message", b"caf\xc3\xa9 \xff", "2"),
+    ServerEvent("message", b'{"a": 1}', "1:0"),
+    ServerEvent("heartbeat", b'{"Ts":5}', "1:0"),
+    ServerEvent("message", b"first\n second", "1:0"),
+    ServerEvent("message", b"caf\xc3\xa9 \xff", "2"),
 ]
 
 

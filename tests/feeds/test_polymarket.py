@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from clvlab.errors import FeedError
-from clvlab.feeds.devfeeds.faults import Plan, read_plan
-from clvlab.feeds.devfeeds.ladders import Change, Script
+from clvlab.feeds.devfeeds.faults import FaultPlan, read_plan
+from clvlab.feeds.devfeeds.ladders import LadderChange, LadderScript
 from clvlab.feeds.devfeeds.polymarket import PolymarketServer, match_event
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.polymarket import PolymarketFeed
@@ -279,7 +279,7 @@ def test_what_is_on_this_machine_is_never_called_genuine():
 
 
 def test_a_plan_without_faults_loses_nothing():
-    with PolymarketServer.synthetic(messages=500, start_ms=START_MS, plan=Plan()) as to:
+    with PolymarketServer.synthetic(messages=500, start_ms=START_MS, plan=FaultPlan()) as to:
         items = heard(feed(to), to)
 
     assert of_socket(items, is_description) == [to.peers[0].sent]
@@ -299,9 +299,9 @@ def script_of(folder):
         before = known.get(name, {})
         for level in sorted(before.keys() ^ levels.keys()):
             at = max(at + 1, ts_ms)
-            (changes if before else opening).append(Change(name, at, *level, levels.get(level, 0)))
+            (changes if before else opening).append(LadderChange(name, at, *level, levels.get(level, 0)))
         known[name] = levels
-    return Script(opening, changes)
+    return LadderScript(opening, changes)
 
 
 @pytest.mark.realdata

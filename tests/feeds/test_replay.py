@@ -7,7 +7,7 @@ from clvlab.errors import FeedError
 from clvlab.feeds.feed import Received, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.law.message import tape_of
-from clvlab.packs.captures.records import Header, Record
+from clvlab.packs.captures.records import CaptureRecord, Header
 from clvlab.packs.captures.replay import ReplayReader
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.files import fixture_digests
@@ -25,7 +25,7 @@ def read(items, *, live):
         placed
         for item in items
         if isinstance(item, Received)
-        for placed in tracker.take(Record(item.received_ts_ms, item.text, item.mark))
+        for placed in tracker.take(CaptureRecord(item.received_ts_ms, item.text, item.mark))
     ]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clvlab.errors import FeedError, FileLockedError, SourceError
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed
 from clvlab.feeds.segments import Segments
-from clvlab.packs.captures.records import Header, Record, end_line, name_of
+from clvlab.packs.captures.records import CaptureRecord, Header, end_line, name_of
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.txline import TxLineReader
 from clvlab.packs.files import MAX_LINE_BYTES, file_sha256
@@ -66,7 +66,7 @@ def test_a_message_of_any_bytes_comes_back_verbatim(tmp_path, text):
     with opened(tmp_path) as segments:
         given_out = segments.write([Received(text, 5, mark='1:"message":{')])
 
-    assert past(tmp_path) == given_out == [Record(5, text, '1:"message":{')]
+    assert past(tmp_path) == given_out == [CaptureRecord(5, text, '1:"message":{')]
 
 
 def test_a_message_that_is_longer_than_a_line_may_be_is_a_gap_that_says_so(tmp_path):
@@ -289,20 +289,20 @@ def plainly(items):
         match item:
             case Cut():
                 cut = {"cause": item.cause.value, "markets": list(item.markets), "resumable": item.resumable}
-                yield Record(item.from_ts_ms, cut=cut)
+                yield CaptureRecord(item.from_ts_ms, cut=cut)
                 if item.cause in ("restart", "backlog"):
                     is_open, others = True, []
                 else:
                     others.append(cut)
             case Resumed():
-                yield Record(item.to_ts_ms, resumed={"replayed": item.replayed})
+                yield CaptureRecord(item.to_ts_ms, resumed={"replayed": item.replayed})
                 is_open, others = False, []
             case Received():
                 if is_open:
-                    yield Record(item.received_ts_ms, resumed={"replayed": False})
-                    yield from (Record(item.received_ts_ms, cut=cut) for cut in others)
+                    yield CaptureRecord(item.received_ts_ms, resumed={"replayed": False})
+                    yield from (CaptureRecord(item.received_ts_ms, cut=cut) for cut in others)
                 is_open = False
-                yield Record(item.received_ts_ms, item.text, item.mark)
+                yield CaptureRecord(item.received_ts_ms, item.text, item.mark)
 
 
 def tracked(records):

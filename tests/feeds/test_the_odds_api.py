@@ -10,7 +10,7 @@ from clvlab.feeds.devfeeds.faults import read_plan
 from clvlab.feeds.devfeeds.the_odds_api import KEY, TheOddsApiServer
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.the_odds_api import TheOddsApiFeed, backfill_credits
-from clvlab.packs.captures.records import Header, Record
+from clvlab.packs.captures.records import CaptureRecord, Header
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.the_odds_api import TheOddsApiReader
 from clvlab.packs.importers.source import fixture_id_of
@@ -104,11 +104,11 @@ def test_reading_gives_the_prices_of_the_answers_and_none_while_they_were_missed
     states = []
     for item in items:
         if isinstance(item, Received):
-            states += tracker.take(Record(item.received_ts_ms, item.text))
+            states += tracker.take(CaptureRecord(item.received_ts_ms, item.text))
         elif isinstance(item, Cut):
-            states += tracker.take(Record(item.from_ts_ms, cut={"cause": item.cause, "resumable": item.resumable}))
+            states += tracker.take(CaptureRecord(item.from_ts_ms, cut={"cause": item.cause, "resumable": item.resumable}))
         else:
-            states += tracker.take(Record(item.to_ts_ms, resumed={"replayed": item.replayed}))
+            states += tracker.take(CaptureRecord(item.to_ts_ms, resumed={"replayed": item.replayed}))
 
     home = [state.odds_milli[0 if state.sides[0] == "part1" else 1] for state in states]
     expected = [1500 + 10 * number for number in range(60)]

@@ -9,13 +9,13 @@ import orjson
 import pytest
 
 from clvlab.errors import FeedError
-from clvlab.feeds.devfeeds.faults import Fault, Plan, Planned, read_plan
+from clvlab.feeds.devfeeds.faults import FaultPlan, FeedFault, PlannedFault, read_plan
 from clvlab.feeds.devfeeds.script import Scripted
 from clvlab.feeds.devfeeds.txline import TOKENS, TxLineServer, txline_server
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.replay import messages_of
 from clvlab.feeds.txline import TxLineFeed
-from clvlab.packs.captures.records import Header, Record
+from clvlab.packs.captures.records import CaptureRecord, Header
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.txline import TxLineReader
 from clvlab.packs.manifest import Fixture
@@ -69,11 +69,11 @@ def all_of(server):
 def records(items):
     for item in items:
         if isinstance(item, Received):
-            yield Record(item.received_ts_ms, item.text, item.mark)
+            yield CaptureRecord(item.received_ts_ms, item.text, item.mark)
         elif isinstance(item, Cut):
-            yield Record(item.from_ts_ms, cut={"cause": item.cause, "markets": [], "resumable": item.resumable})
+            yield CaptureRecord(item.from_ts_ms, cut={"cause": item.cause, "markets": [], "resumable": item.resumable})
         else:
-            yield Record(item.to_ts_ms, resumed={"replayed": item.replayed})
+            yield CaptureRecord(item.to_ts_ms, resumed={"replayed": item.replayed})
 
 
 def tracked(items):
@@ -105,7 +105,7 @@ def gaps(items):
 def test_everything_that_was_sent_around_five_cuts_comes_once_and_in_order():
     count = length(3_000, 10_000)
     cuts = sorted(random.sample(range(10, count - 10), 5))
-    plan = Plan([Planned(at, Fault.CUT) for at in cuts])
+    plan = FaultPlan([PlannedFault(at, FeedFault.CUT) for at in cuts])
 
     with TxLineServer(script(count, 0.0003), plan) as server:
         items = heard(feed_of(server), all_of(server))

@@ -12,7 +12,7 @@ from clvlab.feeds.capturing import Capturing
 from clvlab.feeds.devfeeds.servers import HttpServer
 from clvlab.feeds.feed import Cut, Received, Resumed, Stop
 from clvlab.feeds.txline import TxLineFeed
-from clvlab.feeds.txline_history import Ids, Place, elements
+from clvlab.feeds.txline_history import HistoryPosition, Ids, elements
 from clvlab.packs.captures.records import Header
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.txline import TxLineReader
@@ -114,7 +114,7 @@ def test_a_mark_that_can_t_be_sent_back_is_none(mark):
 
 @pytest.mark.parametrize("mark", ["9" * 25 + ":1", "9" * 30])
 def test_a_mark_of_no_time_is_sent_back_and_tells_none(mark):
-    place = Place(frozenset(), mark, owed=True)
+    place = HistoryPosition(frozenset(), mark, owed=True)
 
     place.begin(now_ms=5_000)
 
@@ -122,7 +122,7 @@ def test_a_mark_of_no_time_is_sent_back_and_tells_none(mark):
 
 
 def test_a_clock_that_was_put_back_by_days_is_no_proof_that_nothing_was_missed():
-    place = Place(frozenset(), None, owed=True, sound_ms=10 * 24 * HOUR_MS)
+    place = HistoryPosition(frozenset(), None, owed=True, sound_ms=10 * 24 * HOUR_MS)
 
     since_ms, until_ms, _ = place.missed(10 * 24 * HOUR_MS + 5, -48 * HOUR_MS)
 

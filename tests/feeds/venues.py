@@ -7,7 +7,7 @@ import orjson
 
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.retrying import Patience
-from clvlab.packs.captures.records import Header, Record, cut_line, message_line, name_of, resumed_line
+from clvlab.packs.captures.records import CaptureRecord, Header, cut_line, message_line, name_of, resumed_line
 from clvlab.packs.captures.replaying import Tracker
 from tests.waiting import PATIENCE_S, until
 
@@ -53,11 +53,11 @@ def tracker_of(source):
 
 def record_of(item):
     if isinstance(item, Received):
-        return Record(item.received_ts_ms, text=item.text)
+        return CaptureRecord(item.received_ts_ms, text=item.text)
     if isinstance(item, Cut):
         cut = {"cause": str(item.cause), "markets": list(item.markets), "resumable": item.resumable}
-        return Record(item.from_ts_ms, cut=cut)
-    return Record(item.to_ts_ms, resumed={"replayed": item.replayed})
+        return CaptureRecord(item.from_ts_ms, cut=cut)
+    return CaptureRecord(item.to_ts_ms, resumed={"replayed": item.replayed})
 
 
 def written(folder, source, items):

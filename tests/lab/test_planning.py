@@ -12,7 +12,7 @@ from clvlab.errors import (
     UnknownFixtureError,
     UnsupportedError,
 )
-from clvlab.lab.laboratory.local import LocalPlace
+from clvlab.lab.laboratory.local import LocalBackend
 from clvlab.lab.laboratory.making import Verbs
 from clvlab.proof.canonical import canonical, sha256
 from tests.logs import audited
@@ -235,7 +235,7 @@ def test_the_card_says_what_was_planned_tried_and_opened(lab):
 
 def test_outside_a_laboratory_there_is_no_log_to_plan_in():
     with pytest.raises(UnsupportedError, match="outside a laboratory"):
-        cl.Lab.plan(Verbs(LocalPlace()), "season", "cumulative-drift", GRID)
+        cl.Lab.plan(Verbs(LocalBackend()), "season", "cumulative-drift", GRID)
 
 
 def test_the_log_of_a_laboratory_with_a_plan_is_sound(plan, logged):

@@ -6,7 +6,7 @@ import pytest
 
 from clvlab.bets.placing import position_of
 from clvlab.law.closing import Window
-from clvlab.law.markets import Kind, Market, Role, UnreadKey, may_be_handicap, role_of
+from clvlab.law.markets import Market, MarketKind, Role, UnreadKey, may_be_handicap, role_of
 from clvlab.packs.importers.football_data import settled
 from clvlab.packs.importers.scraped import market_key_named
 from clvlab.packs.importers.the_odds_api import home_point, market_key_of
@@ -16,7 +16,7 @@ from clvlab.words import kinds_of, market_name
 from tests.factories import make_run, make_tape, message
 from tests.length import length
 
-RESULT, HANDICAP, TOTAL = Kind
+RESULT, HANDICAP, TOTAL = MarketKind
 TX = "_PARTICIPANT_GOALS"
 # Key, and what it means: kind, line, period, and what else it says.
 SPELLINGS = {

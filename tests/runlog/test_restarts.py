@@ -7,7 +7,7 @@ import pytest
 from clvlab.arena.log.auditing import audit
 from clvlab.arena.log.operations import signed_checkpoint
 from clvlab.arena.log.public import PublicLog
-from clvlab.arena.log.watching import Watch, witnessed
+from clvlab.arena.log.watching import WitnessWatch, witnessed
 from clvlab.errors import EvidenceError, LogBehindError, LogError
 from clvlab.log.audit import Auditor
 from clvlab.log.bundled import Trust
@@ -161,9 +161,9 @@ def test_witness_is_heard_by_its_state_over_http(tmp_path):
     state, published, log = (tmp_path / "seen").read_bytes(), Published(key=FIRST.verifier), log_of(2)
 
     with served(lambda path: (200 if path == "/state" else 404, state)) as url:
-        Watch(published, f"{url}/other").look()
+        WitnessWatch(published, f"{url}/other").look()
         published.require(log)
-        watch = Watch(published, f"{url}/state", every_s=0.01)
+        watch = WitnessWatch(published, f"{url}/state", every_s=0.01)
         watch.start()
         watch.stop()
         with pytest.raises(LogBehindError, match="with 5 entries"):

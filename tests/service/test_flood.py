@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import httpx2
 import pytest
-from clvlab_service.middleware import Metrics
+from clvlab_service.middleware import RequestMetrics
 from clvlab_service.pool import BoundedPool
 
 from clvlab.arena.reports import BacktestRuns
@@ -128,7 +128,7 @@ def test_verifications_have_places_that_backtests_can_not_take(keys, monkeypatch
 
 def test_retry_after_is_measured_without_the_wait():
     async def estimate():
-        pool = BoundedPool("p", 1, 19, Metrics())
+        pool = BoundedPool("p", 1, 19, RequestMetrics())
         began = time.monotonic()
         work = [asyncio.create_task(pool.run(time.sleep, 0.05)) for _ in range(20)]
         await asyncio.gather(*work)

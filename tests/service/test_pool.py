@@ -4,7 +4,7 @@ import asyncio
 import threading
 from functools import partial
 
-from clvlab_service.middleware import Metrics
+from clvlab_service.middleware import RequestMetrics
 from clvlab_service.pool import BoundedPool
 
 from clvlab.errors import ShuttingDownError
@@ -14,7 +14,7 @@ def test_nobody_waits_behind_all_that_another_party_has_waiting():
     order, gate = [], threading.Event()
 
     async def race():
-        pool = BoundedPool("p", 1, 100, Metrics())
+        pool = BoundedPool("p", 1, 100, RequestMetrics())
         first = pool.fly("first", gate.wait)
         flights = [pool.fly(f"{n}", partial(order.append, party), party) for n, party in enumerate("aaaabbc")]
         gate.set()
@@ -30,7 +30,7 @@ def test_one_party_is_served_in_its_own_order():
     order = []
 
     async def race():
-        pool = BoundedPool("p", 1, 100, Metrics())
+        pool = BoundedPool("p", 1, 100, RequestMetrics())
         await asyncio.gather(*(pool.fly(str(n), partial(order.append, n), "a") for n in range(20)))
         await pool.close(1)
 
@@ -50,7 +50,7 @@ def test_whoever_asks_before_work_begins_shares_it_and_whoever_comes_later_waits
         return number
 
     async def race():
-        pool = BoundedPool("p", 1, 2, Metrics())  # of all who wait, only those who start something hold a place
+        pool = BoundedPool("p", 1, 2, RequestMetrics())  # of all who wait, only those who start something hold a place
         first = asyncio.create_task(pool.share_next("a", work, "a"))
         await asyncio.to_thread(begun.wait)
         later = [asyncio.create_task(pool.share_next("a", work, "a")) for _ in range(20)]
@@ -75,7 +75,7 @@ def test_an_error_of_shared_work_reaches_all_who_wait_for_it_and_nobody_after():
         return answers.pop()
 
     async def race():
-        pool = BoundedPool("p", 1, 5, Metrics())
+        pool = BoundedPool("p", 1, 5, RequestMetrics())
         answers = []
         found = await asyncio.gather(*(pool.share_next("a", failing, answers) for _ in range(3)), return_exceptions=True)
         answers.append(7)
@@ -91,7 +91,7 @@ def test_an_error_of_shared_work_reaches_all_who_wait_for_it_and_nobody_after():
 
 def test_work_that_can_not_start_is_not_waited_for():
     async def race():
-        pool = BoundedPool("p", 1, 5, Metrics())
+        pool = BoundedPool("p", 1, 5, RequestMetrics())
         await pool.close(1)
         return await asyncio.gather(*(pool.share_next("a", int) for _ in range(2)), return_exceptions=True)
 

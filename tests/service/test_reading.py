@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import httpx2
 import pytest
-from clvlab_service.middleware import Metrics
+from clvlab_service.middleware import RequestMetrics
 from clvlab_service.pool import BoundedPool
 from clvlab_service.reading import PAGE, EventPages
 from pydantic import TypeAdapter
@@ -249,7 +249,7 @@ def test_who_does_not_read_on_holds_no_place(keys, leaves):
 
 def test_a_place_is_taken_until_nothing_is_done_for_whoever_went_away():
     async def held():
-        pool, over = BoundedPool("p", 1, 0, Metrics()), threading.Event()
+        pool, over = BoundedPool("p", 1, 0, RequestMetrics()), threading.Event()
 
         async def read():
             with pool.held() as place:
@@ -273,7 +273,7 @@ def test_a_place_is_taken_until_nothing_is_done_for_whoever_went_away():
 
 def test_an_answer_under_way_ends_when_the_service_does():
     async def next_part():
-        pool = BoundedPool("p", 1, 0, Metrics())
+        pool = BoundedPool("p", 1, 0, RequestMetrics())
         with pool.held() as place:
             await place.run(int)
             pool.give_up()

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from clvlab_service.middleware import Metrics
+from clvlab_service.middleware import RequestMetrics
 from clvlab_service.reference import splice
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ def test_the_reference_is_current(page):
 
 
 def test_what_an_operator_watches_is_what_the_service_measures():
-    measured = {family.name for family in Metrics().registry.collect()}
+    measured = {family.name for family in RequestMetrics().registry.collect()}
     guides = ROOT / "docs" / "how-to"
     page, board = ((guides / name).read_text(encoding="utf-8") for name in ("operate.md", "clvlab-dashboard.json"))
 

@@ -16,10 +16,10 @@ import numpy as np
 import clvlab as cl
 from clvlab.arena.packs import open_pack
 from clvlab.law.closing import Window, fixture_closes
-from clvlab.law.markets import Kind
+from clvlab.law.markets import MarketKind
 from clvlab.packs.reader import Pack
 from clvlab.report.moved_lines import closing_quotes
-from clvlab.statistics.moved_lines import FIRST_ROLES, Quote, leave_one_out
+from clvlab.statistics.moved_lines import FIRST_ROLES, LineQuote, leave_one_out
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "moved-lines.md"
 REALDATA = Path(__file__).parents[3] / "shared" / "data"
@@ -34,15 +34,15 @@ _SOURCES = (
 Errors = dict[str, list[tuple[float, float]]]
 
 
-def fair(first: np.ndarray, second: np.ndarray, kind: Kind, quarters: int) -> float:
+def fair(first: np.ndarray, second: np.ndarray, kind: MarketKind, quarters: int) -> float:
     """Price a line without a margin by counting: what is won of the stakes that are not returned."""
-    number = 4 * (first - second) + quarters if kind is Kind.HANDICAP else 4 * (first + second) - quarters
+    number = 4 * (first - second) + quarters if kind is MarketKind.HANDICAP else 4 * (first + second) - quarters
     halves = [number - 1, number + 1] if quarters % 2 else [number]
     won, lost = (float(np.mean([np.mean(sign * half > 0) for half in halves])) for sign in (1, -1))
     return won / (won + lost)
 
 
-def simulated(rng: np.random.Generator, *, points: bool, shared: float = 0.0, goals: int = 200_000) -> list[Quote]:
+def simulated(rng: np.random.Generator, *, points: bool, shared: float = 0.0, goals: int = 200_000) -> list[LineQuote]:
     """Lines of one fixture, priced exactly from many results: goals with some in common, or overdispersed runs."""
     means = rng.uniform(3, 6, 2) if points else rng.uniform(0.6, 2.4, 2)
     if points:
@@ -53,14 +53,14 @@ def simulated(rng: np.random.Generator, *, points: bool, shared: float = 0.0, go
     else:
         both = rng.poisson(shared, goals)
         first, second = (rng.poisson(mean, goals) + both for mean in means)
-    lines = [(Kind.HANDICAP, quarters) for quarters in ((0, -6, 6) if points else range(-6, 7))]
+    lines = [(MarketKind.HANDICAP, quarters) for quarters in ((0, -6, 6) if points else range(-6, 7))]
     middle = round(2 * float(np.mean(first + second)))
-    lines += [(Kind.TOTAL, 2 * half) for half in range(max(middle - 2, 1), middle + 3)]
+    lines += [(MarketKind.TOTAL, 2 * half) for half in range(max(middle - 2, 1), middle + 3)]
     priced = [(kind, quarters, fair(first, second, kind, quarters)) for kind, quarters in lines]
-    return [Quote(*one, f"{one[0]} {one[1]}") for one in priced if 0.03 < one[2] < 0.97]
+    return [LineQuote(*one, f"{one[0]} {one[1]}") for one in priced if 0.03 < one[2] < 0.97]
 
 
-def errors_of(quotes: Iterable[list[Quote]], *, goals: bool) -> Errors:
+def errors_of(quotes: Iterable[list[LineQuote]], *, goals: bool) -> Errors:
     """Return, by kind, the error of each line that is hidden, and that of the line beside it taken as it is; in bps."""
     found: Errors = defaultdict(list)
     for listed in quotes:
@@ -93,9 +93,9 @@ def real_errors(pack: Pack) -> Errors:
     return {kind: errors for kind, errors in found.items() if errors}
 
 
-def _as_results(quotes: list[Quote]) -> list[tuple[float, float]]:
+def _as_results(quotes: list[LineQuote]) -> list[tuple[float, float]]:
     """Return how far handicaps are from the result that is the same bet; in bps."""
-    own = {one.quarters: one.prob for one in quotes if one.kind is Kind.HANDICAP and not one.is_derived}
+    own = {one.quarters: one.prob for one in quotes if one.kind is MarketKind.HANDICAP and not one.is_derived}
     results = [one for one in quotes if one.is_derived and one.quarters in own]
     return [(1e4 * (one.prob - own[one.quarters]), np.nan) for one in results]
 

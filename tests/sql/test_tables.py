@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from clvlab.errors import QueryError
-from clvlab.sql import PackFiles, query
+from clvlab.sql import PackTables, query
 
 NUMBERS = {"numbers": lambda: pl.DataFrame({"n": [1, 2, 3]})}
 
@@ -30,7 +30,7 @@ def test_a_sum_beyond_64_bits_keeps_its_digits():
 
 
 def test_files_of_packs_are_one_table_with_their_pack(tmp_path):
-    files = PackFiles({"it's": tmp_path / "a's.parquet", "b": tmp_path / "b.parquet"})
+    files = PackTables({"it's": tmp_path / "a's.parquet", "b": tmp_path / "b.parquet"})
     for number, path in enumerate(files.values()):
         pl.DataFrame({"n": [number]}).write_parquet(path)
 
@@ -79,7 +79,7 @@ def test_no_file_is_read_or_written(tmp_path):
 def test_all_but_one_select_is_refused_before_a_table_is_made(tmp_path, statement):
     path, made = tmp_path / "ticks.parquet", []
     pl.DataFrame({"n": [7]}).write_parquet(path)
-    tables = {"ticks": lambda: made.append("ticks") or PackFiles({"pack": path})}
+    tables = {"ticks": lambda: made.append("ticks") or PackTables({"pack": path})}
 
     with pytest.raises(QueryError, match="one SELECT"):
         query(statement.format(path=path), tables)
@@ -95,7 +95,7 @@ def test_a_copy_inside_a_select_writes_nothing(tmp_path):
     with pytest.raises(QueryError):
         query(
             f"with x as (copy (select 1 as n) to '{path}' (format parquet, use_tmp_file false)) select * from x, ticks",
-            {"ticks": lambda: PackFiles({"pack": path})},
+            {"ticks": lambda: PackTables({"pack": path})},
         )
 
     assert pl.read_parquet(path)["n"].to_list() == [7]

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import norm, poisson, skellam
 
-from clvlab.law.markets import Kind, Market, Role
+from clvlab.law.markets import Market, MarketKind, Role
 from clvlab.packs.importers.football_data import handicap, totals
 from clvlab.packs.rows import Settled
 from clvlab.statistics.moved_lines import (
     VERSION,
+    LineQuote,
     Model,
-    Quote,
     leave_one_out,
     moved_close,
     predicted,
@@ -31,7 +31,7 @@ def settled_price(first, second, kind, quarters):
         for away, q in enumerate(poisson.pmf(range(25), second)):
             settled = (
                 handicap(home - away, quarters / 4)["part1"]
-                if kind is Kind.HANDICAP
+                if kind is MarketKind.HANDICAP
                 else totals(home + away, quarters / 4)["over"]
             )
             won, lost = won + WON.get(settled, 0) * p * q, lost + LOST.get(settled, 0) * p * q
@@ -40,24 +40,24 @@ def settled_price(first, second, kind, quarters):
 
 def priced(first, second, asked):
     return [
-        Quote(kind, quarters, settled_price(first, second, kind, quarters), f"{kind}{quarters}") for kind, quarters in asked
+        LineQuote(kind, quarters, settled_price(first, second, kind, quarters), f"{kind}{quarters}") for kind, quarters in asked
     ]
 
 
 @pytest.mark.parametrize("quarters", range(-10, 11))
 def test_a_handicap_costs_what_its_settled_bets_return(quarters):
-    (found,) = priced(1.7, 1.1, [(Kind.HANDICAP, quarters)])
-    known = priced(1.7, 1.1, [(Kind.HANDICAP, -2), (Kind.HANDICAP, 2), (Kind.TOTAL, 10)])
+    (found,) = priced(1.7, 1.1, [(MarketKind.HANDICAP, quarters)])
+    known = priced(1.7, 1.1, [(MarketKind.HANDICAP, -2), (MarketKind.HANDICAP, 2), (MarketKind.TOTAL, 10)])
 
-    assert Model.of_goals(known).prob(Kind.HANDICAP, quarters) == pytest.approx(found.prob, abs=2e-5)
-    assert predicted(Kind.HANDICAP, quarters, known, goals=True) == pytest.approx(found.prob, abs=2e-5)
+    assert Model.of_goals(known).prob(MarketKind.HANDICAP, quarters) == pytest.approx(found.prob, abs=2e-5)
+    assert predicted(MarketKind.HANDICAP, quarters, known, goals=True) == pytest.approx(found.prob, abs=2e-5)
 
 
 @pytest.mark.parametrize("quarters", range(2, 21))
 def test_a_total_costs_what_its_settled_bets_return(quarters):
-    (found,) = priced(1.7, 1.1, [(Kind.TOTAL, quarters)])
+    (found,) = priced(1.7, 1.1, [(MarketKind.TOTAL, quarters)])
 
-    assert predicted(Kind.TOTAL, quarters, priced(1.7, 1.1, [(Kind.TOTAL, 10)]), goals=True) == pytest.approx(
+    assert predicted(MarketKind.TOTAL, quarters, priced(1.7, 1.1, [(MarketKind.TOTAL, 10)]), goals=True) == pytest.approx(
         found.prob, abs=2e-5
     )
 
@@ -70,7 +70,7 @@ def test_a_result_is_three_handicaps():
 
     for quote in found:
         assert quote.is_derived
-        assert quote.prob == pytest.approx(settled_price(1.7, 1.1, Kind.HANDICAP, quote.quarters), abs=1e-9)
+        assert quote.prob == pytest.approx(settled_price(1.7, 1.1, MarketKind.HANDICAP, quote.quarters), abs=1e-9)
     assert [quote.quarters for quote in found] == [-2, 0, 2]
 
 
@@ -92,9 +92,12 @@ def test_the_fit_is_as_good_as_the_best_of_a_grid():
     rng = np.random.default_rng(5)
     for _ in range(4):
         quotes = priced(
-            *rng.uniform(0.4, 2.6, 2), [(Kind.HANDICAP, -2), (Kind.HANDICAP, 2), (Kind.TOTAL, 10), (Kind.TOTAL, 14)]
+            *rng.uniform(0.4, 2.6, 2),
+            [(MarketKind.HANDICAP, -2), (MarketKind.HANDICAP, 2), (MarketKind.TOTAL, 10), (MarketKind.TOTAL, 14)],
         )
-        off = [Quote(one.kind, one.quarters, float(np.clip(one.prob + rng.normal(0, 0.02), 0.01, 0.99)), "") for one in quotes]
+        off = [
+            LineQuote(one.kind, one.quarters, float(np.clip(one.prob + rng.normal(0, 0.02), 0.01, 0.99)), "") for one in quotes
+        ]
         first, second = np.meshgrid(np.arange(0.1, 3.6, 0.025), np.arange(0.1, 3.6, 0.025))
         by_hand = [
             skellam.sf(0, first, second),
@@ -115,29 +118,31 @@ def test_lines_that_are_quoted_are_met_and_those_between_lie_between():
         for _ in range(30):
             known = sorted(rng.choice(np.arange(2, 24), 4, replace=False).tolist())
             probs = np.sort(rng.uniform(0.03, 0.97, 4))[::-1]
-            quotes = [Quote(Kind.TOTAL, line, float(prob), str(line)) for line, prob in zip(known, probs, strict=True)]
-            at = [predicted(Kind.TOTAL, line, quotes, goals=goals) for line in known]
-            between = [predicted(Kind.TOTAL, line, quotes, goals=goals) for line in range(known[1], known[2] + 1)]
+            quotes = [
+                LineQuote(MarketKind.TOTAL, line, float(prob), str(line)) for line, prob in zip(known, probs, strict=True)
+            ]
+            at = [predicted(MarketKind.TOTAL, line, quotes, goals=goals) for line in known]
+            between = [predicted(MarketKind.TOTAL, line, quotes, goals=goals) for line in range(known[1], known[2] + 1)]
 
             assert at == pytest.approx(probs, abs=1e-9)
             assert all(probs[2] - 1e-9 <= prob <= probs[1] + 1e-9 for prob in between)
 
 
 def test_points_beyond_the_last_line_follow_the_normal_distribution():
-    known = [Quote(Kind.TOTAL, 4 * 45 + 2, 0.5, "")]
+    known = [LineQuote(MarketKind.TOTAL, 4 * 45 + 2, 0.5, "")]
 
-    found = predicted(Kind.TOTAL, 4 * 48 + 2, known, goals=False)
+    found = predicted(MarketKind.TOTAL, 4 * 48 + 2, known, goals=False)
 
     assert found == pytest.approx(norm.sf(3 / np.sqrt(2.5 * 45.5)), abs=1e-6)
 
 
 def test_a_margin_of_points_needs_its_spread_from_somewhere():
-    run_line = [Quote(Kind.HANDICAP, -6, 0.4, "a")]
+    run_line = [LineQuote(MarketKind.HANDICAP, -6, 0.4, "a")]
 
-    assert predicted(Kind.HANDICAP, 6, run_line, goals=False) is None
-    assert moved_close(Kind.HANDICAP, 6, run_line, goals=False) is None
-    assert 0.4 < predicted(Kind.HANDICAP, 6, [*run_line, Quote(Kind.TOTAL, 34, 0.5, "b")], goals=False) < 1
-    assert 0.6 < predicted(Kind.HANDICAP, 6, [*run_line, Quote(Kind.HANDICAP, 0, 0.55, "c")], goals=False) < 0.8
+    assert predicted(MarketKind.HANDICAP, 6, run_line, goals=False) is None
+    assert moved_close(MarketKind.HANDICAP, 6, run_line, goals=False) is None
+    assert 0.4 < predicted(MarketKind.HANDICAP, 6, [*run_line, LineQuote(MarketKind.TOTAL, 34, 0.5, "b")], goals=False) < 1
+    assert 0.6 < predicted(MarketKind.HANDICAP, 6, [*run_line, LineQuote(MarketKind.HANDICAP, 0, 0.55, "c")], goals=False) < 0.8
 
 
 def test_goals_are_told_by_the_key_or_by_a_draw_and_low_totals():
@@ -152,46 +157,49 @@ def test_goals_are_told_by_the_key_or_by_a_draw_and_low_totals():
 
 def test_the_same_line_elsewhere_comes_before_any_fit_and_a_handicap_before_a_result():
     quotes = [
-        Quote(Kind.HANDICAP, -2, 0.51, "a result", is_derived=True),
-        Quote(Kind.HANDICAP, -2, 0.5251, "z"),
-        Quote(Kind.HANDICAP, -4, 0.4, "y"),
+        LineQuote(MarketKind.HANDICAP, -2, 0.51, "a result", is_derived=True),
+        LineQuote(MarketKind.HANDICAP, -2, 0.5251, "z"),
+        LineQuote(MarketKind.HANDICAP, -4, 0.4, "y"),
     ]
 
-    assert moved_close(Kind.HANDICAP, -2, quotes, goals=True).rule == f"alternate z, {VERSION}"
-    assert moved_close(Kind.HANDICAP, -2, quotes, goals=True).prob_bps == 5251
-    assert moved_close(Kind.HANDICAP, -2, quotes[:1], goals=True).rule == f"alternate a result, {VERSION}"
-    assert moved_close(Kind.HANDICAP, -2, quotes, goals=True).error_bps is None
+    assert moved_close(MarketKind.HANDICAP, -2, quotes, goals=True).rule == f"alternate z, {VERSION}"
+    assert moved_close(MarketKind.HANDICAP, -2, quotes, goals=True).prob_bps == 5251
+    assert moved_close(MarketKind.HANDICAP, -2, quotes[:1], goals=True).rule == f"alternate a result, {VERSION}"
+    assert moved_close(MarketKind.HANDICAP, -2, quotes, goals=True).error_bps is None
 
 
 def test_a_market_that_closed_is_no_line_that_moved():
-    result = [Quote(Kind.HANDICAP, -2, 0.5, "r", is_derived=True), Quote(Kind.HANDICAP, 2, 0.8, "r", is_derived=True)]
+    result = [
+        LineQuote(MarketKind.HANDICAP, -2, 0.5, "r", is_derived=True),
+        LineQuote(MarketKind.HANDICAP, 2, 0.8, "r", is_derived=True),
+    ]
 
-    assert moved_close(Kind.HANDICAP, -4, result, goals=True) is None
-    assert moved_close(Kind.TOTAL, 10, result, goals=True) is None
-    assert moved_close(Kind.TOTAL, 10, [], goals=True) is None
+    assert moved_close(MarketKind.HANDICAP, -4, result, goals=True) is None
+    assert moved_close(MarketKind.TOTAL, 10, result, goals=True) is None
+    assert moved_close(MarketKind.TOTAL, 10, [], goals=True) is None
 
 
 def test_the_error_is_that_of_the_other_lines_each_hidden_in_turn():
-    alone = [Quote(Kind.TOTAL, 12, 0.4, "a")]
-    three = [*alone, Quote(Kind.TOTAL, 10, 0.57, "b"), Quote(Kind.TOTAL, 14, 0.31, "c")]
+    alone = [LineQuote(MarketKind.TOTAL, 12, 0.4, "a")]
+    three = [*alone, LineQuote(MarketKind.TOTAL, 10, 0.57, "b"), LineQuote(MarketKind.TOTAL, 14, 0.31, "c")]
 
-    found = moved_close(Kind.TOTAL, 11, three, goals=True)
+    found = moved_close(MarketKind.TOTAL, 11, three, goals=True)
     off = [
-        predicted(Kind.TOTAL, hidden.quarters, [one for one in three if one is not hidden], goals=True) - hidden.prob
+        predicted(MarketKind.TOTAL, hidden.quarters, [one for one in three if one is not hidden], goals=True) - hidden.prob
         for hidden in three
     ]
 
-    assert moved_close(Kind.TOTAL, 11, alone, goals=True).error_bps is None
+    assert moved_close(MarketKind.TOTAL, 11, alone, goals=True).error_bps is None
     assert found.rule == f"fitted goals, {VERSION}"
     assert found.error_bps == pytest.approx(1e4 * np.sqrt(np.mean(np.square(off))))
-    assert [quote.market_key for quote, _ in leave_one_out(Kind.TOTAL, three, goals=True)] == ["a", "b", "c"]
+    assert [quote.market_key for quote, _ in leave_one_out(MarketKind.TOTAL, three, goals=True)] == ["a", "b", "c"]
 
 
 def test_extreme_prices_give_a_price():
     for probs in ((0.0, 0.0), (1.0, 1.0), (1.0, 0.0), (0.9999, 0.0001)):
-        quotes = [Quote(Kind.TOTAL, 6, probs[0], "a"), Quote(Kind.HANDICAP, 2, probs[1], "b")]
+        quotes = [LineQuote(MarketKind.TOTAL, 6, probs[0], "a"), LineQuote(MarketKind.HANDICAP, 2, probs[1], "b")]
         for goals in (True, False):
-            found = predicted(Kind.TOTAL, 10, quotes, goals=goals)
+            found = predicted(MarketKind.TOTAL, 10, quotes, goals=goals)
             assert found is None or 0 <= found <= 1
 
 

@@ -16,7 +16,7 @@ import polars as pl
 
 from clvlab.agents.given import agent_given
 from clvlab.agents.isolation.code import Code, code_in_file, code_of
-from clvlab.agents.isolation.limits import Limits
+from clvlab.agents.isolation.limits import ProcessLimits
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.engine.agent import Agent, Identity, Isolated, register
 from clvlab.engine.live import Follower
@@ -28,7 +28,7 @@ from clvlab.law.tape import Tape
 
 _MAX_WARM = 4
 _LIVE_TIMEOUT_S = 30.0
-_Key = tuple[Code, Limits, str | None]
+_Key = tuple[Code, ProcessLimits, str | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class IsolatedAgent(Isolated):
     """
 
     code: Code
-    limits: Limits
+    limits: ProcessLimits
     params: Mapping[str, Any] = field(default_factory=dict)
     agent_id: str | None = None
     sealed: Mapping[str, Any] | None = None
@@ -205,7 +205,7 @@ class _WarmProcesses:
         self._lock = Lock()
 
     @contextmanager
-    def process(self, code: Code, limits: Limits, scope: str | None = None) -> Iterator[AgentProcess]:
+    def process(self, code: Code, limits: ProcessLimits, scope: str | None = None) -> Iterator[AgentProcess]:
         """Lend a process of an agent, started if there is none that lives."""
         key = code, limits, scope
         with self._lock:
@@ -290,7 +290,7 @@ def isolated(
     >>> cl.backtest("starter", cl.isolated(favourites, timeout_s=30)).run.verify().passed
     True
     """
-    limits = Limits.of(memory_mb, timeout_s, reads, network=network)
+    limits = ProcessLimits.of(memory_mb, timeout_s, reads, network=network)
     if isinstance(agent, IsolatedAgent):
         return register(
             replace(agent, limits=limits, params=dict(agent.params) | dict(params or {}), stepped=stepped or agent.stepped)

@@ -15,7 +15,7 @@ _DEFAULTS = {"CLVLAB_AGENT_MEMORY_MB": 8192, "CLVLAB_AGENT_TIMEOUT_S": 600}
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """Bounds of a process.
 
     Attributes
@@ -51,7 +51,7 @@ class Limits:
         reads: Sequence[str | Path] = (),
         *,
         network: bool = False,
-    ) -> Limits:
+    ) -> ProcessLimits:
         """Fill in what is not given from ``CLVLAB_AGENT_MEMORY_MB`` and ``CLVLAB_AGENT_TIMEOUT_S``, or the defaults."""
         if isinstance(reads, str | Path):
             raise AgentError(f"reads must be a list of files, not {reads!r}")

@@ -27,7 +27,7 @@ from clvlab import errors
 from clvlab.agents.isolation.code import Code
 from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, frame_in, most_bytes, most_decisions
 from clvlab.agents.isolation.frames import NO_STEP, FrameError, FrameKind, read_frame, read_head, write_frame, write_step
-from clvlab.agents.isolation.limits import Limits
+from clvlab.agents.isolation.limits import ProcessLimits
 from clvlab.agents.isolation.sandbox import CLVLAB, begin_resident, make_resident, uses_user_site
 from clvlab.agents.isolation.steps import answered, steps
 from clvlab.agents.isolation.tapes import write_tape
@@ -151,7 +151,7 @@ class AgentProcess:
     """
 
     def __init__(
-        self, code: Code, limits: Limits, *, silent: bool = False, grows: bool = False, shielded: bool = False
+        self, code: Code, limits: ProcessLimits, *, silent: bool = False, grows: bool = False, shielded: bool = False
     ) -> None:
         self._code, self._limits = code, limits
         self._folder = tempfile.TemporaryDirectory(prefix="clvlab-agent-")

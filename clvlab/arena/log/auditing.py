@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from clvlab.arena.log.sources import EntryNotGivenError, Head, Limits, LogSource, entries_of, opened_source
+from clvlab.arena.log.sources import EntryNotGivenError, Head, LogSource, SourceLimits, entries_of, opened_source
 from clvlab.base.files import lock, replace_file
 from clvlab.errors import BundleError, EvidenceError, LogError
 from clvlab.log.audit import Auditor, Broken, Falls, PackCounts, Recount
@@ -262,7 +262,7 @@ def audit(
     checkpoints: Mapping[str, str] | None = None,
     bundles: Mapping[str, bytes] | None = None,
     state: Path | None = None,
-    limits: Limits | None = None,
+    limits: SourceLimits | None = None,
 ) -> LogAudit:
     """Read a log whole and judge it by its entries alone.
 
@@ -288,7 +288,7 @@ def audit(
     LogError, BundleError
         There is no log to audit, it can't be read whole, or what it is to be compared with can't be read.
     """
-    trust, limits = trust or Trust(), limits or Limits()
+    trust, limits = trust or Trust(), limits or SourceLimits()
     keys = Keys.read(trust.logs, trust.witnesses)
     before = state.read_bytes() if state is not None and state.exists() else None
     with opened_source(place, limits) as source:
@@ -322,7 +322,7 @@ def audit(
     return done
 
 
-def _read(source: LogSource, auditor: Auditor, size: int, limits: Limits) -> None:
+def _read(source: LogSource, auditor: Auditor, size: int, limits: SourceLimits) -> None:
     """Hand every entry to the auditor, up to a size; stop where the log does not give what it should."""
     try:
         for entry in entries_of(source, size, limits):

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from clvlab.arena.log.sources import Limits, LogSource, entries_of, opened_source
+from clvlab.arena.log.sources import LogSource, SourceLimits, entries_of, opened_source
 from clvlab.errors import EvidenceError, LogError
 from clvlab.log.bundled import Trust
 from clvlab.log.entries import Segment, entry_and_time
 from clvlab.log.note import Checkpoint, Keys, trusted_checkpoint
-from clvlab.packs.captures.records import Header, Record, records_of
+from clvlab.packs.captures.records import CaptureRecord, Header, records_of
 from clvlab.packs.captures.sources import CAPTURES
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import Grade
@@ -50,7 +50,7 @@ class Witnessed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _SegmentPart:
     """A segment of a pack, and the first and last arrival of a message in it; null of one without messages."""
 
     name: str
@@ -59,7 +59,7 @@ class _Part:
     last_ms: int | None
 
 
-def witnessed(pack: Pack, place: str, trust: Trust, note: str | None = None, limits: Limits | None = None) -> Witnessed:
+def witnessed(pack: Pack, place: str, trust: Trust, note: str | None = None, limits: SourceLimits | None = None) -> Witnessed:
     """Look for every segment of a verified pack among the entries of a log.
 
     Parameters
@@ -82,7 +82,7 @@ def witnessed(pack: Pack, place: str, trust: Trust, note: str | None = None, lim
     """
     if pack.grade is Grade.NOT_SHOWN:
         return Witnessed(Grade.NOT_SHOWN, ("the pack shows no messages that a log could have",))
-    parts, limits, keys = _parts(pack), limits or Limits(), Keys.read(trust.logs, trust.witnesses)
+    parts, limits, keys = _parts(pack), limits or SourceLimits(), Keys.read(trust.logs, trust.witnesses)
     with opened_source(place, limits) as source:
         note = source.head().note if note is None else note
         if note is None:
@@ -110,9 +110,9 @@ def witnessed(pack: Pack, place: str, trust: Trust, note: str | None = None, lim
     )
 
 
-def _parts(pack: Pack) -> list[_Part]:
+def _parts(pack: Pack) -> list[_SegmentPart]:
     """Return the segments of a pack; none of a pack that was imported from other files."""
-    found: list[_Part] = []
+    found: list[_SegmentPart] = []
     if pack.manifest.normaliser not in CAPTURES:
         return found
     for raw in pack.manifest.raw:
@@ -121,13 +121,13 @@ def _parts(pack: Pack) -> list[_Part]:
         header = next(records, None)
         if not isinstance(header, Header):
             continue
-        arrivals = [record.at_ms for record in records if isinstance(record, Record) and record.text is not None]
+        arrivals = [record.at_ms for record in records if isinstance(record, CaptureRecord) and record.text is not None]
         entry = Segment(header.capture_id, header.number, file_sha256(path))
-        found.append(_Part(raw.name, entry, min(arrivals, default=None), max(arrivals, default=None)))
+        found.append(_SegmentPart(raw.name, entry, min(arrivals, default=None), max(arrivals, default=None)))
     return found
 
 
-def _times(source: LogSource, signed: Checkpoint, wanted: set[Segment], limits: Limits) -> dict[Segment, int]:
+def _times(source: LogSource, signed: Checkpoint, wanted: set[Segment], limits: SourceLimits) -> dict[Segment, int]:
     """Read the entries under a checkpoint, whose root they must give, and return when it has which segments."""
     tree, times = Frontier(), dict[Segment, int]()
     for data in entries_of(source, signed.size, limits):
@@ -143,7 +143,9 @@ def _times(source: LogSource, signed: Checkpoint, wanted: set[Segment], limits: 
     return times
 
 
-def _reasons(pack: Pack, parts: list[_Part], times: Mapping[Segment, int], signed: Checkpoint, wait_ms: int) -> list[str]:
+def _reasons(
+    pack: Pack, parts: list[_SegmentPart], times: Mapping[Segment, int], signed: Checkpoint, wait_ms: int
+) -> list[str]:
     """Say when segments were entered, against their arrivals and against kickoffs."""
     last = max(times.values())
     kickoffs = [one.kickoff_ts_ms for one in pack.manifest.fixtures if one.kickoff_ts_ms is not None]

@@ -26,7 +26,7 @@ _MAX_BODY = 16 * 2**20  # a page of the longest names, each character escaped tw
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SourceLimits:
     """How much of a log is read before its reader gives up.
 
     Attributes
@@ -78,7 +78,7 @@ class EntryNotGivenError(LogError):
         self.index = index
 
 
-def entries_of(source: LogSource, size: int, limits: Limits) -> Iterator[bytes]:
+def entries_of(source: LogSource, size: int, limits: SourceLimits) -> Iterator[bytes]:
     """Yield the entries of a log from its first one on, up to a size.
 
     Raises
@@ -105,7 +105,7 @@ def entries_of(source: LogSource, size: int, limits: Limits) -> Iterator[bytes]:
 
 
 @contextmanager
-def opened_source(place: str, limits: Limits) -> Iterator[LogSource]:
+def opened_source(place: str, limits: SourceLimits) -> Iterator[LogSource]:
     """Open a log for reading: a file of SQLite, the URL of a database, or the http(s) URL of a service.
 
     Raises
@@ -138,7 +138,7 @@ class _Stored:
 class _Service:
     """The answers of a service, each bounded in bytes and time; no redirection is followed."""
 
-    def __init__(self, url: str, limits: Limits) -> None:
+    def __init__(self, url: str, limits: SourceLimits) -> None:
         self._limits, self._url = limits, url.rstrip("/")
         self._deadline = time.monotonic() + limits.total_s
 

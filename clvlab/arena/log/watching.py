@@ -37,7 +37,7 @@ def witnessed(place: str) -> list[str]:
 
 
 @dataclass
-class Watch:
+class WitnessWatch:
     """Has the log compared with what a witness saw, in a thread of its own, because a witness may be slow.
 
     Attributes

@@ -24,12 +24,12 @@ from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.manifest import RunStarted, inputs_hash
 from clvlab.proof.verify import Verification
 from clvlab.runs.card import knowledge, lineage, metrics, shown_causality
-from clvlab.runs.perform import ABANDONED, Commitment, PerformedRun, Planned, audited, drawing_of
+from clvlab.runs.perform import ABANDONED, Commitment, CommittablePlan, PerformedRun, audited, drawing_of
 from clvlab.runs.progress import message_of
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.labels import ANYBODY, Knowledge
-from clvlab.store.runlog import LogRows, RunLog
+from clvlab.store.runlog import RunLog, StoredLogRows
 from clvlab.store.runs import RunStatus
 from clvlab.store.sketches import sketches
 from clvlab.store.standings import Row
@@ -164,7 +164,7 @@ class DatabaseRecord:
         """The database's own."""
         return RunLog(self.database)
 
-    def commit(self, plan: Planned) -> Commitment:
+    def commit(self, plan: CommittablePlan) -> Commitment:
         """Enter a run and begin it."""
         with self.database.write() as connection:
             self.before(connection)
@@ -233,7 +233,7 @@ def enter(
         return False
     if budget is not None:
         budget.require_room(connection, owner)
-    log = LogRows(connection, writing=True)
+    log = StoredLogRows(connection, writing=True)
     sources = [agent["source_sha256"] for agent in started["agents"]]
     inputs, audits = inputs_hash(started), len(audited(started))
     index = commit(log, run_id, owner, inputs, binding["content_hash"], now_ms, sources=sources, audited=audits)
@@ -247,7 +247,7 @@ def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:
     runs.mark(connection, run_id, RunStatus.RUNNING)
     if row is None or row["commit_index"] is None:
         return Commitment(run_id)
-    index = commit_anew(LogRows(connection, writing=True), run_id, now_ms)
+    index = commit_anew(StoredLogRows(connection, writing=True), run_id, now_ms)
     runs.commit_to(connection, run_id, index)
     return Commitment(run_id, index)
 
@@ -262,7 +262,7 @@ def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> Non
         return
     runs.mark(connection, run_id, RunStatus.FAILED, cause)
     if row["commit_index"] is not None:
-        abandon(LogRows(connection, writing=True), run_id, ABANDONED, now_ms)
+        abandon(StoredLogRows(connection, writing=True), run_id, ABANDONED, now_ms)
 
 
 def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None, now_ms: int) -> Anchor:
@@ -290,7 +290,7 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
         if (cause := done.result.causes.get(error["agent_id"])) is not None
     ]
     runs.add_agent_errors(connection, causes)
-    log = LogRows(connection, writing=True)  # also orders what is added to the standings
+    log = StoredLogRows(connection, writing=True)  # also orders what is added to the standings
     if run.commit_index is not None:
         conclude(log, run.run_id, run.manifest_hash, run.content_hash, now_ms, failed_audits=done.failed_audits)
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
@@ -314,7 +314,7 @@ def _dated(connection: Connection, result: Mapping[str, Any], done: PerformedRun
     earlier = standings.first_commit(connection, result["owner"], result["strategy"], result["config_hash"])
     if earlier is None or done.pack.provenance.startswith("synthetic"):
         return result
-    log, kickoffs = LogRows(connection), done.pack.fixtures.filter(pl.col("fixture_id").is_in(done.fixture_ids))
+    log, kickoffs = StoredLogRows(connection), done.pack.fixtures.filter(pl.col("fixture_id").is_in(done.fixture_ids))
     decided = evidence.decisions.filter(pl.col("agent_id") == result["agent_id"])["ts_ms"]
     firsts = [int(ts_ms) for ts_ms in (*decided, *kickoffs["kickoff_ts_ms"]) if ts_ms is not None]
     last = max(evidence.closes["close_ts_ms"], default=0)
@@ -323,7 +323,7 @@ def _dated(connection: Connection, result: Mapping[str, Any], done: PerformedRun
     return {**result, "knowledge": Knowledge.COMMITTED_BEFORE, "commit_index": earlier}
 
 
-def _committed_ms(log: LogRows, index: int) -> int:
+def _committed_ms(log: StoredLogRows, index: int) -> int:
     """Return when the log committed to a run."""
     committed: int = orjson.loads(log.entry(index))["ts_ms"]
     return committed

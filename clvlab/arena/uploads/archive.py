@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from clvlab.errors import SourceError, UploadRefusedError
-from clvlab.packs.archives import UNPACKABLE, Entry, tarred, zipped
+from clvlab.packs.archives import UNPACKABLE, ArchiveEntry, tarred, zipped
 from clvlab.packs.manifest import DATA_FILES, DESCRIPTOR
 
 MAX_ENTRIES = 10_000
@@ -65,7 +65,7 @@ class _Unpacked:
         self._names: dict[str, str] = {}
         self.entries = self._bytes = 0
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: ArchiveEntry) -> None:
         """Write an entry's file."""
         self.entries += 1
         if self.entries > MAX_ENTRIES:

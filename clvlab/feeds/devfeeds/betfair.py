@@ -23,7 +23,7 @@ from typing import Any
 from clvlab.errors import MissingExtraError
 from clvlab.feeds.devfeeds.betfair_conversation import PATIENCE_S, Conversation, Exchange, LeftError
 from clvlab.feeds.devfeeds.betfair_markets import STEP_MS, made_up_markets
-from clvlab.feeds.devfeeds.faults import Plan
+from clvlab.feeds.devfeeds.faults import FaultPlan
 
 # A certificate for a server on this machine, made when it starts and trusted by nobody who was not told to.
 
@@ -113,7 +113,7 @@ class BetfairServer:
     def __init__(
         self,
         script: Sequence[Mapping[str, Any]],
-        plan: Plan | None = None,
+        plan: FaultPlan | None = None,
         *,
         app_key: str = "key",
         session: str = "session",
@@ -124,7 +124,7 @@ class BetfairServer:
         pace_s: float = 0.0,
         port: int = 0,
     ) -> None:
-        self.exchange = Exchange(script, plan or Plan(), app_key, session, published, missed, kept, segment, pace_s)
+        self.exchange = Exchange(script, plan or FaultPlan(), app_key, session, published, missed, kept, segment, pace_s)
         self.port = port
         self._threads: list[threading.Thread] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -197,7 +197,7 @@ class BetfairServer:
                 return
 
 
-def betfair_server(*, speed: float = 60.0, plan: Plan | None = None, port: int = 0) -> BetfairServer:
+def betfair_server(*, speed: float = 60.0, plan: FaultPlan | None = None, port: int = 0) -> BetfairServer:
     """Return a server of two matches that are made up, from now until their results, at so many times their pace."""
     script = made_up_markets(0, start_ms=int(time.time() * 1000))
     first = sum("img" in change for message in script for change in message["mc"])  # so that there is something to ask for

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from clvlab.feeds.devfeeds.betfair_markets import Images
-from clvlab.feeds.devfeeds.faults import Fault, Plan
+from clvlab.feeds.devfeeds.faults import FaultPlan, FeedFault
 
 # What lies behind every connection to a stand-in of Betfair's stream: the script, how far it is, and whom it refuses.
 
@@ -34,7 +34,7 @@ class Exchange:
     """
 
     script: Sequence[Mapping[str, Any]]
-    plan: Plan
+    plan: FaultPlan
     app_key: str
     session: str
     published: int
@@ -107,9 +107,9 @@ class Exchange:
 PATIENCE_S = 15.0
 _CRLF = b"\r\n"
 _REFUSALS = {
-    Fault.UNAUTHORIZED: "INVALID_SESSION_INFORMATION",
-    Fault.TOO_MANY: "TOO_MANY_REQUESTS",
-    Fault.BROKEN: "UNEXPECTED_ERROR",
+    FeedFault.UNAUTHORIZED: "INVALID_SESSION_INFORMATION",
+    FeedFault.TOO_MANY: "TOO_MANY_REQUESTS",
+    FeedFault.BROKEN: "UNEXPECTED_ERROR",
 }
 
 
@@ -173,7 +173,7 @@ class Conversation:
         exchange = self._exchange
         published, changes = exchange.image()
         known = clk is not None and published - exchange.kept <= clk <= published
-        if clk is not None and known and exchange.plan.due(published, Fault.OLD_SNAPSHOT) is None:
+        if clk is not None and known and exchange.plan.due(published, FeedFault.OLD_SNAPSHOT) is None:
             missed = (exchange.message(number, self._filter) for number in range(clk, published))
             self._send_parts("RESUB_DELTA", [message for message in missed if message["mc"]], published)
             return published
@@ -197,8 +197,8 @@ class Conversation:
         exchange, plan = self._exchange, self._exchange.plan
         if exchange.pace_s:
             self._rest_for(exchange.pace_s)
-        while planned := plan.due(number, Fault.STALL, Fault.SKEW):
-            if planned.fault is Fault.STALL:
+        while planned := plan.due(number, FeedFault.STALL, FeedFault.SKEW):
+            if planned.fault is FeedFault.STALL:
                 self._rest_for(planned.seconds)
             else:
                 exchange.skew(number, planned.seconds)
@@ -206,10 +206,10 @@ class Conversation:
             raise LeftError
         self._beat()
         message = exchange.message(number, self._filter) | {"id": self._id, "clk": str(number + 1)}
-        planned = plan.due(number, Fault.CUT, Fault.DUPLICATE, Fault.MALFORMED, *_REFUSALS)
-        if planned is not None and planned.fault in (Fault.CUT, *_REFUSALS):
+        planned = plan.due(number, FeedFault.CUT, FeedFault.DUPLICATE, FeedFault.MALFORMED, *_REFUSALS)
+        if planned is not None and planned.fault in (FeedFault.CUT, *_REFUSALS):
             exchange.publish(number + 1 + exchange.missed)
-            if planned.fault is Fault.CUT:
+            if planned.fault is FeedFault.CUT:
                 line = orjson.dumps(message) + _CRLF
                 self._peer.sendall(line[: len(line) // 2])
                 raise LeftError
@@ -218,7 +218,7 @@ class Conversation:
         exchange.publish(number + 1)
         if not message["mc"]:
             return
-        if planned is not None and planned.fault is Fault.MALFORMED:
+        if planned is not None and planned.fault is FeedFault.MALFORMED:
             line = orjson.dumps(message)
             self._peer.sendall(line[: len(line) // 2] + _CRLF)
             return

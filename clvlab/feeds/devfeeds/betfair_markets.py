@@ -60,7 +60,7 @@ class Images:
 
 
 @dataclass
-class _Market:
+class _MadeMarket:
     market_id: str
     definition: dict[str, Any]
     prob: list[float]
@@ -110,7 +110,7 @@ def made_up_markets(seed: int, *, events: int = 2, messages: int = 2000, start_m
     ]
 
 
-def _moved(market: _Market, chance: random.Random) -> list[dict[str, Any]]:
+def _moved(market: _MadeMarket, chance: random.Random) -> list[dict[str, Any]]:
     """Return a change of one runner's offers, or now and then a suspension and its end."""
     if chance.random() < 0.01:
         return [market.define(status="SUSPENDED"), market.define(status="OPEN")]
@@ -119,7 +119,7 @@ def _moved(market: _Market, chance: random.Random) -> list[dict[str, Any]]:
     return [{"id": market.market_id, "rc": [market.quote(runner)]}]
 
 
-def _market(event: int, number: int, chance: random.Random, start_ms: int) -> _Market:
+def _market(event: int, number: int, chance: random.Random, start_ms: int) -> _MadeMarket:
     kind, runners = _KINDS[number]
     start = datetime.fromtimestamp(start_ms / 1000 + 7200, UTC)
     definition = {
@@ -127,4 +127,4 @@ def _market(event: int, number: int, chance: random.Random, start_ms: int) -> _M
         "bettingType": "ODDS", "numberOfWinners": 1, "marketTime": start.strftime("%Y-%m-%dT%H:%M:%S.000Z"), "status": "OPEN",
         "inPlay": False, "runners": [{"id": n + 1, "status": "ACTIVE", "sortPriority": n + 1} for n in range(runners)],
     }  # fmt: skip
-    return _Market(f"1.{100 * event + number}", definition, [chance.uniform(0.2, 1.0) for _ in range(runners)])
+    return _MadeMarket(f"1.{100 * event + number}", definition, [chance.uniform(0.2, 1.0) for _ in range(runners)])

@@ -11,7 +11,7 @@ from threading import Lock
 from clvlab.errors import FeedError
 
 
-class Fault(StrEnum):
+class FeedFault(StrEnum):
     CUT = "cut"
     """The connection ends in the middle of a message."""
     DUPLICATE = "duplicate"
@@ -39,26 +39,26 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedFault:
     """A fault at the message of this number, from 0, over all connections."""
 
     at: int
-    fault: Fault
+    fault: FeedFault
     seconds: float = 0.0
 
 
 @dataclass
-class Plan:
+class FaultPlan:
     """The faults of a server, each of which happens once; several threads may ask."""
 
-    faults: Iterable[Planned] = ()
-    _left: list[Planned] = field(init=False)
+    faults: Iterable[PlannedFault] = ()
+    _left: list[PlannedFault] = field(init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
 
     def __post_init__(self) -> None:
         self._left = sorted(self.faults, key=lambda planned: planned.at)
 
-    def due(self, number: int, *kinds: Fault) -> Planned | None:
+    def due(self, number: int, *kinds: FeedFault) -> PlannedFault | None:
         """Take the next fault that is due at the message of this number: of these kinds, or of any."""
         with self._guard:
             for planned in self._left:
@@ -71,7 +71,7 @@ class Plan:
 _PLANNED = re.compile(r"([a-z0-9-]+)@(\d+)(?::(\d+(?:\.\d+)?))?")
 
 
-def read_plan(text: str) -> Plan:
+def read_plan(text: str) -> FaultPlan:
     """Read faults as they are written on a command line.
 
     Raises
@@ -86,9 +86,9 @@ def read_plan(text: str) -> Plan:
     planned = []
     for part in filter(None, text.split(",")):
         found = _PLANNED.fullmatch(part.strip())
-        if found is None or found[1] not in list(Fault):
+        if found is None or found[1] not in list(FeedFault):
             raise FeedError(
-                f"{part!r} is no fault: it is KIND@MESSAGE or KIND@MESSAGE:SECONDS, with a kind of {', '.join(Fault)}"
+                f"{part!r} is no fault: it is KIND@MESSAGE or KIND@MESSAGE:SECONDS, with a kind of {', '.join(FeedFault)}"
             )
-        planned.append(Planned(int(found[2]), Fault(found[1]), float(found[3] or 0)))
-    return Plan(planned)
+        planned.append(PlannedFault(int(found[2]), FeedFault(found[1]), float(found[3] or 0)))
+    return FaultPlan(planned)

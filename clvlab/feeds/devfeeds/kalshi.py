@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from websockets.http11 import Request
 
-from clvlab.feeds.devfeeds.faults import Plan
-from clvlab.feeds.devfeeds.ladders import CENT, Change, Ladders, Script, synthetic_script
+from clvlab.feeds.devfeeds.faults import FaultPlan
+from clvlab.feeds.devfeeds.ladders import CENT, LadderChange, Ladders, LadderScript, synthetic_script
 from clvlab.feeds.devfeeds.servers import Peer, ScriptServer
 from clvlab.feeds.kalshi import KEY, PATH, SIGNATURE, TIMESTAMP, is_signed
 from clvlab.feeds.retrying import now_ms
@@ -42,7 +42,12 @@ class KalshiServer(ScriptServer):
     """
 
     def __init__(
-        self, events: Sequence[Mapping[str, Any]], script: Script, plan: Plan | None = None, *, in_dollars: bool = False,
+        self,
+        events: Sequence[Mapping[str, Any]],
+        script: LadderScript,
+        plan: FaultPlan | None = None,
+        *,
+        in_dollars: bool = False,
         **how: Any,
     ) -> None:  # fmt: skip
         super().__init__(script, plan, **how)
@@ -53,7 +58,7 @@ class KalshiServer(ScriptServer):
     @classmethod
     def synthetic(
         cls, *, matches: int = 2, messages: int = 1_000, seed: int = 0, start_ms: int | None = None, closes: bool = False,
-        plan: Plan | None = None, **how: Any,
+        plan: FaultPlan | None = None, **how: Any,
     ) -> Self:  # fmt: skip
         """Make up some matches of three outcomes each, from ``start_ms`` on, which is now if null."""
         start = now_ms() if start_ms is None else start_ms
@@ -106,7 +111,7 @@ class KalshiServer(ScriptServer):
         self.send(peer, orjson.dumps({"id": command["id"], "type": "subscribed", "msg": told}).decode())
         self.follow(peer, tickers)
 
-    def text(self, peer: Peer, change: Change, added: int) -> str:
+    def text(self, peer: Peer, change: LadderChange, added: int) -> str:
         """Write an ``orderbook_delta``."""
         cents, side = (change.price, "yes") if change.is_bid else (100 * CENT - change.price, "no")
         price = {"price_dollars": _dollars(cents), "delta_fp": f"{added}.00"} if self._in_dollars else {"price": cents // CENT}

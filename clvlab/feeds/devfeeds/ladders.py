@@ -13,7 +13,7 @@ _WIDE = 8 * CENT  # from here on, quotes come nearer
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LadderChange:
     """A level of a share's book from here on; a size of 0 empties it."""
 
     share: str
@@ -38,7 +38,7 @@ class Ladders:
     levels: dict[str, dict[tuple[bool, int], int]] = field(default_factory=dict)
     ts_ms: dict[str, int] = field(default_factory=dict)
 
-    def apply(self, change: Change) -> int:
+    def apply(self, change: LadderChange) -> int:
         """Make a change; return how much larger the level is."""
         book = self.levels.setdefault(change.share, {})
         level = change.is_bid, change.price
@@ -58,16 +58,16 @@ class Ladders:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class LadderScript:
     """What a development server sends: books as they stand at first, then changes."""
 
-    opening: Sequence[Change]
-    changes: Sequence[Change]
+    opening: Sequence[LadderChange]
+    changes: Sequence[LadderChange]
 
 
 def synthetic_script(
     shares: Iterable[str], messages: int, *, seed: int = 0, start_ms: int = 1_900_000_000_000, closes: bool = False
-) -> Script:
+) -> LadderScript:
     """Make books that move up and down by levels of a cent, and are never crossed.
 
     Parameters
@@ -90,10 +90,10 @@ def synthetic_script(
         for step in range(1, _DEPTH + 1):
             for is_bid in (True, False):
                 price = middle - step * CENT if is_bid else middle + step * CENT
-                opening.append(Change(share, start_ms, is_bid, price, chance.randrange(10, 500)))
+                opening.append(LadderChange(share, start_ms, is_bid, price, chance.randrange(10, 500)))
     for change in opening:
         ladders.apply(change)
-    changes: list[Change] = []
+    changes: list[LadderChange] = []
     for number in range(messages):
         change = _step(chance, ladders, chance.choice(names), start_ms + 100 * (number + 1))
         ladders.apply(change)
@@ -101,19 +101,19 @@ def synthetic_script(
     if closes:
         left = [(share, *level) for share in names for level in ladders.levels[share]]
         end = start_ms + 100 * (messages + 1)
-        changes += [Change(share, end + n, is_bid, price, 0) for n, (share, is_bid, price) in enumerate(left)]
-    return Script(opening, changes)
+        changes += [LadderChange(share, end + n, is_bid, price, 0) for n, (share, is_bid, price) in enumerate(left)]
+    return LadderScript(opening, changes)
 
 
-def _step(chance: random.Random, ladders: Ladders, share: str, ts_ms: int) -> Change:
+def _step(chance: random.Random, ladders: Ladders, share: str, ts_ms: int) -> LadderChange:
     """Empty the best level now and then, or set one near it; on no side the last one goes."""
     bid, ask = ladders.best(share)
     is_bid = chance.random() < 0.5
     best, own = (bid, 1) if is_bid else (ask, -1)
     is_wide = ask - bid > _WIDE
     if chance.random() < (0.05 if is_wide else 0.3) and len(ladders.side(share, is_bid=is_bid)) > 1:
-        return Change(share, ts_ms, is_bid, best, 0)
+        return LadderChange(share, ts_ms, is_bid, best, 0)
     price = best + own * CENT * chance.randrange(0 if is_wide else -_DEPTH, 3)
     if not (0 < price < ask if is_bid else bid < price < 100 * CENT):
         price = best
-    return Change(share, ts_ms, is_bid, price, chance.randrange(10, 500))
+    return LadderChange(share, ts_ms, is_bid, price, chance.randrange(10, 500))

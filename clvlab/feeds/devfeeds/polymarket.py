@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import orjson
 from websockets.http11 import Request
 
-from clvlab.feeds.devfeeds.faults import Plan
-from clvlab.feeds.devfeeds.ladders import Change, Ladders, Script, synthetic_script
+from clvlab.feeds.devfeeds.faults import FaultPlan
+from clvlab.feeds.devfeeds.ladders import LadderChange, Ladders, LadderScript, synthetic_script
 from clvlab.feeds.devfeeds.servers import Peer, ScriptServer
 from clvlab.feeds.polymarket import PATH
 from clvlab.feeds.retrying import now_ms
@@ -28,14 +28,16 @@ class PolymarketServer(ScriptServer):
         What gamma says of each, whose assets are the shares of the script.
     """
 
-    def __init__(self, events: Sequence[Mapping[str, Any]], script: Script, plan: Plan | None = None, **how: Any) -> None:
+    def __init__(
+        self, events: Sequence[Mapping[str, Any]], script: LadderScript, plan: FaultPlan | None = None, **how: Any
+    ) -> None:
         super().__init__(script, plan, **how)
         self.events = list(events)
 
     @classmethod
     def synthetic(
         cls, *, matches: int = 2, messages: int = 1_000, seed: int = 0, start_ms: int | None = None, closes: bool = False,
-        plan: Plan | None = None, **how: Any,
+        plan: FaultPlan | None = None, **how: Any,
     ) -> Self:  # fmt: skip
         """Make up some matches of three outcomes each, from ``start_ms`` on, which is now if null."""
         start = now_ms() if start_ms is None else start_ms
@@ -63,7 +65,7 @@ class PolymarketServer(ScriptServer):
             return
         self.follow(peer, set(orjson.loads(text)["assets_ids"]) & self._shares)
 
-    def text(self, _peer: Peer, change: Change, _added: int) -> str:
+    def text(self, _peer: Peer, change: LadderChange, _added: int) -> str:
         """Write a ``price_change``."""
         bid, ask = self._truth.best(change.share)
         told = {

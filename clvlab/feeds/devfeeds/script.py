@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from clvlab.feeds.devfeeds.faults import Fault, Plan
+from clvlab.feeds.devfeeds.faults import FaultPlan, FeedFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Script:
     """
 
     messages: Iterable[Scripted]
-    plan: Plan = field(default_factory=Plan)
+    plan: FaultPlan = field(default_factory=FaultPlan)
     ahead: Callable[[bytes, float], bytes] = lambda text, _: text
     published: list[bytes] = field(default_factory=list, init=False)
     skew_s: float = field(default=0.0, init=False)
@@ -73,15 +73,17 @@ class Script:
 
     def _faulted(self, text: bytes) -> Iterator[bytes]:
         """Return what becomes of a message."""
-        planned = self.plan.due(len(self.published), Fault.DUPLICATE, Fault.SWAP, Fault.HOLE, Fault.SKEW, Fault.MALFORMED)
+        planned = self.plan.due(
+            len(self.published), FeedFault.DUPLICATE, FeedFault.SWAP, FeedFault.HOLE, FeedFault.SKEW, FeedFault.MALFORMED
+        )
         kind = planned.fault if planned else None
-        if planned and kind is Fault.SKEW:
+        if planned and kind is FeedFault.SKEW:
             self.skew_s = planned.seconds
         text = self.ahead(text, self.skew_s) if self.skew_s else text
-        if kind is Fault.SWAP:
+        if kind is FeedFault.SWAP:
             self._held.append(text)
-        elif kind is not Fault.HOLE:
-            yield text[: len(text) // 2] if kind is Fault.MALFORMED else text
-            yield from [text] if kind is Fault.DUPLICATE else []
+        elif kind is not FeedFault.HOLE:
+            yield text[: len(text) // 2] if kind is FeedFault.MALFORMED else text
+            yield from [text] if kind is FeedFault.DUPLICATE else []
             yield from self._held
             self._held.clear()

@@ -20,14 +20,14 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
-from clvlab.feeds.devfeeds.faults import Fault, Plan, Planned
-from clvlab.feeds.devfeeds.ladders import Change, Ladders, Script
+from clvlab.feeds.devfeeds.faults import FaultPlan, FeedFault, PlannedFault
+from clvlab.feeds.devfeeds.ladders import LadderChange, Ladders, LadderScript
 
 # What the HTTP servers that stand in for providers share: a port on loopback, threads, and requests refused on plan.
 
 
-REFUSALS = (Fault.UNAUTHORIZED, Fault.TOO_MANY, Fault.BROKEN)
-_STATUS = {Fault.UNAUTHORIZED: 401, Fault.TOO_MANY: 429, Fault.BROKEN: 500}
+REFUSALS = (FeedFault.UNAUTHORIZED, FeedFault.TOO_MANY, FeedFault.BROKEN)
+_STATUS = {FeedFault.UNAUTHORIZED: 401, FeedFault.TOO_MANY: 429, FeedFault.BROKEN: 500}
 
 
 class HttpRequest:
@@ -93,7 +93,7 @@ class HttpServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._refusals: list[Planned] = []
+        self._refusals: list[PlannedFault] = []
         self._refused_until = 0.0
         self.closing = threading.Event()
 
@@ -116,7 +116,7 @@ class HttpServer:
         """Answer a GET."""
         raise NotImplementedError
 
-    def refuse_next(self, planned: Planned) -> None:
+    def refuse_next(self, planned: PlannedFault) -> None:
         """Refuse the next request, or all of the next seconds."""
         if planned.seconds:
             self._refused_until = time.monotonic() + planned.seconds
@@ -131,17 +131,26 @@ class HttpServer:
             self._refusals.pop(0)
             if planned.seconds:
                 return self.refuses(request)
-        after = {"Retry_After": str(max(1, round(left)))} if planned.fault is Fault.TOO_MANY and left > 0 else {}
+        after = {"Retry_After": str(max(1, round(left)))} if planned.fault is FeedFault.TOO_MANY and left > 0 else {}
         request.reply(_STATUS[planned.fault], orjson.dumps({"message": "refused on plan"}), **after)
         return True
 
 
 _REFUSALS = {
-    Fault.UNAUTHORIZED: HTTPStatus.UNAUTHORIZED,
-    Fault.TOO_MANY: HTTPStatus.TOO_MANY_REQUESTS,
-    Fault.BROKEN: HTTPStatus.INTERNAL_SERVER_ERROR,
+    FeedFault.UNAUTHORIZED: HTTPStatus.UNAUTHORIZED,
+    FeedFault.TOO_MANY: HTTPStatus.TOO_MANY_REQUESTS,
+    FeedFault.BROKEN: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
-_SENDING = (Fault.CUT, Fault.DUPLICATE, Fault.SWAP, Fault.STALL, Fault.HOLE, Fault.OLD_SNAPSHOT, Fault.SKEW, Fault.MALFORMED)
+_SENDING = (
+    FeedFault.CUT,
+    FeedFault.DUPLICATE,
+    FeedFault.SWAP,
+    FeedFault.STALL,
+    FeedFault.HOLE,
+    FeedFault.OLD_SNAPSHOT,
+    FeedFault.SKEW,
+    FeedFault.MALFORMED,
+)
 _WAIT_S = 0.02
 
 
@@ -190,14 +199,20 @@ class ScriptServer(ABC):
     """
 
     def __init__(
-        self, script: Script, plan: Plan | None = None, *, pace_s: float = 0.0, missed: int = 3, ping_s: float | None = None
+        self,
+        script: LadderScript,
+        plan: FaultPlan | None = None,
+        *,
+        pace_s: float = 0.0,
+        missed: int = 3,
+        ping_s: float | None = None,
     ) -> None:
-        self._script, self._plan, self._pace_s, self._missed = script, plan or Plan(), pace_s, missed
+        self._script, self._plan, self._pace_s, self._missed = script, plan or FaultPlan(), pace_s, missed
         self._truth, self._guard = Ladders(), threading.RLock()
         for change in script.opening:
             self._truth.apply(change)
         self._shares = set(self._truth.levels)
-        self._old: list[Change] = []
+        self._old: list[LadderChange] = []
         self._missing = self._skew_ms = 0
         self._closed = threading.Event()
         self._refuse: tuple[HTTPStatus, float] | None = None
@@ -245,7 +260,7 @@ class ScriptServer(ABC):
         """Take what a client sends; called under the lock."""
 
     @abstractmethod
-    def text(self, peer: Peer, change: Change, added: int) -> str:
+    def text(self, peer: Peer, change: LadderChange, added: int) -> str:
         """Write a change, of which so much was added to the level."""
 
     @abstractmethod
@@ -311,14 +326,14 @@ class ScriptServer(ABC):
         for number, change in enumerate(self._script.changes):
             self.number = number
             fault = self._plan.due(number, *_SENDING)
-            if fault is not None and fault.fault is Fault.STALL:
+            if fault is not None and fault.fault is FeedFault.STALL:
                 self._stall(fault.seconds)
             while self._missing == 0 and not self._is_followed() and not self._closed.is_set():
                 self._closed.wait(_WAIT_S)
             if self._closed.wait(self._pace_s) or self._closed.is_set():
                 return
             with self._guard:
-                if fault is not None and fault.fault is Fault.SKEW:
+                if fault is not None and fault.fault is FeedFault.SKEW:
                     self._skew_ms += round(fault.seconds * 1000)
                 later = self._send_one(change, None if fault is None else fault.fault)
                 for send in held:
@@ -338,23 +353,23 @@ class ScriptServer(ABC):
         with self._guard:
             return self._shares <= {share for peer in self.peers if not peer.is_cut for share in peer.shares}
 
-    def _send_one(self, change: Change, fault: Fault | None) -> list[Callable[[], None]]:
+    def _send_one(self, change: LadderChange, fault: FeedFault | None) -> list[Callable[[], None]]:
         later: list[Callable[[], None]] = []
         added = self._truth.apply(change)
         self._missing = max(0, self._missing - 1)
         for peer in [peer for peer in self.peers if not peer.is_cut and change.share in peer.shares]:
             text = self.text(peer, change, added)
-            if fault is Fault.CUT:
+            if fault is FeedFault.CUT:
                 self._cut(peer, text)
-            elif fault is Fault.SWAP:
+            elif fault is FeedFault.SWAP:
                 later.append(lambda peer=peer, text=text: self.send(peer, text))  # type: ignore[misc]
-            elif fault is Fault.MALFORMED:
+            elif fault is FeedFault.MALFORMED:
                 self.send(peer, text[: len(text) // 2])
-            elif fault is not Fault.HOLE:
+            elif fault is not FeedFault.HOLE:
                 self.send(peer, text)
-            if fault is Fault.DUPLICATE:
+            if fault is FeedFault.DUPLICATE:
                 self.send(peer, text)
-            if fault is Fault.OLD_SNAPSHOT:
+            if fault is FeedFault.OLD_SNAPSHOT:
                 self._old.append(change)
                 self._cut(peer, text)
         return later
@@ -371,8 +386,8 @@ class ScriptServer(ABC):
             pass  # it went away by itself
 
 
-def _before(truth: Ladders, change: Change) -> Ladders:
+def _before(truth: Ladders, change: LadderChange) -> Ladders:
     """Return a share's book with another size at the level of a change, as of just before it."""
     old = Ladders({change.share: dict(truth.levels[change.share])}, {change.share: change.ts_ms - 1})
-    old.apply(Change(change.share, change.ts_ms - 1, change.is_bid, change.price, change.size + 1))
+    old.apply(LadderChange(change.share, change.ts_ms - 1, change.is_bid, change.price, change.size + 1))
     return old

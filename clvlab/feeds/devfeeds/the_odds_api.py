@@ -8,7 +8,7 @@ from threading import Lock
 
 import orjson
 
-from clvlab.feeds.devfeeds.faults import Fault, Plan
+from clvlab.feeds.devfeeds.faults import FaultPlan, FeedFault
 from clvlab.feeds.devfeeds.servers import REFUSALS, HttpServer
 from clvlab.feeds.devfeeds.servers import HttpRequest as Request
 
@@ -42,7 +42,7 @@ class TheOddsApiServer(HttpServer):
     def __init__(
         self,
         bodies: Sequence[bytes],
-        plan: Plan | None = None,
+        plan: FaultPlan | None = None,
         *,
         sport: str = "soccer_epl",
         key: str = KEY,
@@ -51,7 +51,7 @@ class TheOddsApiServer(HttpServer):
     ) -> None:
         super().__init__(port)
         self.polls, self.quota = 0, quota
-        self._bodies, self._plan, self._sport, self._key = bodies, plan or Plan(), sport, key
+        self._bodies, self._plan, self._sport, self._key = bodies, plan or FaultPlan(), sport, key
         self._guard = Lock()
 
     def get(self, request: Request) -> None:
@@ -68,17 +68,17 @@ class TheOddsApiServer(HttpServer):
             return self._odds(request)
 
     def _odds(self, request: Request) -> None:
-        planned = self._plan.due(self.polls, *REFUSALS, Fault.CUT, Fault.MALFORMED, Fault.NO_QUOTA)
+        planned = self._plan.due(self.polls, *REFUSALS, FeedFault.CUT, FeedFault.MALFORMED, FeedFault.NO_QUOTA)
         fault = planned.fault if planned else None
         if planned and fault in REFUSALS:
             self.refuse_next(planned)
             self.refuses(request)
             return None
-        if fault is Fault.NO_QUOTA:
+        if fault is FeedFault.NO_QUOTA:
             self.quota = 0
             return self._reply(request, 401, b'{"error_code": "OUT_OF_USAGE_CREDITS"}')
         body = self._bodies[min(self.polls, len(self._bodies) - 1)]
-        if fault is Fault.CUT:
+        if fault is FeedFault.CUT:
             request.begin_stream()
             return request.cut(body)
         self.polls += 1
@@ -86,7 +86,7 @@ class TheOddsApiServer(HttpServer):
         if request.headers.get("If-None-Match") == etag:
             return self._reply(request, 304, b"", etag)
         self.quota -= len(request.query["regions"].split(",")) * len(request.query["markets"].split(","))
-        return self._reply(request, 200, body[: len(body) // 2] if fault is Fault.MALFORMED else body, etag)
+        return self._reply(request, 200, body[: len(body) // 2] if fault is FeedFault.MALFORMED else body, etag)
 
     def _reply(self, request: Request, status: int, body: bytes, etag: str = "") -> None:
         headers = {"x_requests_remaining": str(self.quota), "x_requests_used": "0"} | ({"ETag": etag} if etag else {})

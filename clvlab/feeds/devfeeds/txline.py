@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import orjson
 
-from clvlab.feeds.devfeeds.faults import Fault, Plan
+from clvlab.feeds.devfeeds.faults import FaultPlan, FeedFault
 from clvlab.feeds.devfeeds.script import Script, Scripted
 from clvlab.feeds.devfeeds.servers import REFUSALS, HttpServer
 from clvlab.feeds.devfeeds.servers import HttpRequest as Request
@@ -51,7 +51,7 @@ class TxLineServer(HttpServer):
     def __init__(
         self,
         messages: Iterable[Scripted],
-        plan: Plan | None = None,
+        plan: FaultPlan | None = None,
         *,
         fixtures: Iterable[Fixture] = (),
         jwt: str = TOKENS[0],
@@ -61,7 +61,7 @@ class TxLineServer(HttpServer):
         port: int = 0,
     ) -> None:
         super().__init__(port)
-        self.script = Script(messages, plan or Plan(), _ahead)
+        self.script = Script(messages, plan or FaultPlan(), _ahead)
         self.jwt = jwt
         self._fixtures = {fixture.fixture_id: fixture for fixture in fixtures}
         self._api_token, self._holds, self._heartbeat_s = api_token, holds, heartbeat_s
@@ -122,11 +122,11 @@ class TxLineServer(HttpServer):
                 if time.monotonic() < stalled:
                     self.closing.wait(min(self._heartbeat_s, 0.02))
                 continue
-            planned = self.script.plan.due(at, Fault.CUT, Fault.STALL, *REFUSALS)
+            planned = self.script.plan.due(at, FeedFault.CUT, FeedFault.STALL, *REFUSALS)
             if planned is not None and planned.fault in REFUSALS:
                 self.refuse_next(planned)
                 return request.cut()
-            if planned is not None and planned.fault is Fault.STALL:
+            if planned is not None and planned.fault is FeedFault.STALL:
                 stalled = time.monotonic() + planned.seconds
                 continue
             text = self.script.published[at]
@@ -188,7 +188,7 @@ def _ahead(text: bytes, seconds: float) -> bytes:
 
 
 def txline_server(
-    pack: Pack, fixture_ids: Sequence[int] = (), *, speed: float = 60.0, plan: Plan | None = None, port: int = 0
+    pack: Pack, fixture_ids: Sequence[int] = (), *, speed: float = 60.0, plan: FaultPlan | None = None, port: int = 0
 ) -> TxLineServer:
     """Return a server that sends some or all fixtures of a pack, with times moved so that the first message is of now.
 

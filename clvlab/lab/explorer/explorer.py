@@ -12,7 +12,7 @@ from clvlab.drawing import html
 from clvlab.errors import MissingLibraryError
 from clvlab.lab.explorer.exploration import Exploration
 from clvlab.lab.explorer.figure import CLOCK, LATEST_MS, SYMBOLS, clock, side_colour
-from clvlab.lab.explorer.view import MarketView, Outcome
+from clvlab.lab.explorer.view import MarketView, ShownOutcome
 from clvlab.lab.explorer.widget import ExplorerWidget
 from clvlab.lab.interactive import NOTE, Interactive
 from clvlab.words import amount, percent
@@ -61,7 +61,7 @@ def draw(view: MarketView, ax: Any) -> None:
         ax.axvspan(start, end, color=drawing.GREY, alpha=0.2, linewidth=0)
     if view.close:
         ax.axvline(_times(pl.Series([view.close.ts_ms]))[0], color=drawing.GREY, linestyle="--", linewidth=1, label="close")
-    for outcome in Outcome:
+    for outcome in ShownOutcome:
         marks = view.marks.filter(pl.col("outcome") == outcome)
         if marks.height:
             colour, _, marker = SYMBOLS[outcome]

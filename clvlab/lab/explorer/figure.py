@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.drawing.axes import BLUE, GREY, RED
-from clvlab.lab.explorer.view import Close, MarketView, Outcome
+from clvlab.lab.explorer.view import Close, MarketView, ShownOutcome
 from clvlab.words import TO_SECOND, amount, percent
 
 GREEN = "#2f9e44"
@@ -16,14 +16,14 @@ GREEN = "#2f9e44"
 SIDE_COLOURS = (BLUE, "#c9822b", "#8b6fc9", "#3aa6a0", "#b5659d", "#8f8a3a")
 # Colour, and a form for those who see no colour: of plotly, and of matplotlib.
 SYMBOLS = {
-    Outcome.BEAT: (GREEN, "triangle-up", "^"),
-    Outcome.BEHIND: (RED, "triangle-down", "v"),
-    Outcome.UNMOVED: (GREY, "circle", "o"),
-    Outcome.PENDING: (GREY, "circle-open", "h"),
-    Outcome.INVALID: (GREY, "x", "x"),
-    Outcome.OPEN: (GREY, "diamond", "D"),
+    ShownOutcome.BEAT: (GREEN, "triangle-up", "^"),
+    ShownOutcome.BEHIND: (RED, "triangle-down", "v"),
+    ShownOutcome.UNMOVED: (GREY, "circle", "o"),
+    ShownOutcome.PENDING: (GREY, "circle-open", "h"),
+    ShownOutcome.INVALID: (GREY, "x", "x"),
+    ShownOutcome.OPEN: (GREY, "diamond", "D"),
 }
-SIGNS = dict(zip(Outcome, "▲▼●○✕◆", strict=True))
+SIGNS = dict(zip(ShownOutcome, "▲▼●○✕◆", strict=True))
 """The same forms as letters."""
 # No date type of ours, of plotly or of matplotlib goes on for ever: what is later is shown at the end of the year 9899.
 LATEST_MS = 250_246_627_200_000
@@ -51,7 +51,7 @@ def traces(view: MarketView, seq: int | None = None) -> list[dict[str, Any]]:
         _anchor(view),
         _suspended(view),
         *_lines(view),
-        *(_marks(view, outcome) for outcome in Outcome),
+        *(_marks(view, outcome) for outcome in ShownOutcome),
         *_close(view),
         selection_ring(view, seq),
     ]
@@ -96,7 +96,7 @@ def legend(view: MarketView) -> str:
     none = view.lines.clear()
     items = [(side_colour(at), "━", f"{side} {_last(last.get(side, none))}") for at, side in enumerate(view.sides)]
     seen = set(view.marks["outcome"])
-    items += [(SYMBOLS[outcome][0], SIGNS[outcome], outcome.value) for outcome in Outcome if outcome.value in seen]
+    items += [(SYMBOLS[outcome][0], SIGNS[outcome], outcome.value) for outcome in ShownOutcome if outcome.value in seen]
     items += [(GREY, "▮", "suspended")] * (view.suspensions.height > 0)
     items += [(GREY, "╎", _close_name(view.close))] if view.close else []
     drawn = (
@@ -181,7 +181,7 @@ def _suspended(view: MarketView) -> dict[str, Any]:
     }
 
 
-def _marks(view: MarketView, outcome: Outcome) -> dict[str, Any]:
+def _marks(view: MarketView, outcome: ShownOutcome) -> dict[str, Any]:
     marks = view.marks.filter(pl.col("outcome") == outcome)
     colour, symbol, _ = SYMBOLS[outcome]
     return {

@@ -79,7 +79,7 @@ def suspensions(past: pl.DataFrame, now_ms: int, span_ms: tuple[int, int], width
 WIDTH = 800  # pixels across a picture: what is nearer than that can't be told apart
 
 
-class Outcome(StrEnum):
+class ShownOutcome(StrEnum):
     """What the law says of a decision, as far as it is known yet."""
 
     BEAT = "beat the close"
@@ -215,7 +215,7 @@ class ReplayMarket:
         marks = self.marks if whole else self.marks.filter(pl.col("tick_seq") <= (past["tick_seq"].max() if shown else -1))
         if known is None:
             marks = marks.with_columns(
-                clv_bps=pl.lit(None, pl.Int64), reason=pl.lit(None, pl.String), outcome=pl.lit(Outcome.OPEN.value)
+                clv_bps=pl.lit(None, pl.Int64), reason=pl.lit(None, pl.String), outcome=pl.lit(ShownOutcome.OPEN.value)
             )
         return MarketView(
             fixture_id=self.fixture_id,
@@ -304,14 +304,14 @@ def _outcome() -> pl.Expr:
     scored = pl.col("reason") == Reason.SCORED
     return (
         pl.when(~pl.col("valid"))
-        .then(pl.lit(Outcome.INVALID.value))
+        .then(pl.lit(ShownOutcome.INVALID.value))
         .when(~scored)
-        .then(pl.lit(Outcome.PENDING.value))
+        .then(pl.lit(ShownOutcome.PENDING.value))
         .when(pl.col("clv_bps") > 0)
-        .then(pl.lit(Outcome.BEAT.value))
+        .then(pl.lit(ShownOutcome.BEAT.value))
         .when(pl.col("clv_bps") < 0)
-        .then(pl.lit(Outcome.BEHIND.value))
-        .otherwise(pl.lit(Outcome.UNMOVED.value))
+        .then(pl.lit(ShownOutcome.BEHIND.value))
+        .otherwise(pl.lit(ShownOutcome.UNMOVED.value))
     )
 
 

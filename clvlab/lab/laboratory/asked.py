@@ -140,7 +140,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Entry:
+class AgentSpec:
     """An agent as it enters a competition."""
 
     agent: str | Agent
@@ -257,7 +257,7 @@ def question(
     return Question(own, chosen, asked, policy_given(policy), audit)
 
 
-def entry(agent: Any, params: Any = None) -> Entry:
+def entry(agent: Any, params: Any = None) -> AgentSpec:
     """Return an agent with its parameters as an entry.
 
     Raises
@@ -268,11 +268,11 @@ def entry(agent: Any, params: Any = None) -> Entry:
     own = agent if isinstance(agent, str) else agent_given(agent)
     if params is not None and not isinstance(params, Mapping):
         raise AgentError(f"params is a mapping from parameters to values, such as {{'stake': 50}}, not {shown(params)}")
-    return Entry(own, dict(params or {}))
+    return AgentSpec(own, dict(params or {}))
 
 
 @dataclass(frozen=True)
-class Capturing:
+class CaptureRequest:
     """How a feed is captured.
 
     Attributes
@@ -293,7 +293,7 @@ class Capturing:
     progress: Callable[[CaptureState], None] | bool
 
 
-def capturing(fixtures: Any, until: Any, log: Any, progress: Any) -> Capturing:
+def capturing(fixtures: Any, until: Any, log: Any, progress: Any) -> CaptureRequest:
     """Return how a feed is to be captured; ``until`` is a time with its zone, or seconds from now.
 
     Raises
@@ -304,12 +304,12 @@ def capturing(fixtures: Any, until: Any, log: Any, progress: Any) -> Capturing:
     ends_ms = until_ts_ms(until, time.time_ns() // 1_000_000)
     if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
         raise FeedError(f"fixtures are a list of fixture ids, not {shown(fixtures)}")
-    return Capturing(tuple(fixtures or ()), ends_ms, log, progress)
+    return CaptureRequest(tuple(fixtures or ()), ends_ms, log, progress)
 
 
 def entries(
     agents: str | Agent | Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
-) -> list[Entry]:
+) -> list[AgentSpec]:
     """Return the entries of a competition; a lone agent in place of a list is one.
 
     Raises
@@ -326,7 +326,7 @@ def entries(
     return [_named(agent) for agent in agents]
 
 
-def _named(own: Any, name: str | None = None) -> Entry:
+def _named(own: Any, name: str | None = None) -> AgentSpec:
     """Return the entry of an agent, or of an agent with its parameters."""
     if name is not None and not isinstance(name, str):
         raise AgentError(f"an agent enters under a name, a text, not {name!r:.80}")

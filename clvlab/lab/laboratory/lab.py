@@ -15,9 +15,9 @@ from clvlab.base.naming import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import MissingExtraError, PackFormatError, StoreUnreachableError, UnsupportedError
 from clvlab.lab.laboratory.asked import HoldOut, capturing, entries, entry, live_request, question
-from clvlab.lab.laboratory.local import LocalPlace
+from clvlab.lab.laboratory.local import LocalBackend
 from clvlab.lab.laboratory.making import Verbs
-from clvlab.lab.laboratory.place import Place
+from clvlab.lab.laboratory.place import Backend
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result
@@ -349,7 +349,7 @@ def _name(given: Any) -> str:
     return files[0].name.partition(".")[0] if files else ""
 
 
-def _place(where: str | Path | None, token: str | None) -> Place:
+def _place(where: str | Path | None, token: str | None) -> Backend:
     """Return the place at a URL, in a file, or in memory.
 
     Raises
@@ -361,10 +361,10 @@ def _place(where: str | Path | None, token: str | None) -> Place:
     """
     if isinstance(where, str) and where.lower().startswith(("http://", "https://")):
         try:
-            from clvlab.lab.laboratory.remote import RemotePlace
+            from clvlab.lab.laboratory.remote import HttpBackend
         except ModuleNotFoundError as error:
             raise MissingExtraError("client", error.name) from error
-        return RemotePlace(where, token)
+        return HttpBackend(where, token)
     if token is not None:
         raise UnsupportedError(
             f"a token is for a service, and {_shown(str(where))} is not a service: its URL begins with http:// or https://"
@@ -383,7 +383,7 @@ def _shown(where: object) -> str:
     return "another URL" if "://" in str(where) else f"{where!r:.200}"  # the URL of a database may hold a password
 
 
-def _local(path: Path | None) -> LocalPlace:
+def _local(path: Path | None) -> LocalBackend:
     """Return the place of a SQLite file, with folders beside it; without a path in memory, and gone at the end."""
     try:
         from clvlab.arena.kept import KeptRuns
@@ -392,7 +392,7 @@ def _local(path: Path | None) -> LocalPlace:
     if path is not None:
         kept = KeptRuns(f"sqlite:///{quote(str(path))}")
         beside = {name: path.with_name(f"{path.stem}.{name}") for name in ("packs", "live", "sums")}
-        return LocalPlace(path.name, kept, Catalog(beside["packs"]), beside["live"], beside["sums"])
+        return LocalBackend(path.name, kept, Catalog(beside["packs"]), beside["live"], beside["sums"])
     kept, folder = KeptRuns(), Path(tempfile.mkdtemp(prefix="clvlab-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a pack may outlive the laboratory
-    return LocalPlace("this laboratory", kept, Catalog(folder / "packs"), folder / "live", folder / "sums")
+    return LocalBackend("this laboratory", kept, Catalog(folder / "packs"), folder / "live", folder / "sums")

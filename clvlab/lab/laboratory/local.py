@@ -15,16 +15,16 @@ import polars as pl
 from clvlab.arena import packs
 from clvlab.base.files import Unfinished, file_bytes_or_none, replace_file
 from clvlab.bets.grading import plan_grading
-from clvlab.bets.reading import Reading
+from clvlab.bets.reading import BetsReading
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackError, PackFormatError, UnsupportedError
 from clvlab.feeds.replay import ReplayFeed
-from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
+from clvlab.lab.laboratory.asked import AgentSpec, CaptureRequest, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.searching import Shelf, capture_feed, follow_feed, make_plan, walk_grid
 from clvlab.lab.results.bets import GradedBets
-from clvlab.lab.results.grid import Work
+from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _VIEWS = ".views"  # what derived packs are made of: no pack id begins with a dot
 
 
-class LocalPlace:
+class LocalBackend:
     """Bundled packs, imported ones, and the runs that are kept, if any are.
 
     Parameters
@@ -137,27 +137,27 @@ class LocalPlace:
                 _admit(imported, made, pack_id)
         return self.pack(pack_id)
 
-    def capture(self, feed: str | Feed, out: Path, capturing: Capturing) -> Pack:
+    def capture(self, feed: str | Feed, out: Path, capturing: CaptureRequest) -> Pack:
         return capture_feed(self._open_feed(feed, capturing.fixtures), out, capturing)
 
-    def backtest(self, question: Question, entry: Entry) -> Result:
+    def backtest(self, question: Question, entry: AgentSpec) -> Result:
         return Result.of(self._perform(question, [entry], "backtest"))
 
-    def backtests(self, questions: Sequence[Question], entry: Entry, executor: Executor | None) -> tuple[Result, ...]:
+    def backtests(self, questions: Sequence[Question], entry: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
         self._check_open()
         plans = (self._plan(question, [_named(entry, question.window)]) for question in questions)
         make = make_all if self._runs is None else self._runs.perform_all
         return tuple(Result.of(done) for done in make(plans, len(questions), executor=executor))
 
-    def grade_bets(self, question: Question, bets: Any, how: Reading, agent_id: str) -> GradedBets:
+    def grade_bets(self, question: Question, bets: Any, how: BetsReading, agent_id: str) -> GradedBets:
         self._check_open()
         grading = plan_grading(bets, self.pack(question.pack).source, how, question.window, agent_id)
         return GradedBets.graded(grading, perform(grading.plan) if self._runs is None else self._runs.perform(grading.plan))
 
-    def compete(self, question: Question, entries: Sequence[Entry]) -> Result:
+    def compete(self, question: Question, entries: Sequence[AgentSpec]) -> Result:
         return Result.of(self._perform(question, entries, "competition"))
 
-    def live(self, request: LiveRequest, entries: Sequence[Entry]) -> Result:
+    def live(self, request: LiveRequest, entries: Sequence[AgentSpec]) -> Result:
         """Follow a fixture live; the pack that is captured is admitted beside the imported ones."""
         if self._live is None:
             raise UnsupportedError("no live run is kept outside a laboratory: open one with clvlab.Lab(...)")
@@ -187,7 +187,7 @@ class LocalPlace:
         shutil.rmtree(made, ignore_errors=True)  # what is left if it was there already
         return imported.open(captured.pack_id)
 
-    def _perform(self, question: Question, entries: Sequence[Entry], kind: str) -> PerformedRun:
+    def _perform(self, question: Question, entries: Sequence[AgentSpec], kind: str) -> PerformedRun:
         self._check_open()
         plan = self._plan(question, [_named(entry, question.window) for entry in entries], kind)
         return perform(plan) if self._runs is None else self._runs.perform(plan)
@@ -207,7 +207,7 @@ class LocalPlace:
         return self._runs is not None
 
     def sweep(
-        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], work: Work
+        self, question: Question, entry: AgentSpec, grid: Mapping[str, Sequence[Any]], work: GridWork
     ) -> tuple[tuple[Trial, ...], int]:
         pack = self.pack(question.pack)
         question = replace(question, pack=pack)
@@ -227,13 +227,13 @@ class LocalPlace:
         return trials, recorded
 
     def walk(
-        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], folds: Folds, work: Work
+        self, question: Question, entry: AgentSpec, grid: Mapping[str, Sequence[Any]], folds: Folds, work: GridWork
     ) -> WalkForward:
         pack = self.pack(question.pack)
         self._recorded(replace(question, pack=pack), entry, grid)
         return walk_grid(pack.source, question, entry, grid, folds, work, self._sums)
 
-    def _recorded(self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]]) -> int:
+    def _recorded(self, question: Question, entry: AgentSpec, grid: Mapping[str, Sequence[Any]]) -> int:
         """Put the points of a grid on record before one of them is tried; returns how many others were there."""
         if self._runs is None:
             return 0
@@ -244,7 +244,7 @@ class LocalPlace:
                 plans.append(Plan(pack, [agent], question.window, question.policy, question.fixtures))
         return self._runs.record_trials(plans)
 
-    def plan(self, question: Question, entry: Entry, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
+    def plan(self, question: Question, entry: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
         return make_plan(self, self._kept, Shelf(self.pack, self._packs), question, entry, grid, hold)
 
     def runs(self, limit: int | None = None) -> Listing:
@@ -297,11 +297,11 @@ class LocalPlace:
         )
 
     def _ticks(self) -> Table:
-        from clvlab.sql import PackFiles
+        from clvlab.sql import PackTables
 
         found = list(self._packs())
         files = {pack.pack_id: pack.folder / TICKS_FILE for pack in found}
-        return PackFiles(files, {pack.pack_id: tuple(dict(pack.held_out)) for pack in found})
+        return PackTables(files, {pack.pack_id: tuple(dict(pack.held_out)) for pack in found})
 
     def _of_packs(self, of: Callable[[reader.Pack], pl.DataFrame | None]) -> pl.DataFrame:
         found = [(pack.pack_id, frame) for pack in self._packs() if (frame := of(pack)) is not None]
@@ -313,17 +313,17 @@ class LocalPlace:
 class _Sealing:
     """Makes a backtest of a point of a sweep, where the sweep was made."""
 
-    place: LocalPlace | _Away
+    place: LocalBackend | _Away
     question: Question
     agent: str | Agent
 
-    def __reduce__(self) -> tuple[type[_Sealing], tuple[LocalPlace | _Away, Question, str | Agent]]:
+    def __reduce__(self) -> tuple[type[_Sealing], tuple[LocalBackend | _Away, Question, str | Agent]]:
         """Go to another process; a place that keeps runs stays, and is named there."""
         kept = isinstance(self.place, _Away) or self.place.keeps
-        return _Sealing, (_Away(self.place.where) if kept else LocalPlace(), self.question, self.agent)
+        return _Sealing, (_Away(self.place.where) if kept else LocalBackend(), self.question, self.agent)
 
     def __call__(self, params: Mapping[str, Any]) -> Result:
-        return self.place.backtest(self.question, Entry(self.agent, params))
+        return self.place.backtest(self.question, AgentSpec(self.agent, params))
 
 
 @dataclass(frozen=True)
@@ -354,7 +354,7 @@ def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:
     catalog.admit(pack_id)
 
 
-def _named(entry: Entry, window: Window) -> Agent:
+def _named(entry: AgentSpec, window: Window) -> Agent:
     """Find the agent of an entry, under the entry's name if it has one."""
     agent = backtests.resolve(entry.agent, entry.params, window)
     if entry.agent_id is None or entry.agent_id == agent.identity.agent_id:
@@ -362,5 +362,5 @@ def _named(entry: Entry, window: Window) -> Agent:
     return backtests.rename(agent, entry.agent_id)
 
 
-HERE = LocalPlace()
+HERE = LocalBackend()
 """What the verbs without a laboratory work in."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.base.naming import names_checked
-from clvlab.bets.reading import Reading
+from clvlab.bets.reading import BetsReading
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
 from clvlab.lab.laboratory.asked import asked_as, entries, entry, question, several
@@ -16,7 +16,7 @@ from clvlab.lab.laboratory.records import Records
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.comparison import Comparison
 from clvlab.lab.results.contender import shown
-from clvlab.lab.results.grid import Work
+from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
@@ -169,7 +169,7 @@ class Verbs(Records):
         >>> graded.bets["clv_bps"].to_list(), graded.unmatched["reason"].to_list(), graded.verify().passed
         ([70, None], ['fixture_unknown'], True)
         """
-        how = Reading(columns, market, odds_format, time_zone, time_format, team_aliases)
+        how = BetsReading(columns, market, odds_format, time_zone, time_format, team_aliases)
         return self._place.grade_bets(question(odds, None, window), bets, how, agent_id)
 
     @names_checked
@@ -211,7 +211,7 @@ class Verbs(Records):
         [('starter', True), ('season', True)]
         """
         asked = [question(pack, None, window, policy, audit=audit) for pack in several(packs)]
-        return self._place.backtests(asked, entry(agent, params), Work(executor).executor)
+        return self._place.backtests(asked, entry(agent, params), GridWork(executor).executor)
 
     @names_checked
     def compete(

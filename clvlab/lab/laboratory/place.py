@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
-from clvlab.bets.reading import Reading
+from clvlab.bets.reading import BetsReading
 from clvlab.feeds.feed import Feed
-from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
+from clvlab.lab.laboratory.asked import AgentSpec, CaptureRequest, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.listing import Listing
 from clvlab.lab.results.bets import GradedBets
-from clvlab.lab.results.grid import Work
+from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result
@@ -32,47 +32,47 @@ if TYPE_CHECKING:
 _PAGE = 200  # the most that a service gives at once
 
 
-class Place(Protocol):
+class Backend(Protocol):
     """Where packs and runs are made and kept: this machine, or a service."""
 
     where: str
 
     def packs(self) -> Listing: ...
     def import_odds(self, source: str | None, given: Any, pack_id: str, options: Mapping[str, Any]) -> Pack: ...
-    def capture(self, feed: str | Feed, out: Path, capturing: Capturing) -> Pack: ...
-    def backtest(self, question: Question, entry: Entry) -> Result: ...
+    def capture(self, feed: str | Feed, out: Path, capturing: CaptureRequest) -> Pack: ...
+    def backtest(self, question: Question, entry: AgentSpec) -> Result: ...
 
-    def backtests(self, questions: Sequence[Question], entry: Entry, executor: Executor | None) -> tuple[Result, ...]:
+    def backtests(self, questions: Sequence[Question], entry: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
         """Backtest an agent over several packs, in their order."""
         ...
 
-    def grade_bets(self, question: Question, bets: Any, how: Reading, agent_id: str) -> GradedBets:
+    def grade_bets(self, question: Question, bets: Any, how: BetsReading, agent_id: str) -> GradedBets:
         """Grade bets that somebody placed."""
         ...
 
-    def compete(self, question: Question, entries: Sequence[Entry]) -> Result: ...
+    def compete(self, question: Question, entries: Sequence[AgentSpec]) -> Result: ...
 
-    def live(self, request: LiveRequest, entries: Sequence[Entry]) -> Result:
+    def live(self, request: LiveRequest, entries: Sequence[AgentSpec]) -> Result:
         """Follow a fixture live until it is sealed."""
         ...
 
-    def deploy(self, question: Question, entry: Entry, settings: Mapping[str, Any]) -> Result:
+    def deploy(self, question: Question, entry: AgentSpec, settings: Mapping[str, Any]) -> Result:
         """Pin an agent as an instance of the caller, and let it run."""
         ...
 
     def sweep(
-        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], work: Work
+        self, question: Question, entry: AgentSpec, grid: Mapping[str, Sequence[Any]], work: GridWork
     ) -> tuple[tuple[Trial, ...], int]:
         """Score a grid; returns its trials, and how many others are on record over the pack."""
         ...
 
     def walk(
-        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], folds: Folds, work: Work
+        self, question: Question, entry: AgentSpec, grid: Mapping[str, Sequence[Any]], folds: Folds, work: GridWork
     ) -> WalkForward:
         """Walk a grid forward over folds of the fixtures."""
         ...
 
-    def plan(self, question: Question, entry: Entry, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
+    def plan(self, question: Question, entry: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
         """Keep a plan, and shut what it holds out."""
         ...
 

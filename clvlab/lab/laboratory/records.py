@@ -14,9 +14,9 @@ from clvlab.engine.agent import Agent
 from clvlab.errors import PageError, QueryError, UnknownRunError, UnsupportedError
 from clvlab.lab.laboratory.asked import Folds, entry, question
 from clvlab.lab.laboratory.listing import Listing
-from clvlab.lab.laboratory.place import Place
+from clvlab.lab.laboratory.place import Backend
 from clvlab.lab.progress import Progress
-from clvlab.lab.results.grid import Work
+from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult
@@ -31,11 +31,11 @@ from clvlab.statistics.measures import measure_of
 class Records:
     """Packs, runs and standings of a place, and the verbs that search a grid of parameters there."""
 
-    def __init__(self, place: Place) -> None:
-        self._open: Place | None = place
+    def __init__(self, place: Backend) -> None:
+        self._open: Backend | None = place
 
     @property
-    def _place(self) -> Place:
+    def _place(self) -> Backend:
         if self._open is None:
             raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
         return self._open
@@ -263,7 +263,7 @@ class Records:
         check_draws(level, seed, resamples)
         measure_of(by)
         check_trials(earlier_trials)
-        trials, recorded = self._place.sweep(asked, entry(agent), values, Work(executor, progress))
+        trials, recorded = self._place.sweep(asked, entry(agent), values, GridWork(executor, progress))
         return Sweep(trials, values, earlier_trials + recorded, by, level, resamples, seed)
 
     @names_checked
@@ -320,4 +320,4 @@ class Records:
         asked, values = question(pack, fixtures, window), grid_of(grid)
         check_settings(level)
         measure_of(objective)
-        return self._place.walk(asked, entry(agent), values, Folds(folds, by, objective, level), Work(executor, progress))
+        return self._place.walk(asked, entry(agent), values, Folds(folds, by, objective, level), GridWork(executor, progress))

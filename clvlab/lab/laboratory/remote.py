@@ -28,7 +28,7 @@ from clvlab.errors import (
     UnknownRunError,
     UnsupportedError,
 )
-from clvlab.lab.laboratory.asked import Entry, LiveRequest, Question
+from clvlab.lab.laboratory.asked import AgentSpec, LiveRequest, Question
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings
 from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.progress import shown_state
@@ -51,7 +51,7 @@ _UNDER_WAY = ("queued", "running")
 _PAUSE_S = 1.0
 
 
-class RemotePlace:
+class HttpBackend:
     """Asks a service; what it can't do is refused with what to do instead.
 
     Parameters
@@ -104,7 +104,7 @@ class RemotePlace:
         if not question.audit:
             raise UnsupportedError(f"{self.where} audits as it sees fit: audit=False is for a Lab() here")
 
-    def backtest(self, question: Question, entry: Entry) -> Result:
+    def backtest(self, question: Question, entry: AgentSpec) -> Result:
         strategy = self._template(entry, "backtest")
         if strategy in TRANSCRIBED:
             raise UnsupportedError(f"{self.where} backtests no transcript: enter it in .compete(), or backtest in a Lab() here")
@@ -126,12 +126,12 @@ class RemotePlace:
                 raise
         return self.open_run(made["run_id"])
 
-    def backtests(self, questions: Sequence[Question], entry: Entry, executor: Executor | None) -> tuple[Result, ...]:
+    def backtests(self, questions: Sequence[Question], entry: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
         if executor is not None:
             raise UnsupportedError(f"{self.where} computes where it is: an executor is for a Lab() here")
         return tuple(self.backtest(question, entry) for question in questions)
 
-    def deploy(self, question: Question, entry: Entry, settings: Mapping[str, Any]) -> Result:
+    def deploy(self, question: Question, entry: AgentSpec, settings: Mapping[str, Any]) -> Result:
         strategy = self._template(entry, "deploy")
         pack_id = _named_pack(question)
         with self._asking() as client:
@@ -148,7 +148,7 @@ class RemotePlace:
             raise RunFailedError(run_id, str(told["cause"]))
         return self.open_run(run_id)
 
-    def live(self, request: LiveRequest, entries: Sequence[Entry]) -> Result:
+    def live(self, request: LiveRequest, entries: Sequence[AgentSpec]) -> Result:
         """Deploy a template on the feed of the service, or let several compete; an interrupt ends the waiting, not the run."""
         own = _differing(replace(request, fixture=None, progress=True), LiveRequest())
         if own:
@@ -171,7 +171,7 @@ class RemotePlace:
                     raise RunFailedError(run_id, str(told["cause"]))
         return self.open_run(run_id)
 
-    def _template(self, entry: Entry, verb: str) -> str:
+    def _template(self, entry: AgentSpec, verb: str) -> str:
         """Return the template that an entry names, whose parameters are sound.
 
         Raises
@@ -188,7 +188,7 @@ class RemotePlace:
             backtests.resolve(entry.agent, entry.params)  # a service passes over parameters that it doesn't know
         return entry.agent
 
-    def compete(self, question: Question, entries: Sequence[Entry]) -> Result:
+    def compete(self, question: Question, entries: Sequence[AgentSpec]) -> Result:
         self._check_audited(question)
         own = _differing(question, Question(question.pack, question.fixtures))
         if own:
@@ -201,7 +201,7 @@ class RemotePlace:
             config = {"source_mode": "replay", "pack_id": pack_id, "fixture_id": fixture_id}
             return self.open_run(self._started(client, config, names, entries))
 
-    def _started(self, client: Client, config: Mapping[str, Any], names: Sequence[str], entries: Sequence[Entry]) -> str:
+    def _started(self, client: Client, config: Mapping[str, Any], names: Sequence[str], entries: Sequence[AgentSpec]) -> str:
         """Create a competition, enter the agents, and start it; returns the run id, of a live one at once."""
         shape = {"competition_type": "arena", "market_scope": "all", "roster_size": max(_MIN_ROSTER, len(entries))}
         made = client.create_competition(config, **shape)["competition_id"]
@@ -301,7 +301,7 @@ def _followed(client: Client, run_id: str, look: Callable[[Told], None]) -> RunP
     return told
 
 
-def _names(entries: Sequence[Entry]) -> list[str]:
+def _names(entries: Sequence[AgentSpec]) -> list[str]:
     """Return the ids under which agents are entered.
 
     Raises
@@ -324,6 +324,6 @@ def _only(fixtures: Sequence[int]) -> int:
     return fixtures[0]
 
 
-def _said(entry: Entry) -> str:
+def _said(entry: AgentSpec) -> str:
     name = repr(entry.agent if isinstance(entry.agent, str) else entry.agent.identity.agent_id)
     return f"{name} with {dict(entry.params)}" if entry.params else name

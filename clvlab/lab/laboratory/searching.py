@@ -15,13 +15,13 @@ from clvlab.agents.isolation.isolated import code_name
 from clvlab.drawing import html
 from clvlab.engine.agent import Agent, Identity, sealable
 from clvlab.errors import PackTamperedError, StatisticsError
-from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
-from clvlab.lab.laboratory.place import Place
+from clvlab.lab.laboratory.asked import AgentSpec, CaptureRequest, Folds, HoldOut, LiveRequest, Question
+from clvlab.lab.laboratory.place import Backend
 from clvlab.lab.progress import shown_state
-from clvlab.lab.results.grid import Work
+from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.pack import Pack as StoredPack
-from clvlab.lab.results.planning import SearchPlan, Verbs
+from clvlab.lab.results.planning import PlanVerbs, SearchPlan
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweeping import Sweep
 from clvlab.lab.results.walking import WalkForward, walk
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # A feed that is captured here, as a laboratory is asked to.
 
 
-def capture_feed(feed: str | Feed, out: Path, capturing: Capturing) -> StoredPack:
+def capture_feed(feed: str | Feed, out: Path, capturing: CaptureRequest) -> StoredPack:
     """Capture a feed, by its name or one that was made, into a pack; see ``Lab.capture``."""
     from clvlab.arena.log import operations
     from clvlab.feeds.feed import Stop
@@ -138,10 +138,10 @@ class Shelf:
 def walk_grid(
     pack: Pack,
     question: Question,
-    entry: Entry,
+    entry: AgentSpec,
     grid: Mapping[str, Sequence[Any]],
     asked: Folds,
-    work: Work,
+    work: GridWork,
     kept: KeptSums | None,
 ) -> WalkForward:
     """Walk a grid forward over a pack."""
@@ -161,11 +161,11 @@ def walk_grid(
 
 
 def make_plan(
-    place: Place,
+    place: Backend,
     runs: KeptRuns,
     shelf: Shelf,
     question: Question,
-    entry: Entry,
+    entry: AgentSpec,
     grid: Mapping[str, tuple[Any, ...]],
     hold: HoldOut,
 ) -> SearchPlan:
@@ -215,7 +215,7 @@ def make_plan(
 
     training = tuple(one for one in asked if one not in digests)
     folds = Folds(hold.folds, "kickoff", hold.objective)
-    verbs = Verbs(
+    verbs = PlanVerbs(
         kept=lambda: runs.searches.kept(kept.plan_id),
         sweep=lambda work: _sweep(place, planned(training), entry, grid, hold.objective, work),
         walk=lambda work: place.walk(planned(training), entry, grid, folds, work),
@@ -225,7 +225,7 @@ def make_plan(
     return SearchPlan(grid, training, held, verbs)
 
 
-def _agent_of(entry: Entry, grid: Mapping[str, Sequence[Any]], question: Question) -> dict[str, Any]:
+def _agent_of(entry: AgentSpec, grid: Mapping[str, Sequence[Any]], question: Question) -> dict[str, Any]:
     """Return what of an agent is the same at all points of a grid."""
     for point in grid_points(grid):
         with at_point(point):
@@ -243,23 +243,23 @@ def _agent_of(entry: Entry, grid: Mapping[str, Sequence[Any]], question: Questio
 
 
 def _sweep(
-    place: Place,
+    place: Backend,
     question: Question,
-    entry: Entry,
+    entry: AgentSpec,
     grid: Mapping[str, tuple[Any, ...]],
     objective: str,
-    work: Work,
+    work: GridWork,
 ) -> Sweep:
     trials, recorded = place.sweep(question, entry, grid, work)
     return Sweep(trials, grid, recorded, objective)
 
 
 def _open(
-    place: Place,
+    place: Backend,
     runs: KeptRuns,
     plan: KeptPlan,
     asked: Callable[[], Question],
-    entry: Entry,
+    entry: AgentSpec,
     params: Mapping[str, Any],
     *,
     again: bool,
@@ -269,4 +269,4 @@ def _open(
     if _agent_of(entry, grid, question) != plan.payload["agent"]:
         raise StatisticsError(f"the agent is another one than {plan.plan_id} was made for: it changed since")
     runs.searches.open_(plan.plan_id, params, again=again)
-    return place.backtest(question, Entry(entry.agent, params))
+    return place.backtest(question, AgentSpec(entry.agent, params))

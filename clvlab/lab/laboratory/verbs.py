@@ -18,7 +18,7 @@ from clvlab.lab.laboratory.local import HERE
 from clvlab.lab.laboratory.making import Verbs
 from clvlab.lab.results.audit import AuditReport
 from clvlab.lab.results.contender import shown
-from clvlab.lab.results.grid import Work
+from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.leaderboard import Leaderboard
 from clvlab.lab.results.pack import Joined, Pack, opened_together, shut_together
 from clvlab.lab.results.result import Result
@@ -104,7 +104,9 @@ def lookahead_audits(
     """
     check_audit(cuts, seed, max_rows)
     found = [HERE.pack(pack_given(pack)).source for pack in several(packs)]
-    reports = audit_all(backtesting.resolve(entry(agent).agent), found, Audit(cuts, seed, max_rows), Work(executor).executor)
+    reports = audit_all(
+        backtesting.resolve(entry(agent).agent), found, Audit(cuts, seed, max_rows), GridWork(executor).executor
+    )
     return tuple(AuditReport(report) for report in reports)
 
 
@@ -327,7 +329,7 @@ def imports(
         raise PackFormatError(f"packs names each pack's files by its folder, as {{'may': 'may.csv'}}, not {shown(packs)}")
     chosen = importing.import_options(lenient=lenient, **options)
     asked = [Import(source, tuple(importing.paths_of(paths)), Path(out), chosen) for out, paths in packs.items()]
-    return tuple(open_pack(folder) for folder in import_all(asked, Work(executor).executor))
+    return tuple(open_pack(folder) for folder in import_all(asked, GridWork(executor).executor))
 
 
 @names_checked

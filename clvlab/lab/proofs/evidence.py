@@ -97,7 +97,7 @@ PAGE = 10
 _MOST_CHARACTERS = 20_000  # of one line on the screen
 
 
-class Evidence:
+class EvidenceView:
     """The lines of ``events.jsonl``, their running SHA-256, and the search among them."""
 
     def __init__(self, run: SealedRun) -> None:

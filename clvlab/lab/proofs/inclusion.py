@@ -207,7 +207,7 @@ class TreePicture:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PathStep:
     """One step towards the root: the sibling, on which side it stands, and the node that the two make."""
 
     sibling: bytes
@@ -290,7 +290,7 @@ class Inclusion:
         )
 
 
-def _steps(tree: Tree, seq: int) -> list[Step]:
+def _steps(tree: Tree, seq: int) -> list[PathStep]:
     """Hash the way from a leaf to the root, as RFC 9162, section 2.1.3.2, does."""
     path = tree.path(seq)
     steps, digest = [], path[0].digest
@@ -298,7 +298,7 @@ def _steps(tree: Tree, seq: int) -> list[Step]:
         if sibling := tree.sibling(node):
             left = sibling.place < node.place
             digest = node_hash(sibling.digest, digest) if left else node_hash(digest, sibling.digest)
-            steps.append(Step(sibling.digest, left, digest))
+            steps.append(PathStep(sibling.digest, left, digest))
     return steps
 
 

@@ -12,7 +12,7 @@ from clvlab.drawing.showing import optional
 from clvlab.errors import ClvlabError
 from clvlab.lab.interactive import NOTE, Interactive, picker
 from clvlab.lab.proofs.card import state
-from clvlab.lab.proofs.evidence import PAGE, Evidence, Lines
+from clvlab.lab.proofs.evidence import PAGE, EvidenceView, Lines
 from clvlab.lab.proofs.inclusion import Inclusion
 from clvlab.lab.proofs.tampering import FILES, Tampering
 from clvlab.words import counted
@@ -35,7 +35,7 @@ _STYLE = """<style>
 class EvidenceWidget:
     """Search, kinds, a page of lines and one of them whole; ``box`` is what is displayed."""
 
-    def __init__(self, browser: Evidence) -> None:
+    def __init__(self, browser: EvidenceView) -> None:
         self.browser = browser
         make = optional("ipywidgets", "the evidence browser")
         self.search = make.Text(placeholder="text in a line", description="Find", layout=_WIDE, continuous_update=False)
@@ -96,7 +96,7 @@ class EvidenceWidget:
 # The evidence browser as a notebook shows it: a widget, or the first lines and the last.
 
 
-class EvidenceBrowser(Evidence, Interactive):
+class EvidenceBrowser(EvidenceView, Interactive):
     """The lines of ``events.jsonl`` and their running SHA-256; made by ``Run.browse()``.
 
     Examples

@@ -11,7 +11,7 @@ from clvlab.lab.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class GridWork:
     """How a search is worked on.
 
     Attributes

@@ -14,7 +14,7 @@ from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import StatisticsError
 from clvlab.lab.progress import Progress
-from clvlab.lab.results.grid import Work
+from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweeping import Sweep
 from clvlab.lab.results.walking import WalkForward
@@ -35,7 +35,7 @@ _FIRST = ("points of the grid", "training fixtures", "planned as entry", "opened
 
 
 @dataclass(frozen=True)
-class Verbs:
+class PlanVerbs:
     """What a plan asks of the laboratory that made it.
 
     Attributes
@@ -51,8 +51,8 @@ class Verbs:
     """
 
     kept: Callable[[], KeptPlan]
-    sweep: Callable[[Work], Sweep]
-    walk: Callable[[Work], WalkForward]
+    sweep: Callable[[GridWork], Sweep]
+    walk: Callable[[GridWork], WalkForward]
     open: Opening
     trials: Callable[[], int]
 
@@ -72,7 +72,7 @@ class SearchPlan(Shown):
     grid: Mapping[str, tuple[Any, ...]]
     training: tuple[int, ...] = field(repr=False)
     held_out: tuple[int, ...] = field(repr=False)
-    verbs: Verbs = field(repr=False)
+    verbs: PlanVerbs = field(repr=False)
 
     @cached_property
     def _kept(self) -> KeptPlan:
@@ -94,11 +94,11 @@ class SearchPlan(Shown):
 
     def sweep(self, *, executor: Executor | None = None, progress: Progress | bool = True) -> Sweep:
         """Score the grid over the training fixtures, by the plan's objective; see ``Lab.sweep``."""
-        return self.verbs.sweep(Work(executor, progress))
+        return self.verbs.sweep(GridWork(executor, progress))
 
     def walk_forward(self, *, executor: Executor | None = None, progress: Progress | bool = True) -> WalkForward:
         """Walk the grid forward over the plan's folds of the training fixtures; see ``Lab.walk_forward``."""
-        return self.verbs.walk(Work(executor, progress))
+        return self.verbs.walk(GridWork(executor, progress))
 
     def open(self, params: Mapping[str, Any] | None = None, *, again: bool = False) -> Result:
         """Run one configuration over what was held out. The opening stands in the log before its first tick is read.

@@ -23,7 +23,7 @@ from clvlab.packs.reader import Pack
 from clvlab.report.headline import Verdict, Wording, verdict
 from clvlab.report.tearsheet import TearSheet
 from clvlab.runs import backtests
-from clvlab.runs.folds import Step, decided_after, last_close_ms, pooled
+from clvlab.runs.folds import FoldStep, decided_after, last_close_ms, pooled
 from clvlab.runs.perform import PerformedRun
 from clvlab.runs.search.kept import KeptSums, search_points
 from clvlab.runs.search.scoring import tape_of
@@ -203,7 +203,7 @@ def walk(
             tape = tape_of(search)
             if sums:
                 best, train_mean = _best(sums)
-                step = Step(tape, backtests.resolve(agent, points[best], asked), closed_ms)
+                step = FoldStep(tape, backtests.resolve(agent, points[best], asked), closed_ms)
                 later, removed = decided_after(step)
                 steps.append(step)
                 decided.append(later)

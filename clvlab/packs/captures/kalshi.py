@@ -26,7 +26,7 @@ from clvlab.packs.manifest import Fixture
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class KalshiEvent:
     """An event, or one market of it, that REST describes.
 
     Attributes
@@ -45,7 +45,7 @@ def is_description(message: Mapping[str, Any]) -> bool:
     return "type" not in message and ("event" in message or "market" in message)
 
 
-def described(answer: Mapping[str, Any]) -> Event:
+def described(answer: Mapping[str, Any]) -> KalshiEvent:
     """Read an answer.
 
     Raises
@@ -64,18 +64,18 @@ def described(answer: Mapping[str, Any]) -> Event:
         raise ValueError(f"no description of an event: {type(error).__name__}: {error}") from error
 
 
-def _event(ticker: str, title: str, listed: Sequence[Mapping[str, Any]], *, exclusive: bool) -> Event:
+def _event(ticker: str, title: str, listed: Sequence[Mapping[str, Any]], *, exclusive: bool) -> KalshiEvent:
     names = _names(title)
     # Not close_time: trading goes on while a match is played, and that time lies days or weeks behind its end.
     starts = [of_iso(market["occurrence_datetime"]) for market in listed if market.get("occurrence_datetime")]
     fixture = Fixture(fixture_id=fixture_id_of(ticker), names=names, source_id=ticker, kickoff_ts_ms=min(starts, default=None))
     tickers = [str(market["ticker"]) for market in listed]
     if not exclusive or len(tickers) < 2:
-        return Event(fixture, {f"{own}||": {"no": own, "yes": own} for own in tickers})
+        return KalshiEvent(fixture, {f"{own}||": {"no": own, "yes": own} for own in tickers})
     sides = match_sides(names, [str(market.get("yes_sub_title")) for market in listed])
     key = MARKET_KEY if sides and "draw" in sides else f"{ticker}||"
     named = zip(sides or [own.removeprefix(f"{ticker}-") for own in tickers], tickers, strict=True)
-    return Event(fixture, {key: dict(sorted(named, key=lambda pair: pair[0].encode()))})
+    return KalshiEvent(fixture, {key: dict(sorted(named, key=lambda pair: pair[0].encode()))})
 
 
 def _names(title: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from clvlab.errors import SourceError
 from clvlab.law.message import Message, ticks_of
 from clvlab.law.schema import TICKS, ClosingPolicy
 from clvlab.packs.captures.reader import HoldingReader, Reader
-from clvlab.packs.captures.records import Header, Record, records_of
+from clvlab.packs.captures.records import CaptureRecord, Header, records_of
 from clvlab.packs.captures.replaying import Tracker, chained
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers.books import QuoteSpill, batches
@@ -140,10 +140,10 @@ def _reading(tracker: Tracker) -> Reading | None:
     return Reading(rule=2, skew_s=skew_s, offset_ms=clock.offset_ms, refused=clock.refused)
 
 
-def _chunks(tracker: Tracker, records: Iterator[Header | Record]) -> Iterator[list[Message]]:
+def _chunks(tracker: Tracker, records: Iterator[Header | CaptureRecord]) -> Iterator[list[Message]]:
     held: list[Message] = []
     for record in records:
-        if isinstance(record, Record):
+        if isinstance(record, CaptureRecord):
             held += tracker.take(record)
         if len(held) >= _CHUNK:
             yield held

@@ -23,7 +23,7 @@ _YES_NO = ["yes", "no"]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class PolymarketEvent:
     """An event that gamma describes.
 
     Attributes
@@ -45,7 +45,7 @@ def is_description(message: object) -> bool:
     return isinstance(message, list) and bool(message) and isinstance(message[0], dict) and "markets" in message[0]
 
 
-def events_of(answer: Sequence[Any]) -> list[Event]:
+def events_of(answer: Sequence[Any]) -> list[PolymarketEvent]:
     """Read an answer of ``/events``.
 
     Raises
@@ -58,7 +58,7 @@ def events_of(answer: Sequence[Any]) -> list[Event]:
         raise ValueError(f"no description of events: {type(error).__name__}: {error}") from error
 
 
-def _event(entry: Mapping[str, Any]) -> Event:
+def _event(entry: Mapping[str, Any]) -> PolymarketEvent:
     number, title = int(entry["id"]), str(entry["title"])
     if not 0 <= number <= SAFE_INTEGER:
         raise ValueError(f"the id of an event is {number}")
@@ -73,7 +73,7 @@ def _event(entry: Mapping[str, Any]) -> Event:
         source_id=str(entry["slug"]),
         kickoff_ts_ms=None if kickoff is None else of_iso(kickoff),
     )
-    return Event(fixture, entry.get("live") is True, _markets(entry, open_markets, names))
+    return PolymarketEvent(fixture, entry.get("live") is True, _markets(entry, open_markets, names))
 
 
 def _names(title: str, teams: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ class PolymarketReader:
             return change
         return replace(change, ts_ms=received_ts_ms if self._named_ms is None else self._named_ms)
 
-    def _describe(self, event: Event) -> None:
+    def _describe(self, event: PolymarketEvent) -> None:
         fixture_id = event.fixture.fixture_id
         self._fixtures[fixture_id] = event.fixture
         (self._in_play.add if event.in_play else self._in_play.discard)(fixture_id)

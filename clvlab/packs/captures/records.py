@@ -116,7 +116,7 @@ def _is_json(text: bytes) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CaptureRecord:
     """A line of a segment; one of ``text``, ``cut`` and ``resumed`` is there, or it is the end.
 
     Attributes
@@ -159,7 +159,7 @@ def read_header(line: bytes, where: str) -> Header:
         raise SourceError(f"{where}: is no segment of a capture: {error}") from error
 
 
-def read_record(line: bytes, where: str) -> Record:
+def read_record(line: bytes, where: str) -> CaptureRecord:
     """Read a line of a segment after the first.
 
     Raises
@@ -174,10 +174,10 @@ def read_record(line: bytes, where: str) -> Record:
             raise ValueError(f"at is {at_ms!r} and mark {mark!r}")
         if kind in _CONTENTS:
             _check(own[kind], _CONTENTS[kind])
-            return Record(at_ms, **own)
+            return CaptureRecord(at_ms, **own)
         if kind == "end":
-            return Record(at_ms, is_end=True)
-        return Record(at_ms, _text(line, own), mark)
+            return CaptureRecord(at_ms, is_end=True)
+        return CaptureRecord(at_ms, _text(line, own), mark)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SourceError(f"{where}: is no line of a capture: {error}") from error
 
@@ -204,7 +204,7 @@ def _text(line: bytes, own: dict[str, Any]) -> bytes:
     return line[start : line.rindex(b"}")]
 
 
-def records_of(path: Path) -> Iterator[Header | Record]:
+def records_of(path: Path) -> Iterator[Header | CaptureRecord]:
     """Return what a segment holds, its header first.
 
     Raises

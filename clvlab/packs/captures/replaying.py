@@ -12,7 +12,7 @@ from clvlab.law.message import Message
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.integers import WHOLE_BPS
 from clvlab.packs.captures.reader import HoldingReader, ProviderClock, Reader
-from clvlab.packs.captures.records import Header, Record
+from clvlab.packs.captures.records import CaptureRecord, Header
 from clvlab.packs.exchange import State
 from clvlab.packs.invariants import SUM_TOLERANCE_BPS, is_name
 from clvlab.packs.manifest import Fixture, Gap
@@ -175,7 +175,7 @@ class Tracker:
             if not self._wanted or number in self._wanted
         }
 
-    def take(self, record: Record) -> Sequence[Message]:
+    def take(self, record: CaptureRecord) -> Sequence[Message]:
         """Return the messages of the tape that a record becomes."""
         self.first_ms = record.at_ms if self.first_ms is None else self.first_ms
         self.last_ms = record.at_ms
@@ -256,7 +256,7 @@ def gap_of(from_ms: int, to_ms: int, cause: str, markets: tuple[str, ...], *, re
     )
 
 
-def chained(segments: Iterable[tuple[str, str, Iterator[Header | Record]]]) -> Iterator[Header | Record]:
+def chained(segments: Iterable[tuple[str, str, Iterator[Header | CaptureRecord]]]) -> Iterator[Header | CaptureRecord]:
     """Return the records of segments in order, after a check that each is the next of the same capture.
 
     Parameters

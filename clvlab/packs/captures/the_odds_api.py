@@ -25,7 +25,7 @@ from clvlab.packs.manifest import Fixture
 
 
 @dataclass(frozen=True, slots=True)
-class _Book:
+class _OddsBook:
     """What a book quotes of a market, and when it last said so."""
 
     seen_ms: int
@@ -36,7 +36,7 @@ class _Book:
 class _Event:
     fixture: Fixture
     newest_ms: int
-    markets: dict[str, dict[str, _Book]]
+    markets: dict[str, dict[str, _OddsBook]]
 
 
 class TheOddsApiReader:
@@ -101,11 +101,11 @@ class TheOddsApiReader:
         sound = [(book, updates) for book, updates in told if all(self.clock.holds(ts_ms) for ts_ms in updates)]
         event = {**event, "bookmakers": [book for book, _ in sound]}
         newest_ms = max((ts_ms for _, updates in sound for ts_ms in updates), default=0)
-        markets: dict[str, dict[str, _Book]] = defaultdict(dict)
+        markets: dict[str, dict[str, _OddsBook]] = defaultdict(dict)
         for row in event_quotes("", number, event, newest_ms, self._format, Account(lenient=True)):
             _, key, side, book, _, seen_ms, _, odds, *_ = row
             if is_name(key) and is_name(side):
-                markets[key].setdefault(book, _Book(seen_ms, {})).odds[side] = odds
+                markets[key].setdefault(book, _OddsBook(seen_ms, {})).odds[side] = odds
         fixture = Fixture(
             fixture_id=fixture_id_of(event["id"]),
             names=(event["home_team"], event["away_team"]),
@@ -132,7 +132,7 @@ class TheOddsApiReader:
             yield State(fixture_id, key, ts_ms, ts_ms >= kickoff, sides, prob_bps, odds_milli)
 
     def _consensus(
-        self, books: Sequence[_Book], sides: tuple[str, ...], newest_ms: int
+        self, books: Sequence[_OddsBook], sides: tuple[str, ...], newest_ms: int
     ) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
         nothing = (None,) * len(sides)
         if not books:

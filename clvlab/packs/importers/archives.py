@@ -25,7 +25,7 @@ import orjson
 
 from clvlab.base.naming import printable
 from clvlab.errors import SourceError
-from clvlab.packs.archives import UNPACKABLE, Entry, Readable, decompressed, tarred, zipped
+from clvlab.packs.archives import UNPACKABLE, ArchiveEntry, Readable, decompressed, tarred, zipped
 from clvlab.packs.files import MAX_CONTENT_BYTES, check_size, lines_of, packed, whole
 from clvlab.packs.importers.source import Account
 
@@ -35,7 +35,7 @@ from clvlab.packs.importers.source import Account
 _READ_BYTES = 1 << 20
 
 
-class Kind(StrEnum):
+class ArchiveKind(StrEnum):
     """What a file holds."""
 
     EMPTY = "nothing"
@@ -79,27 +79,27 @@ def head_of(path: Path, size: int = _READ_BYTES) -> bytes:
     return raw[:size]
 
 
-def kind_of(head: bytes) -> Kind:
+def kind_of(head: bytes) -> ArchiveKind:
     """Tell what a file holds by its first bytes."""
     if not head.strip():
-        return Kind.EMPTY
+        return ArchiveKind.EMPTY
     for start, kind in (
-        (b"PAR1", Kind.PARQUET),
-        (b"PK\x03\x04", Kind.ZIP),
-        (b"PK\x05\x06", Kind.ZIP),  # of no file
-        (b"7z\xbc\xaf\x27\x1c", Kind.SEVEN_ZIP),
-        (b"Rar!\x1a\x07", Kind.RAR),
-        (b"\x28\xb5\x2f\xfd", Kind.ZSTANDARD),
-        (b"\xff\xfe", Kind.UTF_16),
-        (b"\xfe\xff", Kind.UTF_16),
+        (b"PAR1", ArchiveKind.PARQUET),
+        (b"PK\x03\x04", ArchiveKind.ZIP),
+        (b"PK\x05\x06", ArchiveKind.ZIP),  # of no file
+        (b"7z\xbc\xaf\x27\x1c", ArchiveKind.SEVEN_ZIP),
+        (b"Rar!\x1a\x07", ArchiveKind.RAR),
+        (b"\x28\xb5\x2f\xfd", ArchiveKind.ZSTANDARD),
+        (b"\xff\xfe", ArchiveKind.UTF_16),
+        (b"\xfe\xff", ArchiveKind.UTF_16),
     ):
         if head.startswith(start):
             return kind
     if _is_tar(head):
-        return Kind.TAR
+        return ArchiveKind.TAR
     if b"\x00" in head:
-        return Kind.BINARY
-    return Kind.JSON if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[") else Kind.TEXT
+        return ArchiveKind.BINARY
+    return ArchiveKind.JSON if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[") else ArchiveKind.TEXT
 
 
 def _is_tar(head: bytes) -> bool:
@@ -195,8 +195,8 @@ class Archives:
             file.seek(0)
             try:
                 if kind_of(head_of(archive, _HEAD_BYTES)) not in (
-                    Kind.ZIP,
-                    Kind.TAR,
+                    ArchiveKind.ZIP,
+                    ArchiveKind.TAR,
                 ):  # a single file, compressed as no reader reads it
                     self._write(decompressed(file, packing), _free(folder.with_name(folder.name.removesuffix(".xz"))), shown)
                     return
@@ -205,13 +205,13 @@ class Archives:
             except UNPACKABLE as error:
                 self.left.append((shown, f"an archive can't be read to its end: {printable(str(error))}"))
 
-    def _entries(self, file: BinaryIO, packing: str | None) -> Iterator[Entry]:
+    def _entries(self, file: BinaryIO, packing: str | None) -> Iterator[ArchiveEntry]:
         if packing is None and file.read(2) == b"PK":
             return zipped(file, MAX_FILES)
         file.seek(0)
         return tarred(file, packing, MAX_CONTENT_BYTES + _HEADERS)
 
-    def _take(self, entry: Entry, folder: Path, archive: str, depth: int) -> None:
+    def _take(self, entry: ArchiveEntry, folder: Path, archive: str, depth: int) -> None:
         shown = f"{archive}/{printable(entry.name)}"
         self._files += 1
         if self._files > MAX_FILES:
@@ -271,9 +271,9 @@ def is_archive(path: Path) -> bool:
         return True
     head = head_of(path, _HEAD_BYTES)
     kind = kind_of(head)
-    if kind is Kind.ZIP:
+    if kind is ArchiveKind.ZIP:
         return packed(first) is None and not any(head[30 : 30 + len(name)] == name for name in SHEETS)
-    return kind is Kind.TAR
+    return kind is ArchiveKind.TAR
 
 
 def _free(place: Path) -> Path:

@@ -105,7 +105,7 @@ _LONG = {name: dtype for name, dtype in TICKS.items() if name not in ("fixture_i
 
 
 @dataclass(frozen=True, slots=True)
-class _Market:
+class _FileMarket:
     """What is kept of a market once its ticks were written away."""
 
     file: str
@@ -120,7 +120,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     """Read markets file by file, and write them down fixture by fixture; the kickoff is the actual off."""
     account = Account(options.lenient)
     spill = QuoteSpill(scratch)
-    known: dict[str, _Market] = {}
+    known: dict[str, _FileMarket] = {}
     for file in market_files(files, options, account):
         try:
             for _ in file.read(options.chunk_rows):
@@ -164,7 +164,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     )
 
 
-def _spill_states(file: MarketFile, known: Mapping[str, _Market], spill: QuoteSpill, account: Account) -> None:
+def _spill_states(file: MarketFile, known: Mapping[str, _FileMarket], spill: QuoteSpill, account: Account) -> None:
     """Write the newest states of a file's markets away."""
     for book in file.books.values():
         states = book.take()
@@ -172,7 +172,7 @@ def _spill_states(file: MarketFile, known: Mapping[str, _Market], spill: QuoteSp
             spill.add(_ticks(book, states, account), sure=False)
 
 
-def _learn(file: MarketFile, known: dict[str, _Market], account: Account) -> None:
+def _learn(file: MarketFile, known: dict[str, _FileMarket], account: Account) -> None:
     """Take the facts of the markets of a file that was read to its end."""
     for book in file.books.values():
         if book.market_id in known:
@@ -186,7 +186,7 @@ def _learn(file: MarketFile, known: dict[str, _Market], account: Account) -> Non
             account.note("markets with a runner removed", int(book.removed))
 
 
-def _market(name: str, book: MarketBook) -> _Market:
+def _market(name: str, book: MarketBook) -> _FileMarket:
     definition = book.definition
     settled: list[tuple[str, str, str, str | None]] = []
     for key, runner in book.runners.items():
@@ -200,7 +200,7 @@ def _market(name: str, book: MarketBook) -> _Market:
             else [("", key, result)]
         )
         settled += [(parameters, side, of.value, runner.name) for parameters, side, of in sides]
-    return _Market(
+    return _FileMarket(
         file=name,
         event=event_of(book.first),
         kind=kind_of(book),
@@ -238,7 +238,7 @@ def _count_overround(totals: Column, account: Account) -> None:
     account.overround_bps.update(dict(zip(tens.tolist(), times.tolist(), strict=True)))
 
 
-def _fixtures(known: Mapping[str, _Market], ids: Mapping[str, int], account: Account) -> Iterator[Fixture]:
+def _fixtures(known: Mapping[str, _FileMarket], ids: Mapping[str, int], account: Account) -> Iterator[Fixture]:
     of: dict[str, list[Times]] = {}
     for market in known.values():
         of.setdefault(market.event, []).append(market.times)

@@ -24,7 +24,7 @@ from clvlab.odds.consensus import Consensus
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.rows import CsvRow, opened_csv
 from clvlab.packs.importers.scraped import decimal_of
-from clvlab.packs.importers.source import Account, Normalised, Options, Part, files_below, fixture_ids_of
+from clvlab.packs.importers.source import Account, Normalised, Options, SourcePart, files_below, fixture_ids_of
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.rows import RESULTS, Settled
 
@@ -51,7 +51,7 @@ class _Runner(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Event:
+class _RunnersEvent:
     names: tuple[str, ...]
     start_ms: int
     kickoff_ms: int | None
@@ -79,7 +79,7 @@ def shape_of(header: Sequence[str]) -> tuple[str, ...] | None:
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
     """Read tables file by file, and make each market's ticks of its runners."""
     account = Account(options.lenient)
-    reading = _Reading(options, account, zone_of(options.time_zone), QuoteSpill(scratch))
+    reading = _RunnersReading(options, account, zone_of(options.time_zone), QuoteSpill(scratch))
     for name, path in sorted(files.items()):
         reading.file(name, path)
         options.progress(f"{name}: {account.messages:,} runners so far")
@@ -101,16 +101,16 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     )
 
 
-def _parts(spill: QuoteSpill, ids: Mapping[str, int], options: Options, account: Account) -> Iterator[Part]:
+def _parts(spill: QuoteSpill, ids: Mapping[str, int], options: Options, account: Account) -> Iterator[SourcePart]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options, _RULES, account)
 
 
-class _Reading:
+class _RunnersReading:
     """Reads files, and keeps what they say."""
 
     def __init__(self, options: Options, account: Account, zone: ZoneInfo | None, spill: QuoteSpill) -> None:
-        self.events: dict[str, _Event] = {}
+        self.events: dict[str, _RunnersEvent] = {}
         self.results: list[tuple[str, str, str, str, str | None]] = []
         self.spill = spill
         self.has_lay: bool | None = None
@@ -186,19 +186,19 @@ class _Reading:
         markets[market].append(_Runner(row, side, prices))
         return market
 
-    def _event(self, cells: Mapping[str, str]) -> _Event:
+    def _event(self, cells: Mapping[str, str]) -> _RunnersEvent:
         """Return what a row says of its event: of a day alone, the end of which its prices count back from, no kickoff."""
         if not self.has_lay:
             start_ms = _time(cells["eventdt"], self._zone)
             title = " ".join(filter(None, (cells.get("menuhint"), cells.get("eventname"))))
-            return _Event((title,) if title else (), start_ms, start_ms)
+            return _RunnersEvent((title,) if title else (), start_ms, start_ms)
         start_ms = _time(cells["eventdate"], self._zone)
         teams = tuple(cells[side] for side in ("hometeam", "awayteam") if side in cells)
         names = teams if len(teams) == 2 else tuple(filter(None, (cells.get("path", "").strip(),)))
         is_day = start_ms % 86_400_000 == 0
-        return _Event(names, start_ms + 86_400_000 if is_day else start_ms, None if is_day else start_ms)
+        return _RunnersEvent(names, start_ms + 86_400_000 if is_day else start_ms, None if is_day else start_ms)
 
-    def _prices(self, cells: Mapping[str, str], event: _Event) -> Iterator[tuple[int, str | None, str | None]]:
+    def _prices(self, cells: Mapping[str, str], event: _RunnersEvent) -> Iterator[tuple[int, str | None, str | None]]:
         """Return when prices stood, and back and lay as they are written."""
         if not self.has_lay:
             off = datetime.fromtimestamp(event.start_ms / 1000, self._zone or UTC)

@@ -14,7 +14,7 @@ from clvlab.errors import SourceError
 from clvlab.law.schema import BOOKS, ODDS_MILLI, TICKS, Schema
 from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusTicks, Flags, Ints, basis_points, consensus_ticks
 from clvlab.odds.margin import Floats, Margin, fair_probabilities, overround
-from clvlab.packs.importers.source import Account, Options, Part
+from clvlab.packs.importers.source import Account, Options, SourcePart
 from clvlab.packs.invariants import MAX_NAME_BYTES
 
 # Messages of books from what they were written as: odds whose margin is removed, or probabilities that have none.
@@ -200,7 +200,7 @@ def batches(rows_of: Mapping[str, int], fixture_ids: Mapping[str, int], chunk_ro
 
 def book_ticks(
     quotes: pl.DataFrame, fixture_ids: Mapping[str, int], options: Options, rules: Consensus, account: Account
-) -> Part:
+) -> SourcePart:
     """Make ticks of ``QUOTES`` of whole fixtures: margin removed book by book, then the consensus of the fresh ones.
 
     Where the quotes have a column ``fair``, it is the probability, and the odds beside it are only what was on offer.
@@ -232,7 +232,7 @@ def book_ticks(
         if options.books:
             said.append(book_rows(messages, sorted(ordered["book"].unique()), known))
     numbered = number_messages(pl.concat(frames))
-    return Part(numbered, at_ticks(pl.concat(said), numbered) if options.books else None)
+    return SourcePart(numbered, at_ticks(pl.concat(said), numbered) if options.books else None)
 
 
 _KEY = ("fixture_id", "market_key", "side")

@@ -15,12 +15,12 @@ from typing import Any
 import polars as pl
 
 from clvlab.errors import SourceError
-from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, Kind, Market, UnreadKey, spelled_key
+from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, Market, MarketKind, UnreadKey, spelled_key
 from clvlab.law.schema import BOOKS, ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, at_ticks, batches, book_ticks
-from clvlab.packs.importers.football_data_rows import Match, matches
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, files_below, fixture_ids_of
+from clvlab.packs.importers.football_data_rows import MatchRow, matches
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, SourcePart, files_below, fixture_ids_of
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.rows import RESULTS, Settled
 
@@ -49,7 +49,7 @@ MARKETS = (
 )
 
 
-def prices(match: Match, market: FileMarket, prefixes: Sequence[str], mark: str, account: Account) -> dict[str, float]:
+def prices(match: MatchRow, market: FileMarket, prefixes: Sequence[str], mark: str, account: Account) -> dict[str, float]:
     """Return the odds of every side under the first prefix that has them all, or none.
 
     ``mark`` is ``C`` for closing odds, and empty for those before the match.
@@ -72,18 +72,18 @@ def prices(match: Match, market: FileMarket, prefixes: Sequence[str], mark: str,
     return {}
 
 
-def start_ms(match: Match) -> int:
+def start_ms(match: MatchRow) -> int:
     """Return the time that both observations of a match are counted back from: its kickoff, or the end of its day."""
     return match.kickoff_ts_ms if match.kickoff_ts_ms is not None else match.day_ts_ms + CLOSING_MS
 
 
-def quote_rows(match: Match, key: str, book: str, ts_ms: int, odds: Mapping[str, float | None]) -> Iterator[tuple[Any, ...]]:
+def quote_rows(match: MatchRow, key: str, book: str, ts_ms: int, odds: Mapping[str, float | None]) -> Iterator[tuple[Any, ...]]:
     """Return what a book says of a market at a time as rows of ``QUOTES``."""
     for side, decimal in odds.items():
         yield (match.source_id, key, side, book, ts_ms, ts_ms, False, decimal, match.file, match.line)
 
 
-def market_key(match: Match, market: FileMarket, columns: Sequence[str]) -> str | None:
+def market_key(match: MatchRow, market: FileMarket, columns: Sequence[str]) -> str | None:
     """Return the market key; none where the line of a handicap is missing."""
     if market.kind == RESULT_1X2:
         return spelled_key(RESULT_1X2)
@@ -125,7 +125,7 @@ class OfferedBooks:
         self._spill, self._rows, self._refused = QuoteSpill(own), list[tuple[Any, ...]](), 0
         self._account = Account(lenient=True)
 
-    def add(self, match: Match) -> None:
+    def add(self, match: MatchRow) -> None:
         """Take what all books say of a match."""
         start, markets = (
             start_ms(match),
@@ -185,7 +185,7 @@ def settled(market: Market | UnreadKey, home: int, away: int) -> dict[str, Settl
         return {}
     if market.line is None:
         return result_1x2(home - away)
-    return totals(home + away, market.line) if market.kind is Kind.TOTAL else handicap(home - away, market.line)
+    return totals(home + away, market.line) if market.kind is MarketKind.TOTAL else handicap(home - away, market.line)
 
 
 def result_1x2(lead: int) -> dict[str, Settled]:
@@ -290,14 +290,14 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 def _parts(
     spill: QuoteSpill, offered: OfferedBooks | None, ids: Mapping[str, int], options: Options, account: Account
-) -> Iterator[Part]:
+) -> Iterator[SourcePart]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         rows = spill.rows(batch).sort("file", "line")
         part = book_ticks(rows, ids, replace(options, books=False), _ALWAYS_FRESH, account)
-        yield part if offered is None else Part(part.ticks, offered.books(batch, ids, options, part.ticks))
+        yield part if offered is None else SourcePart(part.ticks, offered.books(batch, ids, options, part.ticks))
 
 
-def _quotes(match: Match, preference: Sequence[str], account: Account) -> Iterator[tuple[Any, ...]]:
+def _quotes(match: MatchRow, preference: Sequence[str], account: Account) -> Iterator[tuple[Any, ...]]:
     """Return the quotes of one match: before it, and at its close."""
     start = start_ms(match)
     for market in MARKETS:
@@ -319,7 +319,7 @@ def _quotes(match: Match, preference: Sequence[str], account: Account) -> Iterat
 
 
 def _chosen(
-    match: Match, market: FileMarket, preference: Sequence[str], account: Account
+    match: MatchRow, market: FileMarket, preference: Sequence[str], account: Account
 ) -> tuple[str, dict[str, float], dict[str, float]] | None:
     """Return the first source with closing odds: pre-match odds if it has them, and closing odds; else pre-match odds."""
     before = {source: prices(match, market, _PREFIXES[source][market.prefixes], "", account) for source in preference}
@@ -335,7 +335,7 @@ def _chosen(
     return first, before[first], {}
 
 
-def _settled(match: Match, keys: set[str]) -> Iterator[tuple[str, str, str, str, str]]:
+def _settled(match: MatchRow, keys: set[str]) -> Iterator[tuple[str, str, str, str, str]]:
     """Settle the markets of a match that was played."""
     if match.goals is None:
         return

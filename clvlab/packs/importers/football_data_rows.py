@@ -29,7 +29,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class MatchRow:
     """One match: who, when, the goals if it was played, and its cells by column.
 
     ``source_id`` is what the source has for an id: league, day in the UK and teams.
@@ -47,7 +47,7 @@ class Match:
     cells: Mapping[str, str]
 
 
-def matches(name: str, path: Path, account: Account) -> Iterator[Match]:
+def matches(name: str, path: Path, account: Account) -> Iterator[MatchRow]:
     """Read the matches of one file; rows of another width than the header, or that can't be read, are refused."""
     rows = csv.reader(io.StringIO(_text(name, path, account), newline=""), strict=True)
     header: list[str] = []
@@ -109,7 +109,7 @@ def _header(name: str, row: list[str]) -> list[str]:
     return header
 
 
-def _match(name: str, line: int, header: list[str], row: list[str]) -> Match:
+def _match(name: str, line: int, header: list[str], row: list[str]) -> MatchRow:
     if len(row) != len(header):
         raise ValueError(f"{len(row)} cells under a header of {len(header)}")
     cells = {column: cell.strip() for column, cell in zip(header, row, strict=True) if column}
@@ -121,7 +121,7 @@ def _match(name: str, line: int, header: list[str], row: list[str]) -> Match:
     clock = cells.get("Time")
     kickoff = _ms(datetime.combine(day.date(), _clock(clock), tzinfo=_UK)) if clock else None
     source_id = f"{league}|{day.date().isoformat()}|{by['home']}|{by['away']}"
-    return Match(name, line, source_id, league, by["home"], by["away"], _ms(day), kickoff, _goals(by), cells)
+    return MatchRow(name, line, source_id, league, by["home"], by["away"], _ms(day), kickoff, _goals(by), cells)
 
 
 def _day(text: str) -> datetime:

@@ -18,7 +18,7 @@ from clvlab.packs.files import file_sha256
 from clvlab.packs.importers import IMPORTERS, Normaliser
 from clvlab.packs.importers.archives import Archives, archives_in, is_archive
 from clvlab.packs.importers.recognition import Recognised, content_of, is_of_betfair, probabilities_in, recognised
-from clvlab.packs.importers.source import Normalised, Options, Part, as_part, left_files
+from clvlab.packs.importers.source import Normalised, Options, SourcePart, as_part, left_files
 from clvlab.packs.manifest import PackManifest, SourceFile, pack_id_of
 from clvlab.packs.quality import Quality, QualityAccount, RefusedRows
 from clvlab.packs.writer import PackWriter
@@ -199,7 +199,7 @@ def _consensus(result: Normalised, options: Options) -> str:
     return result.consensus if limit is None else f"{result.consensus}; books beyond an overround of {limit:g} are suspended"
 
 
-def _tape(kickoffs: pl.DataFrame, result: Normalised, part: pl.DataFrame | Part) -> tuple[Tape, pl.DataFrame | None]:
+def _tape(kickoffs: pl.DataFrame, result: Normalised, part: pl.DataFrame | SourcePart) -> tuple[Tape, pl.DataFrame | None]:
     ticks, books = as_part(part)
     own = kickoffs.filter(pl.col("fixture_id").is_in(ticks["fixture_id"].unique().implode()))
     return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy), books

@@ -19,7 +19,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.exchange import WHOLE, Quote, millionths, names_of, number
 from clvlab.packs.importers.archives import json_documents
 from clvlab.packs.importers.assets import AssetMap, AssetMarket, asset_map
-from clvlab.packs.importers.shares import Share, ShareSpill, Trade, price_millionths, quote_share, taker, trade_price
+from clvlab.packs.importers.shares import ListedShare, ShareSpill, Trade, price_millionths, quote_share, taker, trade_price
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
 from clvlab.packs.rows import RESULTS, Settled
 
@@ -39,7 +39,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     """Read answers in any order; what they quote is put in order of time."""
     account = Account(options.lenient)
     assets = asset_map("kalshi", options)
-    reading = _Reading(assets, options, account, ShareSpill(assets, scratch))
+    reading = _KalshiReading(assets, options, account, ShareSpill(assets, scratch))
     for name, path in sorted(files.items()):
         reading.file(name, path)
         options.progress(f"{name}: {account.messages:,} quotes and trades so far")
@@ -62,7 +62,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 
 @dataclass(slots=True)
-class _Reading:
+class _KalshiReading:
     """Reads answers, and keeps what they say."""
 
     assets: AssetMap
@@ -197,7 +197,7 @@ def is_order_book(said: Any) -> bool:
     return isinstance(said, dict) and {"_yes", "_no"} <= said.keys()
 
 
-def _share(name: str, line: int, kind: str, ticker: str, said: Mapping[str, Any]) -> Share:
+def _share(name: str, line: int, kind: str, ticker: str, said: Mapping[str, Any]) -> ListedShare:
     """Read a candlestick, an order book or a trade.
 
     Raises

@@ -19,7 +19,7 @@ import orjson
 
 from clvlab.base.times import of_iso, zone_of
 from clvlab.errors import SourceError
-from clvlab.packs.importers.archives import Kind, head_of, json_documents, kind_of
+from clvlab.packs.importers.archives import ArchiveKind, head_of, json_documents, kind_of
 from clvlab.packs.importers.rows import opened_csv
 from clvlab.packs.importers.scraped import AVERAGE, CLOSING_MS, Scrapes, market_key_named, scrapes, side_named
 from clvlab.packs.importers.source import Normalised, Options, files_below, league_named
@@ -67,7 +67,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 def _rows(name: str, path: Path, read: Scrapes) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Return the matches of a file, numbered as its lines or, of a JSON document, as they come."""
-    if kind_of(head_of(path)) is not Kind.JSON:
+    if kind_of(head_of(path)) is not ArchiveKind.JSON:
         yield from opened_csv(name, path, read.account)[1]
         return
     for line, document in json_documents(name, path, read.account):

@@ -47,7 +47,7 @@ _CLOCK = re.compile(r"(.*?)[ ,T]+(\d{1,2}:\d{2})")
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ScrapedColumns:
     """Which column holds what: meanings, the sides of the close, and those of opening odds where there are some."""
 
     named: Mapping[str, str]
@@ -64,7 +64,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return files_below(paths, (".csv", ".csv.gz"))
 
 
-def columns_of(header: Sequence[str], mapping: Mapping[str, Mapping[str, str]] | None = None) -> Columns | None:
+def columns_of(header: Sequence[str], mapping: Mapping[str, Mapping[str, str]] | None = None) -> ScrapedColumns | None:
     """Return what the columns of a table mean, by their usual names or a mapping; null where a needed one is missing."""
     plain = {column.lower().replace(" ", "_"): column for column in header}
     said = dict((mapping or {}).get("columns") or {})
@@ -79,7 +79,7 @@ def columns_of(header: Sequence[str], mapping: Mapping[str, Mapping[str, str]] |
     if not {"date", "home", "away"} <= named.keys() or not {"part1", "part2"} <= sides.keys():
         return None
     opening = next((found for before in _OPENING if (found := _named(usual, plain, before)).keys() == sides.keys()), {})
-    return Columns(named, sides, opening)
+    return ScrapedColumns(named, sides, opening)
 
 
 def _named(usual: tuple[str, ...] | None, plain: Mapping[str, str], before: str = "") -> dict[str, str]:
@@ -106,7 +106,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     return read.normalised("oddsportal")
 
 
-def _columns(name: str, header: Sequence[str], options: Options) -> Columns:
+def _columns(name: str, header: Sequence[str], options: Options) -> ScrapedColumns:
     given = options.mapping or {}
     strange = next((key for key in given if key not in _PARTS), None)
     if strange is not None:
@@ -130,7 +130,9 @@ def _columns(name: str, header: Sequence[str], options: Options) -> Columns:
     return columns
 
 
-def _match(read: Scrapes, columns: Columns, name: str, line: int, cells: Mapping[str, str], zone: ZoneInfo | None) -> None:
+def _match(
+    read: Scrapes, columns: ScrapedColumns, name: str, line: int, cells: Mapping[str, str], zone: ZoneInfo | None
+) -> None:
     said = {meaning: cells.get(column, "") for meaning, column in columns.named.items()}
     kickoff_ms, day_ms, when = _kickoff(said["date"], said.get("time", ""), zone)
     if kickoff_ms is None:

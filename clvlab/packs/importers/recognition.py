@@ -26,7 +26,7 @@ from clvlab.errors import SourceError
 from clvlab.odds.formats import OddsFormat
 from clvlab.packs.files import whole
 from clvlab.packs.importers import betfair_runners, kalshi, oddsharvester, oddsportal, pmxt, trades
-from clvlab.packs.importers.archives import SHEETS, Kind, head_of, is_a_line, kind_of
+from clvlab.packs.importers.archives import SHEETS, ArchiveKind, head_of, is_a_line, kind_of
 from clvlab.packs.importers.rows import delimiter_of, header_of
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.rows import UNREADABLE
@@ -192,12 +192,12 @@ def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) 
     """
     found: dict[str, list[Recognised]] = {}
     why_not: list[SourceError] = []
-    seen: dict[tuple[Kind, str], list[Recognised]] = {}
+    seen: dict[tuple[ArchiveKind, str], list[Recognised]] = {}
     for path in paths:
         for file in _files_of(path):
             likeness = _likeness(file)
             alike = seen.setdefault(likeness, [])
-            if len({one.source for one in alike}) == 1 and len(alike) >= (1 if likeness[0] is Kind.TEXT else _MAX_ALIKE):
+            if len({one.source for one in alike}) == 1 and len(alike) >= (1 if likeness[0] is ArchiveKind.TEXT else _MAX_ALIKE):
                 found[alike[0].source].append(alike[0])
                 continue
             try:
@@ -217,11 +217,11 @@ def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) 
     return next(iter(found.values()))[0]
 
 
-def _likeness(file: Path) -> tuple[Kind, str]:
+def _likeness(file: Path) -> tuple[ArchiveKind, str]:
     """Return what files that are of one source have in common: tables their header, others how they end."""
     head = head_of(file, _LIKE_BYTES)
     kind = kind_of(head)
-    return kind, head.partition(b"\n")[0].decode(errors="replace") if kind is Kind.TEXT else "".join(file.suffixes[-2:])
+    return kind, head.partition(b"\n")[0].decode(errors="replace") if kind is ArchiveKind.TEXT else "".join(file.suffixes[-2:])
 
 
 def _and_others(count: int) -> str:
@@ -266,14 +266,14 @@ def content_of(path: Path) -> str:
 def probabilities_in(path: Path) -> str | None:
     """Return in words the probabilities that a table holds in place of odds; null where it holds none."""
     head = head_of(path) if path.is_file() else b""
-    found = probabilities_of(head.decode("utf-8-sig", errors="replace")) if kind_of(head) is Kind.TEXT else None
+    found = probabilities_of(head.decode("utf-8-sig", errors="replace")) if kind_of(head) is ArchiveKind.TEXT else None
     return None if found is None else f"it holds probabilities, not odds, in the columns {found}"
 
 
 def is_of_betfair(path: Path) -> bool:
     """Whether a tar holds files of Betfair's markets."""
     head = head_of(path)
-    return kind_of(head) is Kind.TAR and not isinstance(_of_tar(path, head, {}), str)
+    return kind_of(head) is ArchiveKind.TAR and not isinstance(_of_tar(path, head, {}), str)
 
 
 def _told(path: Path, mapping: Mapping[str, Any]) -> Told | str:
@@ -285,9 +285,11 @@ def _told(path: Path, mapping: Mapping[str, Any]) -> Told | str:
 
 def _not_told(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
     kind = kind_of(head)
-    packed = dict.fromkeys((Kind.ZIP, Kind.SEVEN_ZIP, Kind.RAR, Kind.ZSTANDARD), ", which has to be unpacked")
-    mend = {**packed, Kind.UTF_16: ", which has to be saved as UTF-8"}
-    if kind is Kind.ZIP and any(head[30 : 30 + len(name)] == name for name in SHEETS):
+    packed = dict.fromkeys(
+        (ArchiveKind.ZIP, ArchiveKind.SEVEN_ZIP, ArchiveKind.RAR, ArchiveKind.ZSTANDARD), ", which has to be unpacked"
+    )
+    mend = {**packed, ArchiveKind.UTF_16: ", which has to be saved as UTF-8"}
+    if kind is ArchiveKind.ZIP and any(head[30 : 30 + len(name)] == name for name in SHEETS):
         return "a spreadsheet, which has to be saved as CSV"
     return f"{kind.value}{mend.get(kind, '')}"
 
@@ -436,9 +438,9 @@ def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Told | str:
     return f"a tar archive of {_listed([printable(name) for name in names]) or 'nothing that is a file'}"
 
 
-_TELLERS: Mapping[Kind, Callable[[Path, bytes, Mapping[str, Any]], Told | str]] = {
-    Kind.PARQUET: _of_parquet,
-    Kind.TEXT: _of_text,
-    Kind.JSON: _of_json,
-    Kind.TAR: _of_tar,
+_TELLERS: Mapping[ArchiveKind, Callable[[Path, bytes, Mapping[str, Any]], Told | str]] = {
+    ArchiveKind.PARQUET: _of_parquet,
+    ArchiveKind.TEXT: _of_text,
+    ArchiveKind.JSON: _of_json,
+    ArchiveKind.TAR: _of_tar,
 }

@@ -21,7 +21,7 @@ from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, SourcePart, fixture_ids_of
 from clvlab.packs.manifest import Fixture, KickoffKind
 
 CLOSING_MS = 1000
@@ -127,7 +127,7 @@ class Scrapes:
             kickoff=KickoffKind.ACTUAL if moved else None,
         )
 
-    def _parts(self, ids: dict[str, int], rules: Consensus) -> Iterator[Part]:
+    def _parts(self, ids: dict[str, int], rules: Consensus) -> Iterator[SourcePart]:
         for batch in batches(self.spill.rows_of, ids, self.options.chunk_rows):
             rows = self.spill.rows(batch).sort("ts_ms", "file", "line")
             yield book_ticks(rows, ids, self.options, rules, self.account)

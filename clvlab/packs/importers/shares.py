@@ -109,7 +109,7 @@ _STATES = 20_000
 _ORDER = ("event", "market", "ts_ms", "order", "trade", "asset", "price", "takes_yes", "file", "line")
 
 
-class Share(NamedTuple):
+class ListedShare(NamedTuple):
     """A row of ``SHARES``."""
 
     event: str
@@ -135,15 +135,15 @@ class Trade(NamedTuple):
     takes_yes: bool
     trade: str | None
 
-    def share(self, asset: str, file: str, line: int) -> Share:
+    def share(self, asset: str, file: str, line: int) -> ListedShare:
         """Return its row; the event is to be filled in."""
-        return Share("", asset, self.ts_ms, is_trade=True, bid=None, ask=None, price=self.price, takes_yes=self.takes_yes,
+        return ListedShare("", asset, self.ts_ms, is_trade=True, bid=None, ask=None, price=self.price, takes_yes=self.takes_yes,
                      order=self.ts_us, trade=self.trade, file=file, line=line)  # fmt: skip
 
 
-def quote_share(asset: str, ts_ms: int, quote: Quote, file: str, line: int) -> Share:
+def quote_share(asset: str, ts_ms: int, quote: Quote, file: str, line: int) -> ListedShare:
     """Return the row of a quote; the event is to be filled in."""
-    return Share("", asset, ts_ms, is_trade=False, bid=quote.bid, ask=quote.ask, price=None, takes_yes=None, order=0,
+    return ListedShare("", asset, ts_ms, is_trade=False, bid=quote.bid, ask=quote.ask, price=None, takes_yes=None, order=0,
                  trade=None, file=file, line=line)  # fmt: skip
 
 
@@ -191,12 +191,12 @@ class ShareSpill:
     folder: Path
     quoted: set[tuple[int, str]] = field(default_factory=set)
     _spill: QuoteSpill = field(init=False)
-    _held: list[Share] = field(default_factory=list)
+    _held: list[ListedShare] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._spill = QuoteSpill(self.folder)
 
-    def add(self, share: Share, market: AssetMarket, chunk_rows: int) -> None:
+    def add(self, share: ListedShare, market: AssetMarket, chunk_rows: int) -> None:
         """Take a quote or a trade."""
         if not share.is_trade:
             self.quoted.add((market.fixture_id, market.key))

@@ -227,7 +227,7 @@ def left_files(left: Iterable[tuple[str, str]]) -> tuple[RefusedRows, ...]:
     return account.refused_rows()
 
 
-class Part(NamedTuple):
+class SourcePart(NamedTuple):
     """Some whole fixtures of a source: ``TICKS``, and ``BOOKS`` where they are kept."""
 
     ticks: pl.DataFrame
@@ -241,7 +241,8 @@ class Normalised:
     Attributes
     ----------
     parts
-        Some whole fixtures each, in ascending order of fixture_id, made as they are asked for: a ``Part``, or ``TICKS`` alone.
+        Some whole fixtures each, in ascending order of fixture_id, made as they are asked for: a ``SourcePart``, or ``TICKS``
+        alone.
     fixtures
         Fixtures with names and kickoffs where the source has them.
     account
@@ -258,7 +259,7 @@ class Normalised:
         The source's files are kept in the pack.
     """
 
-    parts: Iterable[pl.DataFrame | Part]
+    parts: Iterable[pl.DataFrame | SourcePart]
     fixtures: tuple[Fixture, ...]
     account: Account
     provenance: str
@@ -279,9 +280,9 @@ class Normalised:
         return pl.concat([pl.DataFrame(schema=TICKS), *(as_part(part).ticks for part in self.parts)])
 
 
-def as_part(part: pl.DataFrame | Part) -> Part:
+def as_part(part: pl.DataFrame | SourcePart) -> SourcePart:
     """Return what a source made of some fixtures as a part."""
-    return part if isinstance(part, Part) else Part(part)
+    return part if isinstance(part, SourcePart) else SourcePart(part)
 
 
 def ticks_frame(rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:

@@ -19,8 +19,8 @@ from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.mapping import Mapped, Meaning
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, files_below, fixture_ids_of
-from clvlab.packs.importers.table_files import Chunk, csv_chunks, parquet_chunks
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, SourcePart, files_below, fixture_ids_of
+from clvlab.packs.importers.table_files import TableChunk, csv_chunks, parquet_chunks
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.rows import RESULTS, Settled
 
@@ -47,7 +47,7 @@ class TableRows:
     results: pl.DataFrame
 
 
-def meant(chunk: Chunk, options: Options, account: Account) -> TableRows:
+def meant(chunk: TableChunk, options: Options, account: Account) -> TableRows:
     """Return what the rows of a chunk mean; a row with a bad time, odds or flag is refused as a whole."""
     mapping = chunk.mapping
     zone = zone_of(options.time_zone or mapping.time_zone)
@@ -90,7 +90,7 @@ def _fair(long: pl.DataFrame, mapping: Mapped, file: str, account: Account) -> t
     return fair.set(~sound, None), ~wrong
 
 
-def _heads(chunk: Chunk, mapping: Mapped, zone: ZoneInfo | None, account: Account) -> tuple[pl.DataFrame, pl.Series]:
+def _heads(chunk: TableChunk, mapping: Mapped, zone: ZoneInfo | None, account: Account) -> tuple[pl.DataFrame, pl.Series]:
     """Return the columns that every quote of a row shares, and which rows can be read."""
     rows, columns = chunk.rows, mapping.columns
     nothing = pl.Series([None] * rows.height, dtype=pl.String)
@@ -237,7 +237,7 @@ def _written(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:
     return numbers.fill_null(float("nan")).to_numpy()
 
 
-def _results(quotes: pl.DataFrame, chunk: Chunk, account: Account) -> pl.DataFrame:
+def _results(quotes: pl.DataFrame, chunk: TableChunk, account: Account) -> pl.DataFrame:
     """Return how sides were settled: each side's own result, or in a wide table the name of the one that won."""
     named = quotes.filter(pl.col("result").is_not_null())
     text = pl.col("result").str.to_lowercase()
@@ -273,7 +273,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     account = Account(options.lenient)
     rules = options.rules(_RULES)
     spill = QuoteSpill(scratch)
-    known = _Known(account)
+    known = _KnownColumns(account)
     for name, path in sorted(files.items()):
         for chunk in _chunks(name, path, options, account):
             account.messages += chunk.rows.height
@@ -298,7 +298,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     )
 
 
-def _chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[Chunk]:
+def _chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[TableChunk]:
     """Read a file; when lenient, one that is no such table, as of an older header or of something else, is passed over."""
     read = parquet_chunks if name.endswith(".parquet") else csv_chunks
     try:
@@ -307,12 +307,14 @@ def _chunks(name: str, path: Path, options: Options, account: Account) -> Iterat
         account.refuse_file(name, error, "a file is no such table")
 
 
-def _parts(spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account) -> Iterator[Part]:
+def _parts(
+    spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account
+) -> Iterator[SourcePart]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options, rules, account)
 
 
-class _Known:
+class _KnownColumns:
     """Names, kickoffs and results of the fixtures met so far."""
 
     def __init__(self, account: Account) -> None:

@@ -21,7 +21,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class TableChunk:
     """Some rows of a table, as they are written, and what their columns mean; ``line`` counts them as the file does."""
 
     file: str
@@ -30,7 +30,7 @@ class Chunk:
     line: pl.Series
 
 
-def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[Chunk]:
+def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[TableChunk]:
     """Read a CSV; a row of another width than the header is refused.
 
     Raises
@@ -61,13 +61,13 @@ def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Ite
             rows.append(row)
             numbers.append(reader.line_num)
             if len(rows) >= options.chunk_rows:
-                yield Chunk(name, mapping, _frame(header, rows), pl.Series(numbers, dtype=pl.Int64))
+                yield TableChunk(name, mapping, _frame(header, rows), pl.Series(numbers, dtype=pl.Int64))
                 rows, numbers = [], []
     except csv.Error as error:
         account.refuse_file(name, SourceError(f"{name}:{reader.line_num}: no CSV from here on: {error}"))
     except SourceError as error:
         account.refuse_file(name, error)
-    yield Chunk(name, mapping, _frame(header, rows), pl.Series(numbers, dtype=pl.Int64))
+    yield TableChunk(name, mapping, _frame(header, rows), pl.Series(numbers, dtype=pl.Int64))
 
 
 def _text_lines(name: str, path: Path, account: Account) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _frame(header: list[str], rows: list[list[str]]) -> pl.DataFrame:
     return frame.with_columns(pl.when(text != "").then(text))
 
 
-def parquet_chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[Chunk]:
+def parquet_chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[TableChunk]:
     """Read a Parquet file by batches of rows; a row's line is its number from 1.
 
     Raises
@@ -113,7 +113,7 @@ def parquet_chunks(name: str, path: Path, options: Options, account: Account) ->
             for batch in batches(file, options.chunk_rows, schema.names):
                 table = batch.select(schema.names).cast(schema)
                 rows = pl.DataFrame(pl.from_arrow(table))
-                yield Chunk(name, mapping, rows, pl.int_range(first, first + rows.height, eager=True))
+                yield TableChunk(name, mapping, rows, pl.int_range(first, first + rows.height, eager=True))
                 first += rows.height
         except UNREADABLE as error:
             account.refuse_file(name, SourceError(f"{name}: can't be read from row {first} on: {str(error).splitlines()[0]}"))

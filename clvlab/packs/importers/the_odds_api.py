@@ -25,7 +25,16 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.files import whole
 from clvlab.packs.importers import the_odds_api_changes as changes
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, files_below, fixture_ids_of, league_named
+from clvlab.packs.importers.source import (
+    NO_ODDS,
+    Account,
+    Normalised,
+    Options,
+    SourcePart,
+    files_below,
+    fixture_ids_of,
+    league_named,
+)
 from clvlab.packs.manifest import Fixture, KickoffKind
 
 # How outcomes and points of The Odds API become sides and market keys.
@@ -128,7 +137,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 
 @dataclass(slots=True)
-class _Event:
+class _ApiEvent:
     home: str
     away: str
     kickoffs: dict[int, int] = field(default_factory=dict)  # when it was said -> kickoff
@@ -138,14 +147,14 @@ class _Event:
 class _Known:
     """Events met so far, and the times of snapshots by (sport or event, type of market, book) that they speak of."""
 
-    events: dict[str, _Event] = field(default_factory=dict)
+    events: dict[str, _ApiEvent] = field(default_factory=dict)
     covered: dict[tuple[str, str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
     sport_of: dict[str, str] = field(default_factory=dict)
 
 
 def _parts(
     spill: QuoteSpill, ids: Mapping[str, int], known: _Known, options: Options, rules: Consensus, account: Account
-) -> Iterator[Part]:
+) -> Iterator[SourcePart]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         quotes = spill.rows(batch).sort("ts_ms", "file", "line")
         yield book_ticks(_with_withdrawals(quotes, known, batch), ids, options, rules, account)
@@ -262,7 +271,7 @@ def _far_apart(numbers: Sequence[float], american: Sequence[float]) -> bool:
 
 def _learn(known: _Known, event: Mapping[str, Any], ts_ms: int) -> None:
     kickoff = time_ms(event["commence_time"])
-    new = _Event(event["home_team"], event["away_team"])
+    new = _ApiEvent(event["home_team"], event["away_team"])
     seen = known.events.setdefault(event["id"], new)
     if (seen.home, seen.away) != (new.home, new.away):
         raise ValueError(f"event {event['id']} is {seen.home} - {seen.away} elsewhere, not {new.home} - {new.away}")

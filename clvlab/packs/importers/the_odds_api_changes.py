@@ -21,7 +21,7 @@ from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.files import whole
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of, league_named
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, SourcePart, fixture_ids_of, league_named
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.parquet import check_parquet
 from clvlab.packs.rows import UNREADABLE
@@ -182,7 +182,7 @@ def _parts(
     options: Options,
     rules: Consensus,
     account: Account,
-) -> Iterator[Part]:
+) -> Iterator[SourcePart]:
     named = pl.DataFrame(
         [(event, home, away) for event, (home, away, *_) in teams.items()],
         schema={"event": pl.String, "home": pl.String, "away": pl.String},

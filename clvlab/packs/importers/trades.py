@@ -16,7 +16,7 @@ import polars as pl
 from clvlab.base.naming import among
 from clvlab.base.times import micros_of_iso, of_iso, of_unix, zone_of
 from clvlab.errors import SourceError
-from clvlab.packs.importers.archives import Kind, head_of, kind_of
+from clvlab.packs.importers.archives import ArchiveKind, head_of, kind_of
 from clvlab.packs.importers.assets import AssetMap, asset_map
 from clvlab.packs.importers.rows import opened_csv, parquet_columns, parquet_rows
 from clvlab.packs.importers.shares import ShareSpill, Trade, taker, trade_price
@@ -48,7 +48,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     spill = ShareSpill(assets, scratch)
     zone = zone_of(options.time_zone)
     for name, path in sorted(files.items()):
-        read = _parquet if kind_of(head_of(path)) is Kind.PARQUET else _csv
+        read = _parquet if kind_of(head_of(path)) is ArchiveKind.PARQUET else _csv
         try:
             for rows in read(name, path, assets, options, account):
                 _take(name, rows, spill, zone, options, account)

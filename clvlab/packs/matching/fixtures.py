@@ -48,7 +48,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedMatch:
     """Fixtures of which some may be the same, and why none was taken."""
 
     first: tuple[int, ...]
@@ -71,6 +71,6 @@ class Matched:
     """
 
     pairs: tuple[Pair, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedMatch, ...]
     first_alone: tuple[int, ...]
     second_alone: tuple[int, ...]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from clvlab.law.markets import Kind, Market, Role, UnreadKey, key_parts, role_of
+from clvlab.law.markets import Market, MarketKind, Role, UnreadKey, key_parts, role_of
 from clvlab.packs.matching.names import likeness, words_of
 
 MATCHING_VERSION = "2"
@@ -99,13 +99,13 @@ def _first_rules(key: str) -> Market:
     """Return a market by the words of its key, which stand where later rules say what is counted: equal words are one."""
     kind, period, parameters = key_parts(key)
     line, word = _LINE_1.search(parameters), _KINDS_1.get(kind.casefold(), kind)
-    own = Kind.HANDICAP if word == Kind.HANDICAP else Kind.TOTAL
+    own = MarketKind.HANDICAP if word == MarketKind.HANDICAP else MarketKind.TOTAL
     return Market(key, own, period.casefold(), float(line[1]) if line else None, stat=word)
 
 
 def _role(side: str, teams: Sequence[str], market: Market | None = None) -> Role | None:
     known = role_of(side, market)
-    if known is not None or len(teams) != 2 or (market is not None and market.kind is Kind.TOTAL):
+    if known is not None or len(teams) != 2 or (market is not None and market.kind is MarketKind.TOTAL):
         return known
     scores = [likeness(side, team) for team in teams]
     if max(scores) < _ALIKE or abs(scores[0] - scores[1]) < 1 - _ALIKE:

@@ -10,9 +10,9 @@ from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from clvlab.law.markets import Role
-from clvlab.packs.matching.fixtures import Listed, Matched, Pair, Refused
+from clvlab.packs.matching.fixtures import Listed, Matched, Pair, RefusedMatch
 from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, may_be_alike, words_of
-from clvlab.packs.matching.prices import Gap, gap_between
+from clvlab.packs.matching.prices import PriceGap, gap_between
 
 # What hangs together: the teams of a competition, the fixtures of two sources that could be each other.
 
@@ -20,7 +20,7 @@ from clvlab.packs.matching.prices import Gap, gap_between
 T = TypeVar("T")
 
 
-class Groups(Generic[T]):
+class Components(Generic[T]):
     """What hangs together."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ def playing_daily(first: Sequence[Listed], second: Sequence[Listed]) -> set[int]
     Teams that meet each other are of one competition, and so are those that they meet. How soon a team plays again is seen
     within one source, where a match stands once.
     """
-    leagues, soon = Groups[str](), defaultdict[str, list[bool]](list)
+    leagues, soon = Components[str](), defaultdict[str, list[bool]](list)
     for listed in (first, second):
         played = defaultdict[str, list[int]](list)
         for one in listed:
@@ -104,7 +104,7 @@ class _Edge(NamedTuple):
         return 0 if abs(self.gap_ms) <= EXACT_MS else 1 if abs(self.gap_ms) <= NEAR_MS else 2
 
 
-Gaps = Callable[[int, int, bool], Gap | None]
+Gaps = Callable[[int, int, bool], PriceGap | None]
 """Returns the gap of prices of a fixture of each source, the second one turned or not; null without a market in common."""
 
 
@@ -127,8 +127,8 @@ def matched(
     """
     edges = _pruned(_edges(first, second, aliases))
     pairs = list[Pair]()
-    refused = [Refused((one.fixture_id,), (), UNTIMED) for one in first if one.kickoff_ts_ms is None]
-    refused += [Refused((), (one.fixture_id,), UNTIMED) for one in second if one.kickoff_ts_ms is None]
+    refused = [RefusedMatch((one.fixture_id,), (), UNTIMED) for one in first if one.kickoff_ts_ms is None]
+    refused += [RefusedMatch((), (one.fixture_id,), UNTIMED) for one in second if one.kickoff_ts_ms is None]
     daily = playing_daily(first, second)
     drawn = [
         {one.fixture_id for one in source if any(Role.DRAW in own.roles for own in one.markets)} for source in (first, second)
@@ -297,7 +297,7 @@ def _beats(one: _Edge, edge: _Edge) -> bool:
 
 def _components(edges: Sequence[_Edge]) -> list[list[_Edge]]:
     """Return pairs that hang together by a fixture, each group by itself."""
-    groups = Groups[tuple[int, int]]()
+    groups = Components[tuple[int, int]]()
     for edge in edges:
         groups.join((0, edge.first), (1, edge.second))
     found = defaultdict[tuple[int, int], list[_Edge]](list)
@@ -306,7 +306,7 @@ def _components(edges: Sequence[_Edge]) -> list[list[_Edge]]:
     return list(found.values())
 
 
-def _resolved(edges: list[_Edge]) -> tuple[list[_Edge], Refused | None]:
+def _resolved(edges: list[_Edge]) -> tuple[list[_Edge], RefusedMatch | None]:
     """Return which pairs of a group are meant, if that can be told: by the nearest kickoffs first, each the only one."""
     if len(edges) == 1:
         return edges, None
@@ -324,15 +324,15 @@ def _resolved(edges: list[_Edge]) -> tuple[list[_Edge], Refused | None]:
     return chosen, None
 
 
-def _several(firsts: Iterable[int], seconds: Iterable[int]) -> Refused:
-    return Refused(tuple(sorted(firsts)), tuple(sorted(seconds)), "several matches could be meant")
+def _several(firsts: Iterable[int], seconds: Iterable[int]) -> RefusedMatch:
+    return RefusedMatch(tuple(sorted(firsts)), tuple(sorted(seconds)), "several matches could be meant")
 
 
-def _judged(edge: _Edge, gaps: Gaps | None, *, daily: bool) -> Pair | Refused:
+def _judged(edge: _Edge, gaps: Gaps | None, *, daily: bool) -> Pair | RefusedMatch:
     """Hold a pair against its prices."""
 
-    def refused(reason: str) -> Refused:
-        return Refused((edge.first,), (edge.second,), reason)
+    def refused(reason: str) -> RefusedMatch:
+        return RefusedMatch((edge.first,), (edge.second,), reason)
 
     gap_s = round(edge.gap_ms / 1000)
     far = edge.tier == 2
@@ -361,7 +361,7 @@ def _judged(edge: _Edge, gaps: Gaps | None, *, daily: bool) -> Pair | Refused:
 def gaps_of(first: dict[int, Listed], second: dict[int, Listed], first_prices: Prices, second_prices: Prices) -> Gaps:
     """Return what measures the gap of prices, from the prices of each source's fixtures."""
 
-    def gap(one: int, other: int, turned: bool) -> Gap | None:  # noqa: FBT001  as ``Gaps`` is called
+    def gap(one: int, other: int, turned: bool) -> PriceGap | None:  # noqa: FBT001  as ``Gaps`` is called
         ours, theirs = first[one], second[other]
         known = [at for at in (ours.kickoff_ts_ms, theirs.kickoff_ts_ms) if at is not None]
         return gap_between(

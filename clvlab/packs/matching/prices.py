@@ -14,7 +14,7 @@ from clvlab.law.markets import Market, Role
 Series = dict[tuple[str, str], tuple[list[int], list[int]]]
 
 
-class Gap(NamedTuple):
+class PriceGap(NamedTuple):
     """The largest difference of a side's probability, and in how many sides both have one."""
 
     gap_bps: int
@@ -23,7 +23,7 @@ class Gap(NamedTuple):
 
 def gap_between(
     first: tuple[Sequence[Market], Series], second: tuple[Sequence[Market], Series], kickoff_ts_ms: int | None
-) -> Gap | None:
+) -> PriceGap | None:
     """Return the gap over all markets that both have, each at the last time before the kickoff at which both had prices.
 
     Winners are asked before totals, which say nothing of an order. Null without a side that both price.
@@ -34,7 +34,7 @@ def gap_between(
             if ours.about == theirs.about:
                 found += _differences(ours, theirs, first[1], second[1], kickoff_ts_ms)
     telling = [gap for role, gap in found if role not in (Role.OVER, Role.UNDER)]
-    return Gap(max(telling), len(telling)) if telling else None
+    return PriceGap(max(telling), len(telling)) if telling else None
 
 
 def _differences(ours: Market, theirs: Market, own: Series, other: Series, kickoff_ts_ms: int | None) -> list[tuple[Role, int]]:

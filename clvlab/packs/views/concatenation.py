@@ -15,7 +15,7 @@ from clvlab.law.tape import ROWS, series_table
 from clvlab.packs.books import STREAM
 from clvlab.packs.manifest import Capture, Fixture, KickoffKind
 from clvlab.packs.reader import Pack
-from clvlab.packs.views.derivation import Derivation, DerivedPack, Kind, derived
+from clvlab.packs.views.derivation import Derivation, DerivationKind, DerivedPack, derived
 from clvlab.packs.views.rule import MARKS
 
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
@@ -50,14 +50,14 @@ def concatenated(packs: Sequence[Pack]) -> Pack:
             "margin_fallbacks": sum(pack.manifest.margin_fallbacks or 0 for pack in parents) or None,
         }
     )
-    return derived(Derivation(Kind.CONCAT, {}, parents), manifest, ConcatFiles(parents, homes))
+    return derived(Derivation(DerivationKind.CONCAT, {}, parents), manifest, ConcatFiles(parents, homes))
 
 
 def _parts(packs: Iterable[Pack]) -> tuple[Pack, ...]:
     """Return the packs in order of their hashes, each once; one that is several already is these."""
     found: dict[str, Pack] = {}
     for pack in packs:
-        several = isinstance(pack, DerivedPack) and pack.derivation.kind is Kind.CONCAT
+        several = isinstance(pack, DerivedPack) and pack.derivation.kind is DerivationKind.CONCAT
         for part in pack.derivation.parents if isinstance(pack, DerivedPack) and several else (pack,):
             known = found.get(part.content_hash, part)
             found[part.content_hash] = known.held(dict(pack.held_out) | dict(part.held_out))
@@ -119,7 +119,7 @@ def _changes(pack: Pack) -> bool:
     if not isinstance(pack, DerivedPack):
         return False
     own = pack.derivation
-    chosen = own.kind is Kind.JOIN or not own.rule.keys().isdisjoint({"markets", *MARKS})
+    chosen = own.kind is DerivationKind.JOIN or not own.rule.keys().isdisjoint({"markets", *MARKS})
     return chosen or any(map(_changes, own.parents))
 
 

@@ -23,7 +23,7 @@ VIEW_SCHEMA = "clvlab-view/1"
 _NAME_LENGTH = 150  # of what is kept of a parent's name
 
 
-class Kind(StrEnum):
+class DerivationKind(StrEnum):
     """How a pack is made of others."""
 
     WHERE = "where"
@@ -43,7 +43,7 @@ class Derivation:
         In the order that the rule means.
     """
 
-    kind: Kind
+    kind: DerivationKind
     rule: Mapping[str, Any]
     parents: tuple[Pack, ...]
 
@@ -58,9 +58,9 @@ class Derivation:
         """A name that follows from the hash, so that equal rules give equal runs."""
         mark = f"{self.kind.value}-{self.content_hash[7:15]}"
         first = self.parents[0]
-        if self.kind is Kind.CONCAT:
+        if self.kind is DerivationKind.CONCAT:
             return mark
-        root = first.pack_id.rpartition(f".{Kind.WHERE.value}-")[0] if isinstance(first, DerivedPack) else ""
+        root = first.pack_id.rpartition(f".{DerivationKind.WHERE.value}-")[0] if isinstance(first, DerivedPack) else ""
         return f"{(root or first.pack_id)[:_NAME_LENGTH]}.{mark}"
 
 
@@ -83,7 +83,7 @@ class DerivedPack(Pack):
 
     def origins(self) -> Iterable[tuple[int, Pack, int]]:
         own, parents = set(self.fixture_ids), self.derivation.parents
-        if self.derivation.kind is not Kind.JOIN:
+        if self.derivation.kind is not DerivationKind.JOIN:
             return (one for parent in parents for one in parent.origins() if one[0] in own)
         named = [{second: first for first, second, _ in pairs} for pairs in self.derivation.rule["pairs"]]
         others = zip(named, parents[1:], strict=True)
@@ -104,7 +104,7 @@ class DerivedPack(Pack):
     @cached_property
     def results(self) -> pl.DataFrame | None:
         own = set(self.fixture_ids) - set(dict(self.held_out))
-        parents = self.derivation.parents[:1] if self.derivation.kind is Kind.JOIN else self.derivation.parents
+        parents = self.derivation.parents[:1] if self.derivation.kind is DerivationKind.JOIN else self.derivation.parents
         found = [frame for parent in parents if (frame := parent.results) is not None]
         if not found:
             return None
@@ -155,7 +155,7 @@ def derived(derivation: Derivation, manifest: PackManifest, files: PackFiles) ->
         "books_sha256": None,
     }
     present = {fixture.fixture_id for fixture in manifest.fixtures}
-    parents = derivation.parents[:1] if derivation.kind is Kind.JOIN else derivation.parents
+    parents = derivation.parents[:1] if derivation.kind is DerivationKind.JOIN else derivation.parents
     held = {number: plan for parent in parents for number, plan in parent.held_out if number in present}
     return DerivedPack(
         files,
@@ -179,9 +179,9 @@ def derived_words(pack: DerivedPack) -> str:
     """Say what a derived pack is made of, and how."""
     own = pack.derivation
     names = [_words(parent) for parent in own.parents]
-    if own.kind is Kind.WHERE:
+    if own.kind is DerivationKind.WHERE:
         return f"view of {names[0]}: {Rule.of_payload(own.rule).words}"
-    if own.kind is Kind.JOIN:
+    if own.kind is DerivationKind.JOIN:
         return f"{names[0]}, with {' and '.join(names[1:])} as books"
     return f"{' and '.join(names)} as one"
 

@@ -22,7 +22,7 @@ from clvlab.packs.matching.matching import gaps_of, matched
 from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, folded
 from clvlab.packs.matching.prices import Series
 from clvlab.packs.reader import Pack
-from clvlab.packs.views.derivation import Derivation, DerivedPack, Kind, derived
+from clvlab.packs.views.derivation import Derivation, DerivationKind, DerivedPack, derived
 
 # What another source said of the same fixtures, as a book beside the ticks of the first.
 
@@ -191,7 +191,7 @@ def joined_by(packs: Sequence[Pack], rule: Mapping[str, Any]) -> DerivedPack:
         No rule of a join, or fixtures that the sources do not have.
     """
     pairs = _pairs(packs, rule)
-    derivation = Derivation(Kind.JOIN, dict(rule), tuple(packs))
+    derivation = Derivation(DerivationKind.JOIN, dict(rule), tuple(packs))
     clash = sorted(set(packs[0].books) & set(rule["books"]))
     if clash:
         raise ViewError(f"{packs[0].pack_id!r} has a book {clash[0]!r} already, which can't be another source as well")
@@ -205,7 +205,7 @@ def otherwise_matched(pack: Pack) -> str:
         return ""
     own = pack.derivation
     said = next(filter(None, map(otherwise_matched, own.parents)), "")
-    if said or own.kind is not Kind.JOIN:
+    if said or own.kind is not DerivationKind.JOIN:
         return said
     try:
         again = join_of(own.parents, own.rule["matching"], _aliases(own.rule.get("aliases", [])))[0]

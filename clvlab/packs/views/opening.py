@@ -16,7 +16,7 @@ from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack, load_pack
 from clvlab.packs.verifying import verified
 from clvlab.packs.views.concatenation import concatenated
-from clvlab.packs.views.derivation import VIEW_SCHEMA, DerivedPack, Kind
+from clvlab.packs.views.derivation import VIEW_SCHEMA, DerivationKind, DerivedPack
 from clvlab.packs.views.joining import joined_by
 from clvlab.packs.views.rule import Rule
 from clvlab.packs.views.view import view_of
@@ -36,7 +36,7 @@ class Described(BaseModel):
 
     pack_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
     content_hash: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-    kind: Kind | None = None
+    kind: DerivationKind | None = None
     rule: dict[str, Any] | None = None
     parents: tuple[Described, ...] | None = None
 
@@ -140,11 +140,11 @@ def made_again(described: Described, find: Finder) -> Pack:
 def _made(described: Described, parents: list[Pack]) -> Pack:
     payload = described.rule or {}
     match described.kind:
-        case Kind.WHERE if len(parents) == 1:
+        case DerivationKind.WHERE if len(parents) == 1:
             return view_of(parents[0], Rule.of_payload(payload))
-        case Kind.CONCAT if not payload:
+        case DerivationKind.CONCAT if not payload:
             return concatenated(parents)
-        case Kind.JOIN if len(parents) > 1:
+        case DerivationKind.JOIN if len(parents) > 1:
             return joined_by(parents, payload)
         case _:
             raise ViewError(f"{described.kind} of {len(parents)} packs by {payload!r:.80} is nothing that clvlab makes")

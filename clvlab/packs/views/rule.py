@@ -29,7 +29,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RuleStep:
     """What one filter leaves of the fixtures before it.
 
     Attributes
@@ -132,7 +132,7 @@ class Rule:
             ]
         )
 
-    def chosen(self, fixtures: Sequence[Fixture], pack_id: str) -> tuple[tuple[Fixture, ...], list[Step]]:
+    def chosen(self, fixtures: Sequence[Fixture], pack_id: str) -> tuple[tuple[Fixture, ...], list[RuleStep]]:
         """Return the fixtures that are left, in their order, and what each filter left out.
 
         Raises
@@ -140,11 +140,11 @@ class Rule:
         ViewError
             A league, season or fixture that the pack does not have, or nothing is left.
         """
-        left, steps = tuple(fixtures), list[Step]()
+        left, steps = tuple(fixtures), list[RuleStep]()
         for name, words, known, keep in self._filters(fixtures, pack_id):
             unknown = 0 if known is None else sum(known(fixture) is None for fixture in left)
             kept = tuple(fixture for fixture in left if (known is None or known(fixture) is not None) and keep(fixture))
-            steps.append(Step(name, words, len(left) - len(kept), unknown, len(left)))
+            steps.append(RuleStep(name, words, len(left) - len(kept), unknown, len(left)))
             left = kept
         if not left:
             said = "; ".join(f"{step.words} leaves out {step.fixtures:,} of {step.of:,}" for step in steps)

@@ -17,7 +17,7 @@ from clvlab.law.tape import ROWS, series_table
 from clvlab.packs.books import STREAM
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
-from clvlab.packs.views.derivation import Derivation, DerivedPack, Kind, begins_with, derived, stand_alone
+from clvlab.packs.views.derivation import Derivation, DerivationKind, DerivedPack, begins_with, derived, stand_alone
 from clvlab.packs.views.rule import BOOKS, MARKS, OVERROUND, Rule
 from clvlab.words import counted
 
@@ -112,7 +112,7 @@ def view_of(pack: Pack, rule: Rule) -> Pack:
     fixtures, _ = rule.chosen(own.fixtures, pack.pack_id)
     limits = [limit for limit in (own.max_close_age_s, rule.max_close_age_s) if limit is not None]
     manifest = own.model_copy(update={"fixtures": fixtures, "max_close_age_s": min(limits, default=None)})
-    derivation = Derivation(Kind.WHERE, rule.payload(), (pack,))
+    derivation = Derivation(DerivationKind.WHERE, rule.payload(), (pack,))
     return derived(derivation, manifest, ViewFiles(pack, rule, fixtures))
 
 

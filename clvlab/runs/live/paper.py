@@ -26,7 +26,7 @@ from clvlab.runs.live.feed import chosen
 from clvlab.runs.live.following import LivePlan, follow
 from clvlab.runs.live.question import LiveQuestion, until_ts_ms
 from clvlab.runs.live.view import LiveView
-from clvlab.runs.perform import Commitment, PerformedRun, Record
+from clvlab.runs.perform import Commitment, PerformedRun, Recorder
 from clvlab.runs.progress import cause_of
 
 # Live runs that were begun in a folder and are not over: found again by what was asked for.
@@ -165,7 +165,7 @@ _LOOK_S = 0.5
 
 def run_live(
     question: LiveQuestion,
-    record: Record,
+    record: Recorder,
     root: Path,
     *,
     look: Callable[[LiveView], None] = lambda view: None,  # noqa: ARG005
@@ -212,7 +212,7 @@ def run_live(
 
 
 def _made(
-    begun: Begun, record: Record, view: LiveView, stop: Stop, house: Callable[[Pack], Pack], clock: Callable[[], int]
+    begun: Begun, record: Recorder, view: LiveView, stop: Stop, house: Callable[[Pack], Pack], clock: Callable[[], int]
 ) -> PerformedRun | None:
     plan = begun.plan
     with begun.held():

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from clvlab.feeds.feed import Feed
 from clvlab.feeds.segments import Segments
-from clvlab.packs.captures.records import Record
+from clvlab.packs.captures.records import CaptureRecord
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.sources import SOURCES
 from clvlab.words import count, counted, nonempty, span, tally, yes
@@ -130,7 +130,7 @@ class Watch:
         self._open: dict[tuple[int, str], int] = {}  # when the last message about each open market came
         self._before = time.monotonic(), 0
 
-    def take(self, record: Record) -> None:
+    def take(self, record: CaptureRecord) -> None:
         """Take note of a record."""
         for message in self._tracker.take(record):
             market = message.fixture_id, message.market_key

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator
 from clvlab import words
 from clvlab.api.runs import AgentIdentity, ProofArtifactResponse, RunKind, RunStatus
 from clvlab.arena.application import Application
-from clvlab.arena.results import RunResult
+from clvlab.arena.results import ShownResult
 from clvlab.arena.runs.decisions import DecisionFilter, Order, Reason
 from clvlab.arena.runs.stored import RunFilter
 from clvlab.arena.tables import MAX_ROWS as MAX_PAGE
@@ -146,7 +146,7 @@ def failing_checks(card: ProofArtifactResponse) -> list[str]:
     return [name for name, verdict in card["checks"].items() if verdict == "fail"]
 
 
-def _result(application: Application, run_id: str) -> RunResult | None:
+def _result(application: Application, run_id: str) -> ShownResult | None:
     """Read what a sealed run says; null where its bytes are not those that were sealed, which the page then states."""
     try:
         return application.results.of(run_id)

@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from clvlab.api.answer import HealthResponse, ReadinessResponse
 from clvlab.errors import StoreError, StoreUnreachableError
 from clvlab_service.deps import ApplicationDep, HealthPool, MeasuresPool
-from clvlab_service.middleware import Metrics
+from clvlab_service.middleware import RequestMetrics
 from clvlab_service.openapi import problems
 
 router = APIRouter(tags=["operations"])
@@ -43,7 +43,7 @@ _TEXT: dict[int | str, dict[str, Any]] = {
 @router.get("/metrics", operation_id="metrics", response_class=Response, responses=_TEXT | problems())
 async def metrics(request: Request, application: ApplicationDep, pool: MeasuresPool) -> Response:
     """Measurements for Prometheus; those of the store only if it answers within a second, which `clvlab_store_up` tells."""
-    shown: Metrics = request.app.state.metrics
+    shown: RequestMetrics = request.app.state.metrics
     try:
         found = await asyncio.wait_for(pool.share("measures", application.measures), _DEADLINE_S)
     except (TimeoutError, StoreError) as error:

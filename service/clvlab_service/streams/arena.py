@@ -18,7 +18,7 @@ from fastapi import APIRouter, Path, Query, WebSocket
 from clvlab_service.deps import SAFE_INTEGER
 from clvlab_service.errors import validation_problem
 from clvlab_service.reading import PAGE
-from clvlab_service.streams.connection import Connection, Feed, Feeds
+from clvlab_service.streams.connection import Connection, Feeds, StreamFeed
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 
@@ -40,7 +40,7 @@ async def arena(
             await connection.serve(_send_log(connection, feed, max(int(since_seq), -1)))
 
 
-class LogFeed(Feed):
+class LogFeed(StreamFeed):
     """The log of a competition as it grows.
 
     Attributes
@@ -105,7 +105,7 @@ async def progress(websocket: WebSocket, run_id: Annotated[str, Path()]) -> None
             await connection.serve(_send_progress(connection, feed))
 
 
-class ProgressFeed(Feed):
+class ProgressFeed(StreamFeed):
     """How far a run is.
 
     Attributes

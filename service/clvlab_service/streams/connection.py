@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from clvlab.arena.application import Application
 from clvlab.errors import ClvlabError, ShuttingDownError, UnknownCompetitionError
 from clvlab_service.errors import known_problem
-from clvlab_service.middleware import Metrics
+from clvlab_service.middleware import RequestMetrics
 from clvlab_service.pool import BoundedPool
 from clvlab_service.reading import EventPages
 from clvlab_service.settings import Settings
@@ -31,7 +31,7 @@ _SUBSCRIBER_BITS = 64  # of an IPv6 address: the rest a client chooses for itsel
 class StreamPlaces:
     """The streams of this process, which are bounded."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: RequestMetrics) -> None:
         self._most, self._most_of_client = settings.max_streams, settings.max_client_streams
         self._open = metrics.streams
         self._taken: Counter[str] = Counter()
@@ -188,7 +188,7 @@ _T = TypeVar("_T")
 _SETTLE_S = 0.02  # news that come together are one look
 
 
-class Feed(ABC):
+class StreamFeed(ABC):
     """A task that reads what is new about a subject, when told of news and at intervals besides, and tells its watchers.
 
     Attributes
@@ -272,7 +272,7 @@ class Feed(ABC):
         await asyncio.sleep(_SETTLE_S)
 
 
-_F = TypeVar("_F", bound=Feed)
+_F = TypeVar("_F", bound=StreamFeed)
 
 
 class Feeds:
@@ -297,8 +297,8 @@ class Feeds:
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self.application, self.pages, self.pool, self.poll_s, self.log = application, pages, pool, poll_s, log
-        self._running: dict[str, Feed] = {}
-        self._watchers: dict[Feed, int] = {}
+        self._running: dict[str, StreamFeed] = {}
+        self._watchers: dict[StreamFeed, int] = {}
 
     @contextmanager
     def watch(self, subject: str, make: Callable[[str, Feeds], _F]) -> Iterator[_F]:
@@ -317,7 +317,7 @@ class Feeds:
                 self.forget(feed)
                 feed.task.cancel()
 
-    def forget(self, feed: Feed) -> None:
+    def forget(self, feed: StreamFeed) -> None:
         """Have the next watcher of its subject begin anew: what ended may go on."""
         if self._running.get(feed.subject) is feed:
             del self._running[feed.subject]

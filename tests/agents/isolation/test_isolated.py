@@ -16,7 +16,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.agents.isolation.limits import Limits
+from clvlab.agents.isolation.limits import ProcessLimits
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.engine.agent import Identity
 from clvlab.engine.lookahead import lookahead_audit
@@ -502,11 +502,11 @@ def test_default_limits_are_settings(monkeypatch):
     monkeypatch.setenv("CLVLAB_AGENT_TIMEOUT_S", "7")
     monkeypatch.setenv("CLVLAB_AGENT_MEMORY_MB", "2048")
 
-    assert Limits.of() == Limits(2048, 7)
-    assert Limits.of(timeout_s=1.5).timeout_s == 1.5
+    assert ProcessLimits.of() == ProcessLimits(2048, 7)
+    assert ProcessLimits.of(timeout_s=1.5).timeout_s == 1.5
     monkeypatch.setenv("CLVLAB_AGENT_TIMEOUT_S", "soon")
     with pytest.raises(AgentError, match="CLVLAB_AGENT_TIMEOUT_S must be a whole number, not 'soon'"):
-        Limits.of()
+        ProcessLimits.of()
 
 
 @pytest.mark.parametrize("named", ["none.py:x", "mine.txt:x", "baseline", "a.py"])

@@ -12,7 +12,7 @@ import pytest
 
 from clvlab.agents.isolation.code import code_of
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.agents.isolation.limits import Limits
+from clvlab.agents.isolation.limits import ProcessLimits
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.errors import AgentFailedError
@@ -96,7 +96,7 @@ def test_machine_tells_neither_its_name_nor_what_others_do_there():
 @pytest.mark.parametrize("ends", ["the first", "the one that waits"])
 def test_both_processes_end_as_one(ends, request):
     """The one that a session starts waits for the one that the agent runs in."""
-    process, configured = AgentProcess(code_of(Own()), Limits.of()), isolated(Own()).configured
+    process, configured = AgentProcess(code_of(Own()), ProcessLimits.of()), isolated(Own()).configured
     request.addfinalizer(process.close)
     process.identity(**configured)
     first = process._first

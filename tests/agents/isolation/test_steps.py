@@ -14,7 +14,7 @@ import pytest
 import clvlab as cl
 from clvlab.agents.isolation.code import code_of
 from clvlab.agents.isolation.isolated import isolated, step_by_step
-from clvlab.agents.isolation.limits import Limits
+from clvlab.agents.isolation.limits import ProcessLimits
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.agents.isolation.steps import Stepper, answered, steps
@@ -256,7 +256,7 @@ def test_step_by_step_an_agent_is_told_what_it_is_told_of_the_whole(seed, market
 
 def test_tape_is_sorted_before_any_code_of_the_agent_runs(monkeypatch, request):
     """It takes the longer the more messages there are."""
-    process, loaded = AgentProcess(code_of(Everything()), Limits.of()), []
+    process, loaded = AgentProcess(code_of(Everything()), ProcessLimits.of()), []
     request.addfinalizer(process.close)
 
     def watched(tape):

@@ -10,7 +10,7 @@ import pytest
 
 from clvlab.arena.packs import open_pack
 from clvlab.bets.grading import plan_grading
-from clvlab.bets.reading import Reading
+from clvlab.bets.reading import BetsReading
 from clvlab.proof.evidence import read_evidence
 from clvlab.runs.perform import perform
 from tests.application.bets.plain import ZONE, Odds, graded, random_bets, written
@@ -44,7 +44,7 @@ def test_every_row_is_graded_as_a_plain_loop_grades_it(pack, odds, seed, tmp_pat
     rows = written(truths, odds, draw)
     bets = pl.DataFrame(rows) if seed % 3 == 0 else file_of(rows, tmp_path, draw)
 
-    grading = plan_grading(bets, pack, Reading(time_zone=ZONE))
+    grading = plan_grading(bets, pack, BetsReading(time_zone=ZONE))
     done = perform(grading.plan)
     found = grading.rows(done).frame
 

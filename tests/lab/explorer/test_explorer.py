@@ -10,7 +10,7 @@ import pytest
 import clvlab as cl
 from clvlab.errors import EvidenceError, UnknownFixtureError, UnknownMarketError
 from clvlab.lab.explorer.figure import reach, traces
-from clvlab.lab.explorer.view import Outcome
+from clvlab.lab.explorer.view import ShownOutcome
 from clvlab.lab.explorer.widget import ExplorerWidget
 from clvlab.law.schema import TICKS
 from clvlab.packs.manifest import Fixture, PackManifest
@@ -181,7 +181,7 @@ class TestWidget:
 
         assert explorer.view.position == 10
         drawn = {trace.name for trace in shell.figure.data if trace.name and trace.x is not None and len(trace.x)}
-        assert drawn & set(Outcome) <= {Outcome.OPEN.value}
+        assert drawn & set(ShownOutcome) <= {ShownOutcome.OPEN.value}
         assert "close (kickoff)" not in drawn
         assert "10 of" in shell.summary.value
 

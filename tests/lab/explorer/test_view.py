@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clvlab.lab.explorer.view import LINES, MARKS, Outcome, market, suspensions, thin
+from clvlab.lab.explorer.view import LINES, MARKS, ShownOutcome, market, suspensions, thin
 from clvlab.law.closing import Window
 from tests.factories import MARKET, make_decisions, make_run, make_tape, message
 
@@ -57,9 +57,12 @@ def test_the_replay_hides_later_messages_later_decisions_and_the_verdict_on_earl
 
     assert early.lines["ts_ms"].max() == 0
     assert early.close is None
-    assert early.decided.select("seq", "outcome", "clv_bps", "reason").rows() == [(1, Outcome.OPEN, None, None)]
+    assert early.decided.select("seq", "outcome", "clv_bps", "reason").rows() == [(1, ShownOutcome.OPEN, None, None)]
     assert late.close.prob_bps == {"draw": 2500, "part1": 5000, "part2": 2500}
-    assert late.decided.select("seq", "outcome", "clv_bps").rows() == [(1, Outcome.BEAT, 1000), (2, Outcome.UNMOVED, 0)]
+    assert late.decided.select("seq", "outcome", "clv_bps").rows() == [
+        (1, ShownOutcome.BEAT, 1000),
+        (2, ShownOutcome.UNMOVED, 0),
+    ]
 
 
 def test_a_replay_past_the_close_knows_it():
@@ -98,14 +101,14 @@ def test_outcomes_follow_the_sign_of_the_clv_and_the_law(tape):
     view = prepared(tape, *decided, window=Window(min_clv_horizon_s=0)).view()
 
     outcomes = dict(view.decided.select("seq", "outcome").iter_rows())
-    assert outcomes == {1: Outcome.BEHIND, 2: Outcome.BEAT, 3: Outcome.BEHIND, 4: Outcome.INVALID}
+    assert outcomes == {1: ShownOutcome.BEHIND, 2: ShownOutcome.BEAT, 3: ShownOutcome.BEHIND, 4: ShownOutcome.INVALID}
 
 
 def test_a_market_of_decisions_only_has_marks_and_no_line(tape):
     view = prepared(tape, {"market_key": "NONE|", "side": "yes"}, market_key="NONE|").view()
 
     assert (view.sides, view.lines.height, view.messages) == ((), 0, 0)
-    assert view.decided.select("outcome", "prob_bps").rows() == [(Outcome.INVALID, 0)]
+    assert view.decided.select("outcome", "prob_bps").rows() == [(ShownOutcome.INVALID, 0)]
 
 
 def test_a_market_suspended_throughout_has_gaps_and_no_closing_price():

@@ -8,7 +8,7 @@ import pytest
 from clvlab.law.message import ticks_of
 from clvlab.law.schema import ClosingPolicy
 from clvlab.packs.captures.betfair import SOURCE, BetfairReader
-from clvlab.packs.captures.records import Header, Record, cut_line, message_line, resumed_line
+from clvlab.packs.captures.records import CaptureRecord, Header, cut_line, message_line, resumed_line
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.importers import betfair as importer
 from clvlab.packs.importers.betfair_files import find
@@ -182,13 +182,13 @@ def test_after_a_cut_no_delta_is_applied_before_the_image_and_what_was_held_back
     tracker = Tracker(header(), BetfairReader(live=False))
 
     def take(each):
-        return tracker.take(Record(T, orjson.dumps(each)))
+        return tracker.take(CaptureRecord(T, orjson.dumps(each)))
 
     assert not take(OPENING)
-    cut = tracker.take(Record(T, cut={"cause": "cut"}))
+    cut = tracker.take(CaptureRecord(T, cut={"cause": "cut"}))
     assert [(each.ts_ms, each.suspended) for each in cut] == [(T, False), (T, True)]
     assert not take(message(1, change(rc=[offers(1, 1.95, 2.1)])))
-    tracker.take(Record(T, resumed={"replayed": False}))
+    tracker.take(CaptureRecord(T, resumed={"replayed": False}))
     assert not take(message(2, change(rc=[offers(1, 1.95, 2.1)])))
     assert tracker.unreadable == {"a change of a market whose image did not come since messages were missed": 2}
     assert not take(message(3, change(define=definition(), rc=[offers(1, 1.5, 1.6), offers(2, 2.5, 2.6)], img=True)))
@@ -200,10 +200,10 @@ def test_after_a_cut_no_delta_is_applied_before_the_image_and_what_was_held_back
 def test_a_cut_whose_messages_come_again_suspends_nothing():
     tracker = Tracker(header(live=True), BetfairReader(live=True))
     records = [
-        Record(T, orjson.dumps(OPENING)),
-        Record(T, cut={"cause": "cut", "resumable": True}),
-        Record(T, resumed={"replayed": True}),
-        Record(T, orjson.dumps(message(1, change(rc=[offers(1, 1.95, 2.1)])))),
+        CaptureRecord(T, orjson.dumps(OPENING)),
+        CaptureRecord(T, cut={"cause": "cut", "resumable": True}),
+        CaptureRecord(T, resumed={"replayed": True}),
+        CaptureRecord(T, orjson.dumps(message(1, change(rc=[offers(1, 1.95, 2.1)])))),
     ]
 
     told = [each for record in records for each in tracker.take(record)]

@@ -14,7 +14,7 @@ from clvlab.law.message import ticks_of
 from clvlab.law.tape import Tape
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.captures.reader import ProviderClock
-from clvlab.packs.captures.records import Header, Record, read_header
+from clvlab.packs.captures.records import CaptureRecord, Header, read_header
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.sources import SOURCES
 from clvlab.packs.files import fixture_digests
@@ -51,7 +51,7 @@ def packed(folder, items, head):
 def times(items, head):
     """The tape's times by fixture, as they come."""
     tracker = Tracker(head, SOURCES[head.feed].reader(live=head.live))
-    messages = [message for item in items for message in tracker.take(Record(item.received_ts_ms, item.text))]
+    messages = [message for item in items for message in tracker.take(CaptureRecord(item.received_ts_ms, item.text))]
     return [(message.fixture_id, message.ts_ms) for message in messages], tracker
 
 

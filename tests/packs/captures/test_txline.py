@@ -5,7 +5,7 @@ import orjson
 import pytest
 
 from clvlab.law.message import tape_of
-from clvlab.packs.captures.records import Header, Record
+from clvlab.packs.captures.records import CaptureRecord, Header
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.txline import TxLineReader
 from clvlab.packs.files import fixture_digests
@@ -26,7 +26,7 @@ def text(**changes):
 def captured(lines):
     """The digests of what a capture of these messages becomes."""
     tracker = Tracker(Header("txline", "genuine-txline", "c", 1, None), TxLineReader())
-    messages = [placed for line in lines for placed in tracker.take(Record(1, line))]
+    messages = [placed for line in lines for placed in tracker.take(CaptureRecord(1, line))]
     assert not tracker.unreadable
     assert not tracker.arrival.counts
     return fixture_digests(tape_of(messages))
@@ -95,13 +95,16 @@ def test_a_capture_and_a_file_of_the_same_messages_give_the_same_digests(tmp_pat
 def test_a_message_that_comes_again_leaves_no_second_tick_however_much_later(seed):
     chance, once, again = random.Random(seed), [], []
     told = [
-        Record(
+        CaptureRecord(
             number,
             text(MessageId=str(number), Ts=1_700_000_000_000 + chance.randrange(60), MarketParameters=chance.choice("ab")),
         )
         for number in range(60)
     ]
-    cuts = [Record(0, cut={"cause": "cut", "markets": [], "resumable": False}), Record(0, resumed={"replayed": False})]
+    cuts = [
+        CaptureRecord(0, cut={"cause": "cut", "markets": [], "resumable": False}),
+        CaptureRecord(0, resumed={"replayed": False}),
+    ]
     for number, record in enumerate(told):
         between = cuts if chance.random() < 0.1 else []
         once += [*between, record]
@@ -125,7 +128,7 @@ def test_ids_of_the_newest_time_of_each_market_alone_are_kept():
 def test_reasons_for_which_nothing_was_read_do_not_fill_the_memory():
     tracker = Tracker(Header("txline", "genuine-txline", "c", 1, None), TxLineReader())
     for number in range(1_000):
-        tracker.take(Record(1, text(MessageId=str(number), Bookmaker=str(number))))
+        tracker.take(CaptureRecord(1, text(MessageId=str(number), Bookmaker=str(number))))
 
     assert len(tracker.unreadable) == 101
     assert tracker.unreadable["other reasons"] == 900
