@@ -39,7 +39,7 @@ notebooks:
 
 # Branch coverage of what decides and binds scores: law, proof and log; it fails under 98 %.
 coverage:
-    pytest -n 2 --dist loadfile -m "not browser and not long" tests/law tests/proof tests/runlog tests/engine tests/application tests/sql tests/test_cli.py --cov
+    pytest -n 2 --dist loadfile -m "not browser and not long" tests/law tests/proof tests/log tests/engine tests/arena tests/sql tests/test_cli.py --cov
 
 # Wheel and source archive, looked at and tried.
 package:

@@ -268,7 +268,7 @@ KEPT, SHOWN = "where a run is kept", "how a run is shown"
 DONE = "how it is computed; the same comes out"
 LABEL = "a label of the interface, stored and echoed"
 READ = "how a record is read: tests/lab/test_grade_bets.py"
-ENDS = "when a live run is sealed, of which no seal speaks: tests/application/live"
+ENDS = "when a live run is sealed, of which no seal speaks: tests/arena/live"
 REACH = "what the agent of a sweep may reach stands in the seal of its best"
 
 

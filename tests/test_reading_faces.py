@@ -24,7 +24,7 @@ from tests.waiting import until
 BOTH = ["baseline", "cumulative-drift"]
 MEASURED = st.sampled_from(["edge", "price_ratio"])
 LEVEL, SEED = st.just(0.8), st.just(7)
-NO_LEAGUES = "packs that come with clvlab name none: tests/application/sheets/test_selection.py, tests/packs/derived"
+NO_LEAGUES = "packs that come with clvlab name none: tests/arena/sheets/test_selection.py, tests/packs/views"
 WINDOWS = st.sampled_from([Window(end_rule="fixed_duration", duration_s=20_000), Window(market_allowlist=("1X2",))])
 TOTALS = "OVERUNDER_PARTICIPANT_GOALS"
 

@@ -1,1 +1,1 @@
-"""What the service answers with, as types: made by the application, declared by the routes, read by the client."""
+"""What the service answers with, as types: made by the arena, declared by the routes, read by the client."""

@@ -1,1 +1,1 @@
-"""Use cases, without a word of HTTP, terminals or notebooks."""
+"""What a store is asked for: competitions, deploys, backtests, uploads, jobs, the leaderboard; without a word of HTTP."""

@@ -4,7 +4,7 @@ import pytest
 
 from clvlab.client import client
 from clvlab.packs.synthetic import Recipe, build
-from tests.application.archives import files_of, zipped
+from tests.arena.archives import files_of, zipped
 from tests.service.serving import api
 
 pytestmark = pytest.mark.long

@@ -9,7 +9,7 @@ import pytest
 
 from clvlab.packs.synthetic import Recipe, build
 from clvlab.packs.verifying import verify_pack
-from tests.application.archives import files_of, tarred, zipped
+from tests.arena.archives import files_of, tarred, zipped
 from tests.booked import write_booked
 from tests.service.serving import CONFIG, DEPLOY, api, assert_problem, make_entry
 from tests.waiting import PATIENCE_S, until

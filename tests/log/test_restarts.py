@@ -20,7 +20,7 @@ from clvlab.log.witness import Witness, request
 from clvlab.proof.canonical import canonical
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
-from tests.application.test_auditing import changed, honest, served
+from tests.arena.test_auditing import changed, honest, served
 from tests.logs import hashed, run_of
 
 FIRST, SECOND, THIRD = (Signer(name, 1, bytes(range(seed, seed + 32))) for seed, name in enumerate(["one", "two", "three"]))

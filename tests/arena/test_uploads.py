@@ -20,7 +20,7 @@ from clvlab.errors import (
 )
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.synthetic import Recipe, build
-from tests.application.archives import files_of, tarred, zipped
+from tests.arena.archives import files_of, tarred, zipped
 from tests.commands import clvlab
 from tests.factories import ALICE, BOB, make_competition
 from tests.packs.importers.test_captures import MESSAGE

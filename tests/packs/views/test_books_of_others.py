@@ -22,7 +22,7 @@ from clvlab.packs.views.view import view_of
 from clvlab.packs.writer import write_pack
 from tests.commands import clvlab
 from tests.length import length
-from tests.packs.derived.conftest import START_S
+from tests.packs.views.conftest import START_S
 
 NAMES = ("Arsenal", "Leeds")
 

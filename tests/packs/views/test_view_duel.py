@@ -13,7 +13,7 @@ from clvlab.law.schema import TICKS
 from clvlab.packs.manifest import PackManifest
 from clvlab.packs.writer import write_pack
 from tests.length import length
-from tests.packs.derived.conftest import DAY_S, START_S, write
+from tests.packs.views.conftest import DAY_S, START_S, write
 
 
 def drawn_filters(draw, ids):

@@ -15,7 +15,7 @@ from clvlab.errors import BindingError, NotStartableError, PreflightError
 from clvlab.law.closing import Window
 from clvlab.packs.opening import open_pack
 from clvlab.packs.verifying import verify_pack
-from tests.application.live.services import live_application
+from tests.arena.live.services import live_application
 from tests.factories import ALICE, make_competition
 from tests.length import length
 from tests.waiting import until
@@ -105,7 +105,7 @@ def test_a_run_goes_on_where_its_process_was_killed(database_url, tmp_path, dela
     deployed = application.deploys.deploy(ALICE, DEPLOY)
     competition_id = live_competition(application, "baseline", "sharp-momentum-v2")
     started = application.competitions.claim(ALICE, competition_id)
-    command = [sys.executable, "-m", "tests.application.live.services", database_url, str(tmp_path / "live"), "40000"]
+    command = [sys.executable, "-m", "tests.arena.live.services", database_url, str(tmp_path / "live"), "40000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
         time.sleep(delay_s)

@@ -38,7 +38,7 @@ def test_a_process_killed_at_any_moment_leaves_work_that_is_done_once(durable_ur
     application = Application(durable_url, lease_ms=500)
     competition_id = make_competition(application, "baseline", "cumulative-drift", pack_id="season")
     deployed = [application.deploys.deploy(ALICE, BODY | {"fixture_id": 90000000 + n}) for n in range(4)]
-    command = [sys.executable, "-m", "tests.application.crashing", durable_url, competition_id]
+    command = [sys.executable, "-m", "tests.arena.crashing", durable_url, competition_id]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"ready\n"
     time.sleep(delay_s)

@@ -13,7 +13,7 @@ from clvlab.bets.grading import plan_grading
 from clvlab.bets.reading import BetsReading
 from clvlab.proof.evidence import read_evidence
 from clvlab.runs.perform import perform
-from tests.application.bets.plain import ZONE, Odds, graded, random_bets, written
+from tests.arena.bets.plain import ZONE, Odds, graded, random_bets, written
 from tests.length import length
 
 

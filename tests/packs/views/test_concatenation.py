@@ -14,7 +14,7 @@ from clvlab.packs.writer import write_pack
 from clvlab.proof.canonical import canonical, sha256
 from tests.commands import clvlab
 from tests.length import length
-from tests.packs.derived.conftest import write
+from tests.packs.views.conftest import write
 
 ODD, EVEN = range(1, 40, 2), range(2, 40, 2)
 

@@ -7,7 +7,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.errors import HeldOutError
-from tests.packs.derived.conftest import write
+from tests.packs.views.conftest import write
 
 MIDDLE = "2026-02-20"
 GRID = {"warmup_ticks": [20, 40]}
