@@ -33,7 +33,7 @@ _MARK = "background:rgba(200,140,0,.3);font-weight:700"  # beside the line throu
 
 
 @dataclass(frozen=True, slots=True)
-class ByteDifference:
+class Difference:
     """The bytes from the first that differs to the last, before and after.
 
     Attributes
@@ -83,7 +83,7 @@ def _text(text: bytes) -> str:
     return html.escape(text.decode("utf-8", "backslashreplace").replace("\n", "↵"))
 
 
-def difference(file: str, before: bytes, after: bytes) -> ByteDifference | None:
+def difference(file: str, before: bytes, after: bytes) -> Difference | None:
     """Return where two contents of a file differ; null where they don't.
 
     Examples
@@ -101,9 +101,7 @@ def difference(file: str, before: bytes, after: bytes) -> ByteDifference | None:
     lead = before[max(start - _AROUND, before.rfind(b"\n", 0, start) + 1) : start]
     stop = before.find(b"\n", ends[0])
     trail = before[ends[0] : min(ends[0] + _AROUND, stop if stop >= 0 else len(before))]
-    return ByteDifference(
-        file, before.count(b"\n", 0, start), start, before[start : ends[0]], after[start : ends[1]], lead, trail
-    )
+    return Difference(file, before.count(b"\n", 0, start), start, before[start : ends[0]], after[start : ends[1]], lead, trail)
 
 
 def _common(one: bytes, other: bytes) -> int:
@@ -153,7 +151,7 @@ class Copy:
                 return replace(self, receipts=content)
         raise _unknown(file)
 
-    def differences(self, other: Copy) -> list[ByteDifference]:
+    def differences(self, other: Copy) -> list[Difference]:
         """Return where each of ``FILES`` differs from that of another copy, in their order, the other's bytes before."""
         found = (difference(file, other.read(file), self.read(file)) for file in FILES)
         return [own for own in found if own is not None]
@@ -401,7 +399,7 @@ class Tampering:
         return (self.differences[0].file, self.differences[0].line) if self.differences else None
 
     @cached_property
-    def differences(self) -> list[ByteDifference]:
+    def differences(self) -> list[Difference]:
         """Where the files of the copy are not as sealed, a difference a file."""
         return self.copy.differences(self._untouched)
 
