@@ -246,18 +246,18 @@ def test_refusing_a_file_takes_little_memory(source, tmp_path):
 def test_no_other_module_reads_parquet_of_its_own_accord():
     """But for files that clvlab wrote for itself, and those that were looked at when their pack was opened."""
     looked_at = {
-        "folder.py",
-        "verifying.py",
-        "coverage.py",
-        "tables.py",
-        "results.py",
-        "fixtures.py",
-        "the_odds_api_changes.py",
+        "arena/fixtures.py",
+        "packs/folder.py",
+        "packs/importers/the_odds_api_changes.py",
+        "packs/rows.py",
+        "packs/verifying.py",
+        "sql/__init__.py",
     }
-    own = {"parquet.py", "base/cache.py", "kept.py", "books.py"}
+    own = {"packs/importers/books.py", "packs/remote/fixtures.py", "packs/parquet.py", "runs/search/kept.py"}
     reads = re.compile(r"pl\.(scan|read)_parquet|pq\.(ParquetFile|read_table)")
 
-    found = {path.name for path in Path(clvlab.__file__).parent.rglob("*.py") if reads.search(path.read_text())}
+    package = Path(clvlab.__file__).parent
+    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if reads.search(path.read_text())}
 
     assert found == looked_at | own
 

@@ -59,6 +59,7 @@ def slope(table, leg):
     return table.row(by_predicate=pl.col("leg") == leg, named=True)
 
 
+@pytest.mark.long
 def test_fair_prices_have_no_slope_and_the_test_is_of_its_size():
     rng = np.random.default_rng(1)
     rounds = 400
@@ -72,6 +73,7 @@ def test_fair_prices_have_no_slope_and_the_test_is_of_its_size():
         assert np.mean([row["slope"] for row in rows]) == pytest.approx(0, abs=0.08)
 
 
+@pytest.mark.long
 def test_few_results_reject_fair_prices_as_often_as_the_page_says():
     few, many = (rejected(length(400, 2_000), fixtures) for fixtures in (20, 150))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.agents.registry import template
-from clvlab.application.packs import open_pack
+from clvlab.arena.packs import open_pack
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import canonical, sha256, without_floats
 
