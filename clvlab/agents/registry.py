@@ -13,7 +13,6 @@ import polars as pl
 from pydantic import Field, ValidationError
 
 from clvlab.agents import momentum, proposals
-from clvlab.agents import momentum as momentum_following
 from clvlab.agents.template import MAX_SECONDS, Config, Template, average, back, backs, begins_with_one, cool_down, in_markets
 from clvlab.base.naming import among, nearest
 from clvlab.engine.agent import is_registered, register
@@ -240,7 +239,7 @@ _FOLLOWERS: Mapping[str, Callable[[Any], Follower]] = MappingProxyType(
     {
         "baseline": BaselineFollower,
         "cumulative-drift": DriftFollower,
-        "sharp-momentum-v2": momentum_following.MomentumFollower,
+        "sharp-momentum-v2": momentum.MomentumFollower,
     }
 )
 """Those that decide message by message by code of their own; the others decide anew at each."""

@@ -29,7 +29,7 @@ from clvlab.runs.live.view import LiveView
 from clvlab.runs.many import make_all
 from clvlab.runs.perform import PerformedRun, make
 from clvlab.runs.plan import Plan
-from clvlab.store import plans as trials
+from clvlab.store import plans as plan_rows
 from clvlab.store import runs
 from clvlab.store.database import Connection, Database
 
@@ -146,7 +146,7 @@ class KeptRuns:
         with self._database.write() as connection:
             alike = kept.alike(connection, matches, (pack.content_hash, tuple(asked)))
             others = [
-                trials.of_pack(connection, source) - set(_ids_over(pack, source, ids))
+                plan_rows.of_pack(connection, source) - set(_ids_over(pack, source, ids))
                 for source in sorted(alike | set(pack.sources))
             ]
             _add_trials(connection, pack, ids, self._clock())
@@ -156,7 +156,7 @@ class KeptRuns:
 def _add_trials(connection: Connection, pack: Pack, ids: Sequence[str], now_ms: int) -> None:
     """Put trials on record with each pack whose ticks they saw: one over a view counts as one over what it is a view of."""
     for source in pack.sources:
-        trials.add_trials(connection, source, _ids_over(pack, source, ids), now_ms)
+        plan_rows.add_trials(connection, source, _ids_over(pack, source, ids), now_ms)
 
 
 def _ids_over(pack: Pack, source: str, ids: Sequence[str]) -> list[str]:

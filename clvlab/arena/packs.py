@@ -133,9 +133,9 @@ def packs_at(url: str) -> list[tuple[str, Pack]]:
 
 def push_pack(where: str | Path, url: str) -> Pack:
     """Put a pack, by its id or folder, under a URL, as ``clvlab.packs.remote.opening.push_pack``."""
-    from clvlab.packs.remote import opening as pushing
+    from clvlab.packs.remote import opening
 
-    return pushing.push_pack(pack_folder(where), url)
+    return opening.push_pack(pack_folder(where), url)
 
 
 def catalog_at(folder: Path) -> Catalog:

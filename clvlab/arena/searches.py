@@ -30,8 +30,6 @@ from clvlab.packs.matching.prices import Sketch
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256, without_floats
 from clvlab.store import plans
-from clvlab.store import plans as rows
-from clvlab.store import plans as trials
 from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import StoredLogRows
 
@@ -78,12 +76,12 @@ class KeptMatches:
 
         ``key`` is the same for the same matches: what was found for it once is not looked for again.
         """
-        kept = {name for name in rows.names(connection) if name.startswith("sha256:")}
+        kept = {name for name in plans.names(connection) if name.startswith("sha256:")}
         at_hand = {root.content_hash: root for pack in shelf for root, _ in by_root(pack)}
         found = set()
         for name in kept | at_hand.keys():
             if (name, key) not in self._alike:
-                listing = rows.listing(connection, name) if name in kept else None
+                listing = plans.listing(connection, name) if name in kept else None
                 listed = matches_of(at_hand[name]) if name in at_hand and listing is None else map(match_of, listing or ())
                 self._alike[name, key] = have_one_match(list(listed), matches)
             if self._alike[name, key]:
@@ -95,13 +93,13 @@ class KeptMatches:
         if not lacking:
             return
         with self._database.read() as connection:
-            known = rows.listing(connection, root.content_hash)
+            known = plans.listing(connection, root.content_hash)
         listed = matches_of(root) if known is None else list(map(match_of, known))
         lacking -= {one.fixture_id for one in listed if one.quotes is not None}
         if lacking or known is None:
             kept = with_quotes(listed, quotes_of(root, lacking))
             with self._database.write() as connection:
-                rows.keep(connection, root.content_hash, [one.payload() for one in kept])
+                plans.keep(connection, root.content_hash, [one.payload() for one in kept])
         self._quoted[root.content_hash] |= wanted
 
 
@@ -117,7 +115,7 @@ def quotes_within(connection: Connection, pack: Pack, fixture_ids: Iterable[int]
 
 
 def _kept_quotes(connection: Connection, root: Pack, fixture_ids: Collection[int]) -> dict[int, Sketch]:
-    listed = map(match_of, rows.listing(connection, root.content_hash) or ())
+    listed = map(match_of, plans.listing(connection, root.content_hash) or ())
     return {one.fixture_id: one.quotes for one in listed if one.quotes is not None and one.fixture_id in fixture_ids}
 
 
@@ -214,7 +212,7 @@ class Searches:
                     "content_hash": pack.content_hash,
                     "idx": index,
                     "opened": False,
-                    "trials_before": trials.count(connection, contents),
+                    "trials_before": plans.count(connection, contents),
                     "payload": stated,
                     "created_ts_ms": now,
                 }
@@ -228,7 +226,7 @@ class Searches:
         with self._database.read() as connection:
             held = self._held_by(connection, (plan_id,)).matches
             contents = {pack.content_hash, *pack.sources, *self.matches.alike(connection, held, plan_id, at_hand)}
-            return trials.count(connection, contents)
+            return plans.count(connection, contents)
 
     def kept(self, plan_id: str) -> KeptPlan:
         """Return a plan as it stands now.

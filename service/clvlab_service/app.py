@@ -39,15 +39,8 @@ from clvlab_service.pages import runs as run_pages
 from clvlab_service.pages.route import PageRoute
 from clvlab_service.reading import EventPages
 from clvlab_service.routers import agents, backtests, competitions, leaderboard, operations, packs, runs
-from clvlab_service.routers import agents as strategies
-from clvlab_service.routers import competitions as demo
-from clvlab_service.routers import leaderboard as log
-from clvlab_service.routers import packs as me
-from clvlab_service.routers import packs as uploads
-from clvlab_service.routers import runs as verifier
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena
-from clvlab_service.streams import arena as progress
 from clvlab_service.streams.connection import Feeds, StreamPlaces
 
 # Interactive documentation that works offline: its script and style come from an installed package, not from a CDN.
@@ -154,21 +147,21 @@ _ROUTERS = (
     competitions.router,
     competitions.owned,
     arena.router,
-    progress.progress_router,
+    arena.progress_router,
     agents.router,
-    strategies.strategies_router,
+    agents.strategies_router,
     backtests.router,
     backtests.reports,
     packs.router,
-    uploads.uploads_router,
+    packs.uploads_router,
     runs.router,
     runs.cards,
     runs.sealed,
-    log.log_router,
-    me.me_router,
-    demo.demo_router,
+    leaderboard.log_router,
+    packs.me_router,
+    competitions.demo_router,
     operations.router,
-    verifier.verifier_router,
+    runs.verifier_router,
 )
 
 
@@ -205,7 +198,7 @@ def create_app(settings: Settings) -> FastAPI:
     install_docs_page(app)
     types = [kind for _, kind, _ in problem_kinds()]
     install_openapi(app, DeployConfig, types=sorted(set(types)), parameters=parameter_models())
-    larger = {("POST", uploads.PATH): settings.max_upload_bytes} if settings.uploads else {}
+    larger = {("POST", packs.PATH): settings.max_upload_bytes} if settings.uploads else {}
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, others=larger)
     for media_type in ("application/x-ndjson", Form.ARROW):
         add_compress_type(media_type)

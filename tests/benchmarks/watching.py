@@ -27,7 +27,7 @@ from clvlab_service.serving import _config, _listening, _Server
 from clvlab_service.settings import Settings
 from websockets.asyncio.client import connect
 
-from clvlab.arena import live as job
+from clvlab.arena import live as live_runs
 from clvlab.arena.live import Telling
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.law.message import Message
@@ -133,14 +133,14 @@ def _serving(folder: Path, every_s: float) -> Iterator[tuple[Owner, _Matches, st
     thread.start()
     port = sock.getsockname()[1]
     feeds = _Matches(load_pack(folder / "pack"), every_s)
-    job.Telling = _Timed  # type: ignore[misc]
+    live_runs.Telling = _Timed  # type: ignore[misc]
     try:
         ready.wait()
         live = app.state.application.live
         live.settings = replace(live.settings, new_feed=feeds)
         yield Owner(port, dev_token(folder, "did:example:bench", 3600)), feeds, f"ws://127.0.0.1:{port}"
     finally:
-        job.Telling = Telling  # type: ignore[misc]
+        live_runs.Telling = Telling  # type: ignore[misc]
         server.should_exit = True
         thread.join()
         sock.close()

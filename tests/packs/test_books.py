@@ -10,7 +10,7 @@ from clvlab.errors import PackFormatError, PackTamperedError, WindowError
 from clvlab.law.schema import BOOKS
 from clvlab.law.tape import Tape
 from clvlab.packs import folder as files
-from clvlab.packs import folder as stamps
+from clvlab.packs import folder as folders
 from clvlab.packs.books import check_books, sorted_books
 from clvlab.packs.files import file_sha256
 from clvlab.packs.reader import load_pack
@@ -157,7 +157,7 @@ def test_a_pack_is_closed_by_its_own_books_alone(folder):
 def test_files_that_change_after_a_pack_was_opened_are_refused_when_they_are_read(
     folder, tmp_path, monkeypatch, name, moment_ns
 ):
-    monkeypatch.setattr(stamps, "_MOMENT_NS", moment_ns)
+    monkeypatch.setattr(folders, "_MOMENT_NS", moment_ns)
     booked.write_booked(tmp_path / "other", seed=2)
     pack = load_pack(folder)
     pack.tape()
@@ -169,7 +169,7 @@ def test_files_that_change_after_a_pack_was_opened_are_refused_when_they_are_rea
 
 
 def test_files_are_hashed_once_while_they_stay_as_they_are(folder, monkeypatch):
-    monkeypatch.setattr(stamps, "_MOMENT_NS", 0)
+    monkeypatch.setattr(folders, "_MOMENT_NS", 0)
     hashed = []
     monkeypatch.setattr(files, "file_sha256", lambda path: hashed.append(path.name) or file_sha256(path))
 
