@@ -4,32 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
-
-from pydantic import AfterValidator, Field, StrictStr
 
 from clvlab.errors import OwnerLimitError, StorageSpentError
 from clvlab.store import competitions, jobs, standings, usage
 from clvlab.store.database import Connection
 from clvlab.store.labels import ANYBODY
 from clvlab.store.runlog import StoredLogRows
-
-# Allowlists that come with a request, bounded: a run stores them several times.
-
-
-MAX_ENTRIES = 64
-MAX_BYTES = 200
-
-
-def _short(text: str) -> str:
-    if len(text.encode()) > MAX_BYTES:
-        raise ValueError(f"an entry has at most {MAX_BYTES} bytes, not {len(text.encode())}")
-    return text
-
-
-Entry = Annotated[StrictStr, Field(max_length=MAX_BYTES), AfterValidator(_short)]
-Allowlist = Annotated[list[Entry], Field(max_length=MAX_ENTRIES)]
-
 
 _SOON_S = 5
 _LATER_S = 60

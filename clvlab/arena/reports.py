@@ -23,11 +23,11 @@ from clvlab.api.backtests import (
 )
 from clvlab.arena.caps import Budget
 from clvlab.arena.jobs import CANCELLED, Jobs
+from clvlab.arena.pages import page_of
 from clvlab.arena.report_requests import BacktestRunRequest, PackBacktestRequest, stored_request
 from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.in_database import begin, enter, give_up, keep
 from clvlab.arena.runs.stored import StoredRuns, require
-from clvlab.arena.tables import page_of
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import (
     IdempotencyConflictError,

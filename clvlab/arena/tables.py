@@ -2,64 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
 
 import polars as pl
 
 from clvlab.errors import PageError
-from clvlab.store import runs
-from clvlab.store.database import Connection
-
-# Lists in pages; a cursor names the last row of the page before.
-
-
-MAX_PAGE = 200
-
-
-def page_of(
-    connection: Connection, table: Any, key: str, cursor: str | None, limit: int, where: Sequence[Any] = ()
-) -> tuple[list[dict[str, Any]], str | None]:
-    """Return a page of a table's rows that meet the store's conditions, newest first, and the cursor of the next page or None.
-
-    Raises
-    ------
-    PageError
-        A cursor that no page gave, or a limit outside 1..200.
-    """
-    if not 1 <= limit <= MAX_PAGE:
-        raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
-    found = runs.page(connection, table, key, position_of(cursor), limit + 1, where)
-    rows = [dict(row) for row in found[:limit]]
-    more = len(found) > limit
-    return rows, cursor_of(rows[-1], key) if more else None
-
-
-def cursor_of(row: Mapping[str, Any], key: str) -> str:
-    """Return the cursor that names a row."""
-    return f"{row['created_ts_ms']}.{row[key]}"
-
-
-def position_of(cursor: str | None) -> tuple[int, str] | None:
-    """Return the creation and key of the row that a cursor names; none without a cursor.
-
-    Raises
-    ------
-    PageError
-        A cursor that no page gave.
-    """
-    if cursor is None:
-        return None
-    ts_ms, _, key = cursor.partition(".")
-    if not (cursor.isascii() and ts_ms.isdecimal() and len(ts_ms) <= 18 and key.isprintable() and key):
-        raise PageError(f"cursor {cursor!r:.80} was not given by a page of this list")
-    return int(ts_ms), key
-
 
 PAGE = 100
-MAX_ROWS = 1000
+MAX_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +46,6 @@ def first_rows(frame: pl.DataFrame, limit: int | None) -> tuple[pl.DataFrame, bo
     """
     if limit is None:
         return frame, False
-    if not 1 <= limit <= MAX_ROWS:
-        raise PageError(f"limit must be 1 to {MAX_ROWS}, not {limit}")
+    if not 1 <= limit <= MAX_PAGE:
+        raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
     return frame.head(limit), frame.height > limit

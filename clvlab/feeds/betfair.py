@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from clvlab.errors import FeedError, MissingLibraryError
+from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.betfair_stream import ConnectionLostError, StreamLine, StreamPosition, place_of, read_message
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.hosts import is_local, provenance_of
-from clvlab.feeds.retrying import Backoff
 from clvlab.packs.captures.betfair import BetfairReader
 from clvlab.packs.manifest import Fixture
 

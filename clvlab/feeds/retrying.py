@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ import httpx2
 from websockets.exceptions import WebSocketException
 
 from clvlab.errors import FeedError
+from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.feed import GapCause, Health, Stop
 from clvlab.feeds.hosts import check_peer, is_encrypted, is_local, is_proxied, provenance_of
 
@@ -97,34 +97,6 @@ def base_url(text: str, setting: str, kind: str = "http") -> httpx2.URL:
 def provenance_at(feed: str, *urls: httpx2.URL) -> str:
     """Return the label of what a feed of these addresses becomes, as ``provenance_of`` gives it."""
     return provenance_of(feed, *(url.host for url in urls), encrypted=all(is_encrypted(url.scheme) for url in urls))
-
-
-# How long to wait before the next try.
-
-
-@dataclass
-class Backoff:
-    """Waits that double from one failure to the next, up to a limit, and differ from one machine to another.
-
-    Attributes
-    ----------
-    first_s, most_s
-        The longest first wait, and the longest of all.
-    """
-
-    first_s: float = 0.5
-    most_s: float = 30.0
-    _failures: int = field(default=0, init=False)
-
-    def wait_s(self, at_least: float = 0.0) -> float:
-        """Return seconds to wait after one more failure; ``at_least`` is what the provider asked for."""
-        longest = min(self.most_s, self.first_s * 2.0**self._failures)
-        self._failures = min(self._failures + 1, 60)
-        return max(at_least, longest * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-
-    def reset(self) -> None:
-        """Begin anew, after a success."""
-        self._failures = 0
 
 
 _HOPELESS = (400, 401, 403, 404, 410)

@@ -16,8 +16,9 @@ import orjson
 from clvlab.base.times import time_ms
 from clvlab.errors import FeedError
 from clvlab.feeds.background import awaited
+from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.retrying import Backoff, RefusedAnswer, base_url, client_of, is_passing, provenance_at, said, secret
+from clvlab.feeds.retrying import RefusedAnswer, base_url, client_of, is_passing, provenance_at, said, secret
 from clvlab.feeds.retrying import refusal as refused
 from clvlab.packs.importers.source import fixture_id_of
 from clvlab.packs.manifest import Fixture

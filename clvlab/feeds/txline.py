@@ -15,8 +15,9 @@ import httpx2
 
 from clvlab.errors import FeedError
 from clvlab.feeds.background import Line, attended
+from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.retrying import Backoff, RefusedAnswer, base_url, client_of, is_passing, provenance_at, said, secret
+from clvlab.feeds.retrying import RefusedAnswer, base_url, client_of, is_passing, provenance_at, said, secret
 from clvlab.feeds.retrying import refusal as refused
 from clvlab.feeds.txline_history import About, History, HistoryPosition, about, elements, fixture_of, mark_of
 from clvlab.packs.manifest import Fixture

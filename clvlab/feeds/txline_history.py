@@ -11,7 +11,8 @@ from typing import NamedTuple
 import httpx2
 import orjson
 
-from clvlab.feeds.retrying import Backoff, is_passing
+from clvlab.feeds.backoff import Backoff
+from clvlab.feeds.retrying import is_passing
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.manifest import Fixture
 

@@ -13,8 +13,7 @@ from fastapi import Depends, HTTPException, Query, Request, Response
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from clvlab.arena.tables import MAX_ROWS as MAX_PAGE
-from clvlab.arena.tables import ArrowTable
+from clvlab.arena.tables import MAX_PAGE, ArrowTable
 
 # What a client would rather have, as its ``Accept`` says (RFC 9110, section 12.5.1).
 

@@ -9,7 +9,7 @@ import pytest
 
 from clvlab.feeds import txline_history
 from clvlab.feeds.capturing import Capturing
-from clvlab.feeds.devfeeds.servers import HttpServer
+from clvlab.feeds.devfeeds.serving import HttpServer
 from clvlab.feeds.feed import Cut, Received, Resumed, Stop
 from clvlab.feeds.txline import TxLineFeed
 from clvlab.feeds.txline_history import HistoryPosition, Ids, elements

@@ -33,9 +33,9 @@ from clvlab.arena.competitions.requests import (
 from clvlab.arena.competitions.roster import Registration
 from clvlab.arena.events import EventKind
 from clvlab.arena.jobs import CANCELLED, Jobs
+from clvlab.arena.pages import MAX_PAGE, cursor_of, position_of
 from clvlab.arena.runs.binding import bind
 from clvlab.arena.runs.stored import StoredRuns
-from clvlab.arena.tables import MAX_PAGE, cursor_of, position_of
 from clvlab.arena.uploads.seen import Packs
 from clvlab.errors import (
     BindingError,

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 
 from clvlab.agents.registry import template
 from clvlab.agents.template import Kelly
-from clvlab.arena.caps import MAX_ENTRIES, Entry
+from clvlab.arena.allowlists import MAX_ENTRIES, Entry
 from clvlab.arena.runs.entrants import Entrant, entrant, unused_keys
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER

@@ -25,10 +25,10 @@ from clvlab.arena.deploys.config import DeployConfig, deployed_agent, pin, resol
 from clvlab.arena.deploys.job import live_plan_of, plan_of, runtime_event
 from clvlab.arena.jobs import LIVE
 from clvlab.arena.live import payload_of
+from clvlab.arena.pages import page_of
 from clvlab.arena.runs.binding import Bound, PackSource, bind
 from clvlab.arena.runs.entrants import config_hash_of, misfits, unused_keys
 from clvlab.arena.runs.in_database import enter
-from clvlab.arena.tables import page_of
 from clvlab.arena.uploads.seen import Packs
 from clvlab.errors import BindingError, ClvlabError, IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
 from clvlab.law.closing import Window

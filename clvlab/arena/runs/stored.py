@@ -24,9 +24,9 @@ from clvlab.api.runs import (
 )
 from clvlab.arena.anchoring import Anchoring, StoredRecords
 from clvlab.arena.log.public import PublicLog
+from clvlab.arena.pages import page_of
 from clvlab.arena.runs.bundles import anchor_part
 from clvlab.arena.runs.in_database import is_failing, recorded
-from clvlab.arena.tables import page_of
 from clvlab.errors import EvidenceError, RunRemovedError, StoreError, UnknownDecisionError, UnknownRunError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.log.standing import standing

@@ -15,7 +15,7 @@ from websockets.http11 import Request
 
 from clvlab.feeds.devfeeds.faults import FaultPlan
 from clvlab.feeds.devfeeds.ladders import CENT, LadderChange, Ladders, LadderScript, synthetic_script
-from clvlab.feeds.devfeeds.servers import Peer, ScriptServer
+from clvlab.feeds.devfeeds.sockets import Peer, ScriptServer
 from clvlab.feeds.kalshi import KEY, PATH, SIGNATURE, TIMESTAMP, is_signed
 from clvlab.feeds.retrying import now_ms
 

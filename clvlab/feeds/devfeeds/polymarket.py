@@ -12,7 +12,7 @@ from websockets.http11 import Request
 
 from clvlab.feeds.devfeeds.faults import FaultPlan
 from clvlab.feeds.devfeeds.ladders import LadderChange, Ladders, LadderScript, synthetic_script
-from clvlab.feeds.devfeeds.servers import Peer, ScriptServer
+from clvlab.feeds.devfeeds.sockets import Peer, ScriptServer
 from clvlab.feeds.polymarket import PATH
 from clvlab.feeds.retrying import now_ms
 

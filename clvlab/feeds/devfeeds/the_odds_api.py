@@ -9,8 +9,8 @@ from threading import Lock
 import orjson
 
 from clvlab.feeds.devfeeds.faults import FaultPlan, FeedFault
-from clvlab.feeds.devfeeds.servers import REFUSALS, HttpServer
-from clvlab.feeds.devfeeds.servers import HttpRequest as Request
+from clvlab.feeds.devfeeds.serving import REFUSALS, HttpServer
+from clvlab.feeds.devfeeds.serving import HttpRequest as Request
 
 KEY = "dev-key"
 

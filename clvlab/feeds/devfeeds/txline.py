@@ -10,8 +10,8 @@ import orjson
 
 from clvlab.feeds.devfeeds.faults import FaultPlan, FeedFault
 from clvlab.feeds.devfeeds.script import Script, Scripted
-from clvlab.feeds.devfeeds.servers import REFUSALS, HttpServer
-from clvlab.feeds.devfeeds.servers import HttpRequest as Request
+from clvlab.feeds.devfeeds.serving import REFUSALS, HttpServer
+from clvlab.feeds.devfeeds.serving import HttpRequest as Request
 from clvlab.feeds.replay import announced, messages_of
 from clvlab.law.markets import key_parts
 from clvlab.law.message import Message

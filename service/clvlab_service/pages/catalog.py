@@ -12,8 +12,7 @@ from clvlab.arena.application import Application
 from clvlab.arena.competitions.competitions import CompetitionFilter
 from clvlab.arena.competitions.requests import CompetitionStatus
 from clvlab.arena.fixtures import FixtureFilter
-from clvlab.arena.tables import MAX_ROWS as MAX_PAGE
-from clvlab.arena.tables import PAGE
+from clvlab.arena.tables import MAX_PAGE, PAGE
 from clvlab.runs.card import may_hold_past
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
 from clvlab_service.pages.route import page_router

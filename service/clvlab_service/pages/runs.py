@@ -14,8 +14,7 @@ from clvlab.arena.application import Application
 from clvlab.arena.results import ShownResult
 from clvlab.arena.runs.decisions import DecisionFilter, Order, Reason
 from clvlab.arena.runs.stored import RunFilter
-from clvlab.arena.tables import MAX_ROWS as MAX_PAGE
-from clvlab.arena.tables import PAGE
+from clvlab.arena.tables import MAX_PAGE, PAGE
 from clvlab.errors import UnknownRunError
 from clvlab.runs.card import shown_causality
 from clvlab.runs.inspector import arithmetic
