@@ -1,4 +1,4 @@
-"""``clvlab live``: agents that follow a fixture on paper, as its odds come in."""
+"""``clvlab live``, ``capture`` and ``devfeed``: agents that follow a fixture, feeds captured, and stand-ins for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``clvlab version``: what judges a run here."""
+"""``clvlab version``, ``doctor``, ``backup`` and ``agents``: what is installed here, and what judges a run."""
 
 from __future__ import annotations
 

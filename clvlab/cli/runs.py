@@ -1,4 +1,4 @@
-"""``clvlab runs``, ``compare`` and ``report``: what was sealed, beside each other, and as a page."""
+"""``clvlab runs``, ``compare``, ``report`` and ``verify``: what was sealed, side by side, as a page, and whether it holds."""
 
 from __future__ import annotations
 

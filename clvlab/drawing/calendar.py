@@ -1,4 +1,4 @@
-"""Days on a picture: where to write a date, and how."""
+"""Pictures by date: where to write a date, numbers by day, how many things lie where in time, and a line with its band."""
 
 from __future__ import annotations
 

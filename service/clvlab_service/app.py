@@ -31,10 +31,6 @@ from clvlab_service.negotiation import Form
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.opening import opened, opening_of
 from clvlab_service.pages import catalog
-from clvlab_service.pages import catalog as competition_pages
-from clvlab_service.pages import catalog as home_pages
-from clvlab_service.pages import catalog as pack_pages
-from clvlab_service.pages import runs as decision_pages
 from clvlab_service.pages import runs as run_pages
 from clvlab_service.pages.route import PageRoute
 from clvlab_service.reading import EventPages
@@ -141,7 +137,7 @@ _EXPOSED = (
     "WWW-Authenticate",
     "X-Request-ID",
 )
-_PAGES = tuple(pages.router for pages in (home_pages, run_pages, decision_pages, competition_pages, pack_pages))
+_PAGES = (catalog.router, run_pages.router)
 _ROUTERS = (
     leaderboard.router,
     competitions.router,

@@ -1,4 +1,4 @@
-"""Pages ``/replay-packs``, ``/replay-packs/{pack_id}`` and its ``/fixtures``."""
+"""Pages ``/``, ``/leaderboard``, ``/competitions`` and ``/replay-packs``, and what all pages load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages ``/runs`` and ``/runs/{run_id}``."""
+"""Pages ``/runs``, ``/runs/{run_id}``, its decisions, and each of them with its arithmetic."""
 
 from __future__ import annotations
 
