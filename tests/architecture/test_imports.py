@@ -3,6 +3,10 @@ import sys
 
 import pytest
 
+from clvlab.arena.installation import EXTRAS
+
+OF_EXTRAS = {name for extra in EXTRAS for name in extra.modules} | {"starlette"}
+
 
 def modules_after(statement):
     code = f"import sys; {statement}; print(' '.join(sys.modules))"
@@ -21,10 +25,23 @@ def test_a_backtest_loads_neither_database_nor_service_nor_widgets():
     assert not loaded & {"alembic", "duckdb", "fastapi", "ipywidgets", "matplotlib", "psycopg", "solana", "sqlalchemy"}
 
 
-def test_the_command_line_needs_no_extra_and_no_file_locks():
-    missing = "; ".join(f"sys.modules[{name!r}] = None" for name in ("cryptography", "fcntl", "solana", "solders", "duckdb"))
+def without(*names):
+    """Return a statement after which modules can't be imported."""
+    return "; ".join(f"sys.modules[{name!r}] = None" for name in names)
 
-    assert "clvlab.cli.app" in modules_after(f"{missing}; import clvlab.cli; clvlab.backtest('starter').run.verify()")
+
+def test_the_command_line_needs_no_extra_and_no_file_locks():
+    missing = without(*sorted(OF_EXTRAS | {"fcntl"}))
+
+    loaded = modules_after(f"{missing}; import clvlab.cli, clvlab.feeds.betfair; clvlab.backtest('starter').run.verify()")
+
+    assert {"clvlab.cli.app", "clvlab.feeds.betfair"} <= loaded
+
+
+def test_the_client_of_a_service_needs_no_store():
+    missing = without(*sorted(OF_EXTRAS - {"httpx2", "websockets"}))
+
+    assert "clvlab.client.client" in modules_after(f"{missing}; import clvlab.client.client, clvlab.lab.laboratory.remote")
 
 
 def test_public_names_are_there_and_others_are_not():
