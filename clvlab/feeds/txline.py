@@ -75,7 +75,7 @@ class EventStream:
         Examples
         --------
         >>> list(EventStream().take(b"id: 1:0\ndata: {}\n\ndata: never"))
-        [Event(kind='message', data=b'{}', mark='1:0')]
+        [ServerEvent(kind='message', data=b'{}', mark='1:0')]
         """
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]

@@ -171,7 +171,7 @@ def above(found: Distribution, quarters: int) -> float:
 
     Examples
     --------
-    >>> fair = Listed(0, np.array([0.2, 0.5, 0.7, 1.0]))  # of 0, 1, 2 and 3 goals: .2, .3, .2 and .3
+    >>> fair = ListedLine(0, np.array([0.2, 0.5, 0.7, 1.0]))  # of 0, 1, 2 and 3 goals: .2, .3, .2 and .3
     >>> [round(above(fair, line), 4) for line in (6, 7, 8, 9, 10)]
     [0.5, 0.4444, 0.375, 0.3333, 0.3]
     """
@@ -326,8 +326,8 @@ def moved_close(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *,
 
     Examples
     --------
-    >>> lines = [Quote(Kind.TOTAL, quarters, prob, "") for quarters, prob in ((10, 0.55), (12, 0.45))]
-    >>> moved_close(Kind.TOTAL, 11, lines, goals=True).prob_bps
+    >>> lines = [LineQuote(MarketKind.TOTAL, quarters, prob, "") for quarters, prob in ((10, 0.55), (12, 0.45))]
+    >>> moved_close(MarketKind.TOTAL, 11, lines, goals=True).prob_bps
     5079
     """
     same = sorted((quote for quote in quotes if (quote.kind, quote.quarters) == (kind, quarters)), key=_own_first)

@@ -81,7 +81,7 @@ def read_plan(text: str) -> FaultPlan:
     Examples
     --------
     >>> read_plan("cut@100,stall@200:5").due(150)
-    Planned(at=100, fault=<Fault.CUT: 'cut'>, seconds=0.0)
+    PlannedFault(at=100, fault=<FeedFault.CUT: 'cut'>, seconds=0.0)
     """
     planned = []
     for part in filter(None, text.split(",")):
