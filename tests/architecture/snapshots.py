@@ -35,6 +35,8 @@ def write(folder: Path) -> None:
         Something could not be asked for; what it was stands in its errors.
     """
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    # A hint names clvlab by its path where it is on none of these, and lines break elsewhere.
+    kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     with TemporaryDirectory() as home:
         subprocess.run(
             [sys.executable, "-m", "tests.architecture.exposed", str(folder)],
