@@ -14,7 +14,8 @@ pytestmark = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libsecc
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent.relative_to(ROOT)
 HELD = (
-    "from clvlab.agents.isolation.process import AgentProcess; from clvlab.agents.isolation.limits import ProcessLimits; import json; "
+    "import json; from clvlab.agents.isolation.process import AgentProcess; "
+    "from clvlab.agents.isolation.limits import ProcessLimits; "
     "process = AgentProcess(None, ProcessLimits.of()); print(json.dumps(process.held)); process.close()"
 )
 
