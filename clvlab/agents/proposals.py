@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
@@ -78,6 +78,24 @@ def on_the_tape(tape: Tape, spoken: pl.DataFrame, strategy: str) -> pl.DataFrame
     return found.select(spoken.columns)
 
 
+def _check_each_once(noun: str, recorded: Sequence[Bet | Entry], advice: str = "") -> None:
+    """Refuse a transcript that says something twice of one side at one tick."""
+    seen: set[tuple[int, int, str | None, str | None]] = set()
+    for number, one in enumerate(recorded):
+        key = (one.fixture_id, one.tick_seq, one.market_key, one.side)
+        if key in seen:
+            raise ValueError(f"{noun} {number} repeats the fixture, tick, market and side {key}{advice}")
+        seen.add(key)
+
+
+def _matching_digest(stated: str | None, info: ValidationInfo, digest: Callable[[Any], str]) -> str | None:
+    """Return the digest that is stated of a transcript, if it is the transcript's."""
+    found = digest(info.data["transcript"]) if stated is not None and "transcript" in info.data else stated
+    if stated != found:
+        raise ValueError(f"the transcript's digest is {found}")
+    return stated
+
+
 def _refuse(strategy: str, entries: pl.DataFrame, what: str) -> None:
     if entries.height:
         first = entries.sort("number").row(0, named=True)
@@ -133,21 +151,13 @@ class BetsConfig(Config):
     @field_validator("transcript")
     @classmethod
     def _each_once(cls, bets: tuple[Bet, ...]) -> tuple[Bet, ...]:
-        seen: set[tuple[int, int, str, str]] = set()
-        for number, bet in enumerate(bets):
-            key = (bet.fixture_id, bet.tick_seq, bet.market_key, bet.side)
-            if key in seen:
-                raise ValueError(f"bet {number} repeats the fixture, tick, market and side {key}: add up their stakes")
-            seen.add(key)
+        _check_each_once("bet", bets, ": add up their stakes")
         return bets
 
     @field_validator("transcript_sha256")
     @classmethod
     def _matching(cls, stated: str | None, info: ValidationInfo) -> str | None:
-        found = bets_sha256(info.data["transcript"]) if stated is not None and "transcript" in info.data else stated
-        if stated != found:
-            raise ValueError(f"the transcript's digest is {found}")
-        return stated
+        return _matching_digest(stated, info, bets_sha256)
 
 
 def decide_bets(tape: Tape, config: BetsConfig) -> pl.DataFrame:
@@ -271,21 +281,13 @@ class LlmConfig(Config):
         total = sum(len(text.encode()) for text in texts)
         if total > MAX_TEXT_BYTES:
             raise ValueError(f"reasons and names have {total} bytes in all, the limit is {MAX_TEXT_BYTES}")
-        seen: set[tuple[Any, ...]] = set()
-        for number, entry in enumerate(entries):
-            key = (entry.fixture_id, entry.tick_seq, entry.market_key, entry.side)
-            if key in seen:
-                raise ValueError(f"entry {number} repeats the fixture, tick, market and side {key}")
-            seen.add(key)
+        _check_each_once("entry", entries)
         return entries
 
     @field_validator("transcript_sha256")
     @classmethod
     def _matching(cls, stated: str | None, info: ValidationInfo) -> str | None:
-        found = entries_sha256(info.data["transcript"]) if stated is not None and "transcript" in info.data else stated
-        if stated != found:
-            raise ValueError(f"the transcript's digest is {found}")
-        return stated
+        return _matching_digest(stated, info, entries_sha256)
 
 
 def decide_proposals(tape: Tape, config: LlmConfig) -> pl.DataFrame:

@@ -66,7 +66,7 @@ def opened_csv(name: str, path: Path, account: Account) -> tuple[list[str], Iter
         No header, or it names a column twice; a file that can't be read to its end; when strict, a row that can't be read.
     """
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))  # a cell may hold a list of books
-    lines = _text_lines(name, path, account)
+    lines = text_lines(name, path, account)
     first = next((line for line in lines if line.strip()), "")
     header = header_of(first)
     if not any(header) or len(set(header)) != len(header):
@@ -89,7 +89,7 @@ def _rows(name: str, header: list[str], reader: _Reader, account: Account) -> It
         raise SourceError(f"{name}:{reader.line_num + 1}: no CSV from here on: {error}") from error
 
 
-def _text_lines(name: str, path: Path, account: Account) -> Iterator[str]:
+def text_lines(name: str, path: Path, account: Account) -> Iterator[str]:
     """Return every line, an empty one for what is blank or refused, so that the reader counts as the file does."""
     given = 0
     for number, line in lines_of(path):

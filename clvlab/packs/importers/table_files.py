@@ -11,8 +11,8 @@ import polars as pl
 import pyarrow as pa
 
 from clvlab.errors import SourceError
-from clvlab.packs.files import lines_of
 from clvlab.packs.importers.mapping import Mapped, check_mapping
+from clvlab.packs.importers.rows import text_lines
 from clvlab.packs.importers.source import Account, Options
 from clvlab.packs.parquet import batches, opened, parquet_schema
 from clvlab.packs.rows import UNREADABLE
@@ -39,7 +39,7 @@ def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Ite
         No header, or a mapping that does not fit it; when strict, a row or file that can't be read.
     """
     delimiter = str((options.mapping or {}).get("delimiter", ","))
-    reader = csv.reader(_text_lines(name, path, account), delimiter=delimiter, strict=True)
+    reader = csv.reader(text_lines(name, path, account), delimiter=delimiter, strict=True)
     try:
         header = [cell.strip() for cell in next(reader, [])]
     except csv.Error as error:
@@ -68,19 +68,6 @@ def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Ite
     except SourceError as error:
         account.refuse_file(name, error)
     yield TableChunk(name, mapping, _frame(header, rows), pl.Series(numbers, dtype=pl.Int64))
-
-
-def _text_lines(name: str, path: Path, account: Account) -> Iterator[str]:
-    """Return every line, an empty one for what is blank or refused, so that the reader counts as the file does."""
-    given = 0
-    for number, line in lines_of(path):
-        yield from ["\n"] * (number - given - 1)
-        given = number
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            account.refuse(name, number, f"no UTF-8: {error.reason} at byte {error.start}", "a row is no UTF-8")
-            yield "\n"
 
 
 def _frame(header: list[str], rows: list[list[str]]) -> pl.DataFrame:
