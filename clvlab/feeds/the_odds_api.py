@@ -18,8 +18,7 @@ from clvlab.errors import FeedError
 from clvlab.feeds.background import awaited
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.retrying import RefusedAnswer, base_url, client_of, is_passing, provenance_at, said, secret
-from clvlab.feeds.retrying import refusal as refused
+from clvlab.feeds.retrying import RefusedAnswer, base_url, client_of, is_passing, provenance_at, refusal, said, secret
 from clvlab.packs.importers.source import fixture_id_of
 from clvlab.packs.manifest import Fixture
 
@@ -194,7 +193,7 @@ class TheOddsApiFeed:
             spent = b"OUT_OF_USAGE_CREDITS" in response.content
             raise FeedError("nothing is left of what CLVLAB_THE_ODDS_API_KEY paid for" if spent else _WRONG_KEY)
         if is_passing(status):
-            raise refused(response)
+            raise refusal(response)
         raise FeedError(
             f"The Odds API answered {status}: see CLVLAB_THE_ODDS_API_SPORT, CLVLAB_THE_ODDS_API_REGIONS and "
             "CLVLAB_THE_ODDS_API_MARKETS"

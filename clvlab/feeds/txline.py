@@ -17,8 +17,7 @@ from clvlab.errors import FeedError
 from clvlab.feeds.background import Line, attended
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.retrying import RefusedAnswer, base_url, client_of, is_passing, provenance_at, said, secret
-from clvlab.feeds.retrying import refusal as refused
+from clvlab.feeds.retrying import RefusedAnswer, base_url, client_of, is_passing, provenance_at, refusal, said, secret
 from clvlab.feeds.txline_history import About, History, HistoryPosition, about, elements, fixture_of, mark_of
 from clvlab.packs.manifest import Fixture
 
@@ -338,7 +337,7 @@ class TxLineFeed:
             what = f"fixture {', '.join(map(str, sorted(wanted)))}" if wanted else "what was asked for"
             raise FeedError(f"the bundle of CLVLAB_TXLINE_API_TOKEN lacks {what}")
         if begun or status == httpx2.codes.UNAUTHORIZED or is_passing(status):
-            raise refused(response)
+            raise refusal(response)
         raise FeedError(f"TxLINE answered {status}: see CLVLAB_TXLINE_URL")
 
     def _client(self) -> httpx2.Client:

@@ -9,8 +9,7 @@ from threading import Lock
 import orjson
 
 from clvlab.feeds.devfeeds.faults import FaultPlan, FeedFault
-from clvlab.feeds.devfeeds.serving import REFUSALS, HttpServer
-from clvlab.feeds.devfeeds.serving import HttpRequest as Request
+from clvlab.feeds.devfeeds.serving import REFUSALS, HttpRequest, HttpServer
 
 KEY = "dev-key"
 
@@ -54,7 +53,7 @@ class TheOddsApiServer(HttpServer):
         self._bodies, self._plan, self._sport, self._key = bodies, plan or FaultPlan(), sport, key
         self._guard = Lock()
 
-    def get(self, request: Request) -> None:
+    def get(self, request: HttpRequest) -> None:
         """Answer a GET."""
         if request.query.get("apiKey") != self._key:
             return self._reply(request, 401, b'{"error_code": "INVALID_KEY"}')
@@ -67,7 +66,7 @@ class TheOddsApiServer(HttpServer):
                 return self._reply(request, 200, orjson.dumps(events))
             return self._odds(request)
 
-    def _odds(self, request: Request) -> None:
+    def _odds(self, request: HttpRequest) -> None:
         planned = self._plan.due(self.polls, *REFUSALS, FeedFault.CUT, FeedFault.MALFORMED, FeedFault.NO_QUOTA)
         fault = planned.fault if planned else None
         if planned and fault in REFUSALS:
@@ -88,6 +87,6 @@ class TheOddsApiServer(HttpServer):
         self.quota -= len(request.query["regions"].split(",")) * len(request.query["markets"].split(","))
         return self._reply(request, 200, body[: len(body) // 2] if fault is FeedFault.MALFORMED else body, etag)
 
-    def _reply(self, request: Request, status: int, body: bytes, etag: str = "") -> None:
+    def _reply(self, request: HttpRequest, status: int, body: bytes, etag: str = "") -> None:
         headers = {"x_requests_remaining": str(self.quota), "x_requests_used": "0"} | ({"ETag": etag} if etag else {})
         request.reply(status, body, **headers)

@@ -10,8 +10,7 @@ import orjson
 
 from clvlab.feeds.devfeeds.faults import FaultPlan, FeedFault
 from clvlab.feeds.devfeeds.script import Script, Scripted
-from clvlab.feeds.devfeeds.serving import REFUSALS, HttpServer
-from clvlab.feeds.devfeeds.serving import HttpRequest as Request
+from clvlab.feeds.devfeeds.serving import REFUSALS, HttpRequest, HttpServer
 from clvlab.feeds.replay import announced, messages_of
 from clvlab.law.markets import key_parts
 from clvlab.law.message import Message
@@ -85,7 +84,7 @@ class TxLineServer(HttpServer):
         own = {"URL": self.url, "JWT": self.jwt, "API_TOKEN": self._api_token}
         return {"CLVLAB_FEED": "txline"} | {f"CLVLAB_TXLINE_{name}": value for name, value in own.items()}
 
-    def get(self, request: Request) -> None:
+    def get(self, request: HttpRequest) -> None:
         """Answer a GET."""
         if request.headers.get("Authorization") != f"Bearer {self.jwt}":
             return request.reply(401, b'{"message": "the token has expired"}')
@@ -103,13 +102,13 @@ class TxLineServer(HttpServer):
             return self._block(request, *map(int, parts[3:]))
         return request.reply(404, b'{"message": "no such path"}')
 
-    def _block(self, request: Request, day: int, hour: int, block: int) -> None:
+    def _block(self, request: HttpRequest, day: int, hour: int, block: int) -> None:
         """Answer what was published in five minutes; what is malformed has no time and is in none."""
         number = (day * 24 + hour) * 12 + block
         own = [text for text in self.script.published if (_number(text, "Ts") or -1) // _BLOCK_MS == number]
         request.reply(200, b"[" + b", ".join(own) + b"]")
 
-    def _stream(self, request: Request, wanted: str | None) -> None:
+    def _stream(self, request: HttpRequest, wanted: str | None) -> None:
         request.begin_stream()
         at = self._place(request)
         self.script.begin(self.closing)
@@ -139,7 +138,7 @@ class TxLineServer(HttpServer):
             self._at = max(at, self._at)
         return request.cut()
 
-    def _place(self, request: Request) -> int:
+    def _place(self, request: HttpRequest) -> int:
         """Return the number of the message to go on from, after ``reset`` if those before it are not held any more."""
         published, mark = len(self.script.published), request.headers.get("Last-Event-ID")
         if mark is None:
