@@ -22,8 +22,8 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import DECISIONS, FIXTURES, TICKS, Causality, ClosingPolicy
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.seal import SealedRun
-from clvlab.runs.backtests import plan_backtest
-from clvlab.runs.perform import perform
+from clvlab.runs.execute import execute, perform
+from clvlab.runs.spec import backtest_spec
 
 __all__ = [
     "ALICE",
@@ -183,7 +183,7 @@ def make_mixed_run(pack: str | None = None) -> RunResult:
 
 def make_sealed_run() -> SealedRun:
     """Bytes of the mixed run."""
-    return make_mixed_run().run
+    return make_mixed_run().sealed
 
 
 def make_limited_run() -> RunResult:
@@ -253,7 +253,7 @@ def make_competition(application: Application, *strategies: str, owner: str = AL
 
 def performed(pack, agent="baseline", **asked):
     """Perform a backtest, and keep nothing."""
-    return perform(plan_backtest(pack, agent, **asked))
+    return perform(backtest_spec(pack, agent, **asked))
 
 
 def write_quotes(path: Path, matches: Iterable[tuple[int, str]], step: int = 1) -> Path:
@@ -266,3 +266,8 @@ def write_quotes(path: Path, matches: Iterable[tuple[int, str]], step: int = 1) 
                 lines.append(f"m{match},{day}T10:{minute:02d}Z,{day}T12:00Z,WINNER||,{side},{1 / own / 1.03:.3f}")
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def kept_run(laboratory, spec):
+    """A run that is made in a laboratory, and kept there."""
+    return execute(spec, laboratory.recorder_of(spec))

@@ -19,9 +19,8 @@ from clvlab.packs.synthetic import Recipe, build
 from clvlab.packs.verifying import verify_pack
 from clvlab.proof.verify import verify
 from clvlab.report.tearsheet import TearSheet
-from clvlab.runs import backtests
-from clvlab.runs.perform import perform
-from clvlab.runs.plan import Plan
+from clvlab.runs.execute import perform
+from clvlab.runs.spec import ReplaySpec, backtest_spec, rename, resolve
 from clvlab.statistics import BoundedClusters, estimates, family_of
 from clvlab.store.runlog import RunLog
 from tests.factories import make_agent, make_decisions
@@ -39,8 +38,8 @@ def fixtures(count, folder):
 
     def job():
         pack = verify_pack(folder / f"pack-{count}")
-        done = perform(backtests.plan_backtest(pack, "cumulative-drift"))
-        verify(done.run, done.receipts)
+        done = perform(backtest_spec(pack, "cumulative-drift"))
+        verify(done.sealed, done.receipts)
         return TearSheet(done).line
 
     return job
@@ -58,15 +57,15 @@ def markets(count, _):
     ]
     kickoff = pl.DataFrame({"fixture_id": [1], "kickoff_ts_ms": [60_000 * market.size]})
     tape = Tape.from_ticks(pl.concat(sides).select(pl.exclude("prob_bps"), pl.col("prob_bps").cast(pl.Int32)), kickoff)
-    agent = backtests.resolve("baseline")
-    return lambda: verify(run(tape, [agent], Window()).run)
+    agent = resolve("baseline")
+    return lambda: verify(run(tape, [agent], Window()).sealed)
 
 
 def agents(count, _):
     """Let so many agents compete."""
     pack = cl.open_pack("starter").source
-    found = [backtests.rename(backtests.resolve("cumulative-drift", {"warmup_ticks": n}), f"a{n}") for n in range(count)]
-    return lambda: perform(Plan(pack, found, Window())).report
+    found = [rename(resolve("cumulative-drift", {"warmup_ticks": n}), f"a{n}") for n in range(count)]
+    return lambda: perform(ReplaySpec(pack=pack, agents=found, window=Window())).report
 
 
 def events(count, _):
@@ -77,7 +76,7 @@ def events(count, _):
     market = tape.series.filter(pl.col("side_no") == 0).unique("fixture_id", keep="first")
     at = messages.join(market.select("fixture_id", "market_key", "side"), on="fixture_id", how="left", maintain_order="left")
     agent = make_agent(make_decisions(*at.select("fixture_id", "tick_seq", "market_key", "side").iter_rows(named=True)))
-    return lambda: verify(run(tape, [agent], Window()).run)
+    return lambda: verify(run(tape, [agent], Window()).sealed)
 
 
 def points(count, _):
@@ -93,7 +92,7 @@ def runs(count, _):
     """Keep so many runs, list them all and rank their agents."""
     pack = cl.open_pack("starter").source
     plans = [
-        Plan(pack, [backtests.resolve("baseline", {"stake": stake + 1})], fixtures=pack.fixture_ids[:1])
+        ReplaySpec(pack=pack, agents=[resolve("baseline", {"stake": stake + 1})], fixtures=pack.fixture_ids[:1])
         for stake in range(count)
     ]
 

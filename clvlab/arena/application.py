@@ -19,20 +19,21 @@ from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.competitions.competitions import Competitions
 from clvlab.arena.competitions.demo import Demo
 from clvlab.arena.competitions.events import EventLog
-from clvlab.arena.competitions.job import CompetitionRuns, LiveCompetition
+from clvlab.arena.competitions.job import CompetitionOrigin, CompetitionStarts, LiveCompetitionOrigin
 from clvlab.arena.deploys.deploys import Deploys
-from clvlab.arena.deploys.job import DeployRuns, LiveDeploy
+from clvlab.arena.deploys.job import DeployOrigin, LiveDeployOrigin
 from clvlab.arena.events import Hub
 from clvlab.arena.fixtures import FixtureFilter, FixtureTable
 from clvlab.arena.jobs import JobHandler, Jobs
 from clvlab.arena.leaderboard import Forest, GlobalLeaderboard
-from clvlab.arena.live import LiveRuns
+from clvlab.arena.live import LiveJobs
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.log.watching import WitnessWatch
 from clvlab.arena.measures import Measures, measures
 from clvlab.arena.packs import bundled_catalog
-from clvlab.arena.reports import BacktestReports, BacktestRuns
+from clvlab.arena.reports import BacktestOrigin, BacktestReports
 from clvlab.arena.results import RunResults
+from clvlab.arena.run_jobs import ReplayJobs
 from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.arena.runs.stored import StoredRuns
@@ -294,13 +295,15 @@ class Application:
         budget, caps = budget or Budget(), caps or Caps()
         anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
         self.live = LiveFeed(live, clock)
-        runner = CompetitionRuns(database, packs, anchoring, clock, budget, caps, self.live)
+        starts = CompetitionStarts(packs, clock, budget, caps, self.live)
+        competitions, deploys = CompetitionOrigin(database, packs, clock), DeployOrigin(database, packs, clock)
         handlers: dict[str, JobHandler] = {
-            "backtest": BacktestRuns(database, catalog, clock),
-            "competition": runner,
-            "deploy": DeployRuns(database, packs, anchoring, clock),
-            "live-competition": LiveRuns(database, self.live, LiveCompetition(), anchoring, clock),
-            "live-deploy": LiveRuns(database, self.live, LiveDeploy(), anchoring, clock),
+            # Anybody may ask for a backtest, and the chain's fees are the operator's.
+            "backtest": ReplayJobs(database, clock, None, BacktestOrigin(catalog)),
+            "competition": ReplayJobs(database, clock, anchoring, competitions),
+            "deploy": ReplayJobs(database, clock, anchoring, deploys),
+            "live-competition": LiveJobs(database, clock, anchoring, LiveCompetitionOrigin(database), self.live),
+            "live-deploy": LiveJobs(database, clock, anchoring, LiveDeployOrigin(database), self.live),
         }
         if anchoring.anchorer.enabled:
             handlers["anchor"] = anchoring
@@ -310,7 +313,7 @@ class Application:
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
         self.results = RunResults(self.decisions)
-        self.competitions = Competitions(database, packs, self.jobs, self.runs, runner, clock, new_id, caps)
+        self.competitions = Competitions(database, packs, self.jobs, self.runs, starts, clock, new_id, caps)
         self.event_log = EventLog(database)
         self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live)
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,20 +14,19 @@ from clvlab.anchor.settings import AnchorSettings
 from clvlab.arena.anchoring import Anchoring, StoredRecords
 from clvlab.arena.leaderboard import GlobalLeaderboard
 from clvlab.arena.log.public import PublicLog
-from clvlab.arena.runs.in_database import DatabaseRecord
+from clvlab.arena.runs.in_database import DatabaseRecorder
 from clvlab.arena.runs.stored import StoredRuns
 from clvlab.arena.searches import Searches
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256, without_floats
-from clvlab.runs.live.feed import is_genuine
+from clvlab.runs.live.feed import feed_at, is_genuine
 from clvlab.runs.live.paper import run_live
-from clvlab.runs.live.question import LiveQuestion
+from clvlab.runs.live.request import LiveRequest
 from clvlab.runs.live.view import LiveView
-from clvlab.runs.many import make_all
-from clvlab.runs.perform import PerformedRun, make
-from clvlab.runs.plan import Plan
+from clvlab.runs.run import Run
+from clvlab.runs.spec import ReplaySpec
 from clvlab.store import plans as plan_rows
 from clvlab.store import runs
 from clvlab.store.database import Connection, Database
@@ -82,64 +80,61 @@ class KeptRuns:
         with self._database.write():
             yield
 
-    def perform(self, plan: Plan) -> PerformedRun:
-        """Make a run and keep it, on the record and as a trial of each agent; the same run again changes nothing.
+    def recorder_of(self, spec: ReplaySpec) -> DatabaseRecorder:
+        """Return where a run is kept: on the record, and as a trial of each agent.
 
-        Raises
-        ------
-        HeldOutError
-            A plan holds some of its fixtures out, before anything is committed to.
+        It raises ``HeldOutError`` before anything is committed to, where a plan holds some of the fixtures out.
         """
-        return make(plan, self._record_of(plan))
 
-    def perform_all(self, plans: Iterable[Plan], count: int, executor: Executor | None) -> Iterator[PerformedRun]:
-        """Make runs and keep each likewise; see ``make_all``."""
-        return make_all(plans, count, self._record_of, executor)
-
-    def _record_of(self, plan: Plan) -> DatabaseRecord:
         def still_open(connection: Connection) -> None:
             # The pack was opened before this transaction: a search may have been planned since.
-            self.searches.require_open(connection, plan.pack, plan.fixture_ids)
+            self.searches.require_open(connection, spec.pack, spec.fixture_ids)
 
-        self.searches.matches.learn(plan.pack, plan.fixture_ids)
-        return replace(self._record(plan.agents), before=still_open)
+        self.searches.matches.learn(spec.pack, spec.fixture_ids)
+        return replace(self._recorder(spec.agents), before=still_open)
 
     def live(
-        self, question: LiveQuestion, folder: Path, look: Callable[[LiveView], None], house: Callable[[Pack], Pack]
-    ) -> PerformedRun:
+        self,
+        request: LiveRequest,
+        agents: Sequence[Agent],
+        folder: Path,
+        look: Callable[[LiveView], None],
+        house: Callable[[Pack], Pack],
+    ) -> Run:
         """Follow a live run, and keep it likewise; over a feed that somebody made up it is not ranked.
 
         Parameters
         ----------
-        question, look, house
+        request, agents, look, house
             As for ``run_live``.
         folder
             Of live runs.
         """
-        record = self._record(question.agents, ranked=is_genuine(question.feed))
-        done = run_live(question, record, folder, look=look, house=house, clock=self._clock)
-        self.searches.matches.learn(done.pack, done.fixture_ids)
-        return done
+        feed = feed_at(request.feed)
+        recorder = self._recorder(agents, ranked=is_genuine(feed))
+        run = run_live(replace(request, feed=feed), agents, recorder, folder, look=look, house=house, clock=self._clock)
+        self.searches.matches.learn(run.pack, run.fixture_ids)
+        return run
 
-    def _record(self, agents: Sequence[Agent], *, ranked: bool = True) -> DatabaseRecord:
-        def tried(connection: Connection, done: PerformedRun) -> None:
+    def _recorder(self, agents: Sequence[Agent], *, ranked: bool = True) -> DatabaseRecorder:
+        def tried(connection: Connection, done: Run) -> None:
             identities = [_tried(agent, done.pack, done.fixture_ids, done.window) for agent in agents]
             _add_trials(connection, done.pack, identities, self._clock())
 
-        return DatabaseRecord(self._database, _OWNER, self._clock, also=tried, ranked=ranked)
+        return DatabaseRecorder(self._database, _OWNER, self._clock, also=tried, ranked=ranked)
 
     def receipts(self, run_id: str) -> bytes:
         """Return what venues said of a run, as lines."""
         with self._database.read() as connection:
             return runs.receipt_lines(connection, run_id)
 
-    def record_trials(self, plans: Sequence[Plan]) -> int:
+    def record_trials(self, specs: Sequence[ReplaySpec]) -> int:
         """Put what was tried over a pack on record, which no run need follow.
 
         Returns how many others were there, over it or over another pack with a match of those that were asked for.
         """
-        pack, asked = plans[0].pack, plans[0].fixture_ids
-        ids = [own for plan in plans for own in trial_ids(plan)]
+        pack, asked = specs[0].pack, specs[0].fixture_ids
+        ids = [own for spec in specs for own in trial_ids(spec)]
         kept = self.searches.matches
         kept.learn(pack, asked)
         matches = kept.matches(pack, asked)
@@ -164,9 +159,9 @@ def _ids_over(pack: Pack, source: str, ids: Sequence[str]) -> list[str]:
     return list(ids) if len(pack.sources) == 1 else [sha256(canonical([own, source])) for own in ids]
 
 
-def trial_ids(plan: Plan) -> list[str]:
+def trial_ids(spec: ReplaySpec) -> list[str]:
     """Return the id of each agent's trial: a hash of all that shapes its scores, so neither of its name nor of the policy."""
-    return [_tried(agent, plan.pack, plan.fixture_ids, plan.window) for agent in plan.agents]
+    return [_tried(agent, spec.pack, spec.fixture_ids, spec.window) for agent in spec.agents]
 
 
 def _tried(agent: Agent, pack: Pack, fixture_ids: Sequence[int], window: Window) -> str:

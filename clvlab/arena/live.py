@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
-from clvlab.arena.anchoring import Anchoring
 from clvlab.arena.jobs import PostponedError
-from clvlab.arena.runs.in_database import begin, keep
+from clvlab.arena.run_jobs import Origin, RunJobs
 from clvlab.errors import FeedError, FileLockedError, LeaseLostError, StoreError
 from clvlab.feeds.feed import Feed, Stop
 from clvlab.law.message import Message
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.manifest import Fixture
-from clvlab.proof.anchor import Anchor
+from clvlab.runs.execute import Commitment
 from clvlab.runs.live.capture import Noting
 from clvlab.runs.live.feed import LiveFeed
-from clvlab.runs.live.following import LivePlan, follow, is_begun
+from clvlab.runs.live.following import LiveSpec, follow, is_begun
 from clvlab.runs.live.journal import Answers
-from clvlab.runs.perform import Commitment, PerformedRun
 from clvlab.runs.progress import Stage, Tell
-from clvlab.store import jobs, usage
-from clvlab.store.database import Connection, Database
-from clvlab.store.jobs import Job, JobStatus
+from clvlab.runs.run import Run
+from clvlab.store import jobs
+from clvlab.store.database import Connection
+from clvlab.store.jobs import Job
 from clvlab.store.runlog import RunLog
 
 # What is told of a live run while it lasts, by a thread of its own: whoever listens, and the store, cost no decision time.
@@ -149,71 +149,52 @@ class Telling:
         self.stop.set()
 
 
-class Subject(Protocol):
+class LiveOrigin(Origin, Protocol):
     """What asked for a live run: a competition or an instance."""
 
-    def plan(self, connection: Connection, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LivePlan:
-        """Return what was asked for, as it was committed to."""
-        ...
-
-    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
-        """Say that the run is being followed, for the first time or again."""
+    def spec(self, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LiveSpec:
+        """Return what shapes the run, as it was committed to."""
         ...
 
     def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
         """Say what happened while it lasts."""
         ...
 
-    def sealed(self, connection: Connection, job: Job, done: PerformedRun, anchor: Anchor, now_ms: int) -> None:
-        """Say what it came to."""
-        ...
-
-    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
-        """Note a failure for good."""
-        ...
-
 
 @dataclass(frozen=True)
-class LiveRuns:
-    """Performs the jobs of live runs of one kind."""
+class LiveJobs(RunJobs):
+    """Performs the jobs of live runs; one that another process began is gone on with."""
 
-    database: Database
+    origin: LiveOrigin
     live: LiveFeed
-    subject: Subject
-    anchoring: Anchoring
-    clock: Callable[[], int]
 
-    def perform(self, job: Job, tell: Tell) -> None:
-        """Follow a run and seal it; one that another process began is gone on with."""
+    @property
+    def _origin(self) -> Origin:
+        return self.origin
+
+    @contextmanager
+    def _making(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment], Run]]:
         settings, fixture = self.live.require(), Fixture.model_validate(job.payload["fixture"])
         with self.live.following() as (feed, stop):
-            with self.database.write() as connection:
-                jobs.fence(connection, job)
-                commitment = begin(connection, job.run_id, self.clock())
-                plan = self.subject.plan(connection, job, feed, fixture, settings.grace_s)
-                self.subject.begun(connection, job, self.clock())
-            telling = Telling(lambda happenings: self._tell(job, happenings), tell, feed, stop)
-            done = self._followed(plan, settings.folder / job.run_id, stop, commitment, telling)
-        if telling.lost is not None:
-            raise telling.lost
-        if done is None:
-            raise PostponedError("the process that followed it ends")
-        with self.database.write() as connection:
-            jobs.fence(connection, job)
-            now = self.clock()
-            anchor = keep(connection, done, self.anchoring, now)
-            self.subject.sealed(connection, job, done, anchor, now)
-            usage.weigh(connection, job.run_id)
-            jobs.finish(connection, job, JobStatus.DONE)
 
-    def _followed(
-        self, plan: LivePlan, folder: Path, stop: Stop, commitment: Commitment, telling: Telling
-    ) -> PerformedRun | None:
+            def made(commitment: Commitment) -> Run:
+                spec = self.origin.spec(job, feed, fixture, settings.grace_s)
+                telling = Telling(lambda happenings: self._tell(job, happenings), tell, feed, stop)
+                done = self._followed(spec, settings.folder / job.run_id, stop, commitment, telling)
+                if telling.lost is not None:
+                    raise telling.lost
+                if done is None:
+                    raise PostponedError("the process that followed it ends")
+                return done
+
+            yield made
+
+    def _followed(self, spec: LiveSpec, folder: Path, stop: Stop, commitment: Commitment, telling: Telling) -> Run | None:
         was_begun = is_begun(folder)
         try:
             with telling:
                 return follow(
-                    plan,
+                    spec,
                     folder,
                     stop,
                     commitment=commitment,
@@ -230,14 +211,10 @@ class LiveRuns:
                 raise
             raise PostponedError(str(error)) from error
 
-    def failed(self, connection: Connection, job: Job, cause: str) -> None:
-        """Note a failure for good."""
-        self.subject.failed(connection, job, cause, self.clock())
-
     def _tell(self, job: Job, happenings: Sequence[Happening]) -> None:
         with self.database.write() as connection:
             jobs.fence(connection, job)
-            self.subject.told(connection, job, happenings, self.clock())
+            self.origin.told(connection, job, happenings, self.clock())
 
 
 def payload_of(origin_id: str, fixture: Fixture) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def replay_run(
         result = _made_again(evidence, found, agents, sealed.commit_index)
     else:
         result = _followed_again(evidence, found.tape(fixture_ids), agents, sealed.commit_index)
-    again = result.run
+    again = result.sealed
     pairs = {
         "events.jsonl": (sealed.events, again.events),
         "scores.jsonl": (sealed.scores, again.scores),

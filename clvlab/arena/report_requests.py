@@ -14,8 +14,7 @@ from clvlab.errors import AgentError, UnknownFixtureError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.reader import Pack
-from clvlab.runs.backtests import envelope, settings_in
-from clvlab.runs.plan import Plan
+from clvlab.runs.spec import ReplaySpec, envelope, settings_in
 
 _AGENT = "baseline"
 _MAX_FIXTURES = 100_000
@@ -53,14 +52,14 @@ class BacktestRunRequest(_Windowed):
         """The one fixture."""
         return [self.fixture_id]
 
-    def plan(self, pack: Pack) -> Plan:
-        """Plan the run.
+    def spec(self, pack: Pack) -> ReplaySpec:
+        """Return what shapes the run.
 
         Raises
         ------
         UnknownFixtureError, WindowError
         """
-        return _plan(pack, self, _AGENT, {})
+        return _spec(pack, self, _AGENT, {})
 
 
 def _strict(settings: type, **own: Any) -> Mapping[str, Any]:
@@ -110,8 +109,8 @@ class PackBacktestRequest(_Windowed):
         """Which fixtures; null is all."""
         return self.fixture_ids
 
-    def plan(self, pack: Pack) -> Plan:
-        """Plan the run.
+    def spec(self, pack: Pack) -> ReplaySpec:
+        """Return what shapes the run.
 
         Raises
         ------
@@ -121,23 +120,23 @@ class PackBacktestRequest(_Windowed):
             known = ", ".join(name for name in TEMPLATES if name not in TRANSCRIBED)
             raise AgentError(f"a backtest over a pack takes a template, not {self.strategy!r:.80}: use one of {known}")
         limits = None if self.policy is None else self.policy.model_dump(exclude_unset=True)
-        return _plan(pack, self, self.strategy, self.params, limits)
+        return _spec(pack, self, self.strategy, self.params, limits)
 
 
-def _plan(
+def _spec(
     pack: Pack,
     request: BacktestRunRequest | PackBacktestRequest,
     strategy: str,
     params: dict[str, Any],
     limits: Mapping[str, Any] | None = None,
-) -> Plan:
+) -> ReplaySpec:
     known = set(pack.fixture_ids)
     for fixture_id in request.fixtures or ():  # ahead of what is wrong with window or agent
         if fixture_id not in known:
             raise UnknownFixtureError(fixture_id, pack.pack_id, pack.fixture_ids)
     window = settings_in(request, Window)
     agent = template(strategy, {"markets": window.market_allowlist} | params)
-    return Plan(pack, [agent], window, envelope(limits or {}), request.fixtures)
+    return ReplaySpec(pack=pack, agents=[agent], window=window, policy=envelope(limits or {}), fixtures=request.fixtures)
 
 
 def _kind(body: Any) -> str:

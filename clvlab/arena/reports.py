@@ -25,8 +25,9 @@ from clvlab.arena.caps import Budget
 from clvlab.arena.jobs import CANCELLED, Jobs
 from clvlab.arena.pages import page_of
 from clvlab.arena.report_requests import BacktestRunRequest, PackBacktestRequest, stored_request
+from clvlab.arena.run_jobs import Fenced, Sealing
 from clvlab.arena.runs.binding import open_catalogued
-from clvlab.arena.runs.in_database import begin, enter, give_up, keep
+from clvlab.arena.runs.in_database import enter, give_up
 from clvlab.arena.runs.stored import StoredRuns, require
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import (
@@ -39,17 +40,17 @@ from clvlab.errors import (
     UnknownRunError,
 )
 from clvlab.packs.catalog import Catalog
+from clvlab.proof.anchor import Anchor
 from clvlab.proof.canonical import sha256
 from clvlab.report.page import tear_sheet_page
 from clvlab.report.settling import Figure
 from clvlab.report.tearsheet import TearSheet
-from clvlab.runs.perform import PerformedRun, backtest_id, perform, reopen, run_id_of
-from clvlab.runs.plan import Plan
-from clvlab.runs.progress import Tell
+from clvlab.runs.run import Run, backtest_id, reopen, run_id_of
+from clvlab.runs.spec import ReplaySpec
 from clvlab.store import jobs as job_rows
-from clvlab.store import reports, runs, usage
+from clvlab.store import reports, runs
 from clvlab.store.database import Connection, Database
-from clvlab.store.jobs import Job, JobStatus
+from clvlab.store.jobs import Job
 from clvlab.store.labels import ANYBODY
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import reports as report_table
@@ -57,7 +58,7 @@ from clvlab.store.tables import reports as report_table
 # The statistics of a backtest as plain values: what a tear sheet says, for those who read JSON.
 
 
-def statistics_of(performed: PerformedRun, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> BacktestStatistics:
+def statistics_of(performed: Run, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> BacktestStatistics:
     """Return the statistics of a backtest of one agent, as JSON values: those of its tear sheet over all it scored.
 
     Parameters
@@ -117,33 +118,32 @@ def _finite(value: float | None) -> float | None:
 
 
 @dataclass(frozen=True)
-class BacktestRuns:
-    """Performs the jobs of backtests."""
+class BacktestOrigin:
+    """Backtests that callers asked for."""
 
-    database: Database
     catalog: Catalog
-    clock: Callable[[], int]
 
-    def perform(self, job: Job, tell: Tell) -> None:
-        """Replay, seal and store the report."""
-        with self.database.write() as connection:
-            job_rows.fence(connection, job)
-            commitment = begin(connection, job.run_id, self.clock())
+    def spec(self, job: Job) -> ReplaySpec:
+        """Return what was asked for."""
         request = stored_request(job.payload["request"])
-        done = perform(request.plan(open_catalogued(self.catalog, request.pack_id)), commitment, tell)
-        report = report_of(done)
-        with self.database.write() as connection:
-            job_rows.fence(connection, job)
-            now = self.clock()
-            keep(connection, done, None, now)  # anybody may ask for one, and the chain's fees are the operator's
-            keep_report(connection, report, now)
-            reports.forget_tickets(connection, job.run_id)
-            usage.weigh(connection, job.run_id)
-            job_rows.finish(connection, job, JobStatus.DONE)
+        return request.spec(open_catalogued(self.catalog, request.pack_id))
 
-    def failed(self, connection: Connection, job: Job, cause: str) -> None:
+    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+        """Say nothing: nobody listens to a backtest."""
+
+    def sealing(self, job: Job, run: Run, fenced: Fenced) -> Sealing:  # noqa: ARG002
+        """Keep the report."""
+        report = report_of(run)
+
+        def sealed(connection: Connection, anchor: Anchor, now_ms: int) -> None:  # noqa: ARG001
+            keep_report(connection, report, now_ms)
+            reports.forget_tickets(connection, job.run_id)
+
+        return sealed
+
+    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
         """Put the cause on the run's record; asking again tries again."""
-        give_up(connection, job.run_id, cause, self.clock())
+        give_up(connection, job.run_id, cause, now_ms)
         reports.forget_tickets(connection, job.run_id)
 
 
@@ -153,7 +153,7 @@ def keep_report(connection: Connection, report: BacktestReport, now_ms: int) -> 
     reports.add(connection, {**summary, "report": report})
 
 
-def report_of(done: PerformedRun) -> BacktestReport:
+def report_of(done: Run) -> BacktestReport:
     """Return the report; over several fixtures it has statistics, as one fixture has no interval."""
     report = cast("BacktestReport", done.report)  # what is performed here is no live run
     return report if len(done.fixture_ids) == 1 else {**report, "statistics": statistics_of(done)}
@@ -178,14 +178,14 @@ class AskedReport:
     """
 
     request: BacktestRunRequest | PackBacktestRequest
-    plan: Plan = field(repr=False)
+    spec: ReplaySpec = field(repr=False)
     key: str
     given: bool
     known: bool
 
     @property
     def run_id(self) -> str:
-        return self.plan.run_id
+        return self.spec.run_id
 
     @property
     def answer(self) -> BacktestRunResponse:
@@ -222,13 +222,13 @@ class BacktestReports:
         IdempotencyConflictError
             The key stands for another backtest.
         """
-        plan = request.plan(open_catalogued(self.catalog, request.pack_id))
+        spec = request.spec(open_catalogued(self.catalog, request.pack_id))
         with self.database.read() as connection:
             used = None if key is None else reports.run_of_key(connection, key)
-        if used not in (None, plan.run_id):
+        if used not in (None, spec.run_id):
             raise _taken(key)
-        known = self._stored(backtest_id(plan.run_id)) is not None
-        return AskedReport(request, plan, key or secrets.token_urlsafe(24), key is not None, known)
+        known = self._stored(backtest_id(spec.run_id)) is not None
+        return AskedReport(request, spec, key or secrets.token_urlsafe(24), key is not None, known)
 
     def enter(self, asked: AskedReport) -> None:
         """Put a request on record, and its run with a job if it is the first.
@@ -244,7 +244,7 @@ class BacktestReports:
             taken = reports.take_key(connection, asked.key, asked.run_id, now, given=asked.given, active=not asked.known)
             if taken != asked.run_id:
                 raise _taken(asked.key)
-            if enter(connection, asked.plan.started, ANYBODY, now, budget=self.budget):
+            if enter(connection, asked.spec.started, ANYBODY, now, budget=self.budget):
                 payload = {"origin_id": asked.run_id, "request": asked.request.model_dump(mode="json", exclude_unset=True)}
                 job_rows.add(connection, _KIND, asked.run_id, payload, now)
 
@@ -349,7 +349,7 @@ class BacktestReports:
             keep_report(connection, made, row["sealed_ts_ms"])
         return made
 
-    def _sealed(self, run_id: str, evidence_hash: str, pack_id: str) -> PerformedRun:
+    def _sealed(self, run_id: str, evidence_hash: str, pack_id: str) -> Run:
         """Read a sealed run back, over its pack."""
         run = self.runs.sealed(run_id)
         if sha256(run.events) != evidence_hash:

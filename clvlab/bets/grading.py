@@ -24,8 +24,8 @@ from clvlab.law.schema import SAFE_INTEGER, Reason, Schema
 from clvlab.packs.matching.names import read_aliases
 from clvlab.packs.reader import Pack
 from clvlab.report.settling import returns_of
-from clvlab.runs.perform import PerformedRun
-from clvlab.runs.plan import Plan
+from clvlab.runs.run import Run
+from clvlab.runs.spec import ReplaySpec
 from clvlab.statistics import Estimate, cluster_mean
 from clvlab.words import tally
 
@@ -174,7 +174,7 @@ class BetRows:
         return law | {"flags": row["flags"], "told": told, "untrusted": {name: row[name] for name in _OWN}}
 
 
-def bet_rows(record: BetRecord, positions: Sequence[Position | NoMatch], done: PerformedRun) -> BetRows:
+def bet_rows(record: BetRecord, positions: Sequence[Position | NoMatch], done: Run) -> BetRows:
     """Set every row of a record beside the decision that it is part of.
 
     Returns
@@ -295,14 +295,16 @@ class Grading:
         return {"transcript": [bet.model_dump(mode="json") for bet in bets], "transcript_sha256": bets_sha256(bets)}
 
     @cached_property
-    def plan(self) -> Plan:
+    def spec(self) -> ReplaySpec:
         """The run: all fixtures of the pack that are open, so that the bets can be set against those that were passed over."""
         shut = dict(self.pack.held_out)
         open_ids = [fixture_id for fixture_id in self.pack.fixture_ids if fixture_id not in shut]
         agent = template(STRATEGY, self.params, agent_id=self.agent_id)
-        return Plan(self.pack, [agent], self.window, POLICY, open_ids if shut else None)
+        return ReplaySpec(
+            pack=self.pack, agents=[agent], window=self.window, policy=POLICY, fixtures=open_ids if shut else None
+        )
 
-    def rows(self, done: PerformedRun) -> BetRows:
+    def rows(self, done: Run) -> BetRows:
         """Return the rows of the record beside what the run says of them."""
         return bet_rows(self.record, self.positions, done)
 

@@ -60,10 +60,12 @@ from clvlab.cli.serving import dev_token, rebuild_leaderboard, retention, serve,
 from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
 from clvlab.report import listing
 from clvlab.report.headline import headline_of
-from clvlab.runs import backtests, in_folder
+from clvlab.runs import in_folder
 from clvlab.runs.card import proof_card
-from clvlab.runs.in_folder import LOCAL, FolderRecord
-from clvlab.runs.perform import PerformedRun, make
+from clvlab.runs.execute import execute
+from clvlab.runs.in_folder import LOCAL, FolderRecorder
+from clvlab.runs.run import Run
+from clvlab.runs.spec import backtest_spec, envelope
 from clvlab.runs.versions import judge
 from clvlab.words import counted
 
@@ -111,14 +113,14 @@ def main() -> None:
 
 def demo(runs_folder: RunsOption = listing.DEFAULT_RUNS, as_json: JsonOption = False) -> None:
     """Backtest two agents over a synthetic pack, seal and verify both runs, and show the checks."""
-    tests: list[PerformedRun] = []
+    tests: list[Run] = []
     with interruptible(lambda: f"{len(tests)} of 2 runs are sealed in {runs_folder}"):
         pack = packs.open_pack("season")
         if not as_json:
             out.print(f"Pack [bold]{pack.pack_id}[/]: {len(pack.fixture_ids)} fixtures, {pack.provenance} (no real odds)\n")
         for name in ("baseline", "cumulative-drift"):
             with stages(f"backtest of {name}") as tell:
-                tests.append(make(backtests.plan_backtest(pack, name), FolderRecord(runs_folder, now_ms), tell))
+                tests.append(execute(backtest_spec(pack, name), FolderRecorder(runs_folder, now_ms), tell))
         with err.status("verifying"):
             folders = [runs_folder / test.run_id for test in tests]
             verdicts = [in_folder.verify_folder(folder) for folder in folders]
@@ -187,24 +189,24 @@ def backtest(
         operations.open_log(log, create=True) if log else nullcontext() as opened,
         stages(f"backtest of {agent}") as tell,
     ):
-        plan = backtests.plan_backtest(
+        spec = backtest_spec(
             packs.open_pack(pack),
             isolated(agent, reads=reads or [], network=network, stepped=stepped) if reads or network or stepped else agent,
             params=params_of(param or []),
             fixture_ids=fixture,
             window=window,
-            policy=backtests.envelope(params_of(policy or [])),
+            policy=envelope(params_of(policy or [])),
             audit=audit,
         )
-        planned.append(plan.run_id)
-        test = make(plan, FolderRecord(runs_folder, now_ms, opened, owner or LOCAL), tell)
+        planned.append(spec.run_id)
+        test = execute(spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL), tell)
     folder = runs_folder / test.run_id
     if as_json:
-        audits = {"audits": {agent_id: found.facts() for agent_id, found in test.result.audits.items()}}
+        audits = {"audits": {agent_id: found.facts() for agent_id, found in test.audits.items()}}
         print_json(test.report | {"run_folder": str(folder), "headline": headline_of(test).facts()} | audits)
         return
     show_report(test.report, headline_of(test))
-    for found in test.result.audits.values():
+    for found in test.audits.values():
         say(f"{found!r}")
     out.print(f"Sealed in {plain(str(folder))}")
     show_next("verify", folder)

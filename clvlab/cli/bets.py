@@ -21,8 +21,8 @@ from clvlab.report.headline import headline_of
 from clvlab.report.listing import DEFAULT_RUNS
 from clvlab.report.means import spelt_mean
 from clvlab.report.page import tear_sheet_page
-from clvlab.runs.in_folder import LOCAL, FolderRecord
-from clvlab.runs.perform import make
+from clvlab.runs.execute import execute
+from clvlab.runs.in_folder import LOCAL, FolderRecorder
 from clvlab.words import counted, plus
 
 _SHOWN = 10
@@ -67,7 +67,7 @@ def bets_grade(
         stages(f"grading of {bets.name}") as tell,
     ):
         grading = plan_grading(bets, packs.open_pack(pack), how, window_of(horizon_s), agent_id)
-        done = make(grading.plan, FolderRecord(runs_folder, now_ms, opened, owner or LOCAL), tell)
+        done = execute(grading.spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL), tell)
     told, folder = grading.rows(done), runs_folder / done.run_id
     for path, frame in ((rows, told.frame), (unmatched, told.unmatched)):
         if path is not None:

@@ -47,14 +47,14 @@ from clvlab.feeds.devfeeds.faults import FaultPlan, read_plan
 from clvlab.packs.opening import open_pack
 from clvlab.report.headline import headline_of
 from clvlab.report.listing import DEFAULT_RUNS
-from clvlab.runs import backtests
-from clvlab.runs.in_folder import LOCAL, FolderRecord
+from clvlab.runs.in_folder import LOCAL, FolderRecorder
 from clvlab.runs.live.feed import feed_at
 from clvlab.runs.live.following import GRACE_S
 from clvlab.runs.live.paper import run_live
-from clvlab.runs.live.question import LiveQuestion
+from clvlab.runs.live.request import LiveRequest
 from clvlab.runs.live.view import LiveView
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
+from clvlab.runs.spec import envelope, resolve
 from clvlab.words import counted, moment, odds, percent
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def capture(
     from clvlab.runs.live.capture import capture as captured
     from clvlab.runs.live.capture import segments_folder, stopped_by_signals
     from clvlab.runs.live.feed import feed_at
-    from clvlab.runs.live.question import until_ts_ms
+    from clvlab.runs.live.request import until_ts_ms
 
     ends_ms = until_ts_ms(end_of(until), now_ms())
     made, stop = feed_at(feed), Stop()
@@ -251,23 +251,15 @@ def live(
     if param and len(agent) > 1:
         raise typer.BadParameter("--param goes with one agent")
     limited = [name if names_template(name) else isolated(name, reads=reads or [], network=network) for name in agent]
-    agents = [backtests.resolve(own, params_of(param or []), window) for own in limited]
-    asked = LiveQuestion(
-        feed_at(feed),
-        agents,
-        fixture,
-        window,
-        backtests.envelope(params_of(policy or [])),
-        end_of(until),
-        grace_s,
-    )
+    agents = [resolve(own, params_of(param or []), window) for own in limited]
+    policy_given = envelope(params_of(policy or []))
+    asked = LiveRequest(feed_at(feed), fixture, window, policy_given, end_of(until), grace_s)
     with operations.open_log(log, create=True) if log else nullcontext() as opened, err.status("following") as status:
         shown = _Shown(status)
         try:
             with ended_like_an_interrupt():
-                done = run_live(
-                    asked, FolderRecord(out_folder, now_ms, opened, owner or LOCAL), out_folder / _LIVE, look=shown.look
-                )
+                recorder = FolderRecorder(out_folder, now_ms, opened, owner or LOCAL)
+                done = run_live(asked, agents, recorder, out_folder / _LIVE, look=shown.look)
         except KeyboardInterrupt:
             left = "left as it is: the same command goes on with it"
             err.print(left if shown.begun else "interrupted before the run began: nothing is left of it")
@@ -303,15 +295,15 @@ class _Shown:
         self._gaps = len(view.gaps)
         for agent_id in view.failures.keys() - self._failures:
             self._failures.add(agent_id)
-            others = ", and the others go on" if len(view.failures) < len(view.plan.agents) else ""
+            others = ", and the others go on" if len(view.failures) < len(view.spec.agents) else ""
             err.print(plain(f"{agent_id} failed{others}: {(view.failures[agent_id].splitlines() or [''])[0]}"))
         self._status.update(plain(view.line))
 
 
 def _followed(view: LiveView) -> str:
-    plan = view.plan
-    ends = "; only play, or --until, ends it" if plan.fixture.kickoff_ts_ms is None and plan.until_ts_ms is None else ""
-    return f"{plan.run_id} follows fixture {view.fixture} on {plan.feed.name}, kickoff {view.facts['kickoff']}{ends}"
+    spec = view.spec
+    ends = "; only play, or --until, ends it" if spec.fixture.kickoff_ts_ms is None and spec.until_ts_ms is None else ""
+    return f"{spec.run_id} follows fixture {view.fixture} on {spec.feed.name}, kickoff {view.facts['kickoff']}{ends}"
 
 
 def _decision(row: dict[str, Any]) -> str:
@@ -323,7 +315,7 @@ def _decision(row: dict[str, Any]) -> str:
     return f"{where} {row['action']} {row['side']} of {row['market_key']} {price}{quote}, pending"
 
 
-def _show(done: PerformedRun, folder: Path, names: Sequence[str], options: Sequence[object], *, as_json: bool) -> None:
+def _show(done: Run, folder: Path, names: Sequence[str], options: Sequence[object], *, as_json: bool) -> None:
     several = len(names) > 1
     report: dict[str, Any] = dict(done.report)
     if several:

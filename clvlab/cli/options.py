@@ -15,7 +15,7 @@ import typer
 
 from clvlab.errors import FeedError
 from clvlab.law.closing import Window
-from clvlab.runs.live.question import Until, until_of
+from clvlab.runs.live.request import Until, until_of
 
 # What commands that make runs have in common.
 

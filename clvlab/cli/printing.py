@@ -22,9 +22,9 @@ from clvlab.packs.reader import Pack
 from clvlab.packs.views.derivation import DerivedPack, derived_words
 from clvlab.proof.verify import Verification
 from clvlab.report.headline import Headline
-from clvlab.runs import backtests
+from clvlab.runs import ranking
 from clvlab.runs.card import ANSWERS_PUBLIC
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
 from clvlab.statistics.verdict import Tone
 from clvlab.words import close_facts, counted, mean_clv, sample, tally, yes
 
@@ -143,9 +143,9 @@ def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -
         out.print(f"[red]NOT verified[/]: recomputed {plain(verdict.recomputed_evidence_hash)}\n")
 
 
-def show_leaderboard(tests: Sequence[PerformedRun]) -> None:
+def show_leaderboard(tests: Sequence[Run]) -> None:
     """Print agents by mean CLV, and those that may hold the past under a heading of their own."""
-    board = backtests.board(tests)
+    board = ranking.board(tests)
     for title, rows in (
         ("Leaderboard, by mean CLV", board.remove("hindsight_possible")),
         (ANSWERS_PUBLIC, board.filter("hindsight_possible")),

@@ -26,10 +26,12 @@ from clvlab.report import listing
 from clvlab.report.headline import headline_of
 from clvlab.report.listing import DEFAULT_RUNS, beside_the_first, find_run
 from clvlab.report.page import tear_sheet_page
-from clvlab.runs import backtests, in_folder
+from clvlab.runs import in_folder
 from clvlab.runs.card import proof_card, verification_answer
-from clvlab.runs.in_folder import FolderRecord
-from clvlab.runs.perform import content_hash_of, make, reopen
+from clvlab.runs.execute import execute
+from clvlab.runs.in_folder import FolderRecorder
+from clvlab.runs.run import content_hash_of, reopen
+from clvlab.runs.spec import backtest_spec
 from clvlab.runs.versions import judge
 from clvlab.words import counted
 
@@ -89,8 +91,8 @@ def compare(
             opened = packs.open_pack(pack)
             for name in run:
                 with stages(f"backtest of {name}") as tell:
-                    plan = backtests.plan_backtest(opened, name)
-                    folders.append(runs_folder / make(plan, FolderRecord(runs_folder, now_ms), tell).run_id)
+                    spec = backtest_spec(opened, name)
+                    folders.append(runs_folder / execute(spec, FolderRecorder(runs_folder, now_ms), tell).run_id)
     with interruptible(), err.status("reading"):
         if pack is None:
             folders = [listing.find_run(name, runs_folder) for name in run]

@@ -23,6 +23,7 @@ from clvlab.law.policy import ExecutionMode, PolicyEnvelope
 from clvlab.law.positions import positions, proposals
 from clvlab.law.schema import LAW_VERSION, MODE_LABELS, RECEIPTS, Causality, ClosingPolicy, Held, SourceMode
 from clvlab.law.tape import Binding, Tape
+from clvlab.proof.evidence import Evidence
 from clvlab.proof.limits import check_started
 from clvlab.proof.manifest import AgentStarted, RunStarted, config_hash, policy_hash, run_id, run_schema
 from clvlab.proof.seal import SealedRun, seal
@@ -190,16 +191,14 @@ class RunResult:
 
     Attributes
     ----------
-    run
+    sealed
         The bytes.
-    decisions, closes
-        ``DECISION_EVENTS`` and ``CLOSE_EVENTS``, in sealed order.
+    evidence
+        What stands in them.
     scores, outcomes
         ``SCORES`` and ``OUTCOMES``.
     receipts
         ``RECEIPTS`` of the paper venue: no part of the seal.
-    errors
-        Payloads of AGENT_ERROR: the agents that failed.
     causes
         What the errors of these agents said, by agent id: no part of the seal, as it may name what is on this machine. Empty
         for a run that was read back.
@@ -207,13 +206,11 @@ class RunResult:
         What was found of the agents that were audited, by agent id; their decisions are the run's. No part of the seal.
     """
 
-    run: SealedRun
-    decisions: pl.DataFrame
-    closes: pl.DataFrame
+    sealed: SealedRun
+    evidence: Evidence
     scores: pl.DataFrame
     outcomes: pl.DataFrame
     receipts: pl.DataFrame
-    errors: list[dict[str, Any]]
     causes: Mapping[str, str] = field(default_factory=dict)
     audits: Mapping[str, LookaheadReport] = field(default_factory=dict)
 
@@ -336,7 +333,8 @@ def judged(
     sealed = seal(started, decisions, failures.errors, replayed.closes, scored, commit_index, captured)
     receipts = fills(sealed.run_id, decisions, proposed, policy)
     board = outcomes(scored, tuple(agent["agent_id"] for agent in started["agents"]))
-    return RunResult(sealed, decisions, replayed.closes, scored, board, receipts, failures.errors, failures.causes)
+    evidence = Evidence(started, decisions, replayed.closes, failures.errors, captured)
+    return RunResult(sealed, evidence, scored, board, receipts, failures.causes)
 
 
 def _as_then(identity: Identity, again: RunStarted | None) -> Identity:

@@ -222,7 +222,7 @@ def _settled(scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
 
 def _last_close_ms(sheet: Sheet, fold: list[int]) -> int:
     """Return when the last fixture of a training fold closes: no bet made before knows the edge that it teaches."""
-    return int(sheet.source.result.closes.filter(pl.col("fixture_id").is_in(fold))["close_ts_ms"].fill_null(0).sort()[-1])
+    return int(sheet.source.evidence.closes.filter(pl.col("fixture_id").is_in(fold))["close_ts_ms"].fill_null(0).sort()[-1])
 
 
 def _edge(scored: pl.DataFrame, bet_on: pl.DataFrame, settled: pl.DataFrame, edge: float | None, fold: list[int]) -> float:

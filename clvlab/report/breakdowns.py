@@ -15,7 +15,7 @@ from clvlab.law.positions import positions
 from clvlab.law.schema import DECISIONS, Reason, Schema
 from clvlab.packs.reader import shards_of
 from clvlab.runs.inspector import at_close
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
 from clvlab.statistics import group_means
 from clvlab.statistics.cumulating import cumulative, falls, rolling
 from clvlab.statistics.delaying import EDGES_S
@@ -41,7 +41,7 @@ _TIMES = (
 )  # fmt: skip
 
 
-def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
+def scored_decisions(backtest: Run) -> pl.DataFrame:
     """Return the scored decisions of a backtest, in order of time.
 
     Returns
@@ -53,12 +53,12 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
         ``confidence`` 0..1; ``in_gap``, whether a gap of the capture touches its entry or close; ``at_close``, whether it was
         entered at the closing message.
     """
-    closes = backtest.result.closes.select("fixture_id", "close_ts_ms").unique()
+    closes = backtest.evidence.closes.select("fixture_id", "close_ts_ms").unique()
     return (
         backtest.scores.lazy()
         .with_columns(in_gap=backtest.in_gap, at_close=backtest.at_close)
         .filter(pl.col("reason") == Reason.SCORED)
-        .join(backtest.result.decisions.lazy().select("seq", "ts_ms", "stake"), on="seq", how="left", maintain_order="left")
+        .join(backtest.evidence.decisions.lazy().select("seq", "ts_ms", "stake"), on="seq", how="left", maintain_order="left")
         .join(closes.lazy(), on="fixture_id", how="left", maintain_order="left")
         .select(
             "seq", "fixture_id", "tick_seq", "market_key", "side", "entry_prob_bps", "close_prob_bps", "odds_milli", "clv_bps",
@@ -72,7 +72,7 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def tables(backtest: PerformedRun, scored: pl.DataFrame, level: float, *, whole: bool = True) -> dict[str, pl.DataFrame]:
+def tables(backtest: Run, scored: pl.DataFrame, level: float, *, whole: bool = True) -> dict[str, pl.DataFrame]:
     """Return every breakdown by name; see ``TITLES``, and ``fixtures``, the best first.
 
     ``by_gap`` has no row where no scored decision is touched by a gap; ``reasons`` and ``refusals``, which are counts of the
@@ -139,7 +139,7 @@ def _counts(counts: dict[str, int], name: str) -> pl.DataFrame:
     return pl.DataFrame(list(counts.items()), schema={name: pl.String, "decisions": pl.Int64}, orient="row")
 
 
-def _quality(backtest: PerformedRun, scored: pl.DataFrame, *, whole: bool) -> pl.DataFrame:
+def _quality(backtest: Run, scored: pl.DataFrame, *, whole: bool) -> pl.DataFrame:
     report = backtest.report
     age = scored["closing_age_s"]
     facts = [
@@ -181,7 +181,7 @@ _KEY = ["fixture_id", "tick_seq", "market_key", "side"]
 _KINDS = [*_KEY, "source"]
 
 
-def scored_by_source(backtest: PerformedRun, scored: pl.DataFrame) -> pl.DataFrame:
+def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
     """Score decisions by the consensus and by every book of the pack, entry and close by the same of them.
 
     Parameters
@@ -198,14 +198,14 @@ def scored_by_source(backtest: PerformedRun, scored: pl.DataFrame) -> pl.DataFra
         decision and source. CLV and closing probability are null unless scored, and for entries at the closing message;
         probability and odds at entry are null where the source had none.
     """
-    decided = backtest.result.decisions.filter(pl.col("seq").is_in(scored["seq"].implode()))
+    decided = backtest.evidence.decisions.filter(pl.col("seq").is_in(scored["seq"].implode()))
     named = decided.with_columns(confidence=pl.lit(None, pl.Float64)).select(
         pl.col(name).cast(dtype) for name, dtype in DECISIONS.items()
     )
     return pl.concat([_scored_by(backtest, named, source) for source in (None, *backtest.pack.books)])
 
 
-def _scored_by(backtest: PerformedRun, named: pl.DataFrame, source: str | None) -> pl.DataFrame:
+def _scored_by(backtest: Run, named: pl.DataFrame, source: str | None) -> pl.DataFrame:
     window = replace(backtest.window, close_source=source)
     parts = []
     for shard in shards_of(backtest.pack.manifest.fixtures):
@@ -267,7 +267,7 @@ def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
     )
 
 
-def tables_of(backtest: PerformedRun, scored: pl.DataFrame, level: float) -> Iterator[tuple[str, pl.DataFrame]]:
+def tables_of(backtest: Run, scored: pl.DataFrame, level: float) -> Iterator[tuple[str, pl.DataFrame]]:
     """Return both tables by name; without rows where the pack keeps no books, or nothing was scored."""
     if not backtest.pack.books or scored.is_empty():
         yield from (("closes", pl.DataFrame(schema=CLOSES)), ("on_offer", pl.DataFrame(schema=ON_OFFER)))

@@ -31,7 +31,7 @@ def cautions(sheet: Sheet) -> list[str]:
     if sheet.settled:
         sums["return on investment"] = _returned(sheet.settled.frame, sheet.scored)
     skewed = [said for name, clusters in sums.items() for said in _skewed(name, clusters)]
-    run, scores = sheet.source.result, sheet.source.scores.with_columns(sheet.source.at_close)
+    run, scores = sheet.source.evidence, sheet.source.marked
     gone = scores.filter(without_close()).height if sheet.selection.is_whole else 0
     return [
         *_thin(sheet.clv),

@@ -11,7 +11,7 @@ import polars as pl
 from clvlab.report.means import TOO_FEW
 from clvlab.report.selection import Selection
 from clvlab.report.settling import PERCENT, Figure, Settlement, percent_of
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
 from clvlab.statistics import BeatRate, BoundedClusters, Calibration, Delay, Estimate, Middle, Permutation
 from clvlab.statistics.measures import MEASURES
 from clvlab.statistics.permutation import Moved
@@ -24,7 +24,7 @@ class Sheet(Protocol):
     """A ``TearSheet``."""
 
     @property
-    def source(self) -> PerformedRun: ...
+    def source(self) -> Run: ...
     @property
     def agent_id(self) -> str: ...
     @property
@@ -113,7 +113,7 @@ def figures(sheet: Sheet, *, moved: bool) -> list[Figure]:
 def _drawdown(sheet: Sheet) -> float:
     """Return the largest fall of the cumulative CLV in order of decisions: the law's, where the sheet is of the whole run."""
     if sheet.selection.is_whole:
-        return float(sheet.source.result.outcomes["max_drawdown"][0])
+        return float(sheet.source.outcomes["max_drawdown"][0])
     walk = sheet.scored["clv_bps"].cum_sum()
     return float(pl.select((walk - pl.max_horizontal(walk.cum_max(), pl.lit(0))).min()).item())
 

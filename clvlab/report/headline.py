@@ -10,7 +10,7 @@ import polars as pl
 from clvlab.drawing.calendar import cumulative_line
 from clvlab.drawing.ink import interval_bar
 from clvlab.report.means import LEVEL, spelt_mean
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
 from clvlab.statistics import Estimate, estimates
 from clvlab.statistics.measures import MEASURES, fixture_sums, stacked
 from clvlab.statistics.verdict import CLOSE, SEARCH, Tone, Verdict, Wording, verdict, verdict_of
@@ -64,7 +64,7 @@ def headline(scores: pl.DataFrame) -> Headline:
     return Headline(clv, verdict_of(clv))
 
 
-def headline_of(done: PerformedRun) -> Headline:
+def headline_of(done: Run) -> Headline:
     """Judge a run of one agent."""
     return headline(done.scores.with_columns(at_close=done.at_close))
 

@@ -115,7 +115,7 @@ def honest_search(
     Parameters
     ----------
     pack, agent, window, fixture_ids
-        As for ``plan_backtest``.
+        As for ``backtest_spec``.
     grid
         Values of each parameter.
     earlier

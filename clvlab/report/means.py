@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from clvlab.drawing import html
 from clvlab.drawing.html import Html
+from clvlab.drawing.ink import interval_cell, scale
 from clvlab.statistics import BeatRate, Estimate, estimates
-from clvlab.statistics.measures import MEASURES, fixture_sums, stacked
+from clvlab.statistics.measures import MEASURES, Measure, fixture_sums, stacked
 from clvlab.words import counted, estimate, interval, share
 
 LEVEL = 0.95
@@ -82,3 +84,26 @@ def spelt_rate(found: BeatRate) -> str:
 
 def _too_few(found: Estimate | BeatRate) -> str:
     return f", {TOO_FEW}" if found.low is None or found.high is None else ""
+
+
+def forest(rows: pl.DataFrame, measure: Measure) -> str:
+    """Show means with their intervals as a table with a picture in it, in the order of the rows.
+
+    Parameters
+    ----------
+    rows
+        With ``agent``, the mean under the measure's name, ``low``, ``high`` and ``fixtures``.
+    measure
+        What the means are of.
+    """
+    within = scale([*rows["low"], *rows["high"], *rows[measure.mean]])
+    shown = [
+        (
+            row["agent"],
+            interval_cell(row[measure.mean], row["low"], row["high"], within),
+            mean_cell(row[measure.mean], row["low"], row["high"]),
+            row["fixtures"],
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+    return html.table(["agent", "", f"mean {measure.title}, {measure.short}", "fixtures"], shown, pictures=[1])

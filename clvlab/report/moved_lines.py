@@ -12,7 +12,7 @@ from clvlab.law.markets import Market, Role, UnreadKey, role_of, unread_keys
 from clvlab.law.schema import Reason, Schema
 from clvlab.law.tape import Tape
 from clvlab.report.means import mean_cell
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
 from clvlab.statistics import Estimate, cluster_mean
 from clvlab.statistics.moved_lines import FIRST_ROLES, LineQuote, MovedClose, moved_close, quotes_of, scored_by_goals
 
@@ -39,9 +39,9 @@ _REASONS = (Reason.CLOSING_MARKET_ABSENT, Reason.CLOSING_SUSPENDED, Reason.CLOSI
 _WHOLE_BPS = 10_000
 
 
-def moved_lines(run: PerformedRun) -> pl.DataFrame:
+def moved_lines(run: Run) -> pl.DataFrame:
     """Price the decisions of a run whose line is not quoted at the close; see ``priced_lines``."""
-    return priced_lines(run.scores, run.result.decisions, run.pack.tape, run.window)
+    return priced_lines(run.scores, run.evidence.decisions, run.pack.tape, run.window)
 
 
 def priced_lines(scores: pl.DataFrame, decisions: pl.DataFrame, tape_of: TapeOf, window: Window) -> pl.DataFrame:

@@ -7,12 +7,12 @@ from typing import Any
 
 from clvlab.drawing import html
 from clvlab.report.tearsheet import TearSheet
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
 from clvlab.statistics.clusters import TOP
 from clvlab.words import counted
 
 
-def tear_sheet_page(performed: PerformedRun) -> str:
+def tear_sheet_page(performed: Run) -> str:
     """Return the tear sheet of a backtest of one agent as one HTML page: no script, no request, pictures as SVG inside.
 
     The page is whole under ``Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; img-src data:``.

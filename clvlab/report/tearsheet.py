@@ -22,7 +22,7 @@ from clvlab.report.plots import Plots
 from clvlab.report.selection import Selection
 from clvlab.report.settling import Figure, Settlement, settlement
 from clvlab.report.shown import sheet_html
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
 from clvlab.statistics import (
     BeatRate,
     BoundedClusters,
@@ -65,7 +65,7 @@ class TearSheet(Shown):
         Which decisions are looked at; see ``only``.
     """
 
-    source: PerformedRun
+    source: Run
     level: float = 0.95
     resamples: int = 5_000
     draws: int = 200
@@ -78,7 +78,7 @@ class TearSheet(Shown):
 
     @property
     def agent_id(self) -> str:
-        return str(self.source.result.outcomes["agent_id"][0])
+        return str(self.source.outcomes["agent_id"][0])
 
     @cached_property
     def _all(self) -> pl.DataFrame:
@@ -155,7 +155,7 @@ class TearSheet(Shown):
     @cached_property
     def delay(self) -> Delay | None:
         """The same positions, each entered at a random later message: the value of acting now."""
-        run, horizon_s = self.source.result, self.source.window.min_clv_horizon_s
+        run, horizon_s = self.source.evidence, self.source.window.min_clv_horizon_s
         ends = run.closes.select("fixture_id", "end_seq", "close_ts_ms").unique()
         tape = self._tape.judged_by(self.source.window.close_source)
         return delay(tape, self.scored, ends, horizon_s=horizon_s, draws=self.draws, seed=self.seed)

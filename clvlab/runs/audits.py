@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -9,10 +10,21 @@ from dataclasses import dataclass
 from clvlab.base.parallel import Fault, Work, in_order
 from clvlab.engine.agent import Agent
 from clvlab.engine.lookahead import LookaheadReport
+from clvlab.engine.lookahead import lookahead_audit as audited
 from clvlab.errors import ClvlabError
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
-from clvlab.runs.backtests import lookahead_audit
-from clvlab.runs.many import arrived_agent, arrived_pack
+from clvlab.runs.execute import arrived_agent, arrived_pack
+from clvlab.runs.spec import resolve
+
+
+def lookahead_audit(
+    agent: str | Agent, tape: Tape, *, cuts: int = 24, seed: int | None = None, max_rows: int = 100_000
+) -> LookaheadReport:
+    """Audit an agent as the engine does before it seals; with a seed of one's own, at the same cuts again."""
+    chosen = secrets.randbelow(SAFE_INTEGER) if seed is None else seed
+    return audited(resolve(agent), tape, cuts=cuts, seed=chosen, max_rows=max_rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
-from clvlab.runs.perform import PerformedRun, matched
+from clvlab.runs.run import Run, matched
 from clvlab.statistics import MIN_CLUSTERS
 
 KICKOFF, RANDOM = "kickoff", "random"
@@ -204,7 +204,7 @@ def last_close_ms(tape: Tape, window: Window) -> int:
 
 def pooled(
     pack: Pack, steps: Sequence[FoldStep], decided: Sequence[pl.DataFrame], window: Window, config: Mapping[str, Any]
-) -> PerformedRun:
+) -> Run:
     """Score the decisions of all steps as one run, as of one agent whose causality is unchecked.
 
     Parameters
@@ -227,4 +227,4 @@ def pooled(
     )
     replayed = replay(tape, locate(tape, pl.concat(decided)), window)
     result = judged(started, replayed, window, policy, Failures())
-    return PerformedRun(pack, window, result, matched(tape, window))
+    return Run.made(result, pack, matched(tape, window))

@@ -19,9 +19,10 @@ from clvlab.proof.anchor import Anchor
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
+from clvlab.runs.execute import ABANDONED, Commitment, drawing_of
 from clvlab.runs.inspector import inspect_decision
-from clvlab.runs.perform import ABANDONED, Commitment, CommittablePlan, PerformedRun, audited, drawing_of
-from clvlab.runs.plan import Plan
+from clvlab.runs.run import Run, audited
+from clvlab.runs.spec import ReplaySpec, RunSpec
 from clvlab.store.folder import held_of, read_receipts, read_run, read_view, write_run
 
 LOCAL = "local"
@@ -29,7 +30,7 @@ LOCAL = "local"
 
 
 @dataclass(frozen=True)
-class FolderRecord:
+class FolderRecorder:
     """Runs that are kept in folders, and committed to in a log if there is one.
 
     Attributes
@@ -47,7 +48,7 @@ class FolderRecord:
     log: LogStore | None = None
     owner: str = LOCAL
 
-    def commit(self, plan: CommittablePlan) -> Commitment:
+    def commit(self, spec: RunSpec) -> Commitment:
         """Commit to a run.
 
         Raises
@@ -58,18 +59,18 @@ class FolderRecord:
             The log is a laboratory's, in which a plan holds out some of the fixtures.
         """
         if self.log is None:
-            return Commitment(plan.run_id)
+            return Commitment(spec.run_id)
         with self.log.write() as rows:
-            if isinstance(plan, Plan):  # what is captured live is of no pack yet
-                quotes = quotes_of_asked(plan.pack, plan.fixture_ids)
-                check_open(shut_by(plan.pack, held_matches(rows.shut()), quotes), plan.fixture_ids)
-            inputs, content_hash = inputs_hash(plan.started), plan.started["binding"]["content_hash"]
-            sources = [agent["source_sha256"] for agent in plan.started["agents"]]
-            audits, now_ms = len(audited(plan.started)), self.clock()
-            index = commit(rows, plan.run_id, self.owner, inputs, content_hash, now_ms, sources=sources, audited=audits)
-            return Commitment(plan.run_id, index, drawing_of(self.log, plan.run_id, self.clock))
+            if isinstance(spec, ReplaySpec):  # what is captured live is of no pack yet
+                quotes = quotes_of_asked(spec.pack, spec.fixture_ids)
+                check_open(shut_by(spec.pack, held_matches(rows.shut()), quotes), spec.fixture_ids)
+            inputs, content_hash = inputs_hash(spec.started), spec.started["binding"]["content_hash"]
+            sources = [agent["source_sha256"] for agent in spec.started["agents"]]
+            audits, now_ms = len(audited(spec.started)), self.clock()
+            index = commit(rows, spec.run_id, self.owner, inputs, content_hash, now_ms, sources=sources, audited=audits)
+            return Commitment(spec.run_id, index, drawing_of(self.log, spec.run_id, self.clock))
 
-    def keep(self, done: PerformedRun) -> None:
+    def keep(self, done: Run) -> None:
         """Store a run, then conclude its commitment.
 
         Raises
@@ -79,10 +80,10 @@ class FolderRecord:
         LogConflictError
             The log has another result of the run; the folder keeps this one all the same.
         """
-        folder = keep(done.run, self.folder, done.receipts, view_file(done.pack))
+        folder = keep(done.sealed, self.folder, done.receipts, view_file(done.pack))
         if self.log is not None:
             with self.log.write() as rows:
-                run, failed = done.run, done.failed_audits
+                run, failed = done.sealed, done.failed_audits
                 try:
                     conclude(rows, run.run_id, run.manifest_hash, run.content_hash, self.clock(), failed_audits=failed)
                 except LogConflictError as error:

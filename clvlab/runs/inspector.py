@@ -94,7 +94,7 @@ def at_close(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
     --------
     >>> import clvlab as cl
     >>> run = cl.backtest("starter", "baseline").source
-    >>> int(at_close(run.result.decisions, run.result.closes).sum())
+    >>> int(at_close(run.evidence.decisions, run.evidence.closes).sum())
     0
     """
     closing = closes.select(*_MARKET, closing_tick_seq="state_tick_seq")

@@ -60,7 +60,7 @@ def in_gap(
     >>> import clvlab as cl
     >>> run = cl.backtest("starter", "baseline").source
     >>> everything = Gap(from_ts_ms=0, to_ts_ms=2**52)
-    >>> in_gap(run.result.decisions, run.result.closes, [everything]).sum() > 0
+    >>> in_gap(run.evidence.decisions, run.evidence.closes, [everything]).sum() > 0
     True
     """
     if not gaps:

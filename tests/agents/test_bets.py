@@ -90,7 +90,7 @@ def test_a_transcript_that_was_altered_is_refused():
 
 
 def test_the_transcript_stands_in_the_first_line_of_the_evidence():
-    sealed = run(tape(), [template("bets", {"transcript": [bet()]})], Window()).run
+    sealed = run(tape(), [template("bets", {"transcript": [bet()]})], Window()).sealed
 
     first = sealed.events.partition(b"\n")[0]
     assert b'"strategy":"bets"' in first

@@ -36,11 +36,11 @@ def test_strategy_runs_where_a_template_runs():
     result = make_own_run(TAPE, rising)
 
     assert result.scores.select("tick_seq", "side", "clv_bps").rows() == [(1, "part1", 500), (3, "part1", 0)]
-    assert result.decisions["stake"].to_list() == [100, 100]
+    assert result.evidence.decisions["stake"].to_list() == [100, 100]
 
 
 def test_seal_names_the_source_the_parameters_and_how_causality_was_shown():
-    agent = read_evidence(make_own_run(TAPE, rising.with_params(rise_bps=600), audit_seed=1).run.events).started["agents"][0]
+    agent = read_evidence(make_own_run(TAPE, rising.with_params(rise_bps=600), audit_seed=1).sealed.events).started["agents"][0]
 
     source = dedent(
         '''\
@@ -68,7 +68,7 @@ def test_two_agents_of_one_name_have_runs_of_their_own():
 
         return strategy(same)
 
-    one, other = (make_own_run(TAPE, decided(side)).run for side in ("part1", "part2"))
+    one, other = (make_own_run(TAPE, decided(side)).sealed for side in ("part1", "part2"))
 
     assert one.run_id != other.run_id
 
@@ -139,7 +139,7 @@ def claim(**claims):
 def test_confidence_that_is_no_probability_is_recorded_and_left_out_of_brier(confidence, raw):
     result = make_own_run(TAPE, claim(confidence=confidence))
 
-    assert result.decisions.select("confidence_ppm", "confidence_raw").row(0) == (None, raw)
+    assert result.evidence.decisions.select("confidence_ppm", "confidence_raw").row(0) == (None, raw)
     assert result.outcomes["brier"].to_list() == [None]
 
 
@@ -185,7 +185,7 @@ def test_agent_that_looks_ahead_is_not_sealed_unless_asked():
         make_own_run(TAPE, peeking, audit_seed=1)
     unchecked = make_own_run(TAPE, peeking)
 
-    assert read_evidence(unchecked.run.events).started["agents"][0]["causality"] == Causality.UNCHECKED
+    assert read_evidence(unchecked.sealed.events).started["agents"][0]["causality"] == Causality.UNCHECKED
 
 
 def test_agent_that_looks_ahead_does_not_stop_the_others():
@@ -193,7 +193,7 @@ def test_agent_that_looks_ahead_does_not_stop_the_others():
 
     result = run(TAPE, [isolated(peeking), make_agent(make_decisions({}))], Window(), audit_seed=1)
 
-    evidence = read_evidence(result.run.events)
+    evidence = read_evidence(result.sealed.events)
     assert [error["error"] for error in evidence.errors] == ["LookaheadError"]
     assert set(evidence.decisions["agent_id"]) == {"a"}
 

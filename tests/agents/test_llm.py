@@ -208,19 +208,19 @@ def test_two_entries_about_the_same_are_refused(twice):
 def test_any_number_survives_the_seal_as_an_untrusted_confidence(tape, confidence, sealed, ppm, raw):
     result = run(tape, [template("llm", {"transcript": [BACK | {"confidence": confidence}]})], Window())
 
-    verified = verify(result.run)
-    back = result.decisions.filter(pl.col("action") == "BACK").row(0, named=True)
+    verified = verify(result.sealed)
+    back = result.evidence.decisions.filter(pl.col("action") == "BACK").row(0, named=True)
     assert verified.passed
     assert verified.started["agents"][0]["config"]["transcript"][0]["confidence"] == sealed
     assert (back["confidence_ppm"], back["confidence_raw"]) == (ppm, raw)
 
 
 def test_the_sealed_configuration_runs_again_to_the_same_bytes(tape):
-    first = run(tape, [template("llm", {"transcript": [BACK | {"confidence": 0.3, "reason": '"é"\n'}]})], Window()).run
+    first = run(tape, [template("llm", {"transcript": [BACK | {"confidence": 0.3, "reason": '"é"\n'}]})], Window()).sealed
 
     config = verify(first).started["agents"][0]["config"]
 
-    assert run(tape, [template("llm", config)], Window()).run == first
+    assert run(tape, [template("llm", config)], Window()).sealed == first
 
 
 def test_a_bad_transcript_stops_its_agent_and_not_the_run(tape):
@@ -229,7 +229,7 @@ def test_a_bad_transcript_stops_its_agent_and_not_the_run(tape):
     result = run(tape, [template("llm", {"transcript": [BACK | {"tick_seq": 4}]}), others], Window())
 
     assert result.scores["agent_id"].to_list() == ["other"]
-    assert b'"error":"AgentError"' in result.run.events
+    assert b'"error":"AgentError"' in result.sealed.events
 
 
 def test_a_backtest_of_an_abstaining_agent_seals_one_wait_a_fixture():

@@ -189,7 +189,7 @@ def test_a_recording_over_http_survives_whatever_the_server_does(tmp_path, monke
     assert b"secret" not in path.read_bytes()
 
     result = run(tape, [template("llm", Transcript.read(path).params)], Window())
-    assert verify(result.run).passed
+    assert verify(result.sealed).passed
     assert result.scores["reason"].value_counts().sort("count")["count"].to_list() == [1, 9]
 
 

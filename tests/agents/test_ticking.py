@@ -77,7 +77,7 @@ def test_what_is_not_quoted_yet_is_null():
 def test_agent_runs_where_a_template_runs():
     result = make_own_run(TAPE, Favourite(), audit_seed=1)
 
-    agent = read_evidence(result.run.events).started["agents"][0]
+    agent = read_evidence(result.sealed.events).started["agents"][0]
     assert result.scores.select("fixture_id", "side", "reason").rows() == [
         (1, "part2", "closing_suspended"),
         (2, "part1", "scored"),
@@ -91,7 +91,7 @@ def test_every_run_starts_from_the_agent_as_it_was():
 
     one, other = (make_own_run(TAPE, agent) for _ in range(2))
 
-    assert one.run == other.run
+    assert one.sealed == other.sealed
     assert agent.done == set()
 
 

@@ -13,11 +13,10 @@ from clvlab.arena.log.operations import open_log
 from clvlab.errors import LookaheadError, StoreError
 from clvlab.law.schema import DECISIONS
 from clvlab.proof.canonical import sha256
-from clvlab.runs.backtests import plan_backtest, resolve
-from clvlab.runs.in_folder import FolderRecord
-from clvlab.runs.perform import make, perform
-from clvlab.runs.plan import Plan
+from clvlab.runs.execute import execute, perform
+from clvlab.runs.in_folder import FolderRecorder
 from clvlab.runs.progress import Stage
+from clvlab.runs.spec import ReplaySpec, backtest_spec, resolve
 from tests.logs import entries
 from tests.test_cli import clvlab
 
@@ -89,7 +88,7 @@ def test_a_run_that_is_taken_up_again_draws_no_other_seed_for_the_same_answers(t
         if stage is Stage.SEALING:
             raise KeyboardInterrupt
 
-    class Told(FolderRecord):
+    class Told(FolderRecorder):
         def commit(self, plan):
             commitment = super().commit(plan)
 
@@ -99,23 +98,23 @@ def test_a_run_that_is_taken_up_again_draws_no_other_seed_for_the_same_answers(t
 
             return replace(commitment, drawing=drawing)
 
-    plan = plan_backtest(cl.open_pack("starter").source, honest)
+    plan = backtest_spec(cl.open_pack("starter").source, honest)
     with open_log(tmp_path / "runs.log", create=True) as log:
         record = Told(tmp_path / "runs", lambda: 1, log)
         with pytest.raises(KeyboardInterrupt):
-            make(plan, record, stopped)
-        done = make(plan, record)
+            execute(plan, record, stopped)
+        done = execute(plan, record)
 
         assert len(drawn) == 2
         assert drawn[0] == drawn[1]
-        assert (done.result.audits["honest"].seed, drawn[0].attempts) == (drawn[0].seed, 1)
+        assert (done.audits["honest"].seed, drawn[0].attempts) == (drawn[0].seed, 1)
         assert [json.loads(entry)["kind"] for entry in entries(log)] == ["COMMIT", "ANSWERED", "RESULT"]
 
 
 def test_what_an_agent_answers_is_fixed_before_its_audit_is_drawn(tmp_path):
     with open_log(tmp_path / "runs.log", create=True) as log:
-        record = FolderRecord(tmp_path / "runs", lambda: 1, log)
-        make(plan_backtest(cl.open_pack("starter").source, honest), record)
+        record = FolderRecorder(tmp_path / "runs", lambda: 1, log)
+        execute(backtest_spec(cl.open_pack("starter").source, honest), record)
         answered = json.loads(entries(log)[1])
 
     order = ["fixture_id", "tick_seq", "market_key", "side", "action"]
@@ -125,25 +124,25 @@ def test_what_an_agent_answers_is_fixed_before_its_audit_is_drawn(tmp_path):
 
 
 def test_a_record_that_can_t_be_written_ends_the_run_and_is_no_failure_of_an_agent(tmp_path):
-    class Broken(FolderRecord):
+    class Broken(FolderRecorder):
         def commit(self, plan):
             def drawing(*_):
                 raise StoreError("the disk is full")
 
             return replace(super().commit(plan), drawing=drawing)
 
-    plan = Plan(cl.open_pack("starter").source, [resolve("baseline"), resolve(honest)])
+    plan = ReplaySpec(pack=cl.open_pack("starter").source, agents=[resolve("baseline"), resolve(honest)])
     with open_log(tmp_path / "runs.log", create=True) as log, pytest.raises(StoreError, match="the disk is full"):
-        make(plan, Broken(tmp_path / "runs", lambda: 1, log))
+        execute(plan, Broken(tmp_path / "runs", lambda: 1, log))
 
 
 def test_a_run_in_another_process_is_drawn_there_and_says_that_nobody_counts(tmp_path):
-    plan = plan_backtest(cl.open_pack("starter").source, honest)
+    plan = backtest_spec(cl.open_pack("starter").source, honest)
     with open_log(tmp_path / "runs.log", create=True) as log:
-        commitment = FolderRecord(tmp_path / "runs", lambda: 1, log).commit(plan)
+        commitment = FolderRecorder(tmp_path / "runs", lambda: 1, log).commit(plan)
         arrived = pickle.loads(pickle.dumps(commitment))
 
-    found = perform(plan, arrived).result.audits["honest"]
+    found = perform(plan, arrived).audits["honest"]
     assert (arrived.index, arrived.drawing, found.blind.attempts) == (commitment.index, None, None)
     assert "attempts are not counted" in repr(found)
 

@@ -13,9 +13,11 @@ from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.verifying import verify_pack
 from clvlab.packs.writer import write_pack
-from clvlab.runs import backtests
-from clvlab.runs.in_folder import FolderRecord
-from clvlab.runs.perform import make, reopen
+from clvlab.runs import ranking
+from clvlab.runs.execute import execute
+from clvlab.runs.in_folder import FolderRecorder
+from clvlab.runs.run import reopen
+from clvlab.runs.spec import backtest_spec, rename, resolve
 from clvlab.store.runlog import RunLog
 from tests.factories import message, performed
 
@@ -84,8 +86,8 @@ def test_asking_twice_gives_the_same_bytes_and_asking_differently_another_id(pac
         performed(pack, "cumulative-drift"),
     ]
 
-    assert asked[0].run == asked[1].run
-    assert len({test.run.run_id for test in asked}) == 6
+    assert asked[0].sealed == asked[1].sealed
+    assert len({test.sealed.run_id for test in asked}) == 6
 
 
 def test_an_allowlist_that_matches_nothing_scores_nothing_and_says_so(pack):
@@ -143,10 +145,10 @@ def test_limit_of_the_pack_holds_wherever_its_runs_are_made_or_scored_again(aged
 
     assert test.scores["reason"].to_list() == ["closing_stale", "scored", "scored"]
     assert test.report["window"]["max_close_age_s"] == 21_600
-    assert (test.verification.passed, replay_run(test.run, test.receipts, pack=pack.folder).agrees) == (True, True)
-    assert reopen(pack, test.run).scores.equals(test.scores)
-    logged = make(backtests.plan_backtest(pack), FolderRecord(tmp_path / "runs", lambda: 5, RunLog()))
-    assert logged.run.evidence_hash == test.run.evidence_hash
+    assert (test.verification.passed, replay_run(test.sealed, test.receipts, pack=pack.folder).agrees) == (True, True)
+    assert reopen(pack, test.sealed).scores.equals(test.scores)
+    logged = execute(backtest_spec(pack), FolderRecorder(tmp_path / "runs", lambda: 5, RunLog()))
+    assert logged.sealed.evidence_hash == test.sealed.evidence_hash
     assert cl.sweep(pack.folder, "baseline", {"warmup_ticks": [0]}).sources[0].scores.drop("at_close").equals(test.scores)
     show_pack(pack)
     assert "last_state, at most 21,600 s old" in capsys.readouterr().out
@@ -154,7 +156,7 @@ def test_limit_of_the_pack_holds_wherever_its_runs_are_made_or_scored_again(aged
 
 
 def test_limit_of_the_pack_is_part_of_the_run_id(aged):
-    runs = [performed(aged([1000] * 2, limit)).run for limit in (None, 21_600, 21_601)]
+    runs = [performed(aged([1000] * 2, limit)).sealed for limit in (None, 21_600, 21_601)]
 
     assert len({run.run_id for run in runs}) == 3
     assert b"max_close_age_s" not in runs[0].events
@@ -174,7 +176,7 @@ def test_fixtures_score_alike_alone_and_together(pack):
 
 
 def test_the_leaderboard_ranks_by_mean_clv(pack):
-    board = backtests.leaderboard([performed(pack, name) for name in ("cumulative-drift", "baseline")])
+    board = ranking.leaderboard([performed(pack, name) for name in ("cumulative-drift", "baseline")])
 
     assert board["agent_id"].to_list() == ["baseline", "cumulative-drift"]
     assert board["mean_clv_bps"].is_sorted(descending=True)
@@ -213,20 +215,20 @@ def test_the_polymarket_close_is_the_last_quote_before_the_true_kickoff(realdata
 
 def test_on_a_board_the_first_stands_for_those_that_decide_alike(pack):
     tests = [
-        performed(pack, backtests.rename(backtests.resolve(strategy), name))
+        performed(pack, rename(resolve(strategy), name))
         for strategy, name in (("baseline", "b"), ("cumulative-drift", "c"), ("baseline", "a"))
     ]
 
-    board = backtests.board(tests)
+    board = ranking.board(tests)
 
     assert set(board.select("agent_id", "others").rows()) == {("b", 1), ("c", 0)}
-    assert backtests.board([]).is_empty()
+    assert ranking.board([]).is_empty()
 
 
 def test_what_may_hold_the_past_is_printed_under_a_heading_of_its_own(pack, capsys):
     wait = {"fixture_id": pack.fixture_ids[0], "tick_seq": 0, "action": "WAIT"}
-    written = backtests.resolve("llm", {"transcript": [wait]})
-    alike = backtests.rename(backtests.resolve("baseline"), "again")
+    written = resolve("llm", {"transcript": [wait]})
+    alike = rename(resolve("baseline"), "again")
 
     show_leaderboard([performed(pack, written), performed(pack, "baseline"), performed(pack, alike)])
 

@@ -6,11 +6,11 @@ import pytest
 
 from clvlab.arena.application import Application
 from clvlab.arena.deploys.config import DeployConfig
-from clvlab.arena.deploys.job import plan_of
+from clvlab.arena.deploys.job import spec_of
 from clvlab.arena.packs import bundled_catalog
 from clvlab.arena.runs.binding import bind
 from clvlab.errors import LeaseLostError
-from clvlab.runs.perform import perform
+from clvlab.runs.execute import perform
 from clvlab.runs.progress import tell_nobody
 from tests.factories import ALICE, make_competition
 from tests.length import length
@@ -29,8 +29,8 @@ def durable_url(request, tmp_path):
 def evidence_hash(record):
     """Evidence hash of a deployed run, computed anew from its record."""
     own = bind(bundled_catalog(), "season", record["replay_binding"]["fixture_id"])
-    plan = plan_of(DeployConfig.model_validate(record["config"]), own, record["instance_id"])
-    return perform(plan).run.evidence_hash
+    plan = spec_of(DeployConfig.model_validate(record["config"]), own, record["instance_id"])
+    return perform(plan).sealed.evidence_hash
 
 
 @pytest.mark.parametrize("delay_s", length([0.1, 0.35], [0.0, 0.05, 0.1, 0.2, 0.35, 0.6]))

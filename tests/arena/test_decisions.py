@@ -18,9 +18,9 @@ ROW = {"kind": "backtest", "origin_id": None, "source_mode": "replay", "mode_lab
 def store(database, result):
     """Store a run as sealed; gives its id."""
     with database.write() as connection:
-        runs.add(connection, ROW | {"run_id": result.run.run_id, "created_ts_ms": 0})
-        runs.seal(connection, result.run, b"", checks={}, metrics={}, ts_ms=0)
-    return result.run.run_id
+        runs.add(connection, ROW | {"run_id": result.sealed.run_id, "created_ts_ms": 0})
+        runs.seal(connection, result.sealed, b"", checks={}, metrics={}, ts_ms=0)
+    return result.sealed.run_id
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def test_every_kind_of_decision_is_shown_as_by_the_inspector(database, make):
     answer = RunDecisions(database).page(store(database, result), DecisionFilter())
 
     assert TypeAdapter(DecisionListResponse).validate_python(answer)
-    assert answer["total"] == len(answer["decisions"]) == result.run.scores.count(b"\n")
+    assert answer["total"] == len(answer["decisions"]) == result.sealed.scores.count(b"\n")
     for row in answer["decisions"]:
-        record = inspect_decision(result.run, row["seq"])
+        record = inspect_decision(result.sealed, row["seq"])
         phases = record["policy"] and [record["policy"][phase]["allowed"] for phase in ("pre", "post")]
         assert row["policy"] == (phases and ("allowed" if all(phases) else "refused"))
         assert row["confidence"] == record["untrusted_llm_metadata"]["confidence"]

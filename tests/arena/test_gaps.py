@@ -135,7 +135,7 @@ def gapped(tmp_path_factory):
     """A pack with prices that were carried over a gap, as in captures that were imported."""
     source = open_pack("starter")
     times = source.tape().messages["ts_ms"].sort()
-    decided = cl.backtest("starter", "baseline").source.result.decisions["ts_ms"].sort()
+    decided = cl.backtest("starter", "baseline").source.evidence.decisions["ts_ms"].sort()
     gaps = (gap(decided[len(decided) // 3], decided[len(decided) // 2]),)
     capture = Capture(method="m", tool="t", started_ts_ms=times[0], ended_ts_ms=times[-1], gaps=gaps)
     folder = tmp_path_factory.mktemp("packs") / "gapped"

@@ -10,12 +10,12 @@ from clvlab.arena.kept import KeptRuns
 from clvlab.arena.packs import open_pack
 from clvlab.lab.laboratory.listing import list_standings
 from clvlab.law.schema import Causality
-from clvlab.runs import backtests
-from clvlab.runs.plan import Plan
+from clvlab.runs import ranking
+from clvlab.runs.spec import ReplaySpec, backtest_spec, rename, resolve
 from clvlab.store import standings
 from clvlab.store.labels import CAUSALITIES, Knowledge, is_hindsight_possible, weakest
 from clvlab.store.standings import Wanted
-from tests.factories import ALICE, make_competition, write_quotes
+from tests.factories import ALICE, kept_run, make_competition, write_quotes
 
 FIRST_MS, KICKOFF_MS, OVER_MS = 1_772_359_200_000, 1_772_366_400_000, 1_772_373_600_000  # 2026-03-01 10:00, 12:00, 14:00
 BEFORE_MS = FIRST_MS - 86_400_000
@@ -61,7 +61,7 @@ def laboratory(tmp_path):
 
 
 def kept(laboratory, pack, agent="baseline", params=None, **options):
-    laboratory.perform(backtests.plan_backtest(pack, agent, params=params, **options))
+    kept_run(laboratory, backtest_spec(pack, agent, params=params, **options))
     return row_of(laboratory, agent if isinstance(agent, str) else agent.identity.agent_id)
 
 
@@ -96,14 +96,14 @@ def test_own_code_with_a_table_of_closes_is_never_among_the_first(laboratory):
             ["fixture_id", "market_key"], keep="first", maintain_order=True
         )
 
-    plan = Plan(pack.source, [backtests.resolve("baseline"), backtests.resolve(knows)])
-    done = laboratory.perform(plan)
+    plan = ReplaySpec(pack=pack.source, agents=[resolve("baseline"), resolve(knows)])
+    done = kept_run(laboratory, plan)
 
     rows = laboratory.leaderboard.rows()["rows"]
     assert rows[0]["agent_id"] == "knows"
     assert rows[0]["causality"].startswith("audited-")
     assert list_standings(rows, "here").frame["agent_id"].to_list() == ["baseline", "knows"]
-    assert backtests.board([done])["agent_id"].to_list() == ["baseline", "knows"]
+    assert ranking.board([done])["agent_id"].to_list() == ["baseline", "knows"]
     shown = cl.leaderboard([cl.backtest(pack, knows), cl.backtest(pack, "baseline")])
     assert shown.frame.select("agent_id", "rank").rows() == [("baseline", 2), ("knows", 1)]
     assert "baseline stands first" in shown._repr_html_()
@@ -122,12 +122,12 @@ def test_own_code_with_a_table_of_closes_that_is_asked_step_by_step_is_never_amo
             side = sides.get((book.fixture_id, book.market_key))
             return book.back(side) if side is not None and book.tick_seq <= 3 else None
 
-    done = laboratory.perform(Plan(pack.source, [backtests.resolve("baseline"), isolated(Knowing(), stepped=True)]))
+    done = kept_run(laboratory, ReplaySpec(pack=pack.source, agents=[resolve("baseline"), isolated(Knowing(), stepped=True)]))
 
     rows = laboratory.leaderboard.rows()["rows"]
     assert (rows[0]["agent_id"], rows[0]["causality"], rows[0]["hindsight_possible"]) == ("knows", "stepped", True)
     assert list_standings(rows, "here").frame["agent_id"].to_list() == ["baseline", "knows"]
-    assert backtests.board([done])["agent_id"].to_list() == ["baseline", "knows"]
+    assert ranking.board([done])["agent_id"].to_list() == ["baseline", "knows"]
 
 
 @pytest.mark.parametrize("causality", [*CAUSALITIES, "stepped", "stepped-blocks", "asked"])
@@ -155,8 +155,8 @@ def test_a_template_that_the_log_committed_to_before_the_first_price_is_told_wit
     laboratory.set(OVER_MS)
 
     pack = odds(tmp_path, "mine")
-    plan = Plan(pack, [backtests.rename(backtests.resolve("baseline"), "again"), backtests.resolve("cumulative-drift")])
-    laboratory.perform(plan)
+    plan = ReplaySpec(pack=pack, agents=[rename(resolve("baseline"), "again"), resolve("cumulative-drift")])
+    kept_run(laboratory, plan)
 
     found = row_of(laboratory, "again")
     assert (found["knowledge"], found["commit_index"]) == ("committed-before", 2)  # 0 and 1 are the other's commit and result
@@ -180,7 +180,7 @@ def test_the_commitment_counts_from_its_time_in_the_log(laboratory, tmp_path, co
     kept(laboratory, open_pack("starter"), fixture_ids=[90000000])
     laboratory.set(run_ms)
 
-    laboratory.perform(Plan(odds(tmp_path, "mine"), [backtests.rename(backtests.resolve("baseline"), "again")]))
+    kept_run(laboratory, ReplaySpec(pack=odds(tmp_path, "mine"), agents=[rename(resolve("baseline"), "again")]))
 
     assert row_of(laboratory, "again")["knowledge"] == expected
 
@@ -190,7 +190,7 @@ def test_times_of_a_synthetic_pack_show_nothing(laboratory):
     kept(laboratory, open_pack("season"), fixture_ids=[90000000])
     laboratory.set(2 * OVER_MS)
 
-    laboratory.perform(Plan(open_pack("starter"), [backtests.rename(backtests.resolve("baseline"), "again")]))
+    kept_run(laboratory, ReplaySpec(pack=open_pack("starter"), agents=[rename(resolve("baseline"), "again")]))
 
     assert row_of(laboratory, "again")["knowledge"] == "history"
 
@@ -202,12 +202,12 @@ def test_own_code_is_not_committed_to_by_the_digest_of_its_text(laboratory, tmp_
         return ticks.filter(pl.col("tick_seq") == 3).join(table.lazy(), on=["fixture_id", "side"], how="semi")
 
     early = cl.strategy(agent_id="late")(late)
-    kept(laboratory, open_pack("starter"), backtests.resolve(early), fixture_ids=[90000000])
+    kept(laboratory, open_pack("starter"), resolve(early), fixture_ids=[90000000])
     laboratory.set(OVER_MS)
     pack = odds(tmp_path, "mine")
     table = pack.tape().series.select(fixture_id=pl.lit(1, pl.Int64), side=pl.col("side").cast(pl.String)).head(1)
 
-    found = kept(laboratory, pack, backtests.resolve(cl.strategy(agent_id="late")(late)))
+    found = kept(laboratory, pack, resolve(cl.strategy(agent_id="late")(late)))
 
     assert (found["knowledge"], found["hindsight_possible"]) == ("history", True)
 

@@ -6,12 +6,12 @@ from clvlab.arena.packs import open_pack
 from clvlab.errors import LookaheadError, PackTamperedError
 from clvlab.law.closing import Window
 from clvlab.log.log import counts
-from clvlab.runs.backtests import plan_backtest
-from clvlab.runs.perform import reopen
+from clvlab.runs.run import reopen
+from clvlab.runs.spec import backtest_spec
 from clvlab.store import plans
 from clvlab.store.runlog import RunLog
 from tests.agents.honest_agents import Ticking
-from tests.factories import performed
+from tests.factories import kept_run, performed
 
 FIXTURES = [90000000, 90000001]
 
@@ -24,7 +24,7 @@ def laboratory():
 
 
 def perform(laboratory, strategy="baseline"):
-    return laboratory.perform(plan_backtest(open_pack("starter"), strategy, fixture_ids=FIXTURES))
+    return kept_run(laboratory, backtest_spec(open_pack("starter"), strategy, fixture_ids=FIXTURES))
 
 
 def log_of(laboratory):
@@ -37,7 +37,7 @@ def test_a_run_is_committed_to_and_concluded_in_the_log(laboratory):
 
     found = log_of(laboratory)
     assert (found.committed, found.sealed, found.abandoned) == (1, 1, 0)
-    assert done.run.commit_index == 0
+    assert done.sealed.commit_index == 0
 
 
 def test_a_run_that_fails_is_abandoned_and_may_be_asked_for_again(laboratory, tmp_path):
@@ -60,24 +60,24 @@ def test_a_run_that_fails_is_abandoned_and_may_be_asked_for_again(laboratory, tm
 def test_a_stored_run_reopens_as_the_backtest_that_it_was(laboratory):
     done = perform(laboratory, "cumulative-drift")
 
-    again = reopen(done.pack, laboratory.runs.sealed(done.run.run_id), laboratory.receipts(done.run.run_id))
+    again = reopen(done.pack, laboratory.runs.sealed(done.sealed.run_id), laboratory.receipts(done.sealed.run_id))
 
     assert again.report == done.report
     assert again.scores.equals(done.scores)
     assert again.result.receipts.equals(done.result.receipts)
-    assert again.result.closes.equals(done.result.closes.select(again.result.closes.columns))
+    assert again.evidence.closes.equals(done.evidence.closes.select(again.evidence.closes.columns))
 
 
 def test_a_run_reopens_over_its_own_pack_only():
     done = performed(open_pack("starter"), "baseline", fixture_ids=FIXTURES)
 
-    with pytest.raises(PackTamperedError, match=done.run.run_id):
-        reopen(open_pack("season"), done.run)
+    with pytest.raises(PackTamperedError, match=done.sealed.run_id):
+        reopen(open_pack("season"), done.sealed)
 
 
 def test_a_trial_is_what_shapes_scores():
     def trial(pack="starter", **asked):
-        (found,) = trial_ids(plan_backtest(open_pack(pack), **asked))
+        (found,) = trial_ids(backtest_spec(open_pack(pack), **asked))
         return found
 
     one = trial()
@@ -97,7 +97,7 @@ def test_two_agents_whose_source_is_sealed_as_null_are_two_trials():
         agent = Ticking()
         agent.on_tick = lambda book: book.back(side)
         with pytest.warns(UserWarning, match="source of Ticking is sealed as null"):
-            (found,) = trial_ids(plan_backtest(open_pack("starter"), agent))
+            (found,) = trial_ids(backtest_spec(open_pack("starter"), agent))
         return found
 
     assert trial("part1") != trial("part2")

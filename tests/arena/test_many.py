@@ -15,9 +15,8 @@ from clvlab.arena.kept import KeptRuns
 from clvlab.base import parallel
 from clvlab.errors import AgentError, AgentFailedError, ExecutorError, PackFormatError, PackTamperedError
 from clvlab.lab.results.run import verification_of
-from clvlab.runs.many import arrived_agent, arrived_pack, make_all
-from clvlab.runs.perform import perform
-from clvlab.runs.plan import Plan
+from clvlab.runs.execute import arrived_agent, arrived_pack, execute_all, perform
+from clvlab.runs.spec import ReplaySpec
 from tests.factories import make_agent, make_decisions
 
 PACK = packs.open_pack("starter")
@@ -37,7 +36,7 @@ def spread(monkeypatch, processes):
 
 
 def plans(*agents):
-    return [Plan(PACK, [agent], fixtures=PACK.fixture_ids[:2]) for agent in agents]
+    return [ReplaySpec(pack=PACK, agents=[agent], fixtures=PACK.fixture_ids[:2]) for agent in agents]
 
 
 @cl.strategy
@@ -47,21 +46,21 @@ def early(ticks):
 
 def test_runs_of_other_processes_are_those_of_this_one(spread):
     agents = template("baseline"), template("cumulative-drift", {"cooldown_s": 60}, agent_id="mine"), isolated(early)
-    found = list(make_all(iter(plans(*agents)), 3, executor=spread))
+    found = list(execute_all(iter(plans(*agents)), 3, executor=spread))
 
     for one, plan in zip(found, plans(*agents), strict=True):
         here = perform(plan)
-        assert (one.run, one.receipts, one.verification.checks) == (here.run, here.receipts, here.verification.checks)
+        assert (one.sealed, one.receipts, one.verification.checks) == (here.run, here.receipts, here.verification.checks)
         assert one.scores.equals(here.scores)
 
 
 def test_runs_are_committed_to_before_and_kept_after(spread):
     with_log = KeptRuns()
     agents = [template("baseline", {"stake": stake}) for stake in (1, 2, 3)]
-    found = list(with_log.perform_all(iter(plans(*agents)), 3, spread))
+    found = list(execute_all(iter(plans(*agents)), 3, with_log.recorder_of, spread))
 
-    assert [with_log.runs.sealed(one.run_id) for one in found] == [one.run for one in found]
-    assert len({one.run.commit_index for one in found} - {None}) == 3
+    assert [with_log.runs.sealed(one.run_id) for one in found] == [one.sealed for one in found]
+    assert len({one.sealed.commit_index for one in found} - {None}) == 3
     assert [verification_of(with_log.runs.verify(one.run_id)).passed for one in found] == [True] * 3
 
 
@@ -75,7 +74,7 @@ def test_what_fails_ends_the_rest_and_leaves_no_run_open(spread, far):
     with_log = KeptRuns()
     agents = [template("baseline", {"stake": 1}), isolated(broken), *(template("baseline", {"stake": n}) for n in (2, 3))]
     wanted = plans(*agents)
-    made = with_log.perform_all(iter(wanted), 4, spread if far else None)
+    made = execute_all(iter(wanted), 4, with_log.recorder_of, spread if far else None)
 
     first = next(made)
     with pytest.raises(AgentFailedError, match="nothing to say"):
@@ -85,7 +84,9 @@ def test_what_fails_ends_the_rest_and_leaves_no_run_open(spread, far):
     states = {one["run_id"]: one["status"] for one in with_log.runs.page(None, 10)["runs"]}
     assert states.pop(first.run_id) == "sealed"
     assert set(states.values()) <= {"failed"}
-    again = list(with_log.perform_all(iter(plans(agents[2])), 1, spread))  # what was abandoned can be asked for again
+    again = list(
+        execute_all(iter(plans(agents[2])), 1, with_log.recorder_of, spread)
+    )  # what was abandoned can be asked for again
     assert verification_of(with_log.runs.verify(again[0].run_id)).passed
 
 

@@ -8,9 +8,9 @@ from clvlab.arena.packs import open_pack
 from clvlab.errors import DecisionError, LogConflictError, PlanChangedError, RunConflictError
 from clvlab.log.log import counts, entry_of
 from clvlab.proof.verify import verify
-from clvlab.runs.backtests import plan_backtest
-from clvlab.runs.in_folder import FolderRecord, load
-from clvlab.runs.perform import Commitment, make, perform
+from clvlab.runs.execute import Commitment, execute, perform
+from clvlab.runs.in_folder import FolderRecorder, load
+from clvlab.runs.spec import backtest_spec
 from clvlab.store.runlog import RunLog
 from tests.factories import FailingAgent, performed
 
@@ -26,10 +26,10 @@ def entries(log):
 
 
 def logged(pack, log, agent="baseline", owner="did:x:me", folder=None):
-    plan = plan_backtest(pack, agent, fixture_ids=[pack.fixture_ids[0]])
+    plan = backtest_spec(pack, agent, fixture_ids=[pack.fixture_ids[0]])
     with tempfile.TemporaryDirectory() as other:
-        done = make(plan, FolderRecord(folder or Path(other), lambda: 5, log, owner))
-        assert load((folder or Path(other)) / done.run_id) == done.run
+        done = execute(plan, FolderRecorder(folder or Path(other), lambda: 5, log, owner))
+        assert load((folder or Path(other)) / done.run_id) == done.sealed
     return done
 
 
@@ -42,22 +42,26 @@ def test_run_is_committed_to_before_its_tape_is_opened(pack, monkeypatch):
 
     assert seen == [1]
     assert [entry["kind"] for entry in entries(log)] == ["COMMIT", "RESULT"]
-    assert entries(log)[1]["manifest_hash"] == test.run.manifest_hash
-    assert (test.run.commit_index, verify(test.run, test.receipts).passed) == (0, True)
+    assert entries(log)[1]["manifest_hash"] == test.sealed.manifest_hash
+    assert (test.sealed.commit_index, verify(test.sealed, test.receipts).passed) == (0, True)
 
 
 def test_only_the_manifest_knows_of_the_log(pack):
     plain = performed(pack, fixture_ids=[pack.fixture_ids[0]])
     test = logged(pack, RunLog())
 
-    assert (test.run.run_id, test.run.events, test.run.scores) == (plain.run.run_id, plain.run.events, plain.run.scores)
-    assert test.run.manifest == plain.run.manifest.replace(b'"commit_index":null', b'"commit_index":0')
+    assert (test.sealed.run_id, test.sealed.events, test.sealed.scores) == (
+        plain.sealed.run_id,
+        plain.sealed.events,
+        plain.sealed.scores,
+    )
+    assert test.sealed.manifest == plain.sealed.manifest.replace(b'"commit_index":null', b'"commit_index":0')
 
 
 def test_asking_again_gives_the_same_bytes_and_no_new_entry(pack):
     log = RunLog()
 
-    assert logged(pack, log).run == logged(pack, log).run
+    assert logged(pack, log).sealed == logged(pack, log).sealed
     assert len(entries(log)) == 2
 
 
@@ -81,7 +85,7 @@ def test_interrupted_run_stays_open_and_goes_on_under_its_commitment(pack, monke
     monkeypatch.setattr(type(pack), "tape", opened)
 
     assert [entry["kind"] for entry in entries(log)] == ["COMMIT"]
-    assert logged(pack, log).run.commit_index == 0
+    assert logged(pack, log).sealed.commit_index == 0
 
 
 def test_run_whose_folder_holds_other_bytes_is_abandoned_on_the_record(pack, tmp_path):
@@ -109,10 +113,10 @@ def test_run_of_which_the_system_held_more_has_no_second_result(pack, tmp_path):
     log = RunLog()
     done = logged(pack, log)
     held = b'"isolation":[{"agent_id":"baseline","held":["calls","files"]}],"kind":'
-    events = done.run.events.replace(b'"kind":"backtest"', held + b'"backtest"', 1)
-    other = replace(done.run, events=events, manifest=done.run.manifest.replace(b"sha256:", b"sha256:0", 1))
-    record = FolderRecord(tmp_path, lambda: 6, log, "did:x:me")
-    known, offered = done.run.manifest_hash, other.manifest_hash
+    events = done.sealed.events.replace(b'"kind":"backtest"', held + b'"backtest"', 1)
+    other = replace(done.sealed, events=events, manifest=done.sealed.manifest.replace(b"sha256:", b"sha256:0", 1))
+    record = FolderRecorder(tmp_path, lambda: 6, log, "did:x:me")
+    known, offered = done.sealed.manifest_hash, other.manifest_hash
 
     with pytest.raises(LogConflictError) as refused:
         record.keep(replace(done, result=replace(done.result, run=other)))
@@ -125,7 +129,7 @@ def test_run_of_which_the_system_held_more_has_no_second_result(pack, tmp_path):
 
 
 def test_run_that_would_be_another_than_was_committed_to_is_refused(pack):
-    plan = plan_backtest(pack, fixture_ids=[pack.fixture_ids[0]])
+    plan = backtest_spec(pack, fixture_ids=[pack.fixture_ids[0]])
 
     with pytest.raises(PlanChangedError, match="run_0 was committed to"):
         perform(plan, Commitment("run_0"))

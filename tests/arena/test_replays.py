@@ -11,8 +11,8 @@ from clvlab.engine.run import run
 from clvlab.errors import EvidenceError, ReplayError
 from clvlab.law.closing import Window
 from clvlab.proof.verify import verify
-from clvlab.runs.backtests import envelope, plan_backtest
-from clvlab.runs.perform import Commitment, perform
+from clvlab.runs.execute import Commitment, perform
+from clvlab.runs.spec import backtest_spec, envelope
 from clvlab.sql import second_opinion
 from tests.factories import make_sealed_run, performed
 
@@ -34,19 +34,19 @@ def pack():
 
 @pytest.mark.parametrize("strategy", ["baseline", "cumulative-drift", "sharp-momentum-v2"])
 def test_run_of_a_template_gives_the_same_bytes_again(pack, strategy):
-    plan = plan_backtest(
+    plan = backtest_spec(
         pack, strategy, params={"stake": 7}, fixture_ids=pack.fixture_ids[:2], policy=envelope({"max_orders": 3})
     )
     test, logged = perform(plan), perform(plan, Commitment(plan.run_id, 12))
 
-    assert replay_run(test.run, test.receipts).agrees
-    assert replay_run(logged.run, test.receipts, pack="starter").agrees
+    assert replay_run(test.sealed, test.receipts).agrees
+    assert replay_run(logged.sealed, test.receipts, pack="starter").agrees
 
 
 def test_fraction_in_a_config_is_restored_from_its_text(pack):
     test = performed(pack, "cumulative-drift", params={"persistence_alpha": 0.4}, fixture_ids=[pack.fixture_ids[0]])
 
-    assert replay_run(test.run).agrees
+    assert replay_run(test.sealed).agrees
 
 
 def test_own_agent_is_replayed_from_its_source_and_only_from_that(pack, tmp_path):
@@ -54,12 +54,12 @@ def test_own_agent_is_replayed_from_its_source_and_only_from_that(pack, tmp_path
     path.write_text(OWN)
     test = performed(pack, f"{path}:mine", params={"threshold": 0.25}, fixture_ids=[pack.fixture_ids[0]])
 
-    assert replay_run(test.run, agents=[isolated(f"{path}:mine")]).agrees
+    assert replay_run(test.sealed, agents=[isolated(f"{path}:mine")]).agrees
     with pytest.raises(ReplayError, match="is not at hand"):
-        replay_run(test.run)
+        replay_run(test.sealed)
     path.write_text(OWN.replace('keep="first"', 'keep="last"'))
     with pytest.raises(ReplayError, match="is not at hand"):
-        replay_run(test.run, agents=[isolated(f"{path}:mine")])
+        replay_run(test.sealed, agents=[isolated(f"{path}:mine")])
 
 
 def test_made_up_prices_that_verify_do_not_survive_a_replay(pack):
@@ -68,7 +68,7 @@ def test_made_up_prices_that_verify_do_not_survive_a_replay(pack):
     better = tape.rows.with_columns(pl.when(pl.col("prob_bps") > 5000).then(pl.col("prob_bps") + 1).otherwise("prob_bps"))
     from clvlab.agents.registry import template
 
-    forged = run(replace(tape, rows=better), [template("baseline", {"markets": [""]})], Window()).run
+    forged = run(replace(tape, rows=better), [template("baseline", {"markets": [""]})], Window()).sealed
 
     assert verify(forged).passed
     assert second_opinion(forged.events, forged.scores).agrees
@@ -78,21 +78,21 @@ def test_made_up_prices_that_verify_do_not_survive_a_replay(pack):
 
 def test_altered_scores_or_receipts_do_not_survive_a_replay(pack):
     test = performed(pack, fixture_ids=[pack.fixture_ids[0]])
-    rows = test.run.scores.splitlines(keepends=True)
+    rows = test.sealed.scores.splitlines(keepends=True)
 
-    assert "scores.jsonl differs" in replay_run(replace(test.run, scores=b"".join(rows[1:]))).detail
-    assert "receipts.jsonl differs" in replay_run(test.run, test.receipts + test.receipts).detail
+    assert "scores.jsonl differs" in replay_run(replace(test.sealed, scores=b"".join(rows[1:]))).detail
+    assert "receipts.jsonl differs" in replay_run(test.sealed, test.receipts + test.receipts).detail
 
 
 def test_another_pack_or_none_is_refused(pack):
     test = performed(pack, fixture_ids=[pack.fixture_ids[0]])
 
     with pytest.raises(ReplayError, match="is 'season' of"):
-        replay_run(test.run, pack="season")
+        replay_run(test.sealed, pack="season")
     with pytest.raises(ReplayError, match="no pack of the catalog"):
         replay_run(make_sealed_run())
     with pytest.raises(EvidenceError):
-        replay_run(replace(test.run, events=b"x\n"))
+        replay_run(replace(test.sealed, events=b"x\n"))
 
 
 def test_run_of_a_function_replays_from_a_file_that_holds_it_under_its_name(pack, tmp_path):
@@ -103,6 +103,6 @@ def test_run_of_a_function_replays_from_a_file_that_holds_it_under_its_name(pack
     linecache.checkcache(str(path))
     test = performed(pack, namespace["mine"], fixture_ids=[pack.fixture_ids[0]])
 
-    assert replay_run(test.run, agents=[isolated(f"{path}:mine")]).agrees
+    assert replay_run(test.sealed, agents=[isolated(f"{path}:mine")]).agrees
     with pytest.raises(ReplayError, match="is not at hand"):
-        replay_run(test.run, agents=[isolated(f"{path}:other")])
+        replay_run(test.sealed, agents=[isolated(f"{path}:other")])

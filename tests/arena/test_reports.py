@@ -10,8 +10,8 @@ from clvlab.arena.packs import open_pack
 from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.errors import PageError, UnknownBacktestError, UnknownFixtureError, UnknownPackError, UnknownRunError, WindowError
 from clvlab.law.closing import Window
-from clvlab.runs import backtests
-from clvlab.runs.perform import Commitment, perform
+from clvlab.runs.execute import Commitment, perform
+from clvlab.runs.spec import backtest_spec
 from clvlab.store.tables import reports
 from tests.tampering import rewrite
 
@@ -26,7 +26,7 @@ def test_a_backtest_is_stored_with_its_run_and_is_what_the_library_gives(applica
     answer = asked(application)
 
     report = application.backtests.report(answer["backtest_id"])
-    plan = backtests.plan_backtest(open_pack("starter"), fixture_ids=[90000001], window=Window("w1"))
+    plan = backtest_spec(open_pack("starter"), fixture_ids=[90000001], window=Window("w1"))
     own = perform(plan, Commitment(plan.run_id, 0)).report
 
     assert answer == {"backtest_id": report["backtest_id"], "mode_label": "Backtest", "run_id": report["run_id"]}
@@ -126,7 +126,7 @@ def test_tear_sheet_shows_only_what_was_sealed(application):
 
 def test_backtest_that_a_laboratory_sealed_in_the_same_database_has_a_report_too(tmp_path):
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    plan = backtests.plan_backtest(open_pack("starter"), fixture_ids=[90000001], window=Window("w1"))
+    plan = backtest_spec(open_pack("starter"), fixture_ids=[90000001], window=Window("w1"))
     kept = KeptRuns(url)
     run_id = kept.perform(plan).run_id
     kept.close()

@@ -19,9 +19,10 @@ from clvlab.packs import reader
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import shards_of
 from clvlab.runs import sharding
-from clvlab.runs.perform import perform, reopen
-from clvlab.runs.plan import Plan
+from clvlab.runs.execute import perform
+from clvlab.runs.run import reopen
 from clvlab.runs.sharding import memory_bytes, sharded
+from clvlab.runs.spec import ReplaySpec
 
 PACK = packs.open_pack("starter")
 DRIFT, BASELINE = template("cumulative-drift", {"cooldown_s": 60}), template("baseline")
@@ -37,11 +38,11 @@ def large(monkeypatch):
 
 
 def performed(*agents, fixtures=None, audit=True):
-    return perform(Plan(PACK, agents, fixtures=fixtures, audit=audit))
+    return perform(ReplaySpec(pack=PACK, agents=agents, fixtures=fixtures, audit=audit))
 
 
 def assert_same(sharded_run, whole):
-    assert (sharded_run.run, sharded_run.receipts) == (whole.run, whole.receipts)
+    assert (sharded_run.sealed, sharded_run.receipts) == (whole.sealed, whole.receipts)
     assert sharded_run.scores.equals(whole.scores)
     assert sharded_run.markets_matched == whole.markets_matched > 0
 
@@ -49,7 +50,7 @@ def assert_same(sharded_run, whole):
 @pytest.mark.parametrize("fixtures", [None, PACK.fixture_ids[1::2], PACK.fixture_ids[:1]], ids=["all", "some", "one"])
 def test_templates_seal_the_same_bytes(large, fixtures):
     found = performed(DRIFT, BASELINE, fixtures=fixtures)
-    assert reopen(PACK, found.run, found.receipts).markets_matched == found.markets_matched
+    assert reopen(PACK, found.sealed, found.receipts).markets_matched == found.markets_matched
 
     large()
 
@@ -75,7 +76,7 @@ def test_agents_of_ones_own_seal_the_same_bytes(large, monkeypatch):
 
     agents = isolated(early), isolated(Falling())
     found = performed(*agents)
-    assert len(Plan(PACK, agents).shards) > 1
+    assert len(ReplaySpec(pack=PACK, agents=agents).shards) > 1
 
     large()
 
@@ -120,7 +121,7 @@ def test_nothing_is_left_of_an_agent_that_fails_in_a_late_shard(large, monkeypat
     monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
     tired = Tired(PACK.fixture_ids[7])
     found = performed(DRIFT, tired)
-    assert found.result.errors == [{"agent_id": "tired", "error": "ValueError", "fixture_id": None, "tick_seq": None}]
+    assert found.evidence.errors == [{"agent_id": "tired", "error": "ValueError", "fixture_id": None, "tick_seq": None}]
 
     large()
 
@@ -159,11 +160,11 @@ def test_an_agent_that_looks_across_fixtures_is_asked_once_or_refused_by_name(mo
 
     monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
     with pytest.raises(PackTooLargeError, match=r"'ranking' must see all fixtures at once: .* otherwise at once than in two"):
-        Plan(PACK, [DRIFT, agent])
+        ReplaySpec(pack=PACK, agents=[DRIFT, agent])
     with pytest.raises(PackTooLargeError, match="'Counting' must see all fixtures at once"):
-        Plan(PACK, [counting])
+        ReplaySpec(pack=PACK, agents=[counting])
     with pytest.raises(PackTooLargeError, match=r"'llm' must see all fixtures at once: its template .* 1 MB may be used here"):
-        Plan(PACK, [template("llm")])
+        ReplaySpec(pack=PACK, agents=[template("llm")])
 
 
 @pytest.mark.usefixtures("large")
@@ -172,7 +173,7 @@ def test_an_agent_that_fails_on_a_sample_is_refused_with_what_it_said(monkeypatc
     agent = Tired(0, lambda text: AgentFailedError("ValueError", text))
 
     with pytest.raises(PackTooLargeError, match=r"it fails when it is asked about \d+ of them \(.*tired"):
-        Plan(PACK, [agent])
+        ReplaySpec(pack=PACK, agents=[agent])
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "much", "²"])
@@ -222,10 +223,10 @@ def test_a_run_is_replayed_shard_by_shard_as_it_is_at_once(large):
     tape = PACK.tape()
     late = tape.rows["series"] > tape.rows["series"].max() * 2 // 3
     better = tape.rows.with_columns(odds_milli=pl.when(late).then(pl.col("odds_milli") + 1).otherwise("odds_milli"))
-    forged = run(replace(tape, rows=better), [DRIFT, BASELINE], Window()).run
-    sharded_replays = replay_run(found.run, found.receipts), prices_again(found.run), prices_again(forged)
+    forged = run(replace(tape, rows=better), [DRIFT, BASELINE], Window()).sealed
+    sharded_replays = replay_run(found.sealed, found.receipts), prices_again(found.sealed), prices_again(forged)
 
     large()
 
-    assert sharded_replays == (replay_run(found.run, found.receipts), prices_again(found.run), prices_again(forged))
+    assert sharded_replays == (replay_run(found.sealed, found.receipts), prices_again(found.sealed), prices_again(forged))
     assert [one.agrees for one in sharded_replays] == [True, True, False]

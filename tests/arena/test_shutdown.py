@@ -6,7 +6,7 @@ import time
 import pytest
 
 from clvlab.arena.application import Application
-from clvlab.arena.deploys.job import DeployRuns
+from clvlab.arena.run_jobs import ReplayJobs
 from clvlab.errors import ShuttingDownError, StoreError, StoreUnreachableError
 from clvlab.store import jobs as job_rows
 from tests.factories import ALICE
@@ -34,7 +34,7 @@ def opened(database_url):
 @pytest.fixture
 def endless(monkeypatch):
     """Deploys that compute until the test lets them go on."""
-    real, begun, go_on = DeployRuns.perform, threading.Event(), threading.Event()
+    real, begun, go_on = ReplayJobs.perform, threading.Event(), threading.Event()
 
     def perform(self, job, tell):
         if not begun.is_set():
@@ -42,7 +42,7 @@ def endless(monkeypatch):
             assert go_on.wait(PATIENCE_S)
         real(self, job, tell)
 
-    monkeypatch.setattr(DeployRuns, "perform", perform)
+    monkeypatch.setattr(ReplayJobs, "perform", perform)
     yield begun, go_on
     go_on.set()
 
@@ -158,7 +158,7 @@ def test_a_job_that_kills_its_process_every_time_is_given_up_within_two_hours(op
 def test_a_database_that_goes_away_uses_no_attempts_up(opened, monkeypatch):
     application = opened()
     run_id = application.deploys.deploy(ALICE, BODY)["run_id"]
-    real, failures = DeployRuns.perform, []
+    real, failures = ReplayJobs.perform, []
 
     def perform(self, job, tell):
         if len(failures) < 15:
@@ -169,7 +169,7 @@ def test_a_database_that_goes_away_uses_no_attempts_up(opened, monkeypatch):
     def unreachable(*_):
         raise StoreError("it does not answer yet")
 
-    monkeypatch.setattr(DeployRuns, "perform", perform)
+    monkeypatch.setattr(ReplayJobs, "perform", perform)
     for number in range(15):
         with monkeypatch.context() as patch:
             if number % 2:

@@ -159,7 +159,7 @@ def _sealed(folder: Path) -> Job:
 
     def job() -> int:
         test = performed(pack, "baseline")
-        found = verify(test.run, test.receipts)
+        found = verify(test.sealed, test.receipts)
         return test.scores["fixture_id"].n_unique() if found.passed else 0
 
     return job

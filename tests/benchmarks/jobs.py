@@ -82,7 +82,7 @@ def sealed(folder: Path, threshold: str) -> Job:
 
     def job() -> Facts:
         result = run(_shards(folder), [Momentum(int(threshold))], _WINDOW)
-        return per_market(result.scores) | {"evidence_hash": result.run.evidence_hash}
+        return per_market(result.scores) | {"evidence_hash": result.sealed.evidence_hash}
 
     return job
 

@@ -26,7 +26,7 @@ from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import load_pack
 from clvlab.packs.synthetic import Recipe, build
-from clvlab.runs.live.following import LivePlan, follow
+from clvlab.runs.live.following import LiveSpec, follow
 from tests.benchmarks.measure import Spread
 from tests.benchmarks.report import Budget, Figure, machine, table
 
@@ -116,7 +116,7 @@ def _followed(folder: Path, messages: int, agents: Sequence[Agent], every_s: flo
     feed = Paced(ReplayFeed(pack=load_pack(folder / f"pack-{messages}"), speed=1e12, shift=True), every_s)
     (fixture,) = feed.fixtures()
     done: list[float] = []
-    plan = LivePlan(feed, fixture, agents, origin_id=f"{messages} {len(agents)}")
+    plan = LiveSpec(feed=feed, fixture=fixture, agents=agents, origin_id=f"{messages} {len(agents)}")
     with tempfile.TemporaryDirectory(dir=folder) as place:
         follow(plan, Path(place) / "run", Stop(), told=lambda *_: done.append(time.perf_counter()))
     took = [1000 * (end - start) for start, end in zip(feed.given, done, strict=False)]

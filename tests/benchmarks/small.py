@@ -69,7 +69,7 @@ def _in_process(decisions: int, answers: int) -> list[Figure]:
     fixtures = pack.fixture_ids[: 1 if decisions <= _IN_ONE_FIXTURE else _MANY]
     tape, agent, window = pack.tape(fixtures), Every(decisions), Window()
     result = run(tape, [agent], window)
-    sealed, evidence = result.run, read_evidence(result.run.events)
+    sealed, evidence = result.sealed, read_evidence(result.sealed.events)
     placed = positions(evidence.decisions, evidence.closes)
 
     def scored() -> pl.DataFrame:
@@ -92,7 +92,7 @@ def _in_process(decisions: int, answers: int) -> list[Figure]:
             "deciding": (lambda: agent.decide(tape), None),
         },
     }
-    made = result.decisions.height
+    made = result.evidence.decisions.height
     return [
         Figure(f"{job}, {made:,} decisions", part, "s", _processor_s(work, answers), budget if decisions == _BUDGETED else None)
         for job, parts in jobs.items()

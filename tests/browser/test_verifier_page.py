@@ -180,7 +180,7 @@ def test_hostile_names_stay_text(opened):
     sides = {HOSTILE: 5000, "x": 5000}
     tape = make_tape([message(0, 0, sides, market_key=HOSTILE)], {1: 600})
     agent = make_agent(make_decisions({"market_key": HOSTILE, "side": HOSTILE}), HOSTILE)
-    content = bundle(run(tape, [agent], Window()).run, b"")
+    content = bundle(run(tape, [agent], Window()).sealed, b"")
     page = opened()
 
     page.set_input_files("#files", buffer(content, f"{HOSTILE.replace('/', '')}.clv"))
@@ -244,7 +244,7 @@ def many(count):
         dict.fromkeys(range(1, 21), 10**6),
     )
     rows = [{"fixture_id": fixture, "tick_seq": tick, "market_key": "OU|", "side": "over"} for fixture, tick in ticks]
-    return bundle(run(tape, [make_agent(make_decisions(*rows))], Window()).run, b"")
+    return bundle(run(tape, [make_agent(make_decisions(*rows))], Window()).sealed, b"")
 
 
 LONGEST_STOP = """() => { let before = performance.now(); window.longest = 0;

@@ -13,12 +13,12 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="terminals and signal
 
 BUSY = """
 import os, time
-from clvlab.runs import backtests
+from clvlab.runs.spec import backtest_spec
 from clvlab.cli import main, packs
 def busy(*arguments, **options):
     os.write(1, b"busy\\n")
     {how}
-backtests.plan_backtest = packs.build = packs.import_source = packs.packs.verified_pack = busy
+backtest_spec = packs.build = packs.import_source = packs.packs.verified_pack = busy
 main()
 """
 LOOKS_ALIVE = "time.sleep(3600)"

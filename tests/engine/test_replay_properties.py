@@ -48,7 +48,7 @@ def oracle_fixtures(game):
 
 
 def payloads(result, kind):
-    events = (json.loads(line) for line in result.run.events.splitlines())
+    events = (json.loads(line) for line in result.sealed.events.splitlines())
     return [event["payload"] for event in events if event["kind"] == kind]
 
 
@@ -89,8 +89,8 @@ def test_run_scores_as_the_scalar_law_does(setting):
 
     result = run(tape_of(game), [make_agent(decided)], window)
 
-    oracle = clv_verify.score_rows(clv_verify.read_evidence(result.run.events))
-    assert [json.loads(line) for line in result.run.scores.splitlines()] == oracle
+    oracle = clv_verify.score_rows(clv_verify.read_evidence(result.sealed.events))
+    assert [json.loads(line) for line in result.sealed.scores.splitlines()] == oracle
     assert result.scores.to_dicts() == [{column: row[column] for column in result.scores.columns} for row in oracle]
 
 
@@ -101,18 +101,18 @@ def test_both_verifiers_pass_a_stored_run_and_read_back_what_was_sealed(setting,
     result = run(tape_of(game), [make_agent(decided), make_agent(decided, "b")], window, policy=policy)
 
     with tempfile.TemporaryDirectory() as folder:
-        stored = write_run(result.run, Path(folder), receipt_lines(result.receipts))
+        stored = write_run(result.sealed, Path(folder), receipt_lines(result.receipts))
         verification = verify(read_run(stored), read_receipts(stored))
         alone, states = clv_verify.verify(stored), clv_states.verify_states(stored, oracle_fixtures(game))
 
     assert (verification.passed, verification.outcomes.equals(result.outcomes)) == (True, True)
     assert (alone["verified"], set(alone["checks"].values())) == (True, {None})
     assert states["checks"] == {"states_from_ticks": None}
-    assert alone["manifest_hash"] == verification.manifest_hash == result.run.manifest_hash
-    evidence = read_evidence(result.run.events)
+    assert alone["manifest_hash"] == verification.manifest_hash == result.sealed.manifest_hash
+    evidence = read_evidence(result.sealed.events)
     placed = positions(evidence.decisions, evidence.closes)
     assert scores(placed, evidence.window, evidence.max_close_age_s).equals(result.scores)
-    assert evidence.decisions.equals(result.decisions)
+    assert evidence.decisions.equals(result.evidence.decisions)
 
 
 @given(settings_of_a_run(), st.randoms(use_true_random=False))
@@ -126,7 +126,7 @@ def test_order_of_ticks_and_decisions_does_not_matter(setting, random):
     one = run(tape_of(game), [make_agent(decided)], window)
     other = run(tape_of(game, order=rows), [make_agent(decided[named])], window)
 
-    assert one.run == other.run
+    assert one.sealed == other.sealed
 
 
 @given(settings_of_a_run())
@@ -145,9 +145,9 @@ def test_other_fixtures_on_the_tape_do_not_matter(setting):
 
         assert cut.rows.equals(alone.rows)
         assert cut.series.equals(alone.series)
-        assert result.run == run(alone, [make_agent(decided.filter(own))], window).run
+        assert result.sealed == run(alone, [make_agent(decided.filter(own))], window).sealed
         assert result.scores.drop("seq").equals(whole.scores.filter(own).drop("seq"))
-        assert result.closes.drop("seq").equals(whole.closes.filter(own).drop("seq"))
+        assert result.evidence.closes.drop("seq").equals(whole.evidence.closes.filter(own).drop("seq"))
 
 
 @given(settings_of_a_run(), policies())
@@ -167,13 +167,13 @@ def test_gate_gives_the_verdicts_of_the_scalar_gate(setting, policy):
     game, window, decided = setting
     result = run(tape_of(game), [make_agent(decided), make_agent(decided, "b")], window, policy=policy)
 
-    judged = clv_verify.verdicts(clv_verify.read_evidence(result.run.events))
+    judged = clv_verify.verdicts(clv_verify.read_evidence(result.sealed.events))
 
-    backs = result.decisions.filter(pl.col("action") == "BACK")
+    backs = result.evidence.decisions.filter(pl.col("action") == "BACK")
     assert [(seq, verdict["pre"]["reasons"], verdict["post"]["reasons"]) for seq, verdict in judged] == list(
         backs.select("seq", "pre", "post").iter_rows()
     )
-    waits = result.decisions.filter(pl.col("action") == "WAIT")
+    waits = result.evidence.decisions.filter(pl.col("action") == "WAIT")
     assert waits["pre"].null_count() == waits["post"].null_count() == waits.height
 
 
@@ -185,7 +185,7 @@ def test_agents_do_not_see_each_other(setting):
 
     one, other = run(tape_of(game), agents, window), run(tape_of(game), agents[::-1], window)
 
-    assert one.run == other.run
+    assert one.sealed == other.sealed
     a, b = (one.scores.filter(agent_id=name).drop("seq", "agent_id") for name in "ab")
     assert a.equals(b)
 
@@ -203,7 +203,7 @@ def test_tape_gives_its_ticks_back(setting):
 def test_close_older_than_the_limit_is_stale_in_every_law():
     result = make_limited_run()
 
-    oracle = clv_verify.score_rows(clv_verify.read_evidence(result.run.events))
+    oracle = clv_verify.score_rows(clv_verify.read_evidence(result.sealed.events))
     assert [(row["tick_seq"], row["market_key"], row["side"], row["reason"]) for row in oracle] == [
         (2, "AT|", "over", "scored"),
         (2, "AT|", "under", "closing_side_missing"),
@@ -215,8 +215,8 @@ def test_close_older_than_the_limit_is_stale_in_every_law():
         (6, "LATE|", "over", "pending_horizon"),
         (6, "OVER|", "over", "closing_stale"),
     ]
-    assert [json.loads(line) for line in result.run.scores.splitlines()] == oracle
-    assert sql_scores(result.run.events).equals(result.scores)
+    assert [json.loads(line) for line in result.sealed.scores.splitlines()] == oracle
+    assert sql_scores(result.sealed.events).equals(result.scores)
 
 
 @pytest.mark.parametrize("limit_s", [0, -1, True, 1.0, "60", 9_007_199_255])

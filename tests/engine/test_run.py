@@ -75,7 +75,7 @@ def test_what_an_agent_does_to_its_tape_does_not_reach_its_score():
 
     rewritten = run(TAPE, [register(Rewriter())], Window())
 
-    assert rewritten.run == honest.run
+    assert rewritten.sealed == honest.sealed
 
 
 @pytest.mark.parametrize("returned", [None, [], {}, 5, pl.LazyFrame()])
@@ -113,7 +113,7 @@ def test_decision_in_another_agents_name_is_refused():
 def test_agent_whose_decisions_are_refused_does_not_stop_the_others(wrong):
     result = run(TAPE, [make_agent(make_decisions({})), make_agent(make_decisions(*wrong), "b")], Window())
 
-    assert [(error["agent_id"], error["error"]) for error in result.errors] == [("b", "DecisionError")]
+    assert [(error["agent_id"], error["error"]) for error in result.evidence.errors] == [("b", "DecisionError")]
     assert result.scores["agent_id"].to_list() == ["a"]
 
 
@@ -129,7 +129,7 @@ def test_failed_agent_does_not_change_the_scores_of_another():
 
     assert beside.scores.equals(alone.scores)
     assert beside.causes == {"broken": "no decision over 1 fixtures"}
-    assert b"no decision over" not in beside.run.events + beside.run.scores + beside.run.manifest
+    assert b"no decision over" not in beside.sealed.events + beside.sealed.scores + beside.sealed.manifest
     assert beside.outcomes["agent_id"].to_list() == ["a", "broken"]
 
 
@@ -146,7 +146,7 @@ def test_decision_on_a_market_that_is_not_on_the_tape_is_not_scored():
     result = make_run(TAPE, {"market_key": "nowhere|"})
 
     assert result.scores["reason"].to_list() == ["entry_market_absent"]
-    assert b'"closing":null' in result.run.events
+    assert b'"closing":null' in result.sealed.events
 
 
 def test_flood_of_abstentions_changes_neither_sample_nor_tier_nor_rank():
@@ -211,4 +211,4 @@ def test_object_that_clvlab_did_not_make_is_refused_and_not_called():
 def test_policy_is_part_of_what_names_a_run():
     one, other = (make_run(TAPE, {}, policy=PolicyEnvelope(max_stake=stake)) for stake in (1, 2))
 
-    assert one.run.run_id != other.run.run_id
+    assert one.sealed.run_id != other.sealed.run_id

@@ -47,10 +47,10 @@ def honest(rng: Random) -> tuple[SealedRun, bytes]:
     agents = [make_agent(_decisions(rng, ticks), name) for name in rng.choice([["a"], ["a", "b"], ["a", "é"]])]
     failing = [FailingAgent()] if rng.random() < 0.4 else []
     result = run(tape, [*agents, *failing], window, policy=policy)
-    sealed, receipts = result.run, receipt_lines(result.receipts)
+    sealed, receipts = result.sealed, receipt_lines(result.receipts)
     if rng.random() < 0.4:
-        sealed = _lived(result.run)
-        receipts = receipts.replace(result.run.run_id.encode(), sealed.run_id.encode())
+        sealed = _lived(result.sealed)
+        receipts = receipts.replace(result.sealed.run_id.encode(), sealed.run_id.encode())
     return sealed, receipts
 
 

@@ -40,7 +40,7 @@ def graded():
 
 
 def test_bets_on_one_side_at_one_tick_are_one_decision_and_the_rows_stay(graded):
-    decisions = graded.source.result.decisions.filter(fixture_id=90000000)
+    decisions = graded.source.evidence.decisions.filter(fixture_id=90000000)
 
     assert dict(decisions.select("side", "stake").iter_rows()) == {"part1": 2550, "draw": 1000}  # both sides: two decisions
     assert graded.bets.height == 10
@@ -79,7 +79,7 @@ def test_no_bet_is_refused_for_its_size_price_or_age():
     huge = grade(row(stake=f"{SAFE_INTEGER // 100}"), row(fixture="90000001", stake="0.01"))
 
     assert huge.report["policy"]["refused"] == {}
-    assert huge.source.result.decisions["stake"].to_list() == [SAFE_INTEGER // 100 * 100, 1]
+    assert huge.source.evidence.decisions["stake"].to_list() == [SAFE_INTEGER // 100 * 100, 1]
 
 
 def test_bets_are_a_result_like_any_other(graded):
@@ -130,7 +130,7 @@ def test_a_record_of_which_nothing_is_on_the_tape_says_so():
 def test_stakes_and_prices_may_be_left_out():
     bare = grade({"time": AT, "fixture": 90000000, "market": "1X2", "side": "home"})
 
-    assert bare.source.result.decisions["stake"].to_list() == [100]
+    assert bare.source.evidence.decisions["stake"].to_list() == [100]
     assert bare.bets["edge_own_price_bps"].to_list() == [None]
     assert [note.partition(":")[0] for note in bare.notes] == ["no column of stakes", "no column of prices"]
 

@@ -14,7 +14,7 @@ from clvlab.arena.searches import Searches
 from clvlab.cli.app import app
 from clvlab.errors import HeldOutError, PackTamperedError, StatisticsError
 from clvlab.feeds.replay import ReplayFeed
-from clvlab.runs.backtests import plan_backtest
+from clvlab.runs.spec import backtest_spec
 from clvlab.store.database import Database
 from tests.factories import write_quotes
 from tests.logs import audited
@@ -91,7 +91,7 @@ def test_a_plan_made_meanwhile_refuses_one_over_the_same_fixtures(tmp_path):
 
 def test_a_run_that_was_asked_for_before_the_plan_is_not_committed_to_after_it(tmp_path):
     kept = KeptRuns(f"sqlite:///{tmp_path / 'lab.db'}")
-    run, pack = plan_backtest(cl.open_pack("starter").source), cl.open_pack("starter").source
+    run, pack = backtest_spec(cl.open_pack("starter").source), cl.open_pack("starter").source
 
     kept.searches.plan({"fixture_ids": list(pack.fixture_ids)}, pack, pack.fixture_ids[:6])
     with pytest.raises(HeldOutError):

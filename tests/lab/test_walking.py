@@ -45,7 +45,7 @@ def mean_edge(scores):
 def test_what_counts_was_decided_after_the_last_training_close(walked, pack):
     parts, tape = folds(pack, 4), pack.source.tape()
     closes = fixture_closes(tape, cl.Window())
-    decisions = walked.run.result.decisions
+    decisions = walked.run.evidence.decisions
 
     for number, test in enumerate(parts[1:], 1):
         train = [one for fold in parts[:number] for one in fold]
@@ -61,7 +61,7 @@ def test_what_was_removed_is_counted(walked, pack):
 
     whole = cl.backtest("season", "cumulative-drift", params={name: row[name] for name in GRID}, fixtures=parts[1])
 
-    kept = walked.run.result.decisions.filter(pl.col("fixture_id").is_in(parts[1])).height
+    kept = walked.run.evidence.decisions.filter(pl.col("fixture_id").is_in(parts[1])).height
     assert whole.scores.height == kept + row["removed"]
     assert walked.removed == walked.frame["removed"].sum()
 
@@ -126,7 +126,7 @@ def test_an_agent_that_keeps_what_it_saw_sees_one_fold_only():
 
     found = cl.walk_forward("season", remembering, {"nth": [50, 60]}, folds=3, progress=False)
 
-    assert set(found.run.result.decisions["reason"]) == {"0"}
+    assert set(found.run.evidence.decisions["reason"]) == {"0"}
 
 
 @pytest.mark.parametrize("fixtures", [[1], ["a"], [90000000.0]])

@@ -51,7 +51,7 @@ def logged() -> tuple[SealedRun, RunLog, str]:
 
     Its owner has one commitment over the same pack before and two after it, one of them abandoned, and one over another.
     """
-    run, log = make_mixed_run(PACK).run, RunLog()
+    run, log = make_mixed_run(PACK).sealed, RunLog()
     started = parsed(run.events.split(b"\n", 1)[0])["payload"]
     with log.write() as rows:
         commit(rows, "run_before", "did:x:me", "sha256:1", PACK, 1_000)
@@ -72,7 +72,7 @@ def bundled(place: Path, committed_pack: str = PACK) -> bytes:
 
     Its owner has one commitment over the same pack before, one after it that was abandoned, and one over another pack.
     """
-    run = make_mixed_run(PACK).run
+    run = make_mixed_run(PACK).sealed
     started = parsed(run.events.split(b"\n", 1)[0])["payload"]
     with open_log(place, create=True) as log:
         with log.write() as rows:

@@ -16,7 +16,7 @@ READS = b'"reads":[{"name":"a.json","sha256":"%s"},{"name":"a.json","sha256":"%s
 @pytest.fixture
 def granted(tmp_path):
     agent = make_agent(make_decisions({}), reads=(("a.json", A), ("a.json", B)), network=True)
-    folder = write_run(run(TAPE, [agent], Window()).run, tmp_path)
+    folder = write_run(run(TAPE, [agent], Window()).sealed, tmp_path)
     assert READS in (folder / "events.jsonl").read_bytes()
     return folder
 

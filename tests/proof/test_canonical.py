@@ -99,11 +99,11 @@ def test_columns_are_written_as_the_values_would_be(names):
 
     result = make_run(tape, *rows)
 
-    lines = decision_lines(result.decisions).splitlines(keepends=True)
+    lines = decision_lines(result.evidence.decisions).splitlines(keepends=True)
     assert all(canonical(json.loads(line)) + b"\n" == line for line in lines)
     assert [json.loads(line)["payload"]["untrusted"]["reason"] for line in lines] == [row["reason"] for row in rows]
-    assert clv_verify.read_evidence(result.run.events)
-    assert read_evidence(result.run.events).decisions.equals(result.decisions)
+    assert clv_verify.read_evidence(result.sealed.events)
+    assert read_evidence(result.sealed.events).decisions.equals(result.evidence.decisions)
 
 
 @pytest.mark.parametrize("text", NASTY)
@@ -113,9 +113,9 @@ def test_awkward_names_survive_sealing(text):
 
     result = make_run(tape, named, kind=text, origin_id=text)
 
-    line = json.loads(result.run.events.split(b"\n")[1])
+    line = json.loads(result.sealed.events.split(b"\n")[1])
     assert line["payload"]["action"]["side"] == line["payload"]["untrusted"]["reason"] == text
-    assert clv_verify.read_evidence(result.run.events)
+    assert clv_verify.read_evidence(result.sealed.events)
 
 
 @pytest.mark.parametrize("name", ["\n", '"', "é", "a\x00b", "\u2028"])
@@ -124,8 +124,8 @@ def test_awkward_agent_ids_survive_sealing(name):
 
     result = run(tape, [make_agent(make_decisions({}), name), make_agent(make_decisions({}), "z")], Window())
 
-    assert verify(result.run).passed
-    decided = clv_verify.read_evidence(result.run.events).decisions
+    assert verify(result.sealed).passed
+    decided = clv_verify.read_evidence(result.sealed.events).decisions
     assert {decision["agent_id"] for _, decision in decided} == {name, "z"}
 
 

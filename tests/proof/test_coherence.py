@@ -41,7 +41,7 @@ SEQS = {name: seq for seq, name in enumerate(["part1", "part2", "old", "over", "
 
 def lines_of(policy=ClosingPolicy.LAST_STATE, window=None, tape=TAPE, decided=DECIDED, kickoff_s=None):
     tape = make_tape(tape, {1: kickoff_s}, policy)
-    sealed = run(tape, [make_agent(decided), FailingAgent()], window or Window()).run
+    sealed = run(tape, [make_agent(decided), FailingAgent()], window or Window()).sealed
     return [json.loads(line) for line in sealed.events.splitlines()]
 
 
@@ -107,7 +107,7 @@ def test_what_a_tape_gives_is_read(policy, window, kickoff_s):
 def test_what_any_tape_gives_is_read_by_both(setting):
     game, window, decided = setting
 
-    sealed = run(tape_of(game), [make_agent(decided), make_agent(decided, "b"), FailingAgent()], window).run
+    sealed = run(tape_of(game), [make_agent(decided), make_agent(decided, "b"), FailingAgent()], window).sealed
 
     assert read_evidence(sealed.events).count == sealed.events.count(b"\n")
     assert clv_verify.fault(clv_verify.read_evidence, sealed.events) is None

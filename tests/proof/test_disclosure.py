@@ -221,8 +221,8 @@ def test_first_version_can_not_be_judged_and_says_why(tmp_path, capsys):
 )
 def test_run_that_does_not_verify_is_not_disclosed(tmp_path, name, old, new):
     result = make_mixed_run()
-    folder = write_run(result.run, tmp_path)
-    assert judged(disclose(folder, 1)) == result.run.manifest_hash
+    folder = write_run(result.sealed, tmp_path)
+    assert judged(disclose(folder, 1)) == result.sealed.manifest_hash
     path = folder / f"{name}.jsonl"
     path.write_bytes(path.read_bytes().replace(old, new, 1))
 

@@ -47,13 +47,13 @@ def check(tape, tmp_path):
     for number, window in enumerate(WINDOWS):
         agents = [make_agent(anywhere(tape, f"{number}-{name}"), name) for name in ("x", "y")]
         result = run(tape, [*agents, *map(template, AGENTS), FailingAgent()], window)
-        stored = write_run(result.run, tmp_path, receipt_lines(result.receipts))
+        stored = write_run(result.sealed, tmp_path, receipt_lines(result.receipts))
 
-        verification, alone = verify(result.run, receipt_lines(result.receipts)), clv_verify.verify(stored)
+        verification, alone = verify(result.sealed, receipt_lines(result.receipts)), clv_verify.verify(stored)
 
         assert verification.passed, verification.checks
         assert set(alone["checks"].values()) == {None}, alone["checks"]
-        assert result.errors
+        assert result.evidence.errors
         assert alone["manifest_hash"] == verification.manifest_hash
 
 

@@ -273,11 +273,11 @@ def test_disclosed_line_beyond_its_limit_is_refused():
 def test_run_that_nobody_could_verify_is_not_sealed():
     tape = make_tape([message(0, 0, {"a": 5000, "b": 5000}, market_key="M")], {1: 600})
     result = make_run(tape, {"market_key": "M", "side": "a"})
-    started = json.loads(result.run.events.splitlines()[0])["payload"]
-    said = result.decisions.with_columns(reason=pl.lit("x" * MAX_LINE_BYTES))
+    started = json.loads(result.sealed.events.splitlines()[0])["payload"]
+    said = result.evidence.decisions.with_columns(reason=pl.lit("x" * MAX_LINE_BYTES))
 
     with pytest.raises(EvidenceError, match=r"line 2 of events\.jsonl has more than 4,194,304 bytes"):
-        seal(started, said, [], result.closes, result.scores)
+        seal(started, said, [], result.evidence.closes, result.scores)
 
 
 def test_run_of_too_much_configuration_is_refused_before_it_is_committed_to():

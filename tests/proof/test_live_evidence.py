@@ -35,7 +35,7 @@ def make_live_run():
             prices = (tuple(rows[name]) for name in ("side", "prob_bps", "odds_milli"))
             at = (head[name] for name in ("fixture_id", "tick_seq", "ts_ms", "in_running", "market_key"))
             decided += follower.take(Message(*at, *prices, head["suspended"]))
-    return seal_live(started, TAPE, {"baseline": decided}, Failures(), window, policy, captured=PACK).run
+    return seal_live(started, TAPE, {"baseline": decided}, Failures(), window, policy, captured=PACK).sealed
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def live(tmp_path):
 
 @pytest.fixture
 def replay(tmp_path):
-    return write_run(make_run(TAPE, {"tick_seq": 0, "side": "part1"}).run, tmp_path)
+    return write_run(make_run(TAPE, {"tick_seq": 0, "side": "part1"}).sealed, tmp_path)
 
 
 def test_a_live_run_passes(live):

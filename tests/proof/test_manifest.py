@@ -13,7 +13,7 @@ def sealed(*, window=None, agents=({},), binding=None, policy=ClosingPolicy.LAST
     plain = make_tape([message(0, 0, {"part1": 5000, "part2": 5000}), message(1, 100, {"part1": 5500, "part2": 4500})])
     tape = Tape(binding or plain.binding, plain.rows, plain.series, plain.fixtures, policy, max_close_age_s=limit)
     named = [{"agent_id": "a"} | agent for agent in agents]
-    return run(tape, [make_agent(make_decisions(*decisions), **agent) for agent in named], window or Window(), **options).run
+    return run(tape, [make_agent(make_decisions(*decisions), **agent) for agent in named], window or Window(), **options).sealed
 
 
 BASE = Binding("pack", (1,), "sha256:aa")

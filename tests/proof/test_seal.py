@@ -23,7 +23,7 @@ tape = make_tape(
     [message(seq, 7 * seq, {s: 3000 + (seq * 37 + n) % 400 for n, s in enumerate("abc")},
              market_key=f"m{seq % 5}", fixture_id=f) for f in (1, 2) for seq in range(400)])
 many = make_run(tape, *({"tick_seq": seq, "market_key": f"m{(seq * 3) % 6}", "side": "abcd"[seq % 4], "fixture_id": f,
-                         "confidence": seq / 400} for f in (2, 1) for seq in range(400))).run
+                         "confidence": seq / 400} for f in (2, 1) for seq in range(400))).sealed
 assert verify(run).passed and verify(many).passed
 for part in (run.events, run.scores, run.manifest, many.events, many.scores, many.manifest):
     sys.stdout.buffer.write(part)
@@ -56,10 +56,10 @@ def test_failed_agent_is_sealed_and_the_others_go_on():
 def test_run_without_decisions_verifies(messages):
     result = make_run(make_tape(messages))
 
-    verification = verify(result.run)
+    verification = verify(result.sealed)
 
     assert verification.passed
-    assert result.run.scores == b""
+    assert result.sealed.scores == b""
     assert verification.scores.height == 0
 
 
@@ -68,7 +68,7 @@ def test_all_decisions_of_a_tick_see_the_same_state():
 
     result = make_run(tape, *({"tick_seq": 1, "side": side} for side in ("part1", "part2", "nobody")))
 
-    states = result.decisions.select("state_tick_seq", "sides").unique()
+    states = result.evidence.decisions.select("state_tick_seq", "sides").unique()
     assert states.height == 1
     assert states["state_tick_seq"][0] == 1
 
@@ -80,7 +80,7 @@ def test_market_quoted_earlier_is_carried_forward_with_its_age():
 
     result = make_run(tape, {"tick_seq": 1})
 
-    assert b'"market_state":{"age_ms":45000,' in result.run.events
+    assert b'"market_state":{"age_ms":45000,' in result.sealed.events
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_market_quoted_earlier_is_carried_forward_with_its_age():
 def test_confidence_is_sealed_in_millionths_or_as_it_was_claimed(confidence, ppm, raw):
     result = make_run(make_tape([message(0, 0, {"part1": 5000, "part2": 5000})]), {"confidence": confidence})
 
-    assert result.decisions.select("confidence_ppm", "confidence_raw").row(0) == (ppm, raw)
-    assert verify(result.run).passed
+    assert result.evidence.decisions.select("confidence_ppm", "confidence_raw").row(0) == (ppm, raw)
+    assert verify(result.sealed).passed
 
 
 @pytest.mark.parametrize("manifest", [b"", b"[]", b"{}", b"no json"])

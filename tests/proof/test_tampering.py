@@ -521,7 +521,7 @@ def test_limit_that_stands_elsewhere_fails_even_if_sealed_again(limited, change)
 
 
 def test_market_of_no_name_passes_both_verifiers(tmp_path):
-    assert judged(write_run(make_run(TAPE, {"market_key": ""}).run, tmp_path)).checks == PASSED
+    assert judged(write_run(make_run(TAPE, {"market_key": ""}).sealed, tmp_path)).checks == PASSED
 
 
 def test_window_of_too_many_prefixes_is_refused():
@@ -533,10 +533,10 @@ def test_receipt_of_a_dry_run_is_forged(tmp_path):
     result = make_run(TAPE, {"stake": 5}, policy=PolicyEnvelope(execution_mode="dry_run"))
     paper = make_run(TAPE, {"stake": 5})
     assert (result.receipts.height, paper.receipts.height) == (0, 1)
-    forged = paper.receipts.with_columns(run_id=pl.lit(result.run.run_id))
+    forged = paper.receipts.with_columns(run_id=pl.lit(result.sealed.run_id))
 
-    assert judged(write_run(result.run, tmp_path / "none")).checks == PASSED
-    assert judged(write_run(result.run, tmp_path, receipt_lines(forged))).checks == PASSED | {"policy_obeyed": "fail"}
+    assert judged(write_run(result.sealed, tmp_path / "none")).checks == PASSED
+    assert judged(write_run(result.sealed, tmp_path, receipt_lines(forged))).checks == PASSED | {"policy_obeyed": "fail"}
 
 
 def test_file_of_another_name_changes_nothing(folder):

@@ -487,7 +487,7 @@ def test_context_of_another_run_is_refused(check):
 @pytest.mark.parametrize("name", ["a\npass  manifest_bound: all is well", "a\x1b[2J", "a\u202e", "a\u2028pass", "\xe9"])
 def test_names_can_not_write_lines_of_their_own(tmp_path, capsys, name):
     tape = make_tape([message(0, 0, {"part1": 5000, "part2": 5000})])
-    sealed = run(tape, [make_agent(make_decisions({}), name)], Window()).run
+    sealed = run(tape, [make_agent(make_decisions({}), name)], Window()).sealed
     folder = write_run(sealed, tmp_path)
     events, config = folder / "events.jsonl", b'"config_hash":"sha256:'
     events.write_bytes(events.read_bytes().replace(config, config[:-7] + b"SHA256:", 1))
@@ -514,7 +514,7 @@ def test_names_can_not_write_lines_of_their_own(tmp_path, capsys, name):
 
 
 def test_manifest_with_half_a_character_is_shown_and_not_tripped_over(tmp_path, capsys):
-    sealed = make_mixed_run().run
+    sealed = make_mixed_run().sealed
     folder = write_run(sealed, tmp_path)
     (folder / "manifest.json").write_bytes(b'{"evidence_hash":"\\ud800"}')
 

@@ -18,7 +18,7 @@ HELD = b'"isolation":[{"agent_id":"tester","held":["calls","files"]}]'
 
 
 def sealed(folder, **identity):
-    return write_run(run(TAPE, [make_agent(make_decisions({}), **identity)], Window()).run, folder)
+    return write_run(run(TAPE, [make_agent(make_decisions({}), **identity)], Window()).sealed, folder)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_what_was_held_of_an_agent_stands_in_evidence_of_the_second_schema(held)
 
 
 def test_bets_that_are_repeated_are_sealed_as_a_transcript(tmp_path):
-    folder = write_run(run(tape(), [template("bets", {"transcript": [bet()]})], Window()).run, tmp_path)
+    folder = write_run(run(tape(), [template("bets", {"transcript": [bet()]})], Window()).sealed, tmp_path)
 
     events = (folder / "events.jsonl").read_bytes()
     assert b'"causality":"transcript"' in events

@@ -9,7 +9,7 @@ import pytest
 from clvlab_service.middleware import RequestMetrics
 from clvlab_service.pool import BoundedPool
 
-from clvlab.arena.reports import BacktestRuns
+from clvlab.arena.run_jobs import ReplayJobs
 from clvlab.errors import BusyError
 from tests.service.serving import BACKTEST, PLAIN, api
 from tests.waiting import PATIENCE_S, until
@@ -115,8 +115,8 @@ def test_of_racing_starts_one_wins_and_no_other_waits_for_a_place(keys):
 def test_verifications_have_places_that_backtests_can_not_take(keys, monkeypatch):
     with api(keys, public_workers=1, public_queue=0, proof_workers=1, proof_queue=0) as served:
         run_id = served.post("/backtests", BACKTEST)["run_id"]
-        go_on, perform = threading.Event(), BacktestRuns.perform
-        monkeypatch.setattr(BacktestRuns, "perform", lambda *job: go_on.wait(PATIENCE_S) and perform(*job))
+        go_on, perform = threading.Event(), ReplayJobs.perform
+        monkeypatch.setattr(ReplayJobs, "perform", lambda *job: go_on.wait(PATIENCE_S) and perform(*job))
 
         under_way = served.nobody.post("/backtests", json=BACKTEST | {"window_id": "now"}, headers={"Prefer": "respond-async"})
         refused = served.nobody.post("/backtests", json=BACKTEST | {"window_id": "later"})

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from clvlab.arena.application import Application
-from clvlab.arena.reports import BacktestRuns
+from clvlab.arena.run_jobs import ReplayJobs
 from tests.service.serving import BACKTEST, assert_problem, make_settings, stoppable
 from tests.waiting import PATIENCE_S, until
 
@@ -26,7 +26,7 @@ def endless(monkeypatch):
         begun.set()
         assert go_on.wait(PATIENCE_S)
 
-    monkeypatch.setattr(BacktestRuns, "perform", perform)
+    monkeypatch.setattr(ReplayJobs, "perform", perform)
     yield begun
     go_on.set()
 
@@ -82,7 +82,7 @@ def test_a_body_that_never_comes_does_not_hold_the_end_up(keys):
 
 BUSY = """
 import sys
-from clvlab.arena.reports import BacktestRuns
+from clvlab.arena.run_jobs import ReplayJobs
 from clvlab.cli import main
 
 def perform(*_):
@@ -90,7 +90,7 @@ def perform(*_):
     while True:
         sum(range(1000))
 
-BacktestRuns.perform = perform
+ReplayJobs.perform = perform
 sys.argv = ["clvlab", "serve", "--port", "0"]
 main()
 """

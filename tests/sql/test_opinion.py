@@ -25,8 +25,8 @@ def test_sql_gives_the_scores_of_the_law(setting, policy):
 
     result = run(tape_of(game), [make_agent(decided)], window, policy=policy)
 
-    assert sql_scores(result.run.events).equals(result.scores)
-    assert second_opinion(result.run.events, result.run.scores).agrees
+    assert sql_scores(result.sealed.events).equals(result.scores)
+    assert second_opinion(result.sealed.events, result.sealed.scores).agrees
 
 
 @pytest.mark.parametrize("name", ['a"b', "é\u2028", "\x01", "line\nfeed", "'; DROP TABLE lines; --", "*[x]"])
@@ -35,7 +35,7 @@ def test_names_of_any_characters_are_read_as_they_are(name):
 
     result = make_run(tape, {"market_key": f"M|{name}", "side": name})
 
-    assert second_opinion(result.run.events, result.run.scores).agrees
+    assert second_opinion(result.sealed.events, result.sealed.scores).agrees
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from clvlab.api.competitions import (
     RosterEntry,
 )
 from clvlab.arena.caps import Caps
-from clvlab.arena.competitions.job import CompetitionRuns, replay_binding
+from clvlab.arena.competitions.job import CompetitionStarts, replay_binding
 from clvlab.arena.competitions.requests import (
     MUTABLE,
     AgentEntry,
@@ -110,7 +110,7 @@ class Starting:
     catalog: Packs
     jobs: Jobs
     runs: StoredRuns
-    runner: CompetitionRuns
+    runner: CompetitionStarts
     clock: Callable[[], int]
     new_id: Callable[[], str]
 

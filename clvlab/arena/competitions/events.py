@@ -14,7 +14,7 @@ from clvlab.arena.events import EventKind, anchor_event, event
 from clvlab.law.metrics import rank
 from clvlab.law.schema import Action
 from clvlab.proof.anchor import Anchor, AnchorStatus
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
 from clvlab.store import competitions as rows
 from clvlab.store.database import Connection, Database
 
@@ -115,14 +115,14 @@ _LAW = (
 )
 
 
-def run_events(done: PerformedRun) -> Iterator[dict[str, Any]]:
+def run_events(run: Run) -> Iterator[dict[str, Any]]:
     """Say every decision, its verdict by the policy and its result by the law, in sealed order.
 
     The same run gives the same events, so that one which broke off goes on where it stopped. ``run_seq`` is the decision's
     sequence number in the evidence.
     """
-    run_id = done.run_id
-    decisions, scores = done.result.decisions.select(*_DECIDED), done.result.scores.select(*_LAW)
+    run_id = run.run_id
+    decisions, scores = run.evidence.decisions.select(*_DECIDED), run.scores.select(*_LAW)
     for start in range(0, decisions.height, _SLICE_ROWS):
         pairs = zip(
             decisions.slice(start, _SLICE_ROWS).iter_rows(named=True),
@@ -131,7 +131,7 @@ def run_events(done: PerformedRun) -> Iterator[dict[str, Any]]:
         )
         for decision, score in pairs:
             yield from _decision_events(run_id, decision, score)
-    for error in done.result.errors:
+    for error in run.evidence.errors:
         yield event(EventKind.AGENT_ERROR, run_id, error, evidence=True)
 
 
@@ -147,14 +147,14 @@ def _decision_events(run_id: str, decision: dict[str, Any], score: dict[str, Any
     yield event(EventKind.LAW_RESULT, run_id, where | score, evidence=True)
 
 
-def finalized_events(done: PerformedRun, anchor: Anchor) -> list[dict[str, Any]]:
+def finalized_events(run: Run, anchor: Anchor) -> list[dict[str, Any]]:
     """Say the ranking, a SCORE_UPDATE per agent, then the anchor and the end."""
-    run_id, started = done.run_id, done.started
+    run_id, started = run.run_id, run.started
     modes = {agent["agent_id"]: agent["proof_mode"] for agent in started["agents"]}
     columns = ("rank", "agent_id", "total_clv_bps", "mean_clv_bps", "valid_count", "action_count", "sim_pnl")
-    table: pl.DataFrame = rank(done.result.outcomes).select(columns)
+    table: pl.DataFrame = rank(run.outcomes).select(columns)
     rows = [row | {"proof_mode": modes[row["agent_id"]]} for row in table.iter_rows(named=True)]
-    hashes = {"evidence_hash": done.result.run.evidence_hash, "manifest_hash": done.result.run.manifest_hash}
+    hashes = {"evidence_hash": run.sealed.evidence_hash, "manifest_hash": run.sealed.manifest_hash}
     return [
         *(event(EventKind.SCORE_UPDATE, run_id, row) for row in rows),
         anchor_event(run_id, anchor, hashes["manifest_hash"]),

@@ -8,16 +8,16 @@ from typing import Any
 
 from clvlab.api.answer import ReplayBinding, pick
 from clvlab.api.competitions import RosterEntry
-from clvlab.arena.anchoring import Anchoring
 from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.competitions.events import finalized_events, run_events
 from clvlab.arena.competitions.requests import CompetitionConfig, CompetitionStatus, require_startable
 from clvlab.arena.competitions.roster import rostered_agent, unused_of
 from clvlab.arena.events import EventKind, event, in_batches
 from clvlab.arena.live import Happening, payload_of
+from clvlab.arena.run_jobs import Fenced, Sealing
 from clvlab.arena.runs.binding import Bound, bind
 from clvlab.arena.runs.entrants import Entrant, misfits
-from clvlab.arena.runs.in_database import begin, enter, give_up, keep
+from clvlab.arena.runs.in_database import enter, give_up
 from clvlab.arena.uploads.seen import Packs
 from clvlab.errors import BindingError, EntryError, FeedError, NoFeedError, NotStartableError, PackError
 from clvlab.feeds.feed import Feed
@@ -26,14 +26,13 @@ from clvlab.packs.manifest import Fixture
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.manifest import RunStarted
 from clvlab.runs.live.feed import LiveFeed, is_genuine
-from clvlab.runs.live.following import LivePlan
-from clvlab.runs.perform import PerformedRun, perform
-from clvlab.runs.plan import Plan
-from clvlab.runs.progress import Tell
+from clvlab.runs.live.following import LiveSpec
+from clvlab.runs.run import Run
+from clvlab.runs.spec import ReplaySpec
 from clvlab.store import competitions as rows
-from clvlab.store import jobs, usage
+from clvlab.store import jobs
 from clvlab.store.database import Connection, Database
-from clvlab.store.jobs import Job, JobStatus
+from clvlab.store.jobs import Job
 
 _Row = Mapping[str, Any]
 
@@ -44,12 +43,10 @@ def replay_binding(row: _Row) -> ReplayBinding | None:
 
 
 @dataclass(frozen=True)
-class CompetitionRuns:
-    """Claims the start of a competition, and performs the job that follows."""
+class CompetitionStarts:
+    """Claims the start of a competition, whose run is a job then."""
 
-    database: Database
     catalog: Packs
-    anchoring: Anchoring
     clock: Callable[[], int]
     budget: Budget
     caps: Caps
@@ -96,30 +93,30 @@ class CompetitionRuns:
         if row["pack_id"] is None:  # else each was tried on the fixture when it registered
             for agent_id, cause in misfits(entrants, own).items():
                 raise NotStartableError("entry_unusable", f"agent {agent_id!r} {cause}")
-        plan = _plan(row, entrants, own)
+        spec = _spec(row, entrants, own)
         if own.ranked:
             self.caps.require_names(connection, row["owner"], [agent["agent_id"] for agent in agents])
-        enter(connection, plan.started, row["owner"], now, ranked=own.ranked, budget=self.budget)
-        jobs.add(connection, "competition", plan.run_id, {"origin_id": competition_id}, now)
-        rows.append(connection, competition_id, now, [_begun(plan.started, agents, {"replay_binding": own.payload()})])
+        enter(connection, spec.started, row["owner"], now, ranked=own.ranked, budget=self.budget)
+        jobs.add(connection, "competition", spec.run_id, {"origin_id": competition_id}, now)
+        rows.append(connection, competition_id, now, [_begun(spec.started, agents, {"replay_binding": own.payload()})])
         rows.change(connection, competition_id, **_running(row), **own.payload())
-        return plan.run_id
+        return spec.run_id
 
     def _claim_live(
         self, connection: Connection, row: _Row, agents: Sequence[_Row], entrants: Sequence[Entrant], fixture: Fixture
     ) -> str:
         self.caps.require_live(connection, row["owner"])
         competition_id, now, feed = row["competition_id"], self.clock(), self.live.asked()
-        plan = live_plan(row, row["next_seq"], entrants, feed, fixture)
+        spec = live_spec(row, row["next_seq"], entrants, feed, fixture)
         ranked = is_genuine(feed)
         if ranked:
             self.caps.require_names(connection, row["owner"], [agent["agent_id"] for agent in agents])
-        enter(connection, plan.started, row["owner"], now, ranked=ranked, budget=self.budget, origin_id=competition_id)
-        jobs.add(connection, "live-competition", plan.run_id, payload_of(competition_id, fixture), now)
+        enter(connection, spec.started, row["owner"], now, ranked=ranked, budget=self.budget, origin_id=competition_id)
+        jobs.add(connection, "live-competition", spec.run_id, payload_of(competition_id, fixture), now)
         followed = {"replay_binding": None, "fixture": fixture.model_dump(mode="json", exclude={"rows", "digest"})}
-        rows.append(connection, competition_id, now, [_begun(plan.started, agents, followed)])
+        rows.append(connection, competition_id, now, [_begun(spec.started, agents, followed)])
         rows.change(connection, competition_id, **_running(row))
-        return plan.run_id
+        return spec.run_id
 
     def _binding(self, connection: Connection, row: _Row) -> Bound:
         if row["pack_id"] is None:
@@ -133,36 +130,6 @@ class CompetitionRuns:
             return _unchanged(bind(packs, row["pack_id"], row["fixture_id"]), row)
         except (BindingError, PackError) as error:
             raise NotStartableError("binding_changed", f"the pack that was bound is not available: {error}") from error
-
-    def perform(self, job: Job, tell: Tell) -> None:
-        """Run a claimed competition and finalize it; what an earlier attempt said already is not said twice."""
-        competition_id = job.payload["origin_id"]
-        with self.database.write() as connection:
-            jobs.fence(connection, job)
-            commitment = begin(connection, job.run_id, self.clock())
-            row = rows.row(connection, competition_id)
-            agents = rows.roster_of(connection, competition_id)
-        if row is None:
-            raise BindingError(f"competition {competition_id} is gone")
-        entrants = [rostered_agent(agent) for agent in agents]
-        own = bind(self.catalog.seen_by(row["owner"]), row["pack_id"], row["fixture_id"])
-        done = perform(_plan(row, entrants, own), commitment, tell)
-        for batch in in_batches(run_events(done), skipped=row["next_seq"] - row["started_seq"] - 1):
-            with self.database.write() as connection:
-                jobs.fence(connection, job)
-                rows.append(connection, competition_id, self.clock(), batch, packed=True)
-        with self.database.write() as connection:
-            jobs.fence(connection, job)
-            now = self.clock()
-            anchor = keep(connection, done, self.anchoring, now)
-            rows.append(connection, competition_id, now, finalized_events(done, anchor))
-            rows.change(connection, competition_id, status=CompetitionStatus.FINALIZED, run_id=job.run_id)
-            usage.weigh(connection, job.run_id)
-            jobs.finish(connection, job, JobStatus.DONE)
-
-    def failed(self, connection: Connection, job: Job, cause: str) -> None:
-        """Release the claim: the competition is what it was before, with the cause on record."""
-        note_failure(connection, job, cause, self.clock())
 
 
 def _begun(started: RunStarted, agents: Sequence[_Row], over: dict[str, Any]) -> dict[str, Any]:
@@ -184,16 +151,16 @@ def _running(row: _Row) -> dict[str, Any]:
     }
 
 
-def live_plan(
+def live_spec(
     row: _Row, started_seq: int, agents: Sequence[Entrant], feed: Feed, fixture: Fixture, grace_s: int = 0
-) -> LivePlan:
+) -> LiveSpec:
     """Return the live run that a competition and its roster stand for; each start of it is a run of its own."""
     config = CompetitionConfig.model_validate(row["config"])
-    return LivePlan(
-        feed,
-        fixture,
-        agents,
-        f"{row['competition_id']}/{started_seq}",
+    return LiveSpec(
+        feed=feed,
+        fixture=fixture,
+        agents=agents,
+        origin_id=f"{row['competition_id']}/{started_seq}",
         window=config.window(),
         policy=PolicyEnvelope(execution_mode=config.execution_mode),
         kind="competition",
@@ -228,9 +195,9 @@ def _entrants(agents: Sequence[_Row]) -> list[Entrant]:
     return made
 
 
-def _plan(row: _Row, agents: Sequence[Entrant], own: Bound) -> Plan:
+def _spec(row: _Row, agents: Sequence[Entrant], own: Bound) -> ReplaySpec:
     config = CompetitionConfig.model_validate(row["config"])
-    return Plan(
+    return ReplaySpec(
         kind="competition",
         origin_id=row["competition_id"],
         pack=own.pack,
@@ -241,21 +208,72 @@ def _plan(row: _Row, agents: Sequence[Entrant], own: Bound) -> Plan:
     )
 
 
-# Live competitions: agents that follow a fixture together as it is played.
+# What the jobs of competitions are about.
 
 
 @dataclass(frozen=True)
-class LiveCompetition:
-    """A competition as the subject of a live run."""
+class CompetitionOrigin:
+    """Competitions that replay."""
 
-    def plan(self, connection: Connection, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LivePlan:
+    database: Database
+    catalog: Packs
+    clock: Callable[[], int]
+
+    def spec(self, job: Job) -> ReplaySpec:
         """Return what was started."""
+        row, entrants = _started(self.database, job)
+        own = bind(self.catalog.seen_by(row["owner"]), row["pack_id"], row["fixture_id"])
+        return _spec(row, entrants, own)
+
+    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+        """Say nothing: its start said so."""
+
+    def sealing(self, job: Job, run: Run, fenced: Fenced) -> Sealing:
+        """Say every decision with its score, and then the ranking and the end; what was said before is not said twice."""
         competition_id = job.payload["origin_id"]
-        row = rows.row(connection, competition_id)
-        if row is None:
-            raise BindingError(f"competition {competition_id} is gone")
-        agents = [rostered_agent(agent) for agent in rows.roster_of(connection, competition_id)]
-        return live_plan(row, row["started_seq"], agents, feed, fixture, grace_s)
+        with self.database.read() as connection:
+            row = _row(connection, competition_id)
+        for batch in in_batches(run_events(run), skipped=row["next_seq"] - row["started_seq"] - 1):
+            with fenced(job) as connection:
+                rows.append(connection, competition_id, self.clock(), batch, packed=True)
+        return lambda connection, anchor, now_ms: _finalize(connection, job, run, anchor, now_ms)
+
+    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
+        """Release the claim."""
+        note_failure(connection, job, cause, now_ms)
+
+
+def _row(connection: Connection, competition_id: str) -> _Row:
+    row = rows.row(connection, competition_id)
+    if row is None:
+        raise BindingError(f"competition {competition_id} is gone")
+    return row
+
+
+def _started(database: Database, job: Job) -> tuple[_Row, list[Entrant]]:
+    """Return a competition that was started, and its agents."""
+    competition_id = job.payload["origin_id"]
+    with database.read() as connection:
+        row, agents = _row(connection, competition_id), rows.roster_of(connection, competition_id)
+    return row, [rostered_agent(agent) for agent in agents]
+
+
+def _finalize(connection: Connection, job: Job, run: Run, anchor: Anchor, now_ms: int) -> None:
+    competition_id = job.payload["origin_id"]
+    rows.append(connection, competition_id, now_ms, finalized_events(run, anchor))
+    rows.change(connection, competition_id, status=CompetitionStatus.FINALIZED, run_id=job.run_id)
+
+
+@dataclass(frozen=True)
+class LiveCompetitionOrigin:
+    """Competitions whose agents follow a fixture together as it is played."""
+
+    database: Database
+
+    def spec(self, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LiveSpec:
+        """Return what was started."""
+        row, entrants = _started(self.database, job)
+        return live_spec(row, row["started_seq"], entrants, feed, fixture, grace_s)
 
     def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
         """Say that the run is being followed."""
@@ -269,15 +287,17 @@ class LiveCompetition:
         ]
         rows.append(connection, job.payload["origin_id"], now_ms, events)
 
-    def sealed(self, connection: Connection, job: Job, done: PerformedRun, anchor: Anchor, now_ms: int) -> None:
+    def sealing(self, job: Job, run: Run, fenced: Fenced) -> Sealing:  # noqa: ARG002
         """Say every decision with its score, the ranking and the end."""
-        competition_id = job.payload["origin_id"]
-        captured = {"pack_id": done.pack.pack_id, "content_hash": done.pack.content_hash}
-        self.told(connection, job, [("STATUS_CHANGED", "", {"status": "sealed"} | captured)], now_ms)
-        for batch in in_batches(run_events(done)):
-            rows.append(connection, competition_id, now_ms, batch, packed=True)
-        rows.append(connection, competition_id, now_ms, finalized_events(done, anchor))
-        rows.change(connection, competition_id, status=CompetitionStatus.FINALIZED, run_id=job.run_id)
+        captured = {"pack_id": run.pack.pack_id, "content_hash": run.pack.content_hash}
+
+        def sealed(connection: Connection, anchor: Anchor, now_ms: int) -> None:
+            self.told(connection, job, [("STATUS_CHANGED", "", {"status": "sealed"} | captured)], now_ms)
+            for batch in in_batches(run_events(run)):
+                rows.append(connection, job.payload["origin_id"], now_ms, batch, packed=True)
+            _finalize(connection, job, run, anchor, now_ms)
+
+        return sealed
 
     def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
         """Release the claim."""

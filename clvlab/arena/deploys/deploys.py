@@ -22,7 +22,7 @@ from clvlab.api.competitions import (
 )
 from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.deploys.config import DeployConfig, deployed_agent, pin, resolve, without_effect
-from clvlab.arena.deploys.job import live_plan_of, plan_of, runtime_event
+from clvlab.arena.deploys.job import live_spec_of, runtime_event, spec_of
 from clvlab.arena.jobs import LIVE
 from clvlab.arena.live import payload_of
 from clvlab.arena.pages import page_of
@@ -36,8 +36,8 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.manifest import RunStarted
-from clvlab.runs.backtests import settings_in
 from clvlab.runs.live.feed import LiveFeed, is_genuine
+from clvlab.runs.spec import settings_in
 from clvlab.store import instances, jobs, runs
 from clvlab.store.database import Connection, Database
 from clvlab.store.runs import RunStatus
@@ -284,12 +284,12 @@ class Deploys:
 
     def _launch(self, config: DeployConfig, checked: Preflight, instance_id: str) -> _Launch:
         if checked.bound is not None:
-            plan = plan_of(config, checked.bound, instance_id)
-            return _Launch("deploy", plan.started, {"origin_id": instance_id}, checked.bound.ranked)
+            spec = spec_of(config, checked.bound, instance_id)
+            return _Launch("deploy", spec.started, {"origin_id": instance_id}, checked.bound.ranked)
         if checked.fixture is None:
             raise PreflightError(checked.failures)
         feed = self.live.asked()
-        live = live_plan_of(config, instance_id, feed, checked.fixture)
+        live = live_spec_of(config, instance_id, feed, checked.fixture)
         return _Launch("live-deploy", live.started, payload_of(instance_id, checked.fixture), is_genuine(feed))
 
     def instance(self, caller: str, instance_id: str) -> AgentInstance:

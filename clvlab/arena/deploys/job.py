@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clvlab.arena.anchoring import Anchoring
 from clvlab.arena.deploys.config import DeployConfig, deployed_agent
 from clvlab.arena.events import in_batches
 from clvlab.arena.live import Happening
+from clvlab.arena.run_jobs import Fenced, Sealing
 from clvlab.arena.runs.binding import Bound, bind
-from clvlab.arena.runs.in_database import begin, give_up, keep
+from clvlab.arena.runs.in_database import give_up
 from clvlab.arena.uploads.seen import Packs
 from clvlab.errors import UnknownInstanceError
 from clvlab.feeds.feed import Feed
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture
-from clvlab.proof.anchor import Anchor
-from clvlab.runs.backtests import settings_in
-from clvlab.runs.live.following import LivePlan
-from clvlab.runs.perform import PerformedRun, perform
-from clvlab.runs.plan import Plan
-from clvlab.runs.progress import Tell
-from clvlab.store import instances, jobs, usage
+from clvlab.runs.live.following import LiveSpec
+from clvlab.runs.run import Run
+from clvlab.runs.spec import ReplaySpec, settings_in
+from clvlab.store import instances
 from clvlab.store.database import Connection, Database
-from clvlab.store.jobs import Job, JobStatus
+from clvlab.store.jobs import Job
 
 _ACTION = ("fixture_id", "tick_seq", "ts_ms", "action", "market_key", "side", "stake", "limit_odds_milli")
 
 
-def plan_of(config: DeployConfig, own: Bound, instance_id: str) -> Plan:
+def spec_of(config: DeployConfig, own: Bound, instance_id: str) -> ReplaySpec:
     """Return the run that a resolved configuration stands for."""
-    return Plan(
+    return ReplaySpec(
         kind="deploy",
         origin_id=instance_id,
         pack=own.pack,
@@ -50,46 +47,53 @@ def runtime_event(kind: str, agent_id: str, run_id: str, session_id: str, payloa
 
 
 @dataclass(frozen=True)
-class DeployRuns:
-    """Performs the jobs of deployed agents."""
+class DeployOrigin:
+    """Instances that replay."""
 
     database: Database
     catalog: Packs
-    anchoring: Anchoring
     clock: Callable[[], int]
 
-    def perform(self, job: Job, tell: Tell) -> None:
-        """Run a deployed agent and seal the run."""
-        instance_id, session = job.payload["origin_id"], session_of(job)
-        with self.database.write() as connection:
-            jobs.fence(connection, job)
-            row = instances.row(connection, instance_id)
-            if row is None:
-                raise UnknownInstanceError(f"instance {instance_id} is gone")
-            config = DeployConfig.model_validate(row["record"]["config"])
-            agent_id = str(config.agent_id)
-            commitment = begin(connection, job.run_id, self.clock())
-            begun = runtime_event("RUN_STARTED", agent_id, job.run_id, session, {})
-            instances.append(connection, instance_id, self.clock(), [begun])
+    def spec(self, job: Job) -> ReplaySpec:
+        """Return what was deployed."""
+        instance_id = job.payload["origin_id"]
+        with self.database.read() as connection:
+            row = _row(connection, instance_id)
         binding = row["record"]["replay_binding"]
         own = bind(self.catalog.seen_by(row["owner"]), binding["pack_id"], binding["fixture_id"])
-        done = perform(plan_of(config, own, instance_id), commitment, tell)
-        for batch in in_batches(_actions(done, session)):
-            with self.database.write() as connection:
-                jobs.fence(connection, job)
-                instances.append(connection, instance_id, self.clock(), batch)
-        with self.database.write() as connection:
-            jobs.fence(connection, job)
-            now = self.clock()
-            keep(connection, done, self.anchoring, now)
-            ended = runtime_event("RUN_SEALED", agent_id, job.run_id, session, {})
-            instances.append(connection, instance_id, now, [ended])
-            usage.weigh(connection, job.run_id)
-            jobs.finish(connection, job, JobStatus.DONE)
+        return spec_of(DeployConfig.model_validate(row["record"]["config"]), own, instance_id)
 
-    def failed(self, connection: Connection, job: Job, cause: str) -> None:
+    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+        """Say that the run begins."""
+        tell(connection, job, [("RUN_STARTED", "", {})], now_ms)
+
+    def sealing(self, job: Job, run: Run, fenced: Fenced) -> Sealing:
+        """Say what was done, action by action, and then that it is sealed."""
+        for batch in in_batches(_actions(run, session_of(job))):
+            with fenced(job) as connection:
+                instances.append(connection, job.payload["origin_id"], self.clock(), batch)
+        return lambda connection, anchor, now_ms: tell(connection, job, [("RUN_SEALED", "", {})], now_ms)  # noqa: ARG005
+
+    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
         """Put the cause on the run's record."""
-        note_failure(connection, job, cause, self.clock())
+        note_failure(connection, job, cause, now_ms)
+
+
+def tell(connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
+    """Tell of an instance's run on the operations channel; what is of no agent is its own."""
+    instance_id = job.payload["origin_id"]
+    own = str(_row(connection, instance_id)["record"]["config"]["agent_id"])
+    events = [
+        runtime_event(kind, agent_id or own, job.run_id, session_of(job), payload) for kind, agent_id, payload in happenings
+    ]
+    instances.append(connection, instance_id, now_ms, events)
+
+
+def _row(connection: Connection, instance_id: str) -> Mapping[str, Any]:
+    row = instances.row(connection, instance_id)
+    if row is None:
+        raise UnknownInstanceError(f"instance {instance_id} is gone")
+    return row
 
 
 def note_failure(connection: Connection, job: Job, cause: str, now_ms: int) -> None:
@@ -107,22 +111,22 @@ def session_of(job: Job) -> str:
     return f"{job.run_id}/{job.attempt}"
 
 
-def _actions(done: PerformedRun, session: str) -> Iterator[dict[str, Any]]:
-    for row in done.result.decisions.select("agent_id", *_ACTION).iter_rows(named=True):
+def _actions(run: Run, session: str) -> Iterator[dict[str, Any]]:
+    for row in run.evidence.decisions.select("agent_id", *_ACTION).iter_rows(named=True):
         payload = {name: row[name] for name in _ACTION}
-        yield runtime_event("AGENT_ACTION", row["agent_id"], done.run_id, session, payload)
+        yield runtime_event("AGENT_ACTION", row["agent_id"], run.run_id, session, payload)
 
 
 # Live deploys: an agent that follows a fixture as it is played.
 
 
-def live_plan_of(config: DeployConfig, instance_id: str, feed: Feed, fixture: Fixture, grace_s: int = 0) -> LivePlan:
+def live_spec_of(config: DeployConfig, instance_id: str, feed: Feed, fixture: Fixture, grace_s: int = 0) -> LiveSpec:
     """Return the live run that a resolved configuration stands for."""
-    return LivePlan(
-        feed,
-        fixture,
-        [deployed_agent(config, str(config.agent_id))],
-        instance_id,
+    return LiveSpec(
+        feed=feed,
+        fixture=fixture,
+        agents=[deployed_agent(config, str(config.agent_id))],
+        origin_id=instance_id,
         window=settings_in(config, Window),
         policy=settings_in(config, PolicyEnvelope),
         kind="deploy",
@@ -131,37 +135,32 @@ def live_plan_of(config: DeployConfig, instance_id: str, feed: Feed, fixture: Fi
 
 
 @dataclass(frozen=True)
-class LiveDeploy:
-    """An instance as the subject of a live run."""
+class LiveDeployOrigin:
+    """Instances that follow a fixture live."""
 
-    def plan(self, connection: Connection, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LivePlan:
+    database: Database
+
+    def spec(self, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LiveSpec:
         """Return what was deployed."""
-        return live_plan_of(_config(connection, job), job.payload["origin_id"], feed, fixture, grace_s)
+        with self.database.read() as connection:
+            row = _row(connection, job.payload["origin_id"])
+        config = DeployConfig.model_validate(row["record"]["config"])
+        return live_spec_of(config, job.payload["origin_id"], feed, fixture, grace_s)
 
     def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
         """Say that the run is being followed."""
-        self.told(connection, job, [("RUN_STARTED", "", {}), ("STATUS_CHANGED", "", {"status": "running"})], now_ms)
+        tell(connection, job, [("RUN_STARTED", "", {}), ("STATUS_CHANGED", "", {"status": "running"})], now_ms)
 
     def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
         """Say what happened while it lasts."""
-        own = str(_config(connection, job).agent_id)
-        events = [
-            runtime_event(kind, agent_id or own, job.run_id, session_of(job), payload) for kind, agent_id, payload in happenings
-        ]
-        instances.append(connection, job.payload["origin_id"], now_ms, events)
+        tell(connection, job, happenings, now_ms)
 
-    def sealed(self, connection: Connection, job: Job, done: PerformedRun, anchor: Anchor, now_ms: int) -> None:  # noqa: ARG002
+    def sealing(self, job: Job, run: Run, fenced: Fenced) -> Sealing:  # noqa: ARG002
         """Say that it is sealed, and over which pack."""
-        captured = {"pack_id": done.pack.pack_id, "content_hash": done.pack.content_hash}
-        self.told(connection, job, [("STATUS_CHANGED", "", {"status": "sealed"} | captured), ("RUN_SEALED", "", {})], now_ms)
+        captured = {"pack_id": run.pack.pack_id, "content_hash": run.pack.content_hash}
+        ended: list[Happening] = [("STATUS_CHANGED", "", {"status": "sealed"} | captured), ("RUN_SEALED", "", {})]
+        return lambda connection, anchor, now_ms: tell(connection, job, ended, now_ms)  # noqa: ARG005
 
     def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
         """Note a failure."""
         note_failure(connection, job, cause, now_ms)
-
-
-def _config(connection: Connection, job: Job) -> DeployConfig:
-    row = instances.row(connection, job.payload["origin_id"])
-    if row is None:
-        raise UnknownInstanceError(f"instance {job.payload['origin_id']} is gone")
-    return DeployConfig.model_validate(row["record"]["config"])

@@ -24,8 +24,10 @@ from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.manifest import RunStarted, inputs_hash
 from clvlab.proof.verify import Verification
 from clvlab.runs.card import knowledge, lineage, metrics, shown_causality
-from clvlab.runs.perform import ABANDONED, Commitment, CommittablePlan, PerformedRun, audited, drawing_of
+from clvlab.runs.execute import ABANDONED, Commitment, drawing_of
 from clvlab.runs.progress import message_of
+from clvlab.runs.run import Run, audited
+from clvlab.runs.spec import RunSpec
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.labels import ANYBODY, Knowledge
@@ -135,7 +137,7 @@ def _sums(scores: pl.DataFrame, agent_ids: Collection[str]) -> dict[str, dict[st
 
 
 @dataclass(frozen=True)
-class DatabaseRecord:
+class DatabaseRecorder:
     """Runs that are made at once, without a job: each step is a transaction.
 
     Attributes
@@ -155,7 +157,7 @@ class DatabaseRecord:
     database: Database
     owner: str
     clock: Callable[[], int]
-    also: Callable[[Connection, PerformedRun], None] = lambda connection, done: None  # noqa: ARG005
+    also: Callable[[Connection, Run], None] = lambda connection, done: None  # noqa: ARG005
     ranked: bool = True
     before: Callable[[Connection], None] = lambda connection: None  # noqa: ARG005
 
@@ -164,14 +166,14 @@ class DatabaseRecord:
         """The database's own."""
         return RunLog(self.database)
 
-    def commit(self, plan: CommittablePlan) -> Commitment:
+    def commit(self, spec: RunSpec) -> Commitment:
         """Enter a run and begin it."""
         with self.database.write() as connection:
             self.before(connection)
-            enter(connection, plan.started, self.owner, self.clock(), ranked=self.ranked)
-            return replace(begin(connection, plan.run_id, self.clock()), drawing=drawing_of(self.log, plan.run_id, self.clock))
+            enter(connection, spec.started, self.owner, self.clock(), ranked=self.ranked)
+            return replace(begin(connection, spec.run_id, self.clock()), drawing=drawing_of(self.log, spec.run_id, self.clock))
 
-    def keep(self, done: PerformedRun) -> None:
+    def keep(self, done: Run) -> None:
         """Store a run that no anchor is due for."""
         with self.database.write() as connection:
             keep(connection, done, None, self.clock())
@@ -265,7 +267,7 @@ def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> Non
         abandon(StoredLogRows(connection, writing=True), run_id, ABANDONED, now_ms)
 
 
-def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None, now_ms: int) -> Anchor:
+def keep(connection: Connection, done: Run, anchoring: Anchoring | None, now_ms: int) -> Anchor:
     """Store a run, log its result, begin its anchor and, if it is ranked, add it to the standings.
 
     The same again changes nothing. Of a live run the pack that it captured is noted.
@@ -277,7 +279,7 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
     RunConflictError
         A run of the same id is sealed with other bytes.
     """
-    run, verification = done.run, done.verification
+    run, verification = done.sealed, done.verification
     pooled = None if verification.outcomes is None else metrics(verification.outcomes)
     new = runs.seal(connection, run, done.receipts, checks=recorded(verification.checks), metrics=pooled, ts_ms=now_ms)
     if not new:
@@ -286,8 +288,8 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
         runs.name_pack(connection, run.run_id, done.pack.pack_id, done.pack.content_hash)
     causes = [
         {"run_id": run.run_id, "agent_id": error["agent_id"], "error": error["error"], "message": message_of(cause)}
-        for error in done.result.errors
-        if (cause := done.result.causes.get(error["agent_id"])) is not None
+        for error in done.evidence.errors
+        if (cause := done.causes.get(error["agent_id"])) is not None
     ]
     runs.add_agent_errors(connection, causes)
     log = StoredLogRows(connection, writing=True)  # also orders what is added to the standings
@@ -301,7 +303,7 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
     return anchor
 
 
-def _dated(connection: Connection, result: Mapping[str, Any], done: PerformedRun) -> Mapping[str, Any]:
+def _dated(connection: Connection, result: Mapping[str, Any], done: Run) -> Mapping[str, Any]:
     """Note of what a replay adds whether the log committed to its agent before the first kickoff, and before it decided.
 
     Only a template is committed to whole, by its configuration: the digest of other code leaves out what that reads from
@@ -309,7 +311,7 @@ def _dated(connection: Connection, result: Mapping[str, Any], done: PerformedRun
     """
     evidence = done.verification.evidence
     is_whole = result["strategy"] in TEMPLATES and result["causality"] in (Causality.TEMPLATE, Causality.TRANSCRIPT)
-    if evidence is None or done.run.commit_index is None or done.is_live or not is_whole:
+    if evidence is None or done.sealed.commit_index is None or done.is_live or not is_whole:
         return result
     earlier = standings.first_commit(connection, result["owner"], result["strategy"], result["config_hash"])
     if earlier is None or done.pack.provenance.startswith("synthetic"):
@@ -318,7 +320,7 @@ def _dated(connection: Connection, result: Mapping[str, Any], done: PerformedRun
     decided = evidence.decisions.filter(pl.col("agent_id") == result["agent_id"])["ts_ms"]
     firsts = [int(ts_ms) for ts_ms in (*decided, *kickoffs["kickoff_ts_ms"]) if ts_ms is not None]
     last = max(evidence.closes["close_ts_ms"], default=0)
-    if not firsts or _committed_ms(log, earlier) >= min(firsts) or _committed_ms(log, done.run.commit_index) < last:
+    if not firsts or _committed_ms(log, earlier) >= min(firsts) or _committed_ms(log, done.sealed.commit_index) < last:
         return result
     return {**result, "knowledge": Knowledge.COMMITTED_BEFORE, "commit_index": earlier}
 

@@ -17,7 +17,7 @@ from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
 from clvlab.report.selection import Selection
 from clvlab.runs.inspector import decision_record
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
 from clvlab.words import TO_DAY, counted
 
 # What fixtures are called, so that a person finds one: who plays, when, and its number.
@@ -79,7 +79,7 @@ class Exploration:
         Called after every change of what is seen.
     """
 
-    def __init__(self, source: PerformedRun, selection: Selection = _WHOLE) -> None:
+    def __init__(self, source: Run, selection: Selection = _WHOLE) -> None:
         self.source, self.selection = source, selection
         self.followers: list[Callable[[], None]] = []
         if self.fixtures.is_empty():
@@ -105,7 +105,7 @@ class Exploration:
     @cached_property
     def _scores(self) -> pl.DataFrame:
         """The decisions that are looked at, with their time and action."""
-        made, closes = self.source.result.decisions.select("ts_ms", "action"), self.source.result.closes
+        made, closes = self.source.evidence.decisions.select("ts_ms", "action"), self.source.evidence.closes
         scores = pl.concat([self.source.scores, made], how="horizontal")
         if self.selection.is_whole:
             return scores
@@ -115,7 +115,7 @@ class Exploration:
 
     @cached_property
     def _lines(self) -> tuple[Lines, Lines]:
-        return Lines(self.source.run.events), Lines(self.source.run.scores)
+        return Lines(self.source.sealed.events), Lines(self.source.sealed.scores)
 
     def show(
         self,
@@ -206,8 +206,8 @@ class Exploration:
         """
         events, scores = self._lines
         if not 1 <= seq <= len(scores):  # decisions are numbered from 1, and each has a score row
-            raise EvidenceError(f"run {self.source.run.run_id} has no decision at seq {seq}: it has {len(scores)}, from 1")
-        return decision_record(self.source.run.run_id, seq, events.get(seq), scores.get(seq - 1))
+            raise EvidenceError(f"run {self.source.sealed.run_id} has no decision at seq {seq}: it has {len(scores)}, from 1")
+        return decision_record(self.source.sealed.run_id, seq, events.get(seq), scores.get(seq - 1))
 
     @property
     def known(self) -> bool:

@@ -15,7 +15,6 @@ from clvlab.lab.explorer.figure import clock, layout, legend, reach, selection_r
 from clvlab.lab.explorer.record import record_html
 from clvlab.lab.explorer.view import ReplayMarket
 from clvlab.lab.proofs.card import verdicts_html
-from clvlab.proof.verify import verify
 from clvlab.words import counted
 
 # A widget of no height that makes plotly figures beside it follow the width of the cell.
@@ -412,7 +411,7 @@ class ExplorerWidget:
         self.verify.disabled, self.verdict.value = True, html.block("Recomputing the seven checks ...")
         try:
             source = self.explorer.source
-            self.verdict.value = verdicts_html(verify(source.run, source.receipts))
+            self.verdict.value = verdicts_html(source.verification)
         finally:
             self.verify.disabled = False
 

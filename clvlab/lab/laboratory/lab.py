@@ -14,10 +14,10 @@ from urllib.parse import quote
 from clvlab.base.naming import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import MissingExtraError, PackFormatError, StoreUnreachableError, UnsupportedError
-from clvlab.lab.laboratory.asked import HoldOut, capturing, entries, entry, live_request, question
 from clvlab.lab.laboratory.local import LocalBackend
 from clvlab.lab.laboratory.making import Verbs
 from clvlab.lab.laboratory.place import Backend
+from clvlab.lab.laboratory.requests import HoldOut, agent_spec, agent_specs, capturing, live_request, run_request
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result
@@ -33,7 +33,7 @@ from clvlab.statistics.measures import measure_of
 
 if TYPE_CHECKING:
     from clvlab.feeds.feed import Feed
-    from clvlab.runs.live.question import Until
+    from clvlab.runs.live.request import Until
     from clvlab.runs.live.view import LiveView
     from clvlab.runs.live.watch import CaptureState
 
@@ -133,8 +133,8 @@ class Lab(Verbs):
         >>> run.report["mode_label"], run.run.verify().passed, run.pack.pack_id in list(lab.packs().frame["pack_id"])
         ('Live paper', True, True)
         """
-        request = live_request(feed, fixture, window, policy, until, grace_s, progress=progress)
-        return self._place.live(request, entries(agents))
+        request = live_request(feed, fixture, window, policy, until, grace_s)
+        return self._place.live(request, agent_specs(agents), progress=progress)
 
     @names_checked
     def import_odds(
@@ -264,7 +264,7 @@ class Lab(Verbs):
         Traceback (most recent call last):
         clvlab.errors.UnsupportedError: this laboratory deploys nothing: .backtest() replays the same agent
         """
-        return self._place.deploy(question(pack, [fixture]), entry(agent, params), settings)
+        return self._place.deploy(run_request(pack, [fixture]), agent_spec(agent, params), settings)
 
     @names_checked
     def plan(
@@ -327,9 +327,9 @@ class Lab(Verbs):
         >>> result.report["n_fixtures"], plan.open().run_id == result.run_id
         (60, True)
         """
-        asked, values = question(pack, fixtures, window), grid_of(grid)
+        asked, values = run_request(pack, fixtures, window), grid_of(grid)
         measure_of(objective)
-        return self._place.plan(asked, entry(agent), values, HoldOut(hold_out, by, folds, objective, seed))
+        return self._place.plan(asked, agent_spec(agent), values, HoldOut(hold_out, by, folds, objective, seed))
 
 
 _HOST = re.compile(r"[\w.-]+:[0-9]{2,5}/?")  # of a service, without http://

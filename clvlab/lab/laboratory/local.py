@@ -19,32 +19,33 @@ from clvlab.bets.reading import BetsReading
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackError, PackFormatError, UnsupportedError
 from clvlab.feeds.replay import ReplayFeed
-from clvlab.lab.laboratory.asked import AgentSpec, CaptureRequest, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import pages, run_tables
+from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
 from clvlab.lab.laboratory.searching import Shelf, capture_feed, follow_feed, make_plan, walk_grid
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result
-from clvlab.lab.results.run import Run, VerificationResult, verification_of
+from clvlab.lab.results.run import VerificationResult, verification_of
 from clvlab.lab.results.sweeping import Trial, sweep_grid
 from clvlab.lab.results.walking import WalkForward
-from clvlab.law.closing import Window
 from clvlab.packs import importing, reader
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.rows import RESULTS
 from clvlab.packs.views.opening import finder, made_again, read_view, view_file
 from clvlab.proof.anchor import Anchor
-from clvlab.runs import backtests
+from clvlab.runs import run
+from clvlab.runs.execute import NOWHERE, Recorder, execute, execute_all
 from clvlab.runs.live.feed import feed_at
-from clvlab.runs.many import make_all
-from clvlab.runs.perform import PerformedRun, content_hash_of, perform
-from clvlab.runs.plan import Plan
+from clvlab.runs.live.request import LiveRequest
+from clvlab.runs.live.view import LiveView
+from clvlab.runs.run import content_hash_of
 from clvlab.runs.search.kept import KeptSums
 from clvlab.runs.search.search import at_point, grid_points
+from clvlab.runs.spec import ReplaySpec
 
 if TYPE_CHECKING:
     from clvlab.arena.kept import KeptRuns  # needs the libraries of the store
@@ -140,31 +141,37 @@ class LocalBackend:
     def capture(self, feed: str | Feed, out: Path, capturing: CaptureRequest) -> Pack:
         return capture_feed(self._open_feed(feed, capturing.fixtures), out, capturing)
 
-    def backtest(self, question: Question, entry: AgentSpec) -> Result:
-        return Result.of(self._perform(question, [entry], "backtest"))
+    def backtest(self, request: RunRequest, agent: AgentSpec) -> Result:
+        return Result.made(self._execute(self._spec(request, [agent])))
 
-    def backtests(self, questions: Sequence[Question], entry: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
+    def backtests(self, requests: Sequence[RunRequest], agent: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
         self._check_open()
-        plans = (self._plan(question, [_named(entry, question.window)]) for question in questions)
-        make = make_all if self._runs is None else self._runs.perform_all
-        return tuple(Result.of(done) for done in make(plans, len(questions), executor=executor))
+        specs = (self._spec(request, [agent]) for request in requests)
+        return tuple(map(Result.made, execute_all(specs, len(requests), self._recorder_of, executor)))
 
-    def grade_bets(self, question: Question, bets: Any, how: BetsReading, agent_id: str) -> GradedBets:
+    def grade_bets(self, request: RunRequest, bets: Any, how: BetsReading, agent_id: str) -> GradedBets:
         self._check_open()
-        grading = plan_grading(bets, self.pack(question.pack).source, how, question.window, agent_id)
-        return GradedBets.graded(grading, perform(grading.plan) if self._runs is None else self._runs.perform(grading.plan))
+        grading = plan_grading(bets, self.pack(request.pack).source, how, request.window, agent_id)
+        return GradedBets.graded(grading, self._execute(grading.spec))
 
-    def compete(self, question: Question, entries: Sequence[AgentSpec]) -> Result:
-        return Result.of(self._perform(question, entries, "competition"))
+    def compete(self, request: RunRequest, agents: Sequence[AgentSpec]) -> Result:
+        return Result.made(self._execute(self._spec(request, agents, "competition")))
 
-    def live(self, request: LiveRequest, entries: Sequence[AgentSpec]) -> Result:
+    def _execute(self, spec: ReplaySpec) -> run.Run:
+        return execute(spec, self._recorder_of(spec))
+
+    def _recorder_of(self, spec: ReplaySpec) -> Recorder[ReplaySpec]:
+        return NOWHERE if self._runs is None else self._runs.recorder_of(spec)
+
+    def live(self, request: LiveRequest, agents: Sequence[AgentSpec], *, progress: Callable[[LiveView], None] | bool) -> Result:
         """Follow a fixture live; the pack that is captured is admitted beside the imported ones."""
         if self._live is None:
             raise UnsupportedError("no live run is kept outside a laboratory: open one with clvlab.Lab(...)")
-        agents = [_named(entry, request.window) for entry in entries]
+        found = [agent.resolve(request.window) for agent in agents]
         feed = self._open_feed(request.feed, () if request.fixture is None else (request.fixture,))
-        request = replace(request, feed=feed)
-        return Result.of(follow_feed(request, agents, self._kept, self._live, self._housed))
+        return Result.made(
+            follow_feed(replace(request, feed=feed), found, self._kept, self._live, self._housed, progress=progress)
+        )
 
     def _open_feed(self, feed: Feed | str | None, fixture_ids: Sequence[int]) -> Feed:
         """Return a feed, unless it plays what a plan holds out: its times would be others, and so its digest.
@@ -187,19 +194,25 @@ class LocalBackend:
         shutil.rmtree(made, ignore_errors=True)  # what is left if it was there already
         return imported.open(captured.pack_id)
 
-    def _perform(self, question: Question, entries: Sequence[AgentSpec], kind: str) -> PerformedRun:
-        self._check_open()
-        plan = self._plan(question, [_named(entry, question.window) for entry in entries], kind)
-        return perform(plan) if self._runs is None else self._runs.perform(plan)
-
     def _check_open(self) -> None:
         if self._closed:  # a sweep may outlive its laboratory, and be asked to seal
             raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
 
-    def _plan(self, question: Question, agents: Sequence[Agent], kind: str = "backtest") -> Plan:
-        pack = self.pack(question.pack).source
+    def _spec(self, request: RunRequest, agents: Sequence[AgentSpec], kind: str = "backtest") -> ReplaySpec:
+        """Return what shapes a run: the pack of a request, its agents made."""
+        self._check_open()
+        found = [agent.resolve(request.window) for agent in agents]
+        pack = self.pack(request.pack).source
         self._keep_view(pack)
-        return Plan(pack, agents, question.window, question.policy, question.fixtures, kind=kind, audit=question.audit)
+        return ReplaySpec(
+            agents=found,
+            window=request.window,
+            policy=request.policy,
+            kind=kind,
+            pack=pack,
+            fixtures=request.fixtures,
+            audit=request.audit,
+        )
 
     @property
     def keeps(self) -> bool:
@@ -207,45 +220,49 @@ class LocalBackend:
         return self._runs is not None
 
     def sweep(
-        self, question: Question, entry: AgentSpec, grid: Mapping[str, Sequence[Any]], work: GridWork
+        self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]], work: GridWork
     ) -> tuple[tuple[Trial, ...], int]:
-        pack = self.pack(question.pack)
-        question = replace(question, pack=pack)
+        pack = self.pack(request.pack)
+        request = replace(request, pack=pack)
 
-        recorded = self._recorded(question, entry, grid)
+        recorded = self._recorded(request, agent, grid)
         trials = sweep_grid(
             pack,
-            entry.agent,
+            agent.agent,
             grid,
-            seal=_Sealing(self, question, entry.agent),
+            seal=_Sealing(self, request, agent.agent),
             kept=self._sums,
-            fixture_ids=question.fixtures,
-            window=question.window,
+            fixture_ids=request.fixtures,
+            window=request.window,
             executor=work.executor,
             progress=work.progress,
         )
         return trials, recorded
 
     def walk(
-        self, question: Question, entry: AgentSpec, grid: Mapping[str, Sequence[Any]], folds: Folds, work: GridWork
+        self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]], folds: Folds, work: GridWork
     ) -> WalkForward:
-        pack = self.pack(question.pack)
-        self._recorded(replace(question, pack=pack), entry, grid)
-        return walk_grid(pack.source, question, entry, grid, folds, work, self._sums)
+        pack = self.pack(request.pack)
+        self._recorded(replace(request, pack=pack), agent, grid)
+        return walk_grid(pack.source, request, agent, grid, folds, work, self._sums)
 
-    def _recorded(self, question: Question, entry: AgentSpec, grid: Mapping[str, Sequence[Any]]) -> int:
+    def _recorded(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]]) -> int:
         """Put the points of a grid on record before one of them is tried; returns how many others were there."""
         if self._runs is None:
             return 0
-        plans, pack = [], self.pack(question.pack).source
+        specs, pack = [], self.pack(request.pack).source
         for point in grid_points(grid):
             with at_point(point):
-                agent = backtests.resolve(entry.agent, point, question.window)
-                plans.append(Plan(pack, [agent], question.window, question.policy, question.fixtures))
-        return self._runs.record_trials(plans)
+                made = replace(agent, params=point).resolve(request.window)
+                specs.append(
+                    ReplaySpec(
+                        agents=[made], window=request.window, policy=request.policy, pack=pack, fixtures=request.fixtures
+                    )
+                )
+        return self._runs.record_trials(specs)
 
-    def plan(self, question: Question, entry: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
-        return make_plan(self, self._kept, Shelf(self.pack, self._packs), question, entry, grid, hold)
+    def plan(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
+        return make_plan(self, self._kept, Shelf(self.pack, self._packs), request, agent, grid, hold)
 
     def runs(self, limit: int | None = None) -> Listing:
         return list_runs(pages(self._kept.runs.page, limit), self._kept.runs.card, self.where)
@@ -254,7 +271,7 @@ class LocalBackend:
         sealed, card = self._kept.runs.sealed(run_id), self._kept.runs.card(run_id)
         content_hash = str(content_hash_of(sealed))
         packs, anchor = chain(self._packs(), self._views(content_hash)), Anchor(**card["anchor"])
-        return Result(Run(sealed, self._kept.receipts(run_id), anchor, self._view_file(content_hash)), packs)
+        return Result(run.Run(sealed, self._kept.receipts(run_id), packs, anchor), self._view_file(content_hash))
 
     def _keep_view(self, pack: reader.Pack) -> None:
         """Keep what a derived pack is made of beside the packs, so that its runs can be read again."""
@@ -314,16 +331,16 @@ class _Sealing:
     """Makes a backtest of a point of a sweep, where the sweep was made."""
 
     place: LocalBackend | _Away
-    question: Question
+    request: RunRequest
     agent: str | Agent
 
-    def __reduce__(self) -> tuple[type[_Sealing], tuple[LocalBackend | _Away, Question, str | Agent]]:
+    def __reduce__(self) -> tuple[type[_Sealing], tuple[LocalBackend | _Away, RunRequest, str | Agent]]:
         """Go to another process; a place that keeps runs stays, and is named there."""
         kept = isinstance(self.place, _Away) or self.place.keeps
-        return _Sealing, (_Away(self.place.where) if kept else LocalBackend(), self.question, self.agent)
+        return _Sealing, (_Away(self.place.where) if kept else LocalBackend(), self.request, self.agent)
 
     def __call__(self, params: Mapping[str, Any]) -> Result:
-        return self.place.backtest(self.question, AgentSpec(self.agent, params))
+        return self.place.backtest(self.request, AgentSpec(self.agent, params))
 
 
 @dataclass(frozen=True)
@@ -352,14 +369,6 @@ def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:
     else:
         made.rename(target)
     catalog.admit(pack_id)
-
-
-def _named(entry: AgentSpec, window: Window) -> Agent:
-    """Find the agent of an entry, under the entry's name if it has one."""
-    agent = backtests.resolve(entry.agent, entry.params, window)
-    if entry.agent_id is None or entry.agent_id == agent.identity.agent_id:
-        return agent
-    return backtests.rename(agent, entry.agent_id)
 
 
 HERE = LocalBackend()

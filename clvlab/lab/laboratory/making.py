@@ -11,14 +11,14 @@ from clvlab.base.naming import names_checked
 from clvlab.bets.reading import BetsReading
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
-from clvlab.lab.laboratory.asked import asked_as, entries, entry, question, several
 from clvlab.lab.laboratory.records import Records
+from clvlab.lab.laboratory.requests import agent_spec, agent_specs, asked_as, run_request, several
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.comparison import Comparison
-from clvlab.lab.results.contender import shown
 from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
+from clvlab.lab.validation import shown
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.importers.frames import Frame
@@ -90,8 +90,8 @@ class Verbs(Records):
         >>> lab.verify(bt.run_id).passed
         True
         """
-        asked = question(pack, fixtures, window, policy, audit=audit, close=close)
-        return self._place.backtest(asked, entry(asked_as(agent, stepped=stepped), params))
+        asked = run_request(pack, fixtures, window, policy, audit=audit, close=close)
+        return self._place.backtest(asked, agent_spec(asked_as(agent, stepped=stepped), params))
 
     @names_checked
     def grade_bets(
@@ -170,7 +170,7 @@ class Verbs(Records):
         ([70, None], ['fixture_unknown'], True)
         """
         how = BetsReading(columns, market, odds_format, time_zone, time_format, team_aliases)
-        return self._place.grade_bets(question(odds, None, window), bets, how, agent_id)
+        return self._place.grade_bets(run_request(odds, None, window), bets, how, agent_id)
 
     @names_checked
     def backtests(
@@ -210,8 +210,8 @@ class Verbs(Records):
         >>> [(run.pack.pack_id, run.run.verify().passed) for run in runs]
         [('starter', True), ('season', True)]
         """
-        asked = [question(pack, None, window, policy, audit=audit) for pack in several(packs)]
-        return self._place.backtests(asked, entry(agent, params), GridWork(executor).executor)
+        asked = [run_request(pack, None, window, policy, audit=audit) for pack in several(packs)]
+        return self._place.backtests(asked, agent_spec(agent, params), GridWork(executor).executor)
 
     @names_checked
     def compete(
@@ -248,7 +248,7 @@ class Verbs(Records):
         >>> found.agent_ids, found.compare().differences["fixtures"].to_list()
         (['early', 'late'], [12])
         """
-        return self._place.compete(question(pack, fixtures, window, policy, audit=audit), entries(agents))
+        return self._place.compete(run_request(pack, fixtures, window, policy, audit=audit), agent_specs(agents))
 
     @names_checked
     def compare(self, runs: Sequence[Result | str], by: str = "clv", *, level: float = 0.95) -> Comparison:
@@ -288,4 +288,4 @@ class Verbs(Records):
         for one in found:
             if not isinstance(one, Result):
                 raise StatisticsError(f"backtests, competitions and ids of runs can be compared, not {shown(one)}")
-        return Comparison(tuple(agent for one in found for agent in one.contenders), by, level)
+        return Comparison(tuple(agent for one in found for agent in one.parts), by, level)

@@ -12,8 +12,8 @@ import polars as pl
 
 from clvlab.bets.reading import BetsReading
 from clvlab.feeds.feed import Feed
-from clvlab.lab.laboratory.asked import AgentSpec, CaptureRequest, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.listing import Listing
+from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
@@ -25,8 +25,10 @@ from clvlab.lab.results.walking import WalkForward
 from clvlab.law.schema import OUTCOMES, SCORES
 from clvlab.proof.events import DECISION_EVENTS
 from clvlab.proof.evidence import read_evidence
+from clvlab.runs.live.request import LiveRequest
 
 if TYPE_CHECKING:
+    from clvlab.runs.live.view import LiveView
     from clvlab.sql import Table  # loads a database
 
 _PAGE = 200  # the most that a service gives at once
@@ -40,39 +42,39 @@ class Backend(Protocol):
     def packs(self) -> Listing: ...
     def import_odds(self, source: str | None, given: Any, pack_id: str, options: Mapping[str, Any]) -> Pack: ...
     def capture(self, feed: str | Feed, out: Path, capturing: CaptureRequest) -> Pack: ...
-    def backtest(self, question: Question, entry: AgentSpec) -> Result: ...
+    def backtest(self, request: RunRequest, agent: AgentSpec) -> Result: ...
 
-    def backtests(self, questions: Sequence[Question], entry: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
+    def backtests(self, requests: Sequence[RunRequest], agent: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
         """Backtest an agent over several packs, in their order."""
         ...
 
-    def grade_bets(self, question: Question, bets: Any, how: BetsReading, agent_id: str) -> GradedBets:
+    def grade_bets(self, request: RunRequest, bets: Any, how: BetsReading, agent_id: str) -> GradedBets:
         """Grade bets that somebody placed."""
         ...
 
-    def compete(self, question: Question, entries: Sequence[AgentSpec]) -> Result: ...
+    def compete(self, request: RunRequest, agents: Sequence[AgentSpec]) -> Result: ...
 
-    def live(self, request: LiveRequest, entries: Sequence[AgentSpec]) -> Result:
+    def live(self, request: LiveRequest, agents: Sequence[AgentSpec], *, progress: Callable[[LiveView], None] | bool) -> Result:
         """Follow a fixture live until it is sealed."""
         ...
 
-    def deploy(self, question: Question, entry: AgentSpec, settings: Mapping[str, Any]) -> Result:
+    def deploy(self, request: RunRequest, agent: AgentSpec, settings: Mapping[str, Any]) -> Result:
         """Pin an agent as an instance of the caller, and let it run."""
         ...
 
     def sweep(
-        self, question: Question, entry: AgentSpec, grid: Mapping[str, Sequence[Any]], work: GridWork
+        self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]], work: GridWork
     ) -> tuple[tuple[Trial, ...], int]:
         """Score a grid; returns its trials, and how many others are on record over the pack."""
         ...
 
     def walk(
-        self, question: Question, entry: AgentSpec, grid: Mapping[str, Sequence[Any]], folds: Folds, work: GridWork
+        self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]], folds: Folds, work: GridWork
     ) -> WalkForward:
         """Walk a grid forward over folds of the fixtures."""
         ...
 
-    def plan(self, question: Question, entry: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
+    def plan(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
         """Keep a plan, and shut what it holds out."""
         ...
 
@@ -97,7 +99,7 @@ def run_tables(runs: Callable[[], Listing], open_run: Callable[[str], Result]) -
 
     return {
         "runs": lambda: runs().frame,
-        "agents": joined(OUTCOMES, lambda one: pl.concat([own.outcomes for own in one.contenders])),
+        "agents": joined(OUTCOMES, lambda one: pl.concat([own.outcomes for own in one.parts])),
         "scores": joined(SCORES, lambda one: _score_rows(one.run.source.scores)),
         "decisions": joined(DECISION_EVENTS, lambda one: read_evidence(one.run.source.events).decisions),
     }

@@ -12,9 +12,9 @@ from clvlab.base.naming import names_checked
 from clvlab.drawing.showing import check_settings
 from clvlab.engine.agent import Agent
 from clvlab.errors import PageError, QueryError, UnknownRunError, UnsupportedError
-from clvlab.lab.laboratory.asked import Folds, entry, question
 from clvlab.lab.laboratory.listing import Listing
 from clvlab.lab.laboratory.place import Backend
+from clvlab.lab.laboratory.requests import Folds, agent_spec, run_request
 from clvlab.lab.progress import Progress
 from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
@@ -259,11 +259,11 @@ class Records:
         >>> lab.sweep("starter", "cumulative-drift", {"warmup_ticks": [20, 40, 80]}).trials
         4
         """
-        asked, values = question(pack, fixtures, window, policy), grid_of(grid)
+        asked, values = run_request(pack, fixtures, window, policy), grid_of(grid)
         check_draws(level, seed, resamples)
         measure_of(by)
         check_trials(earlier_trials)
-        trials, recorded = self._place.sweep(asked, entry(agent), values, GridWork(executor, progress))
+        trials, recorded = self._place.sweep(asked, agent_spec(agent), values, GridWork(executor, progress))
         return Sweep(trials, values, earlier_trials + recorded, by, level, resamples, seed)
 
     @names_checked
@@ -317,7 +317,9 @@ class Records:
         >>> found.frame["fold"].to_list(), found.frame["n"].sum() == found.sheet.with_at_close.n - found.sheet.left_out
         ([1, 2], True)
         """
-        asked, values = question(pack, fixtures, window), grid_of(grid)
+        asked, values = run_request(pack, fixtures, window), grid_of(grid)
         check_settings(level)
         measure_of(objective)
-        return self._place.walk(asked, entry(agent), values, Folds(folds, by, objective, level), GridWork(executor, progress))
+        return self._place.walk(
+            asked, agent_spec(agent), values, Folds(folds, by, objective, level), GridWork(executor, progress)
+        )

@@ -28,18 +28,21 @@ from clvlab.errors import (
     UnknownRunError,
     UnsupportedError,
 )
-from clvlab.lab.laboratory.asked import AgentSpec, LiveRequest, Question
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings
 from clvlab.lab.laboratory.place import pages, run_tables
+from clvlab.lab.laboratory.requests import AgentSpec, RunRequest
 from clvlab.lab.progress import shown_state
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
-from clvlab.lab.results.run import Run, VerificationResult, verification_of
+from clvlab.lab.results.run import VerificationResult, verification_of
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.views.derivation import DerivedPack
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.bundle import read_bundle, run_of
-from clvlab.runs import backtests
+from clvlab.runs.live.request import LiveRequest
+from clvlab.runs.live.view import LiveView
+from clvlab.runs.run import Run
+from clvlab.runs.spec import resolve
 from clvlab.words import counted
 
 if TYPE_CHECKING:
@@ -100,23 +103,23 @@ class HttpBackend:
     def grade_bets(self, *_: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} grades no bets, which stay on this machine: grade them in a Lab() here")
 
-    def _check_audited(self, question: Question) -> None:
-        if not question.audit:
+    def _check_audited(self, request: RunRequest) -> None:
+        if not request.audit:
             raise UnsupportedError(f"{self.where} audits as it sees fit: audit=False is for a Lab() here")
 
-    def backtest(self, question: Question, entry: AgentSpec) -> Result:
-        strategy = self._template(entry, "backtest")
+    def backtest(self, request: RunRequest, agent: AgentSpec) -> Result:
+        strategy = self._template(agent, "backtest")
         if strategy in TRANSCRIBED:
             raise UnsupportedError(f"{self.where} backtests no transcript: enter it in .compete(), or backtest in a Lab() here")
-        self._check_audited(question)
-        window: Mapping[str, Any] = question.window.payload()
+        self._check_audited(request)
+        window: Mapping[str, Any] = request.window.payload()
         with self._asking() as client:
             made = client.backtest_pack(
-                _named_pack(question),
-                question.fixtures,
+                _named_pack(request),
+                request.fixtures,
                 strategy=strategy,
-                params=entry.params,
-                policy=_limits(question.policy),
+                params=agent.params,
+                policy=_limits(request.policy),
                 **window,
             )
             try:
@@ -126,18 +129,18 @@ class HttpBackend:
                 raise
         return self.open_run(made["run_id"])
 
-    def backtests(self, questions: Sequence[Question], entry: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
+    def backtests(self, requests: Sequence[RunRequest], agent: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
         if executor is not None:
             raise UnsupportedError(f"{self.where} computes where it is: an executor is for a Lab() here")
-        return tuple(self.backtest(question, entry) for question in questions)
+        return tuple(self.backtest(request, agent) for request in requests)
 
-    def deploy(self, question: Question, entry: AgentSpec, settings: Mapping[str, Any]) -> Result:
-        strategy = self._template(entry, "deploy")
-        pack_id = _named_pack(question)
+    def deploy(self, request: RunRequest, agent: AgentSpec, settings: Mapping[str, Any]) -> Result:
+        strategy = self._template(agent, "deploy")
+        pack_id = _named_pack(request)
         with self._asking() as client:
-            fixture_id = _only(question.fixtures or client.pack(pack_id)["fixtures"])
+            fixture_id = _only(request.fixtures or client.pack(pack_id)["fixtures"])
             config = {"strategy": strategy, "source_mode": "replay", "pack_id": pack_id, "fixture_id": fixture_id}
-            own = config | {"params": dict(entry.params)}
+            own = config | {"params": dict(agent.params)}
             further = [name for name in DeployConfig.model_fields if name not in own]
             for name in settings:
                 if name not in further:
@@ -148,31 +151,31 @@ class HttpBackend:
             raise RunFailedError(run_id, str(told["cause"]))
         return self.open_run(run_id)
 
-    def live(self, request: LiveRequest, entries: Sequence[AgentSpec]) -> Result:
+    def live(self, request: LiveRequest, agents: Sequence[AgentSpec], *, progress: Callable[[LiveView], None] | bool) -> Result:
         """Deploy a template on the feed of the service, or let several compete; an interrupt ends the waiting, not the run."""
-        own = _differing(replace(request, fixture=None, progress=True), LiveRequest())
+        own = _differing(replace(request, fixture=None), LiveRequest())
         if own:
             raise UnsupportedError(
                 f"{self.where} follows its own feed, by rules and times of its own: give {own} to a Lab() here"
             )
-        for entry in entries:
-            self._template(entry, "follow")
-        names = _names(entries)
+        for agent in agents:
+            self._template(agent, "follow")
+        names = _names(agents)
         with self._asking() as client:
-            if len(entries) == 1:
-                asked = {"strategy": str(entries[0].agent), "source_mode": "live", "fixture_id": request.fixture}
-                run_id = client.deploy(asked, params=dict(entries[0].params), agent_id=entries[0].agent_id)["run_id"]
+            if len(agents) == 1:
+                asked = {"strategy": str(agents[0].agent), "source_mode": "live", "fixture_id": request.fixture}
+                run_id = client.deploy(asked, params=dict(agents[0].params), agent_id=agents[0].agent_id)["run_id"]
             else:
-                run_id = self._started(client, {"source_mode": "live", "fixture_id": request.fixture}, names, entries)
-            progress: Callable[[Any], None] | bool = request.progress
-            with shown_state(f"Live run at {self.where}", "sealed", progress=progress) as look:
+                run_id = self._started(client, {"source_mode": "live", "fixture_id": request.fixture}, names, agents)
+            look_on: Callable[[Any], None] | bool = progress
+            with shown_state(f"Live run at {self.where}", "sealed", progress=look_on) as look:
                 told = _followed(client, run_id, look)
                 if told["status"] != "sealed":
                     raise RunFailedError(run_id, str(told["cause"]))
         return self.open_run(run_id)
 
-    def _template(self, entry: AgentSpec, verb: str) -> str:
-        """Return the template that an entry names, whose parameters are sound.
+    def _template(self, agent: AgentSpec, verb: str) -> str:
+        """Return the template that an agent names, whose parameters are sound.
 
         Raises
         ------
@@ -180,33 +183,33 @@ class HttpBackend:
             Code of one's own.
         UnknownAgentError, AgentError
         """
-        if not names_template(entry.agent):
+        if not names_template(agent.agent):
             raise UnsupportedError(
-                f"{self.where} runs its own templates, and {_said(entry)} is code of yours: {verb} in a Lab() here"
+                f"{self.where} runs its own templates, and {_said(agent)} is code of yours: {verb} in a Lab() here"
             )
-        if entry.agent in TEMPLATES:
-            backtests.resolve(entry.agent, entry.params)  # a service passes over parameters that it doesn't know
-        return entry.agent
+        if agent.agent in TEMPLATES:
+            resolve(agent.agent, agent.params)  # a service passes over parameters that it doesn't know
+        return agent.agent
 
-    def compete(self, question: Question, entries: Sequence[AgentSpec]) -> Result:
-        self._check_audited(question)
-        own = _differing(question, Question(question.pack, question.fixtures))
+    def compete(self, request: RunRequest, agents: Sequence[AgentSpec]) -> Result:
+        self._check_audited(request)
+        own = _differing(request, RunRequest(request.pack, request.fixtures))
         if own:
             raise UnsupportedError(f"{self.where} runs competitions by its own window and policy: give {own} to a Lab() here")
-        for entry in entries:
-            self._template(entry, "compete")
-        names, pack_id = _names(entries), _named_pack(question)
+        for agent in agents:
+            self._template(agent, "compete")
+        names, pack_id = _names(agents), _named_pack(request)
         with self._asking() as client:
-            fixture_id = _only(question.fixtures or client.pack(pack_id)["fixtures"])
+            fixture_id = _only(request.fixtures or client.pack(pack_id)["fixtures"])
             config = {"source_mode": "replay", "pack_id": pack_id, "fixture_id": fixture_id}
-            return self.open_run(self._started(client, config, names, entries))
+            return self.open_run(self._started(client, config, names, agents))
 
-    def _started(self, client: Client, config: Mapping[str, Any], names: Sequence[str], entries: Sequence[AgentSpec]) -> str:
+    def _started(self, client: Client, config: Mapping[str, Any], names: Sequence[str], agents: Sequence[AgentSpec]) -> str:
         """Create a competition, enter the agents, and start it; returns the run id, of a live one at once."""
-        shape = {"competition_type": "arena", "market_scope": "all", "roster_size": max(_MIN_ROSTER, len(entries))}
+        shape = {"competition_type": "arena", "market_scope": "all", "roster_size": max(_MIN_ROSTER, len(agents))}
         made = client.create_competition(config, **shape)["competition_id"]
-        for name, entry in zip(names, entries, strict=True):
-            client.register(made, name, str(entry.agent), entry.params)
+        for name, agent in zip(names, agents, strict=True):
+            client.register(made, name, str(agent.agent), agent.params)
         begun = client.start(made)["run_id"]
         return begun or next(str(event["run_id"]) for event in client.events(made, -1) if event["kind"] == _STARTED)
 
@@ -224,8 +227,7 @@ class HttpBackend:
         sealed = run_of(parts)
         if sealed.run_id != run_id:
             raise EvidenceError(f"{self.where} gives run {sealed.run_id!r:.80} under the id {run_id!r}")
-        run = Run(sealed, parts.get("receipts.jsonl", b""), Anchor(**anchor))
-        return Result(run, packs.bundled_catalog().packs())
+        return Result(Run(sealed, parts.get("receipts.jsonl", b""), packs.bundled_catalog().packs(), Anchor(**anchor)))
 
     def verify(self, run_id: str) -> VerificationResult:
         try:
@@ -242,7 +244,7 @@ class HttpBackend:
         return {"packs": lambda: self.packs().frame} | run_tables(self.runs, self.open_run)
 
 
-def _differing(given: Question | LiveRequest, default: Question | LiveRequest) -> str:
+def _differing(given: RunRequest | LiveRequest, default: RunRequest | LiveRequest) -> str:
     """Name the fields that say something else."""
     names = [one.name for one in fields(given)]
     return ", ".join(name for name in names if getattr(given, name) != getattr(default, name))
@@ -252,15 +254,15 @@ def _unknown(error: ApiError, run_id: str) -> Exception:
     return UnknownRunError(f"no sealed run {run_id!r}: {error}") if error.status == 404 else error
 
 
-def _named_pack(question: Question) -> str:
-    if isinstance(question.pack, str):
-        return question.pack
-    if isinstance(question.pack, Pack) and isinstance(question.pack.source, DerivedPack):
-        made = question.pack.pack_id
+def _named_pack(request: RunRequest) -> str:
+    if isinstance(request.pack, str):
+        return request.pack
+    if isinstance(request.pack, Pack) and isinstance(request.pack.source, DerivedPack):
+        made = request.pack.pack_id
         raise UnsupportedError(f"a service replays the packs of its catalog, and {made!r} is made here of others")
-    if isinstance(question.pack, Pack):
-        return question.pack.pack_id
-    raise UnknownPackError(f"a service knows packs by id, not by path: {str(question.pack)!r}")
+    if isinstance(request.pack, Pack):
+        return request.pack.pack_id
+    raise UnknownPackError(f"a service knows packs by id, not by path: {str(request.pack)!r}")
 
 
 def _limits(policy: PolicyEnvelope) -> dict[str, Any] | None:
@@ -301,7 +303,7 @@ def _followed(client: Client, run_id: str, look: Callable[[Told], None]) -> RunP
     return told
 
 
-def _names(entries: Sequence[AgentSpec]) -> list[str]:
+def _names(agents: Sequence[AgentSpec]) -> list[str]:
     """Return the ids under which agents are entered.
 
     Raises
@@ -309,7 +311,7 @@ def _names(entries: Sequence[AgentSpec]) -> list[str]:
     DecisionError
         No agent, or two of one name.
     """
-    names = [entry.agent_id or str(entry.agent) for entry in entries]
+    names = [agent.agent_id or str(agent.agent) for agent in agents]
     if not names or len(set(names)) != len(names):
         raise DecisionError(f"a run needs agents with unique ids, not {names}")
     return names
@@ -324,6 +326,6 @@ def _only(fixtures: Sequence[int]) -> int:
     return fixtures[0]
 
 
-def _said(entry: AgentSpec) -> str:
-    name = repr(entry.agent if isinstance(entry.agent, str) else entry.agent.identity.agent_id)
-    return f"{name} with {dict(entry.params)}" if entry.params else name
+def _said(agent: AgentSpec) -> str:
+    name = repr(agent.agent if isinstance(agent.agent, str) else agent.agent.identity.agent_id)
+    return f"{name} with {dict(agent.params)}" if agent.params else name

@@ -15,8 +15,8 @@ from clvlab.agents.isolation.isolated import code_name
 from clvlab.drawing import html
 from clvlab.engine.agent import Agent, Identity, sealable
 from clvlab.errors import PackTamperedError, StatisticsError
-from clvlab.lab.laboratory.asked import AgentSpec, CaptureRequest, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.place import Backend
+from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
 from clvlab.lab.progress import shown_state
 from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack as LabPack
@@ -27,13 +27,12 @@ from clvlab.lab.results.sweeping import Sweep
 from clvlab.lab.results.walking import WalkForward, walk
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256
-from clvlab.runs import backtests
 from clvlab.runs.folds import check_folds, folds_of, hold_out_of
-from clvlab.runs.live.feed import feed_at
-from clvlab.runs.live.question import LiveQuestion
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.live.request import LiveRequest
+from clvlab.runs.run import Run
 from clvlab.runs.search.kept import KeptSums
 from clvlab.runs.search.search import at_point, grid_points
+from clvlab.runs.spec import resolve
 
 if TYPE_CHECKING:
     from clvlab.arena.kept import KeptRuns
@@ -80,8 +79,14 @@ _COLUMNS = ("agent_id", "action", "side", "prob_bps", "odds_milli", "market_key"
 
 
 def follow_feed(
-    request: LiveRequest, agents: Sequence[Agent], kept: KeptRuns, folder: Path, house: Callable[[Pack], Pack]
-) -> PerformedRun:
+    request: LiveRequest,
+    agents: Sequence[Agent],
+    kept: KeptRuns,
+    folder: Path,
+    house: Callable[[Pack], Pack],
+    *,
+    progress: Callable[[LiveView], None] | bool,
+) -> Run:
     """Follow a fixture of a feed live until the run is sealed, and keep it; see ``Lab.live``.
 
     Parameters
@@ -94,19 +99,12 @@ def follow_feed(
         Of live runs.
     house
         Puts the captured pack where it will stay.
+    progress
+        Whether it is shown, or what is called with it.
     """
-    asked = LiveQuestion(
-        feed_at(request.feed),
-        agents,
-        request.fixture,
-        request.window,
-        request.policy,
-        request.until,
-        request.grace_s,
-    )
     whom = agents[0].identity.agent_id if len(agents) == 1 else f"{len(agents)} agents"
-    with shown_state(f"Live run of {whom}", "sealed", progress=request.progress, more=_newest) as look:
-        return kept.live(asked, folder, look, house)
+    with shown_state(f"Live run of {whom}", "sealed", progress=progress, more=_newest) as look:
+        return kept.live(request, agents, folder, look, house)
 
 
 def _newest(view: LiveView) -> str:
@@ -137,7 +135,7 @@ class Shelf:
 
 def walk_grid(
     pack: Pack,
-    question: Question,
+    request: RunRequest,
     entry: AgentSpec,
     grid: Mapping[str, Sequence[Any]],
     asked: Folds,
@@ -145,14 +143,14 @@ def walk_grid(
     kept: KeptSums | None,
 ) -> WalkForward:
     """Walk a grid forward over a pack."""
-    folds = folds_of(pack, asked.folds, asked.by, question.fixtures)
+    folds = folds_of(pack, asked.folds, asked.by, request.fixtures)
     return walk(
         pack,
         entry.agent,
         grid,
         folds,
         by=asked.objective,
-        window=question.window,
+        window=request.window,
         level=asked.level,
         kept=kept,
         executor=work.executor,
@@ -164,7 +162,7 @@ def make_plan(
     place: Backend,
     runs: KeptRuns,
     shelf: Shelf,
-    question: Question,
+    request: RunRequest,
     entry: AgentSpec,
     grid: Mapping[str, tuple[Any, ...]],
     hold: HoldOut,
@@ -181,8 +179,8 @@ def make_plan(
         A point of the grid that the agent does not take: it would be planned for good, and never searched.
     """
     check_folds(hold.folds)
-    pack = shelf.open(question.pack).source
-    asked = pack.fixture_ids if question.fixtures is None else tuple(sorted(set(question.fixtures)))
+    pack = shelf.open(request.pack).source
+    asked = pack.fixture_ids if request.fixtures is None else tuple(sorted(set(request.fixtures)))
     held = hold_out_of(pack, hold.hold_out, hold.by, hold.seed, asked)
     out = set(held)
     digests = {one.fixture_id: str(one.digest) for one in pack.manifest.fixtures if one.fixture_id in out}
@@ -191,9 +189,9 @@ def make_plan(
         "pack_id": pack.pack_id,
         "content_hash": pack.content_hash,
         "fixture_ids": list(asked),
-        "agent": _agent_of(entry, grid, question),
+        "agent": _agent_of(entry, grid, request),
         "grid": {name: list(values) for name, values in grid.items()},
-        "window": question.window.payload(),
+        "window": request.window.payload(),
         "objective": hold.objective,
         "folds": hold.folds,
         "hold_out": {
@@ -206,12 +204,12 @@ def make_plan(
 
     kept = runs.searches.plan(payload, pack, held, shelf.packs())
 
-    def planned(fixtures: Sequence[int]) -> Question:
+    def planned(fixtures: Sequence[int]) -> RunRequest:
         """Ask about fixtures of the very pack that was planned over."""
-        found = shelf.open(question.pack)
+        found = shelf.open(request.pack)
         if found.content_hash != pack.content_hash:
             raise PackTamperedError(f"pack {pack.pack_id!r} of {kept.plan_id}", pack.content_hash, found.content_hash)
-        return Question(found, fixtures, question.window, question.policy, question.audit)
+        return RunRequest(found, fixtures, request.window, request.policy, request.audit)
 
     training = tuple(one for one in asked if one not in digests)
     folds = Folds(hold.folds, "kickoff", hold.objective)
@@ -225,11 +223,11 @@ def make_plan(
     return SearchPlan(grid, training, held, verbs)
 
 
-def _agent_of(entry: AgentSpec, grid: Mapping[str, Sequence[Any]], question: Question) -> dict[str, Any]:
+def _agent_of(entry: AgentSpec, grid: Mapping[str, Sequence[Any]], request: RunRequest) -> dict[str, Any]:
     """Return what of an agent is the same at all points of a grid."""
     for point in grid_points(grid):
         with at_point(point):
-            agent = backtests.resolve(entry.agent, point, question.window)
+            agent = resolve(entry.agent, point, request.window)
             identity: Identity = agent.identity
     named = {
         "strategy": identity.strategy,
@@ -244,13 +242,13 @@ def _agent_of(entry: AgentSpec, grid: Mapping[str, Sequence[Any]], question: Que
 
 def _sweep(
     place: Backend,
-    question: Question,
+    request: RunRequest,
     entry: AgentSpec,
     grid: Mapping[str, tuple[Any, ...]],
     objective: str,
     work: GridWork,
 ) -> Sweep:
-    trials, recorded = place.sweep(question, entry, grid, work)
+    trials, recorded = place.sweep(request, entry, grid, work)
     return Sweep(trials, grid, recorded, objective)
 
 
@@ -258,15 +256,15 @@ def _open(
     place: Backend,
     runs: KeptRuns,
     plan: KeptPlan,
-    asked: Callable[[], Question],
+    asked: Callable[[], RunRequest],
     entry: AgentSpec,
     params: Mapping[str, Any],
     *,
     again: bool,
 ) -> Result:
-    question = asked()
+    request = asked()
     grid = {name: (value,) for name, value in params.items()}
-    if _agent_of(entry, grid, question) != plan.payload["agent"]:
+    if _agent_of(entry, grid, request) != plan.payload["agent"]:
         raise StatisticsError(f"the agent is another one than {plan.plan_id} was made for: it changed since")
     runs.searches.open_(plan.plan_id, params, again=again)
-    return place.backtest(question, AgentSpec(entry.agent, params))
+    return place.backtest(request, AgentSpec(entry.agent, params))

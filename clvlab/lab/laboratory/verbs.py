@@ -12,17 +12,17 @@ from clvlab.arena import packs as application_packs
 from clvlab.base.naming import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, StatisticsError, UnknownPackError, UnknownRunError
-from clvlab.lab.laboratory.asked import check_audit, entry, pack_given, several
 from clvlab.lab.laboratory.listing import AgentListing, Listing
 from clvlab.lab.laboratory.local import HERE
 from clvlab.lab.laboratory.making import Verbs
+from clvlab.lab.laboratory.requests import agent_spec, check_audit, pack_given, several
 from clvlab.lab.results.audit import AuditReport
-from clvlab.lab.results.contender import shown
 from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.leaderboard import Leaderboard
 from clvlab.lab.results.pack import Joined, Pack, opened_together, shut_together
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
+from clvlab.lab.validation import shown
 from clvlab.law.tape import Tape
 from clvlab.packs import importing
 from clvlab.packs.importers.frames import Frame
@@ -30,9 +30,9 @@ from clvlab.packs.importing import Import, import_all
 from clvlab.packs.matching.names import read_aliases
 from clvlab.packs.views.concatenation import concatenated
 from clvlab.packs.views.joining import join_of
-from clvlab.runs import backtests as backtesting
-from clvlab.runs import in_folder
+from clvlab.runs import audits, in_folder
 from clvlab.runs.audits import Audit, audit_all
+from clvlab.runs.spec import resolve
 
 # The verbs that look for decisions that knew the future.
 
@@ -68,8 +68,8 @@ def lookahead_audit(
     check_audit(cuts, seed, max_rows)
     if not isinstance(tape, Tape):
         tape = HERE.pack(pack_given(tape)).source.tape()
-    agent = entry(agent).agent
-    return AuditReport(backtesting.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
+    agent = agent_spec(agent).agent
+    return AuditReport(audits.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
 
 
 @names_checked
@@ -104,9 +104,7 @@ def lookahead_audits(
     """
     check_audit(cuts, seed, max_rows)
     found = [HERE.pack(pack_given(pack)).source for pack in several(packs)]
-    reports = audit_all(
-        backtesting.resolve(entry(agent).agent), found, Audit(cuts, seed, max_rows), GridWork(executor).executor
-    )
+    reports = audit_all(resolve(agent_spec(agent).agent), found, Audit(cuts, seed, max_rows), GridWork(executor).executor)
     return tuple(AuditReport(report) for report in reports)
 
 
@@ -358,7 +356,7 @@ def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95)
             raise StatisticsError(
                 f"backtests and competitions can be ranked, not {shown(run)}: give what backtest(...) returns"
             )
-    return Leaderboard(tuple(one for run in found for one in run.contenders), by, level)
+    return Leaderboard(tuple(one for run in found for one in run.parts), by, level)
 
 
 @names_checked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -14,11 +14,9 @@ from clvlab.bets.grading import FLAGS, BetRows, Grading
 from clvlab.drawing import html
 from clvlab.lab.results.report import Report, Scores
 from clvlab.lab.results.result import Result
-from clvlab.lab.results.run import Run
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.packs import reader
 from clvlab.report.means import spelt_mean
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
 from clvlab.words import counted, plus
 
 _SHOWN = 12
@@ -30,24 +28,23 @@ class GradedBets(Result):
 
     Parameters
     ----------
-    run, packs, performed
+    source, view
         As for ``Result``.
     rows
         The rows of the record beside what the run says of them.
     """
 
-    def __init__(self, run: Run, packs: Iterable[reader.Pack], performed: PerformedRun | None, rows: BetRows) -> None:
-        super().__init__(run, packs, performed)
+    def __init__(self, source: Run, view: bytes, rows: BetRows) -> None:
+        super().__init__(source, view)
         self._rows = rows
 
     def __reduce__(self) -> tuple[Any, ...]:
-        _, (run, packs, performed) = super().__reduce__()
-        return GradedBets, (run, packs, performed, self._rows)
+        return GradedBets, (self.source, self.run.view, self._rows)
 
     @classmethod
-    def graded(cls, grading: Grading, done: PerformedRun) -> GradedBets:
-        """Return the bets of a run that was performed here."""
-        return cls(Run(done.run, done.receipts), [done.pack], done, grading.rows(done))
+    def graded(cls, grading: Grading, run: Run) -> GradedBets:
+        """Return the bets of a run that was made here."""
+        return cls(run, b"", grading.rows(run))
 
     @property
     def report(self) -> Report:
@@ -99,15 +96,15 @@ class GradedBets(Result):
     @property
     def policy(self) -> PolicyEnvelope:
         """The policy that was sealed: it refuses no bet for its size, price or age."""
-        return PolicyEnvelope.sealed(self._read[2]["policy"])
+        return PolicyEnvelope.sealed(self.read.started["policy"])
 
     def _agent_sealed(self) -> Template[Any]:
-        agent = self._read[2]["agents"][0]
+        agent = self.read.agent
         return of_sealed_config(agent["agent_id"], agent["strategy"], agent["config"])
 
     @property
     def _title(self) -> str:
-        first = self.contenders[0]
+        first = self.parts[0]
         return f"{counted(self._rows.frame.height, 'bet')} of {first.agent_id} on {first.pack_id!r}"
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ from clvlab.report.breakdowns import cumulative_clv, cumulative_picture
 from clvlab.report.headline import interval_bar, verdict_of
 from clvlab.report.means import LEVEL, key_figures, means_of, spelt_mean
 from clvlab.report.moved_lines import moved_html, moved_lines, moved_mean, spelt_error, unread_markets
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
 from clvlab.statistics import Estimate, beat_close_rate
 from clvlab.statistics.measures import counted
 from clvlab.words import REASONS, market_names
@@ -118,7 +118,7 @@ class MovedLines(Shown):
         Of the interval.
     """
 
-    source: PerformedRun = field(repr=False)
+    source: Run = field(repr=False)
     level: float = 0.95
 
     def __post_init__(self) -> None:

@@ -13,9 +13,10 @@ import polars as pl
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.errors import StatisticsError
-from clvlab.lab.results.contender import Contender, forest
 from clvlab.law.schema import Schema
 from clvlab.report.headline import Tone, Verdict, Wording, verdict
+from clvlab.report.means import forest
+from clvlab.runs.run import Run
 from clvlab.statistics import Clusters, cluster_errors, estimates, paired_difference
 from clvlab.statistics.means import finite
 from clvlab.statistics.measures import MEASURES, Measure, fixture_sums, measure_of, stacked
@@ -68,7 +69,7 @@ class Comparison(Shown):
         Of all intervals.
     """
 
-    sources: tuple[Contender, ...]
+    sources: tuple[Run, ...]
     by: str = "clv"
     level: float = 0.95
 
@@ -91,7 +92,7 @@ class Comparison(Shown):
 
     @cached_property
     def _each(self) -> list[pl.DataFrame]:
-        return [fixture_sums(source.scores) for source in self.sources]
+        return [fixture_sums(source.marked) for source in self.sources]
 
     @cached_property
     def _sums(self) -> tuple[Clusters, pl.Series]:
@@ -222,7 +223,7 @@ class Comparison(Shown):
         return Verdict(f"Beside {first}, each taken alone: {ahead} ahead, {behind} behind{rest}.", tone)
 
 
-def _closing(source: Contender) -> str:
+def _closing(source: Run) -> str:
     """Say which message of a market is its close, and whose prices count there."""
     window = source.started["window"]
     ends = window["end_rule"] if window["duration_s"] is None else f"{window['end_rule']} of {window['duration_s']} s"
@@ -234,7 +235,7 @@ def _said(row: dict[str, Any], measure: Measure) -> str:
     return f"{row[measure.mean]:+.2f} {measure.unit}{interval(row['low'], row['high'], '.2f')}"
 
 
-def _settings(source: Contender) -> dict[str, str | None]:
+def _settings(source: Run) -> dict[str, str | None]:
     """Return everything that shapes a backtest, as text: agent, parameters, window, policy, fixtures."""
     started, agent = source.started, source.agent
     named: dict[str, object] = {name: agent[name] for name in ("strategy", "strategy_version", "source_sha256")}

@@ -10,11 +10,12 @@ import polars as pl
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.lab.results.comparison import mean_table
-from clvlab.lab.results.contender import Contender, forest
 from clvlab.law.metrics import rank
 from clvlab.report.headline import SEARCH, Wording, verdict
-from clvlab.runs import backtests
+from clvlab.report.means import forest
+from clvlab.runs import ranking
 from clvlab.runs.card import ANSWERS_PUBLIC, may_hold_past
+from clvlab.runs.run import Run
 from clvlab.statistics.measures import fixture_sums, measure_of
 
 _RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "total_clv_bps", "sim_pnl")
@@ -24,7 +25,7 @@ _RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "tot
 class Leaderboard(Shown):
     """Backtests ranked by mean CLV as the law ranks them, or laid out by another mean; made by ``clvlab.leaderboard()``."""
 
-    sources: tuple[Contender, ...]
+    sources: tuple[Run, ...]
     by: str = "clv"
     level: float = 0.95
 
@@ -41,9 +42,9 @@ class Leaderboard(Shown):
         Means and intervals leave entries at the closing message out, which the law ranks.
         """
         if not self.sources:
-            return backtests.leaderboard([]).with_columns(hindsight_possible=pl.lit(value=False))
+            return ranking.leaderboard([]).with_columns(hindsight_possible=pl.lit(value=False))
         measure = measure_of(self.by)
-        found = mean_table([fixture_sums(source.scores) for source in self.sources], measure, self.level)
+        found = mean_table([fixture_sums(source.marked) for source in self.sources], measure, self.level)
         held = [may_hold_past(source.agent, source.started["source_mode"]) for source in self.sources]
         made = pl.concat([source.outcomes for source in self.sources]).hstack(found.drop("n", "mean_clv_bps"))
         ranked = rank(made.with_columns(hindsight_possible=pl.Series(held, dtype=pl.Boolean)))

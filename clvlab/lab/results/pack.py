@@ -16,8 +16,8 @@ from clvlab.drawing import html
 from clvlab.drawing.calendar import time_columns
 from clvlab.drawing.showing import Shown
 from clvlab.errors import StatisticsError, ViewError, WindowError
-from clvlab.lab.results.contender import fixture_ids_given
 from clvlab.lab.results.path import PricePath, price_path
+from clvlab.lab.validation import fixture_ids_given
 from clvlab.law.closing import Window
 from clvlab.law.markets import UnreadKey, unread_keys
 from clvlab.law.schema import Schema

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from functools import cached_property
+from typing import Any, Self
 
 import polars as pl
 
@@ -12,7 +13,6 @@ from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import (
     ArgumentError,
-    EvidenceError,
     StatisticsError,
     UnknownAgentError,
     UnknownPackError,
@@ -22,21 +22,20 @@ from clvlab.lab.explorer import Explorer
 from clvlab.lab.results.audit import AuditReport
 from clvlab.lab.results.card import MovedLines, agent_card
 from clvlab.lab.results.comparison import Comparison
-from clvlab.lab.results.contender import Contender, agent_part, contenders, fixture_ids_given
 from clvlab.lab.results.leaderboard import Leaderboard
 from clvlab.lab.results.report import Report, Scores
-from clvlab.lab.results.run import Run, VerificationResult
+from clvlab.lab.results.run import Run as SealedRunView
+from clvlab.lab.results.run import VerificationResult
+from clvlab.lab.validation import fixture_ids_given
 from clvlab.law.metrics import rank
 from clvlab.packs import reader
 from clvlab.packs.views.opening import view_file
-from clvlab.proof.manifest import RunStarted
 from clvlab.report.bankrolls import HALF_KELLY, BankrollFan
 from clvlab.report.plots import Plots
 from clvlab.report.selection import Selection
 from clvlab.report.tearsheet import TearSheet
 from clvlab.runs.card import metrics
-from clvlab.runs.inspector import at_close
-from clvlab.runs.perform import PerformedRun, content_hash_of, reopen
+from clvlab.runs.run import Run
 from clvlab.runs.unscored import lasting_gaps
 from clvlab.statistics import Staking
 from clvlab.words import counted, mean_clv
@@ -49,44 +48,25 @@ class Result(Shown):
 
     Parameters
     ----------
-    run
-        The sealed run.
-    packs
-        Where the pack of the run may be found, which report, tear sheet and explorer read.
-    performed
-        The run as it was performed, if it was performed here.
+    source
+        The run.
+    view
+        What its pack was made of, as a view file, where that is derived.
     """
 
-    def __init__(self, run: Run, packs: Iterable[reader.Pack] = (), performed: PerformedRun | None = None) -> None:
-        self.run = run
-        self._packs = packs
-        self._performed = performed
+    def __init__(self, source: Run, view: bytes = b"") -> None:
+        self.source = source
+        self.run = SealedRunView(source.sealed, source.receipts, source.anchor, view)
 
-    def __reduce__(self) -> tuple[type[Result], tuple[Run, list[reader.Pack], PerformedRun | None]]:
-        """Go to another process with the pack, if it is at hand; what was computed from it is computed there again."""
-        try:
-            packs = [self._performed.pack if self._performed else self.pack]
-        except UnknownPackError:
-            packs = []
-        return Result, (self.run, packs, self._performed)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.source, self.run.view)
 
     @classmethod
-    def of(cls, performed: PerformedRun) -> Result:
-        """Return the result of a run that was performed here."""
-        return cls(Run(performed.run, performed.receipts, view=view_file(performed.pack)), [performed.pack], performed)
+    def made(cls, run: Run) -> Self:
+        """Return the result of a run that was made here."""
+        return cls(run, view_file(run.pack))
 
-    @cached_property
-    def source(self) -> PerformedRun:
-        """The run over its pack.
-
-        Raises
-        ------
-        UnknownPackError
-            The pack is not at hand.
-        """
-        return self._performed or reopen(self.pack, self.run.source, self.run.receipts)
-
-    @cached_property
+    @property
     def pack(self) -> reader.Pack:
         """The pack that was replayed, or captured, if it is at hand; found by its content hash.
 
@@ -94,40 +74,30 @@ class Result(Shown):
         ------
         UnknownPackError
         """
-        first = self.contenders[0]
-        found = next((pack for pack in self._packs if pack.content_hash == first.content_hash), None)
-        if found is None:
-            raise UnknownPackError(f"pack {first.pack_id!r} of {self.run_id} is not here: no pack has {first.content_hash}")
-        return found
+        return self.read.pack
 
     @cached_property
-    def _read(self) -> tuple[pl.DataFrame, pl.DataFrame, RunStarted]:
-        """``SCORES`` with ``at_close`` and ``OUTCOMES`` of all agents, and the payload of RUN_STARTED.
+    def read(self) -> Run:
+        """The run as it was made, or as its verification reads it.
 
         Raises
         ------
         EvidenceError
             The bytes can't be read.
         """
-        if self._performed is not None:
-            run = self._performed
-            return run.scores.with_columns(run.at_close), run.result.outcomes, run.started
-        found = self.verify().source
-        if found.scores is None or found.outcomes is None or found.evidence is None:
-            raise EvidenceError(f"run {self.run_id} can't be read: {found.recomputed_evidence_hash}")
-        read = found.evidence
-        return found.scores.with_columns(at_close(read.decisions, read.closes)), found.outcomes, read.started
+        return self.source if self.source.is_made else self.source.verified()
 
     @cached_property
-    def contenders(self) -> list[Contender]:
-        """The agents with their scores, as comparisons take them.
+    def parts(self) -> list[Run]:
+        """What the run says of each agent, as comparisons take it.
 
         Raises
         ------
         EvidenceError
             The bytes can't be read.
         """
-        return contenders(*self._read, str(content_hash_of(self.run.source)))
+        agent_ids = [agent["agent_id"] for agent in self.read.started["agents"]]
+        return [self.read] if len(agent_ids) == 1 else [self.read.part(agent_id) for agent_id in agent_ids]
 
     @property
     def run_id(self) -> str:
@@ -136,7 +106,7 @@ class Result(Shown):
     @property
     def agent_ids(self) -> list[str]:
         """The agents, in order of their ids."""
-        return [one.agent_id for one in self.contenders]
+        return [one.agent_id for one in self.parts]
 
     @property
     def scores(self) -> Scores:
@@ -145,20 +115,19 @@ class Result(Shown):
         ``at_close`` tells whether it was entered at the closing message of its market, ``in_gap`` whether a gap of the pack's
         capture touches entry or close; null where the pack is not at hand.
         """
-        return Scores(self._read[0].with_columns(in_gap=self._in_gap))
-
-    @property
-    def _in_gap(self) -> pl.Expr | pl.Series:
+        run = self.read
         try:
-            pack = self._performed.pack if self._performed else self.pack
+            gaps = lasting_gaps(run.pack)
         except UnknownPackError:
-            return pl.lit(None, dtype=pl.Boolean)
-        return self.source.in_gap if lasting_gaps(pack) else pl.lit(value=False)
+            in_gap: pl.Expr | pl.Series = pl.lit(None, dtype=pl.Boolean)
+        else:
+            in_gap = run.in_gap if gaps else pl.lit(value=False)
+        return Scores(run.marked.with_columns(in_gap=in_gap))
 
     @cached_property
     def leaderboard(self) -> Leaderboard:
         """The agents by mean CLV; intervals over fixtures stand beside it."""
-        return Leaderboard(tuple(self.contenders))
+        return Leaderboard(tuple(self.parts))
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -168,8 +137,7 @@ class Result(Shown):
     @property
     def audits(self) -> dict[str, AuditReport]:
         """What look-ahead audits found, by agent id; of agents of one's own in a run that was made here."""
-        found = {} if self._performed is None else self._performed.result.audits
-        return {name: AuditReport(one) for name, one in found.items()}
+        return {name: AuditReport(one) for name, one in self.source.audits.items()}
 
     @property
     def report(self) -> Report:
@@ -184,16 +152,16 @@ class Result(Shown):
         """
         if not self._is_reported:
             raise UnsupportedError(f"only a backtest has a report, and {self.run_id} is a {self._kind}: see .frame")
-        return Report(self.source.report)
+        return Report(self.read.report)
 
     @property
     def _is_reported(self) -> bool:
-        return self._kind == "backtest" or (self._kind == "live" and len(self.contenders) == 1)
+        return self._kind == "backtest" or (self._kind == "live" and len(self.parts) == 1)
 
     @names_checked
     def compare(self, by: str = "clv", *, level: float = 0.95) -> Comparison:
         """Compare the agents with the first of them, paired by fixture; see ``clvlab.compare``."""
-        return Comparison(tuple(self.contenders), by, level)
+        return Comparison(tuple(self.parts), by, level)
 
     @names_checked
     def tear_sheet(
@@ -334,11 +302,7 @@ class Result(Shown):
 
     def verify(self) -> VerificationResult:
         """Recompute the proof from the sealed bytes."""
-        return self._verified
-
-    @cached_property
-    def _verified(self) -> VerificationResult:
-        return self.run.verify()
+        return VerificationResult(self.source.verification)
 
     def _agent(self, agent_id: str | None) -> str:
         """Return the agent that is meant.
@@ -357,56 +321,50 @@ class Result(Shown):
             raise UnknownAgentError(f"run {self.run_id} has no agent {agent_id!r}: name one of {', '.join(own)}{meant}")
         return agent_id or own[0]
 
-    def _part(self, agent_id: str | None) -> PerformedRun:
-        meant = self._agent(agent_id)
-        return self.source if len(self.contenders) == 1 else agent_part(self.source, meant)
+    def _part(self, agent_id: str | None) -> Run:
+        """Return the run as the agent's that is meant, whose pack is at hand."""
+        meant = self.parts[self.agent_ids.index(self._agent(agent_id))]
+        _ = self.pack
+        return meant
 
     @property
     def _title(self) -> str:
-        own = self.contenders
+        own = self.parts
         whom = own[0].agent_id if len(own) == 1 else f"{len(own)} agents"
         what = own[0].started["mode_label"] if self._kind == "live" else self._kind.capitalize()
         return f"{what} of {whom} on {own[0].pack_id!r}"
 
     @property
     def _kind(self) -> str:
-        return self._read[2]["kind"]
+        return self.read.started["kind"]
 
     def __repr__(self) -> str:
-        first = rank(self._read[1]).row(0, named=True)
+        first = rank(self.read.outcomes).row(0, named=True)
         mean, count = first["mean_clv_bps"], first["action_count"]
         said = "no scored action" if mean is None else f"mean CLV {mean_clv(mean)} over {counted(count, 'scored action')}"
-        if len(self.contenders) > 1:
+        if len(self.parts) > 1:
             steps = ".frame, .compare(), .tear_sheet(agent_id), .verify()"
             return f"{self._title}: {first['agent_id']} first, {said}; next: {steps}"
         steps = (
-            ".tear_sheet(), .report, .scores, .run.verify()" if self._performed else ".frame, .scores, .tear_sheet(), .verify()"
+            ".tear_sheet(), .report, .scores, .run.verify()"
+            if self.source.is_made
+            else ".frame, .scores, .tear_sheet(), .verify()"
         )
-        if mean is None and self._performed and self._is_reported:
+        if mean is None and self.source.is_made and self._is_reported:
             steps = ".report['warnings'] says why, .scores, .run.verify()"
         return f"{self._title}: {said}; next: {steps}"
 
-    @property
-    def _closes(self) -> pl.DataFrame:
-        """When the fixtures closed."""
-        if self._performed is not None:
-            return self._performed.result.closes
-        found = self.verify().source.evidence
-        if found is None:
-            raise EvidenceError(f"run {self.run_id} can't be read")
-        return found.closes
-
     def _repr_html_(self) -> str:
-        if len(self.contenders) > 1:
+        if len(self.parts) > 1:
             return self._shown_leaderboard()
-        scores, outcomes, _ = self._read
-        reported = self.report if self._performed is not None and self._is_reported else None
+        run = self.read
+        reported = self.report if run.is_made and self._is_reported else None
         identity = {"run": self.run_id, "evidence hash": self.run.evidence_hash}
         return agent_card(
             self._title if reported is None else reported.title,
-            scores,
-            self._closes,
-            metrics(outcomes),
+            run.marked,
+            run.evidence.closes,
+            metrics(run.outcomes),
             self.verify().checks,
             warnings=() if reported is None else reported["warnings"],
             folded=[*([html.facts(identity)] if reported is None else reported.folded()), *self._audited()],

@@ -22,12 +22,12 @@ from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.report.headline import Verdict, Wording, verdict
 from clvlab.report.tearsheet import TearSheet
-from clvlab.runs import backtests
 from clvlab.runs.folds import FoldStep, decided_after, last_close_ms, pooled
-from clvlab.runs.perform import PerformedRun
+from clvlab.runs.run import Run
 from clvlab.runs.search.kept import KeptSums, search_points
 from clvlab.runs.search.scoring import tape_of
 from clvlab.runs.search.search import grid_points, search_of
+from clvlab.runs.spec import resolve
 from clvlab.statistics import Clusters, estimates
 from clvlab.statistics.measures import Measure, fixture_sums, measure_of, stacked
 from clvlab.words import counted, interval
@@ -85,7 +85,7 @@ class WalkForward(Shown):
 
     agent: str
     steps: tuple[Forward, ...]
-    run: PerformedRun
+    run: Run
     by: str
     points: int
     level: float = 0.95
@@ -203,7 +203,7 @@ def walk(
             tape = tape_of(search)
             if sums:
                 best, train_mean = _best(sums)
-                step = FoldStep(tape, backtests.resolve(agent, points[best], asked), closed_ms)
+                step = FoldStep(tape, resolve(agent, points[best], asked), closed_ms)
                 later, removed = decided_after(step)
                 steps.append(step)
                 decided.append(later)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -28,10 +28,7 @@ from clvlab.feeds.capturing import Capturing
 from clvlab.feeds.feed import Feed, Stop
 from clvlab.feeds.segments import Note
 from clvlab.law.actions import Decision
-from clvlab.law.closing import Window
-from clvlab.law.clv import is_allowed
 from clvlab.law.message import Message
-from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import FIXTURES
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.captures.records import Header
@@ -40,8 +37,10 @@ from clvlab.packs.captures.sources import SOURCES
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import load_pack
 from clvlab.proof.manifest import RunStarted
+from clvlab.runs.execute import Commitment
 from clvlab.runs.live.journal import Answers, Failure, Journal
-from clvlab.runs.perform import Commitment, PerformedRun, captured_pack_id
+from clvlab.runs.run import Run, captured_pack_id, matched
+from clvlab.runs.spec import RunSpec
 
 # The agents of a live run, asked at every message: one that fails stops, and the others go on.
 
@@ -167,18 +166,14 @@ GRACE_S = 900
 _JOURNAL, _ENDED = "journal.jsonl", "ended.json"
 
 
-@dataclass(frozen=True)
-class LivePlan:
-    """Everything that shapes a live run, before its data exists.
+@dataclass(frozen=True, kw_only=True)
+class LiveSpec(RunSpec):
+    """What shapes a live run, before its data exists; its ``origin_id`` is unique, and so is the run.
 
     Attributes
     ----------
     feed, fixture
         What is followed; the fixture as announced when the run was asked for.
-    agents, window, policy
-        As of any run.
-    kind, origin_id
-        What asked for it; the id is unique, and so is the run.
     grace_s
         How long after the announced kickoff it is sealed at the latest, by the clock, where no message says that play began.
     until_ts_ms
@@ -187,10 +182,6 @@ class LivePlan:
 
     feed: Feed
     fixture: Fixture
-    agents: Sequence[Agent] = field(repr=False)
-    origin_id: str
-    window: Window = field(default_factory=Window)
-    policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
     kind: str = "live"
     grace_s: int = GRACE_S
     until_ts_ms: int | None = None
@@ -204,13 +195,9 @@ class LivePlan:
             self.window,
             self.policy,
             kind=self.kind,
-            origin_id=self.origin_id,
+            origin_id=str(self.origin_id),
             closing_policy=SOURCES[self.feed.name].closing_policy,
         )
-
-    @property
-    def run_id(self) -> str:
-        return self.started["run_id"]
 
     @property
     def pack_id(self) -> str:
@@ -219,7 +206,7 @@ class LivePlan:
 
 
 def follow(
-    plan: LivePlan,
+    spec: LiveSpec,
     folder: Path,
     stop: Stop,
     *,
@@ -229,12 +216,12 @@ def follow(
     recalled: Callable[[Message, Answers], None] = lambda message, answers: None,  # noqa: ARG005
     idle: Callable[[Tracker], None] = lambda tracker: None,  # noqa: ARG005
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-) -> PerformedRun | None:
+) -> Run | None:
     """Follow a live run until its fixture closes, and seal it.
 
     Parameters
     ----------
-    plan
+    spec
         What to follow.
     folder
         Of the run: its segments, its journal and in the end its pack. A folder that an earlier process left is gone on with.
@@ -255,7 +242,7 @@ def follow(
 
     Returns
     -------
-    PerformedRun
+    Run
         Null if it was stopped.
 
     Raises
@@ -268,8 +255,8 @@ def follow(
         All agents failed; it is raised as soon as the last of them did.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    feed, number = plan.feed, plan.fixture.fixture_id
-    capture_id = plan.run_id.replace("run_", "cap_", 1)
+    feed, number = spec.feed, spec.fixture.fixture_id
+    capture_id = spec.run_id.replace("run_", "cap_", 1)
     source = SOURCES[feed.name]
     skew_s = source.skew_s(feed.provenance, feed.health.skew_s)
     header = Header(feed.name, feed.provenance, capture_id, 1, None, (number,), live=True, skew_s=skew_s)
@@ -279,7 +266,7 @@ def follow(
     fixtures = pl.DataFrame([(number, None)], schema=FIXTURES, orient="row")  # no agent sees a kickoff: see replay_live
     closed, taken, known, ended_at = False, 0, journal.last, _ended_at(folder)
     try:
-        with Asking(plan.agents, fixtures, journal) as asking, closing(capturing.records(stop)) as coming:
+        with Asking(spec.agents, fixtures, journal) as asking, closing(capturing.records(stop)) as coming:
             past = ((record, False) for record in capturing.segments.past())
             for record, is_new in chain(past, ((record, True) for record in coming)):
                 if record is None:
@@ -294,7 +281,7 @@ def follow(
                     if record.resumed is not None:  # a feed that is never idle has gaps, too
                         idle(tracker)
                 # What was captured in time counts, and so does the end that an earlier process came to.
-                closed = closed or taken == ended_at or (is_new and _is_over(plan, tracker, clock()))
+                closed = closed or taken == ended_at or (is_new and _is_over(spec, tracker, clock()))
                 if closed:
                     break
         if stop.is_set and not closed:
@@ -306,7 +293,7 @@ def follow(
     finally:
         journal.close()
         capturing.segments.release()
-    return _sealed(plan, folder, capturing.segments.paths(), asking, commitment)
+    return _sealed(spec, folder, capturing.segments.paths(), asking, commitment)
 
 
 def is_begun(folder: Path) -> bool:
@@ -325,33 +312,30 @@ def _ended_at(folder: Path) -> int | None:
         raise ReplayError(f"{str(path)!r} does not say where the run ended: remove it") from error
 
 
-def _is_over(plan: LivePlan, tracker: Tracker, now_ms: int) -> bool:
-    known = tracker.fixtures.get(plan.fixture.fixture_id, plan.fixture)
-    kickoff = known.kickoff_ts_ms if known.kickoff_ts_ms is not None else plan.fixture.kickoff_ts_ms
-    ends = [plan.until_ts_ms, None if kickoff is None else kickoff + 1000 * plan.grace_s]
+def _is_over(spec: LiveSpec, tracker: Tracker, now_ms: int) -> bool:
+    known = tracker.fixtures.get(spec.fixture.fixture_id, spec.fixture)
+    kickoff = known.kickoff_ts_ms if known.kickoff_ts_ms is not None else spec.fixture.kickoff_ts_ms
+    ends = [spec.until_ts_ms, None if kickoff is None else kickoff + 1000 * spec.grace_s]
     return any(end is not None and now_ms >= end for end in ends)
 
 
-def _sealed(
-    plan: LivePlan, folder: Path, segments: Sequence[Path], asking: Asking, commitment: Commitment | None
-) -> PerformedRun:
+def _sealed(spec: LiveSpec, folder: Path, segments: Sequence[Path], asking: Asking, commitment: Commitment | None) -> Run:
     """Make the pack, and score the run over it; what an earlier process made of the same capture is taken as it is."""
-    place = folder / plan.pack_id
+    place = folder / spec.pack_id
     if not place.exists():
         pack_capture(segments, place)
     pack = load_pack(place)
-    tape = pack.tape([plan.fixture.fixture_id])
+    tape = pack.tape([spec.fixture.fixture_id])
     if tape.messages.height != asking.messages:
         raise ReplayError(f"agents were asked at {asking.messages} messages, the pack of them has {tape.messages.height}")
     result = seal_live(
-        plan.started,
+        spec.started,
         tape,
         asking.decided,
         asking.failures,
-        plan.window,
-        plan.policy,
+        spec.window,
+        spec.policy,
         captured=pack.content_hash,
         commit_index=None if commitment is None else commitment.index,
     )
-    matched = tape.series.filter(is_allowed(plan.window.market_allowlist)).select("fixture_id", "market_key").n_unique()
-    return PerformedRun(pack, plan.window, result, matched)
+    return Run.made(result, pack, matched(tape, spec.window))

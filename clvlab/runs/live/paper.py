@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from threading import Thread
@@ -15,19 +15,20 @@ from typing import Any, NotRequired, TypedDict
 import orjson
 
 from clvlab.base.files import lock, replace_file
+from clvlab.engine.agent import Agent
 from clvlab.errors import ClvlabError, FeedError, FileLockedError, LogError, ReplayError, StoreError
 from clvlab.feeds.feed import Stop
 from clvlab.log.entries import EntryKind
 from clvlab.log.log import LogStore
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
+from clvlab.runs.execute import Commitment, Recorder, lived
 from clvlab.runs.live.capture import Noting
-from clvlab.runs.live.feed import chosen
-from clvlab.runs.live.following import LivePlan, follow
-from clvlab.runs.live.question import LiveQuestion, until_ts_ms
+from clvlab.runs.live.feed import chosen, feed_at
+from clvlab.runs.live.following import LiveSpec, follow
+from clvlab.runs.live.request import LiveRequest, until_ts_ms
 from clvlab.runs.live.view import LiveView
-from clvlab.runs.perform import Commitment, PerformedRun, Recorder
-from clvlab.runs.progress import cause_of
+from clvlab.runs.run import Run
 
 # Live runs that were begun in a folder and are not over: found again by what was asked for.
 #
@@ -54,13 +55,13 @@ class Begun:
 
     Attributes
     ----------
-    plan
-        The run.
+    spec
+        What shapes the run.
     folder
         Its own.
     """
 
-    plan: LivePlan
+    spec: LiveSpec
     folder: Path
 
     @contextmanager
@@ -76,7 +77,7 @@ class Begun:
             with lock(self.folder, patience_s=0):
                 yield
         except FileLockedError as error:
-            raise FileLockedError(f"{self.plan.run_id} is being followed already: wait for its seal, or end that") from error
+            raise FileLockedError(f"{self.spec.run_id} is being followed already: wait for its seal, or end that") from error
 
     def require_same_log(self, log: LogStore | None) -> None:
         """Require the log that the run was committed to before its first message: another commitment would come after.
@@ -90,9 +91,9 @@ class Begun:
         if "commit_index" not in stored:
             return
         begun = stored["commit_index"]
-        if (begun, log) != (None, None) and (log is None or begun not in _commitments(log, self.plan.run_id)):
+        if (begun, log) != (None, None) and (log is None or begun not in _commitments(log, self.spec.run_id)):
             said = "without a log" if begun is None else f"under entry {begun} of its log"
-            raise LogError(f"{self.plan.run_id} was begun {said}: go on with it likewise, or remove {str(self.folder)!r}")
+            raise LogError(f"{self.spec.run_id} was begun {said}: go on with it likewise, or remove {str(self.folder)!r}")
 
     def committed(self, commitment: Commitment) -> None:
         """Note under which entry of a log it was begun, before its first message."""
@@ -104,9 +105,14 @@ class Begun:
         """Note that it is sealed, or failed: what is asked for next is another run."""
         (self.folder / _ASKED).unlink()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether that was noted."""
+        return not (self.folder / _ASKED).exists()
 
-def begin(question: LiveQuestion, root: Path, now_ms: int) -> Begun:
-    """Find the run that was begun for a question in a folder, or begin one.
+
+def begin(request: LiveRequest, agents: Sequence[Agent], root: Path, now_ms: int) -> Begun:
+    """Find the run that was begun for a request in a folder, or begin one.
 
     Raises
     ------
@@ -116,20 +122,22 @@ def begin(question: LiveQuestion, root: Path, now_ms: int) -> Begun:
         What was begun can't be read.
     """
     root.mkdir(parents=True, exist_ok=True)
-    key = question.key
+    feed = feed_at(request.feed)
+    key = request.key(feed, agents)
     for folder, stored in _unfinished(root):
         if stored["question"] == key:
             fixture = Fixture.model_validate(stored["fixture"])
-            return Begun(question.plan(stored["origin_id"], fixture, stored["until_ts_ms"]), folder)
-    until = until_ts_ms(question.until, now_ms)
+            return Begun(request.spec(feed, agents, stored["origin_id"], fixture, stored["until_ts_ms"]), folder)
+    until = until_ts_ms(request.until, now_ms)
     if until is not None and until <= now_ms:
         raise FeedError("the time at which the run is to be sealed at the latest is over")
-    fixture = chosen(question.feed.fixtures(), question.fixture_id, now_ms, question.grace_s)
-    plan = question.plan(f"live_{token_hex(16)}", fixture, until)
-    begun = Begun(plan, root / plan.run_id)
+    fixture, origin_id = chosen(feed.fixtures(), request.fixture, now_ms, request.grace_s), f"live_{token_hex(16)}"
+    spec = request.spec(feed, agents, origin_id, fixture, until)
+    begun = Begun(spec, root / spec.run_id)
     begun.folder.mkdir()
-    asked_for = _Asked(question=key, origin_id=plan.origin_id, fixture=fixture.model_dump(mode="json"), until_ts_ms=until)
-    _write(begun.folder, asked_for)
+    _write(begun.folder, {
+        "question": key, "origin_id": origin_id, "fixture": fixture.model_dump(mode="json"), "until_ts_ms": until
+    })  # fmt: skip
     return begun
 
 
@@ -164,24 +172,25 @@ _LOOK_S = 0.5
 
 
 def run_live(
-    question: LiveQuestion,
-    record: Recorder,
+    request: LiveRequest,
+    agents: Sequence[Agent],
+    recorder: Recorder[LiveSpec],
     root: Path,
     *,
     look: Callable[[LiveView], None] = lambda view: None,  # noqa: ARG005
     house: Callable[[Pack], Pack] = lambda pack: pack,
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-) -> PerformedRun:
-    """Follow a live run until it is sealed, and keep it; one that was begun for the same question is gone on with.
+) -> Run:
+    """Follow a live run until it is sealed, and keep it; one that was begun for the same request is gone on with.
 
     It is committed to before its first message. An interrupt leaves it as it is on the disk, and so does what can be mended: a
     feed that ended in the middle, a store that can't be reached. Anything else that goes wrong abandons it.
 
     Parameters
     ----------
-    question
+    request, agents
         What to follow, and by whom.
-    record
+    recorder
         Where it is committed to and kept.
     root
         Folder of live runs; each has a folder in it that bears its id.
@@ -203,54 +212,84 @@ def run_live(
     LogError
         The run was begun under another log.
     """
-    begun = begin(question, root, clock())
-    view, stop = LiveView(begun.plan, clock), Stop()
-    done = _attended(lambda: _made(begun, record, view, stop, house, clock), stop, lambda: look(view))
-    if done is None:
-        raise FeedError(f"{begun.plan.run_id} was stopped: it goes on when it is asked for again")
-    return done
+    begun = begin(request, agents, root, clock())
+    view, stop = LiveView(begun.spec, clock), Stop()
+    return _attended(lambda: _made(begun, recorder, view, stop, house, clock), stop, lambda: look(view))
 
 
 def _made(
-    begun: Begun, record: Recorder, view: LiveView, stop: Stop, house: Callable[[Pack], Pack], clock: Callable[[], int]
-) -> PerformedRun | None:
-    plan = begun.plan
-    with begun.held():
-        begun.require_same_log(record.log)
-        commitment = record.commit(plan)
-        begun.committed(commitment)
+    begun: Begun,
+    recorder: Recorder[LiveSpec],
+    view: LiveView,
+    stop: Stop,
+    house: Callable[[Pack], Pack],
+    clock: Callable[[], int],
+) -> Run:
+    """Follow a run, on the record; what can be mended, and an end before its time, leave it to be gone on with."""
+    spec = begun.spec
+
+    def followed(commitment: Commitment) -> Run:
         try:
             done = follow(
-                plan,
+                spec,
                 begun.folder,
                 stop,
                 commitment=commitment,
-                note=None if record.log is None else Noting(record.log, clock),
+                note=None if recorder.log is None else Noting(recorder.log, clock),
                 told=view.decided,
                 recalled=view.decided,
                 idle=view.looked,
                 clock=clock,
             )
-            if done is None:
-                return None
-            done = replace(done, pack=house(done.pack))
-            record.keep(done)
-        except StoreError:
-            raise
+        except FeedError as error:
+            if not view.messages:
+                raise
+            raise FeedError(f"{error}; {spec.run_id} is left as it is: mend that, and ask for it again") from error
+        if done is None:
+            raise FeedError(f"{spec.run_id} was stopped: it goes on when it is asked for again")
+        return done.moved(house(done.pack))
+
+    def is_left(error: ClvlabError) -> bool:
+        return isinstance(error, StoreError) or (isinstance(error, FeedError) and (view.messages > 0 or stop.is_set))
+
+    with begun.held():
+        begun.require_same_log(recorder.log)
+        try:
+            return lived(spec, _Noted(recorder, begun), followed, is_left)
         except ClvlabError as error:
-            if isinstance(error, FeedError) and view.messages:
-                raise FeedError(f"{error}; {plan.run_id} is left as it is: mend that, and ask for it again") from error
-            record.abandon(plan.run_id, cause_of(error))
-            begun.over()
-            error.add_note(f"{plan.run_id} is abandoned; what it captured stays in {str(begun.folder)!r}")
+            if begun.is_over:
+                error.add_note(f"{spec.run_id} is abandoned; what it captured stays in {str(begun.folder)!r}")
             raise
-        begun.over()
-        return done
 
 
-def _attended(work: Callable[[], PerformedRun | None], stop: Stop, look: Callable[[], None]) -> PerformedRun | None:
+@dataclass(frozen=True)
+class _Noted:
+    """Notes what becomes of a live run in its folder, too."""
+
+    recorder: Recorder[LiveSpec]
+    begun: Begun
+
+    @property
+    def log(self) -> LogStore | None:
+        return self.recorder.log
+
+    def commit(self, spec: LiveSpec) -> Commitment:
+        commitment = self.recorder.commit(spec)
+        self.begun.committed(commitment)
+        return commitment
+
+    def keep(self, run: Run) -> None:
+        self.recorder.keep(run)
+        self.begun.over()
+
+    def abandon(self, run_id: str, cause: str) -> None:
+        self.recorder.abandon(run_id, cause)
+        self.begun.over()
+
+
+def _attended(work: Callable[[], Run], stop: Stop, look: Callable[[], None]) -> Run:
     """Do work on a thread of its own, which no interrupt can break off in the middle of a line, and look meanwhile."""
-    done: Future[PerformedRun | None] = Future()
+    done: Future[Run] = Future()
 
     def run() -> None:
         try:
@@ -268,7 +307,7 @@ def _attended(work: Callable[[], PerformedRun | None], stop: Stop, look: Callabl
     except BaseException as error:
         stop.set()
         thread.join()
-        left = done.exception() is not None or done.result() is None
+        left = done.exception() is not None
         if not left and isinstance(error, KeyboardInterrupt):
             return done.result()  # it was sealed in that moment
         if left:

@@ -15,7 +15,7 @@ from clvlab.law.message import Message
 from clvlab.law.schema import Schema
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.manifest import Gap
-from clvlab.runs.live.following import LivePlan
+from clvlab.runs.live.following import LiveSpec
 from clvlab.runs.live.journal import Answers, Failure
 from clvlab.words import count, counted, moment, nonempty, span, tally, yes
 
@@ -44,7 +44,7 @@ class LiveView:
         What agents that failed said, by agent id.
     """
 
-    plan: LivePlan
+    spec: LiveSpec
     clock: Callable[[], int]
     messages: int = 0
     gaps: tuple[Gap, ...] = ()
@@ -74,7 +74,7 @@ class LiveView:
     @property
     def data_age_s(self) -> float | None:
         """Seconds since the last message came, by the clock of this machine; null before the first."""
-        came_ms = self.plan.feed.health.data_ts_ms
+        came_ms = self.spec.feed.health.data_ts_ms
         return None if came_ms is None else max(0.0, (self.clock() - came_ms) / 1000)
 
     @property
@@ -96,8 +96,8 @@ class LiveView:
         """What came of it so far in words, by name; what there is nothing to say of is left out."""
         return nonempty(
             {
-                "run": self.plan.run_id,
-                "fixture": f"{self.fixture} on {self.plan.feed.name}",
+                "run": self.spec.run_id,
+                "fixture": f"{self.fixture} on {self.spec.feed.name}",
                 "kickoff": self.kickoff,
                 "messages": f"{self.messages:,}",
                 "decisions": f"{self.count:,}",
@@ -115,7 +115,7 @@ class LiveView:
     @property
     def facts(self) -> dict[str, str]:
         """Everything in words, likewise."""
-        age_s, health = self.data_age_s, self.plan.feed.health
+        age_s, health = self.data_age_s, self.spec.feed.health
         return self.outcome | nonempty(
             {
                 "kickoff": f"{self.kickoff}{self._until_kickoff}",
@@ -129,18 +129,18 @@ class LiveView:
     @property
     def fixture(self) -> str:
         """The fixture's id, and its names where they are known."""
-        fixture = self.plan.fixture
+        fixture = self.spec.fixture
         return f"{fixture.fixture_id} ({' v '.join(fixture.names)})" if fixture.names else str(fixture.fixture_id)
 
     @property
     def kickoff(self) -> str:
         """When it kicks off as announced."""
-        kickoff_ms = self.plan.fixture.kickoff_ts_ms
+        kickoff_ms = self.spec.fixture.kickoff_ts_ms
         return "not announced" if kickoff_ms is None else moment(kickoff_ms)
 
     @property
     def _until_kickoff(self) -> str:
-        kickoff_ms = self.plan.fixture.kickoff_ts_ms
+        kickoff_ms = self.spec.fixture.kickoff_ts_ms
         if kickoff_ms is None:
             return ""
         left_s = (kickoff_ms - self.clock()) / 1000
@@ -157,7 +157,7 @@ class LiveView:
         return ", ".join(parts)
 
     def __repr__(self) -> str:
-        return f"Live run {self.plan.run_id}: {self.line}; next: .frame"
+        return f"Live run {self.spec.run_id}: {self.line}; next: .frame"
 
 
 def _said(failure: Failure) -> str:

@@ -21,8 +21,8 @@ from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.packs.views.opening import Place, load_place
 from clvlab.proof.events import SEALED_ORDER
-from clvlab.runs import backtests
 from clvlab.runs.search.search import Params, Search, at_point, spoken
+from clvlab.runs.spec import resolve
 from clvlab.statistics.measures import fixture_sums
 
 # Scores without evidence: what the law says of decisions that nobody seals, such as the points of a search.
@@ -136,7 +136,7 @@ def _timed(search: Search, params: Params) -> pl.DataFrame:
     scorer = _scorer_of(search)
     agent = register(search.agent) if isinstance(search.agent, IsolatedAgent) else search.agent
     with at_point(params):
-        return scorer.timed_scores(backtests.resolve(agent, params, search.window))
+        return scorer.timed_scores(resolve(agent, params, search.window))
 
 
 def sums_at(tasks: Iterable[Task]) -> list[pl.DataFrame]:

@@ -22,8 +22,8 @@ from clvlab.law.schema import LAW_VERSION
 from clvlab.packs.reader import Pack
 from clvlab.packs.views.opening import Place, place_of
 from clvlab.proof.canonical import canonical, sha256
-from clvlab.runs import backtests
 from clvlab.runs.sharding import Shards, sharded
+from clvlab.runs.spec import resolve
 from clvlab.runs.versions import judge
 
 # A grid of parameters, its points, and how many trials they are judged among.
@@ -159,13 +159,13 @@ def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None,
     if names_template(agent):
         asked = sent = agent
     else:
-        found = backtests.resolve(agent, None, window)
+        found = resolve(agent, None, window)
         if not isinstance(found, IsolatedAgent):
             raise AgentError(f"{type(agent).__name__} takes no parameters here: give the name of its template")
         # A process that was asked about other fixtures, those of a later fold for instance, is not asked about these.
         asked, sent = found, replace(found, scope=sha256(canonical([pack.content_hash, list(wanted)])))
     with at_point(first):
-        shards = sharded(pack, wanted, [backtests.resolve(asked, first, window)], together=1)
+        shards = sharded(pack, wanted, [resolve(asked, first, window)], together=1)
     return Search(place_of(pack), pack.content_hash, wanted, sent, window, shards)
 
 
@@ -186,7 +186,7 @@ def spoken(params: Params) -> str:
 
 def _identity(agent: str | IsolatedAgent, params: Params, window: Window) -> dict[str, Any] | None:
     if isinstance(agent, str):
-        identity = backtests.resolve(agent, params, window).identity
+        identity = resolve(agent, params, window).identity
         return {"strategy": identity.strategy, "version": identity.strategy_version, "config": spelled(identity.config)}
     if agent.limits.network:
         return None

@@ -164,8 +164,8 @@ def test_agent_that_replaces_the_audit_is_audited_all_the_same(patching):
 def test_agent_that_replaces_the_engine_is_sealed_with_the_closes_of_the_ticks(patching):
     test = performed(open_pack("starter"), f"{patching}:plain")
 
-    assert prices_again(test.run, "starter").agrees
-    assert replay_run(test.run, agents=[isolated(f"{patching}:plain")]).agrees
+    assert prices_again(test.sealed, "starter").agrees
+    assert replay_run(test.sealed, agents=[isolated(f"{patching}:plain")]).agrees
 
 
 def test_closes_made_up_by_a_patched_engine_do_not_survive_the_ticks(patching, monkeypatch):
@@ -183,11 +183,11 @@ def test_closes_made_up_by_a_patched_engine_do_not_survive_the_ticks(patching, m
         patched.setattr(shards, "looked_up", better)
         forged = performed(open_pack("starter"), f"{patching}:plain")
 
-    assert verify(forged.run, forged.receipts).passed
+    assert verify(forged.sealed, forged.receipts).passed
     for outcome in (
-        prices_again(forged.run),
-        prices_again(forged.run, "starter"),
-        replay_run(forged.run, forged.receipts, agents=[isolated(f"{patching}:plain")]),
+        prices_again(forged.sealed),
+        prices_again(forged.sealed, "starter"),
+        replay_run(forged.sealed, forged.receipts, agents=[isolated(f"{patching}:plain")]),
     ):
         assert not outcome.agrees
         assert "the ticks of pack 'starter' do not give the line with seq" in outcome.detail
@@ -249,7 +249,11 @@ def test_agent_that_remembers_what_it_was_asked_before_is_refused(season):
     first, again = agent.decide(season), agent.decide(season)
 
     assert not first.equals(again)  # a process that is kept remembers, so nothing that it says is sealed
-    assert run(season, [agent], Window()).decisions["reason"].equals(run(season, [agent], Window()).decisions["reason"])
+    assert (
+        run(season, [agent], Window())
+        .evidence.decisions["reason"]
+        .equals(run(season, [agent], Window()).evidence.decisions["reason"])
+    )
 
 
 def test_template_that_is_made_by_hand_is_an_agent_of_ones_own():

@@ -57,7 +57,7 @@ def reason_of(act, **limits):
 
 
 def started(result):
-    return read_evidence(result.run.events).started["agents"][0]
+    return read_evidence(result.sealed.events).started["agents"][0]
 
 
 def test_code_of_an_agent_runs_in_another_process():
@@ -80,7 +80,7 @@ def test_code_of_a_file_runs_in_another_process_from_its_first_line(tmp_path):
     test = cl.backtest("starter", f"{file}:first", audit=False)  # its process differs each time, and so does its reason
 
     assert test.run.verify().passed
-    assert str(os.getpid()) not in set(test.source.result.decisions["reason"])
+    assert str(os.getpid()) not in set(test.source.evidence.decisions["reason"])
 
 
 def test_label_says_how_far_the_process_was_locked_in_and_that_it_was_audited():
@@ -122,9 +122,9 @@ def test_failure_of_a_process_is_the_agents_and_its_cause_stands_in_evidence(act
     beside = run(TAPE, [broken, make_agent(make_decisions({}))], Window())
 
     assert caught.value.kind == kind
-    assert [error["error"] for error in beside.errors] == [kind]
+    assert [error["error"] for error in beside.evidence.errors] == [kind]
     assert beside.scores["agent_id"].to_list() == ["a"]
-    assert verify(beside.run).passed
+    assert verify(beside.sealed).passed
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ def test_a_process_is_kept_for_questions_and_never_for_what_is_sealed():
     agent = isolated(Own(of_the_process))
 
     kept = {agent.decide(TAPE)["reason"].item() for _ in range(3)}
-    sealed = {run(TAPE, [agent], Window()).decisions["reason"].item() for _ in range(2)}
+    sealed = {run(TAPE, [agent], Window()).evidence.decisions["reason"].item() for _ in range(2)}
 
     assert len(kept) == 1
     assert len(sealed) == 2
@@ -344,7 +344,7 @@ def test_number_of_threads_that_an_agent_finds_is_one_that_it_could_count(monkey
 def test_sets_have_one_order_in_every_process():
     first, second = (isolated(Own(lambda: list({"a", "b", "c", "d", "e", "f"}))) for _ in range(2))
 
-    assert run(TAPE, [first], Window()).run == run(TAPE, [second], Window()).run
+    assert run(TAPE, [first], Window()).sealed == run(TAPE, [second], Window()).sealed
 
 
 OUTSIDE = {
@@ -434,10 +434,10 @@ def test_file_that_is_allowed_can_be_read_and_its_hash_is_sealed(tmp_path):
     agent = isolated(Own(lambda: model.read_text()), reads=[model])
     result = run(TAPE, [agent], Window(), audit_seed=1)
 
-    assert result.decisions["reason"].item() == '{"edge": 1}'
+    assert result.evidence.decisions["reason"].item() == '{"edge": 1}'
     named = {"name": "model.json", "sha256": sha256(model.read_bytes())}
     assert started(result)["reads"] == [named]
-    assert verify(result.run).passed
+    assert verify(result.sealed).passed
     with pytest.raises(AgentFailedError, match=r"PermissionError|FileNotFoundError"):
         run(TAPE, [isolated(Own(lambda: model.read_text()))], Window())
 
@@ -476,8 +476,8 @@ def test_network_is_sealed_where_it_is_allowed():
 
     result = make_own_run(TAPE, isolated(Own(bound), network=True), audit_seed=1)
 
-    assert (result.decisions["reason"].item(), started(result)["network"]) == ("reached", True)
-    assert verify(result.run).passed
+    assert (result.evidence.decisions["reason"].item(), started(result)["network"]) == ("reached", True)
+    assert verify(result.sealed).passed
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def test_nothing_that_has_seen_a_tape_lives_beside_an_agent_that_is_asked_step_b
     result = run(TAPE, [whole, isolated(Everything(), stepped=True), isolated(Again(), stepped=True)], Window(), audit_seed=1)
 
     assert beside == [0, 0]
-    assert result.decisions.height == 3 + 3 + 2
+    assert result.evidence.decisions.height == 3 + 3 + 2
 
 
 class Ahead(cl.TickAgent):

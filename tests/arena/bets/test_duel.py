@@ -12,7 +12,7 @@ from clvlab.arena.packs import open_pack
 from clvlab.bets.grading import plan_grading
 from clvlab.bets.reading import BetsReading
 from clvlab.proof.evidence import read_evidence
-from clvlab.runs.perform import perform
+from clvlab.runs.execute import perform
 from tests.arena.bets.plain import ZONE, Odds, graded, random_bets, written
 from tests.length import length
 
@@ -64,7 +64,7 @@ def test_every_row_is_graded_as_a_plain_loop_grades_it(pack, odds, seed, tmp_pat
         for row, truth in zip(said, truths, strict=True)
     ]  # fmt: skip
     assert ours == theirs
-    sealed = read_evidence(done.run.events).decisions
+    sealed = read_evidence(done.sealed.events).decisions
     keys = sealed.select("fixture_id", "tick_seq", "market_key", "side").rows()
     assert dict(zip(keys, sealed["stake"].to_list(), strict=True)) == stakes
     assert done.verification.passed

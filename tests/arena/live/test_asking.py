@@ -7,7 +7,7 @@ import clvlab as cl
 from clvlab.agents.registry import template
 from clvlab.arena.replays import replay_run
 from clvlab.feeds.feed import Received, Stop
-from clvlab.runs.live.following import LivePlan, follow
+from clvlab.runs.live.following import LiveSpec, follow
 from clvlab.runs.live.journal import Answers, Failure, Journal
 from tests.live import FIXTURE, MESSAGES, Around, Pausing, played
 
@@ -92,11 +92,11 @@ def source(tmp_path_factory):
 def plan_of(*agents, feed=None):
     feed = feed or played()
     (fixture,) = [one for one in feed.fixtures() if one.fixture_id == FIXTURE]
-    return LivePlan(feed, fixture, [template("baseline"), *agents], origin_id="live_of_a_test")
+    return LiveSpec(feed=feed, fixture=fixture, agents=[template("baseline"), *agents], origin_id="live_of_a_test")
 
 
 def errors(done):
-    return [(error["agent_id"], error["error"]) for error in done.result.errors]
+    return [(error["agent_id"], error["error"]) for error in done.evidence.errors]
 
 
 @pytest.mark.parametrize("name", ["Earlier", "Later", "Elsewhere"])
@@ -104,7 +104,7 @@ def test_a_decision_at_another_message_than_the_agent_was_asked_at_is_its_error(
     done = follow(plan_of(cl.isolated(f"{source}:{name}")), tmp_path / "run", Stop())
 
     assert errors(done) == [("own", "LookaheadError")]
-    assert "asked at tick 50" in done.result.causes["own"]
+    assert "asked at tick 50" in done.causes["own"]
     assert set(done.scores["agent_id"]) == {"baseline"}
 
 
@@ -120,7 +120,7 @@ def test_claims_that_are_no_numbers_are_the_same_when_the_agent_is_asked_again(s
 
     assert paused is None
     assert errors(done) == []
-    assert done.result.decisions.filter(agent_id="own")["confidence_raw"].to_list() == ["nan", "inf", None]
+    assert done.evidence.decisions.filter(agent_id="own")["confidence_raw"].to_list() == ["nan", "inf", None]
 
 
 def test_a_file_that_changes_under_an_agent_is_its_error_and_no_other_agents(source, tmp_path):
@@ -158,7 +158,7 @@ def test_an_agent_that_looks_at_the_kickoff_equals_its_replay_when_that_moves_or
     done = follow(plan_of(agent, feed=Moving(by_ms)), tmp_path / "run", Stop())
 
     assert done.scores["agent_id"].to_list().count("own") > 3
-    found = replay_run(done.run, pack=done.pack.folder, agents=[agent])
+    found = replay_run(done.sealed, pack=done.pack.folder, agents=[agent])
     assert found.agrees, found.detail
 
 
@@ -169,7 +169,7 @@ def test_a_transcript_that_goes_on_after_the_match_equals_its_replay(tmp_path):
     done = follow(plan_of(template("llm", {"transcript": transcript})), tmp_path / "run", Stop())
 
     assert done.scores["agent_id"].to_list().count("llm") == 2
-    assert replay_run(done.run, pack=done.pack.folder).agrees
+    assert replay_run(done.sealed, pack=done.pack.folder).agrees
 
 
 def test_who_has_failed_once_has_failed_whatever_is_written_of_the_message_later(tmp_path):

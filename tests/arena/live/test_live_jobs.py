@@ -90,7 +90,7 @@ def test_a_live_competition_ends_finalized_and_equals_the_replay_of_its_capture(
     assert (state["status"], state["run_id"], state["replay_binding"]) == ("finalized", run_id, None)
     pack = captured(tmp_path, run_id)
     agents = [template(name) for name in ("baseline", "cumulative-drift", "sharp-momentum-v2")]
-    replayed = run(pack.tape([FIXTURE]), agents, Window()).run
+    replayed = run(pack.tape([FIXTURE]), agents, Window()).sealed
     assert lines(found, "DECISION", "MARKET_CLOSE") == lines(replayed, "DECISION", "MARKET_CLOSE")
     events = live.competitions.events(competition_id, -1)
     said = [event["payload"]["run_seq"] for event in events if event["kind"] == "AGENT_ACTION" and event["evidence"]]

@@ -11,10 +11,10 @@ from clvlab.arena.packs import open_pack
 from clvlab.arena.replays import prices_again, replay_run
 from clvlab.errors import PackTamperedError, ReplayError
 from clvlab.proof.canonical import canonical
-from clvlab.runs.in_folder import FolderRecord
+from clvlab.runs.in_folder import FolderRecorder
 from clvlab.runs.live.paper import run_live
-from clvlab.runs.live.question import LiveQuestion
-from clvlab.runs.perform import content_hash_of, reopen
+from clvlab.runs.live.request import LiveRequest
+from clvlab.runs.run import content_hash_of, reopen
 from tests.live import FIXTURE, Cutting, played
 
 OWN = """
@@ -49,7 +49,7 @@ def live(source, tmp_path_factory):
     """A run with a gap, by a template, an agent of one's own, and one that fails."""
     folder = tmp_path_factory.mktemp("live")
     agents = [template("cumulative-drift"), cl.isolated(f"{source}:Swings"), cl.isolated(f"{source}:Failing")]
-    return run_live(LiveQuestion(Cutting(50), agents, FIXTURE), FolderRecord(folder / "runs", lambda: 1), folder / "live")
+    return run_live(LiveRequest(Cutting(50), FIXTURE), agents, FolderRecorder(folder / "runs", lambda: 1), folder / "live")
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def forged(run, kind, change):
 
 
 def test_agents_asked_about_the_whole_decide_as_they_did_live(live, agents):
-    found = replay_run(live.run, live.receipts, pack=live.pack.folder, agents=agents)
+    found = replay_run(live.sealed, live.receipts, pack=live.pack.folder, agents=agents)
 
     assert found.agrees, found.detail
     assert "all 4 files have the same bytes: asked about the whole of it, the agents decide as they did live" in found.detail
@@ -76,46 +76,46 @@ def test_agents_asked_about_the_whole_decide_as_they_did_live(live, agents):
 
 
 def test_prices_follow_from_the_captured_pack(live):
-    assert prices_again(live.run, live.pack.folder).agrees
+    assert prices_again(live.sealed, live.pack.folder).agrees
 
 
 def test_the_pack_has_to_be_named_and_be_the_one_that_was_captured(live, agents):
     with pytest.raises(ReplayError, match="name the folder of the pack that it captured"):
-        replay_run(live.run, agents=agents)
+        replay_run(live.sealed, agents=agents)
     with pytest.raises(ReplayError, match=r"the run was over the pack that it captured of sha256:.*'starter' is 'starter'"):
-        prices_again(live.run, "starter")
+        prices_again(live.sealed, "starter")
 
 
 def test_an_agent_whose_source_is_not_at_hand_is_named(live):
     with pytest.raises(ReplayError, match="agent 'swings'"):
-        replay_run(live.run, pack=live.pack.folder)
+        replay_run(live.sealed, pack=live.pack.folder)
 
 
 def test_a_decision_that_nobody_made_live_is_found(live, agents):
     def another_stake(payload):
         payload["action"]["stake"] = 999
 
-    found = replay_run(forged(live.run, b"DECISION", another_stake), pack=live.pack.folder, agents=agents)
+    found = replay_run(forged(live.sealed, b"DECISION", another_stake), pack=live.pack.folder, agents=agents)
 
     assert not found.agrees
     assert "events.jsonl differs from the stored one at line 2" in found.detail
 
 
 def test_it_is_read_back_over_its_pack_and_no_other(live):
-    again = reopen(open_pack(live.pack.folder), live.run, live.receipts)
+    again = reopen(open_pack(live.pack.folder), live.sealed, live.receipts)
 
     assert again.is_live
     assert again.scores.equals(live.scores)
     assert again.report == live.report
     with pytest.raises(PackTamperedError):
-        reopen(open_pack("starter"), live.run)
+        reopen(open_pack("starter"), live.sealed)
 
 
 def test_its_report_bears_the_label_and_says_what_was_missed(live):
     assert live.report["mode_label"] == "Live paper"
     assert live.report["gaps"] == {"cut": 1}
     assert "backtest_id" not in live.report
-    assert live.report["content_hash"] == live.pack.content_hash == content_hash_of(live.run)
+    assert live.report["content_hash"] == live.pack.content_hash == content_hash_of(live.sealed)
 
 
 def test_what_was_sent_again_is_no_gap_of_the_report(live):
@@ -127,7 +127,7 @@ def test_what_was_sent_again_is_no_gap_of_the_report(live):
 
 
 def test_two_runs_of_the_same_question_are_two(tmp_path):
-    feed, record = played(), FolderRecord(tmp_path / "runs", lambda: 1)
-    ids = {run_live(LiveQuestion(feed, [template("baseline")], FIXTURE), record, tmp_path / "live").run_id for _ in range(2)}
+    feed, record = played(), FolderRecorder(tmp_path / "runs", lambda: 1)
+    ids = {run_live(LiveRequest(feed, FIXTURE), [template("baseline")], record, tmp_path / "live").run_id for _ in range(2)}
 
     assert len(ids) == 2

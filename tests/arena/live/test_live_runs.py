@@ -16,7 +16,7 @@ from clvlab.feeds.feed import Cut, GapCause, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.verifying import verify_pack
 from clvlab.proof.verify import verify
-from clvlab.runs.live.following import LivePlan, follow
+from clvlab.runs.live.following import LiveSpec, follow
 from tests.length import length
 from tests.live import Cutting, Pausing
 from tests.waiting import PATIENCE_S
@@ -56,7 +56,7 @@ def plan(pack):
     feed = ReplayFeed(pack=pack, speed=1e12, shift=True)
     agents = [template(name) for name in ("baseline", "cumulative-drift", "sharp-momentum-v2")]
     (fixture,) = [one for one in feed.fixtures() if one.fixture_id == FIXTURE]
-    return LivePlan(feed, fixture, agents, origin_id="run of a test")
+    return LiveSpec(feed=feed, fixture=fixture, agents=agents, origin_id="run of a test")
 
 
 @pytest.fixture
@@ -71,22 +71,22 @@ def lines(sealed, *kinds):
 
 
 def replayed(live, agents):
-    return run(live.pack.tape([FIXTURE]), agents, live.window, audit_seed=None).run
+    return run(live.pack.tape([FIXTURE]), agents, live.window, audit_seed=None).sealed
 
 
 def test_a_live_run_equals_the_replay_of_its_capture(mixed, tmp_path):
     live = follow(mixed, tmp_path / "run", Stop())
 
     verify_pack(live.pack.folder)
-    assert verify(live.run, live.receipts).verified
-    assert lines(live.run, "DECISION", "MARKET_CLOSE") == lines(replayed(live, mixed.agents), "DECISION", "MARKET_CLOSE")
-    assert {line["agent_id"] for line in lines(live.run, "DECISION")} == {agent.identity.agent_id for agent in mixed.agents}
+    assert verify(live.sealed, live.receipts).verified
+    assert lines(live.sealed, "DECISION", "MARKET_CLOSE") == lines(replayed(live, mixed.agents), "DECISION", "MARKET_CLOSE")
+    assert {line["agent_id"] for line in lines(live.sealed, "DECISION")} == {agent.identity.agent_id for agent in mixed.agents}
 
 
 def test_a_live_run_says_so_in_its_evidence(plan, tmp_path):
     live = follow(plan, tmp_path / "run", Stop())
 
-    (started,), (sealed,) = lines(live.run, "RUN_STARTED"), lines(live.run, "RUN_SEALED")
+    (started,), (sealed,) = lines(live.sealed, "RUN_STARTED"), lines(live.sealed, "RUN_SEALED")
     assert (started["source_mode"], started["mode_label"]) == ("live", "Live paper")
     assert started["binding"] == {"pack_id": None, "fixture_ids": [FIXTURE], "content_hash": None}
     assert {agent["causality"] for agent in started["agents"]} == {"live"}
@@ -106,8 +106,8 @@ def test_a_columnar_agent_decides_anew_and_equals_its_replay(plan, tmp_path):
     agents = [cl.isolated(risers)]
     live = follow(replace(plan, agents=agents), tmp_path / "run", Stop())
 
-    assert len(lines(live.run, "DECISION")) > 3
-    assert lines(live.run, "DECISION", "MARKET_CLOSE") == lines(replayed(live, agents), "DECISION", "MARKET_CLOSE")
+    assert len(lines(live.sealed, "DECISION")) > 3
+    assert lines(live.sealed, "DECISION", "MARKET_CLOSE") == lines(replayed(live, agents), "DECISION", "MARKET_CLOSE")
 
 
 class Breaking:
@@ -149,7 +149,7 @@ def test_a_run_that_is_taken_up_again_ends_with_the_same_lines(plan, mixed, tmp_
                 file.write(b'{"message":99')
 
     assert attempts == 5
-    assert lines(done.run, "DECISION", "MARKET_CLOSE") == lines(whole.run, "DECISION", "MARKET_CLOSE")
+    assert lines(done.sealed, "DECISION", "MARKET_CLOSE") == lines(whole.sealed, "DECISION", "MARKET_CLOSE")
     gaps = done.pack.manifest.capture.gaps
     assert [(gap.cause, gap.replayed) for gap in gaps] == [("restart", True)] * 4
     verify_pack(done.pack.folder)
@@ -185,7 +185,7 @@ def test_a_cut_suspends_what_was_open_and_the_replay_says_the_same(plan, tmp_pat
     tape = live.pack.tape([FIXTURE])
     whole = follow(plan, tmp_path / "whole", Stop()).pack.tape([FIXTURE])
     assert tape.messages.height > whole.messages.height  # a message without prices for each market that was open
-    assert lines(live.run, "DECISION", "MARKET_CLOSE") == lines(replayed(live, plan.agents), "DECISION", "MARKET_CLOSE")
+    assert lines(live.sealed, "DECISION", "MARKET_CLOSE") == lines(replayed(live, plan.agents), "DECISION", "MARKET_CLOSE")
     (gap,) = live.pack.manifest.capture.gaps
     assert (gap.cause, gap.replayed, gap.to_ts_ms - gap.from_ts_ms) == ("cut", None, 5)
 
@@ -206,11 +206,11 @@ def test_an_agent_that_fails_stops_and_the_others_go_on(plan, tmp_path, breaks):
         feed = Breaking(plan.feed, breaks, stop)
         done = follow(replace(plan, agents=agents, feed=feed), tmp_path / "run", stop)
 
-    (error,) = lines(done.run, "AGENT_ERROR")
+    (error,) = lines(done.sealed, "AGENT_ERROR")
     assert (error["agent_id"], error["error"]) == ("Failing", "RuntimeError")
-    assert {line["agent_id"] for line in lines(done.run, "DECISION")} == {"baseline", "cumulative-drift"}
-    assert verify(done.run, done.receipts).verified
-    assert "no more" in done.result.causes["Failing"]
+    assert {line["agent_id"] for line in lines(done.sealed, "DECISION")} == {"baseline", "cumulative-drift"}
+    assert verify(done.sealed, done.receipts).verified
+    assert "no more" in done.causes["Failing"]
 
 
 @cl.strategy
@@ -221,7 +221,7 @@ def second_thoughts(ticks):
 def test_an_agent_that_takes_a_decision_back_gets_an_error(plan, tmp_path):
     done = follow(replace(plan, agents=[plan.agents[0], cl.isolated(second_thoughts)]), tmp_path / "run", Stop())
 
-    assert [error["error"] for error in lines(done.run, "AGENT_ERROR")] == ["LookaheadError"]
+    assert [error["error"] for error in lines(done.sealed, "AGENT_ERROR")] == ["LookaheadError"]
 
 
 def test_a_run_whose_agents_all_failed_is_not_sealed(plan, tmp_path):
@@ -266,7 +266,7 @@ def test_without_a_message_of_play_the_run_is_sealed_by_the_clock(plan, tmp_path
     live = follow(plan, tmp_path / "run", Stop(), told=tell, clock=lambda: now[0])
 
     assert live.pack.tape([FIXTURE]).messages.height == len(told) == 50
-    assert {line["close_kind"] for line in lines(live.run, "MARKET_CLOSE")} == {"kickoff"}
+    assert {line["close_kind"] for line in lines(live.sealed, "MARKET_CLOSE")} == {"kickoff"}
 
 
 def test_a_run_that_is_taken_up_after_its_end_keeps_all_that_was_captured_in_time(plan, tmp_path):
@@ -336,4 +336,4 @@ def test_a_run_that_is_taken_up_again_tells_every_decision_once(plan, tmp_path):
         broken = replace(plan, feed=Breaking(plan.feed, breaks, stop))
         done = follow(broken, tmp_path / "run", stop, told=lambda _, answers: told.extend(answers.decided.values()))
 
-    assert sum(map(len, told)) == len(lines(done.run, "DECISION"))
+    assert sum(map(len, told)) == len(lines(done.sealed, "DECISION"))

@@ -13,7 +13,7 @@ from clvlab.feeds.replay import messages_of
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.opening import open_pack
 from clvlab.packs.verifying import verify_pack
-from clvlab.runs.live.following import LivePlan, follow
+from clvlab.runs.live.following import LiveSpec, follow
 from tests.live import FIXTURE
 
 DAY = 86_400_000
@@ -59,7 +59,8 @@ def _at(text, message_id, ts_ms):
 
 
 def plan_of(feed):
-    return LivePlan(feed, *feed.fixtures(), agents(), origin_id="run of a test")
+    (fixture,) = feed.fixtures()
+    return LiveSpec(feed=feed, fixture=fixture, agents=agents(), origin_id="run of a test")
 
 
 def agents():
@@ -73,8 +74,8 @@ def lines(sealed, *kinds):
 
 def require_equal_to_its_replay(live):
     pack = verify_pack(live.pack.folder)
-    again = run(pack.tape([FIXTURE]), agents(), live.window, audit_seed=None).run
-    assert lines(live.run, "DECISION", "MARKET_CLOSE") == lines(again, "DECISION", "MARKET_CLOSE")
+    again = run(pack.tape([FIXTURE]), agents(), live.window, audit_seed=None).sealed
+    assert lines(live.sealed, "DECISION", "MARKET_CLOSE") == lines(again, "DECISION", "MARKET_CLOSE")
     return pack
 
 
@@ -84,9 +85,9 @@ def test_false_times_change_nothing_that_is_decided(tmp_path):
     pack = require_equal_to_its_replay(lied)
     assert pack.is_genuine
     assert pack.manifest.reading.refused > 5
-    assert len(lines(lied.run, "DECISION")) > 3
+    assert len(lines(lied.sealed, "DECISION")) > 3
     kinds = "DECISION", "MARKET_CLOSE"
-    assert lines(lied.run, *kinds) == lines(sound.run, *kinds)
+    assert lines(lied.sealed, *kinds) == lines(sound.sealed, *kinds)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -13,10 +13,10 @@ from clvlab.log.entries import EntryKind
 from clvlab.log.log import entry_of
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.verify import verify
-from clvlab.runs.in_folder import FolderRecord
+from clvlab.runs.in_folder import FolderRecorder
 from clvlab.runs.live.feed import chosen
 from clvlab.runs.live.paper import run_live
-from clvlab.runs.live.question import LiveQuestion, until_of, until_ts_ms
+from clvlab.runs.live.request import LiveRequest, until_of, until_ts_ms
 from tests.live import FIXTURE, MESSAGES, Cutting, Ending, Pausing, interrupting, played
 from tests.waiting import PATIENCE_S
 
@@ -35,11 +35,11 @@ def log(tmp_path):
 
 def question(feed=None, *names, **asked):
     agents = [template(name) for name in names or ("cumulative-drift",)]
-    return LiveQuestion(feed or played(), agents, **{"fixture_id": FIXTURE, **asked})
+    return LiveRequest(feed or played(), **{"fixture": FIXTURE, **asked}), agents
 
 
 def followed(tmp_path, asked, log=None, **options):
-    return run_live(asked, FolderRecord(tmp_path / "runs", clock, log), tmp_path / "live", **options)
+    return run_live(*asked, FolderRecorder(tmp_path / "runs", clock, log), tmp_path / "live", **options)
 
 
 def interrupted(tmp_path, messages, log=None, **asked):
@@ -63,9 +63,9 @@ class TestOnRecord:
         assert (kinds[0], kinds[-1]) == (EntryKind.COMMIT, EntryKind.RESULT)
         assert set(kinds[1:-1]) == {EntryKind.SEGMENT}
         assert entries(log)[0]["content_hash"] is None
-        assert done.run.commit_index == 0
-        assert verify(done.run, done.receipts).passed
-        assert (tmp_path / "runs" / done.run_id / "events.jsonl").read_bytes() == done.run.events
+        assert done.sealed.commit_index == 0
+        assert verify(done.sealed, done.receipts).passed
+        assert (tmp_path / "runs" / done.run_id / "events.jsonl").read_bytes() == done.sealed.events
         assert said
 
     def test_its_folder_bears_its_id_and_the_next_question_begins_another_run(self, tmp_path):
@@ -82,7 +82,7 @@ class TestOnRecord:
             raise ValueError("no more")
 
         with pytest.raises(DecisionError, match="no agent is left"):
-            followed(tmp_path, LiveQuestion(played(), [cl.isolated(failing)], FIXTURE), log)
+            followed(tmp_path, (LiveRequest(played(), FIXTURE), [cl.isolated(failing)]), log)
 
         kinds = [entry["kind"] for entry in entries(log)]
         assert (kinds[0], kinds[-1]) == (EntryKind.COMMIT, EntryKind.ABANDONED)
@@ -103,10 +103,10 @@ class TestInterrupted:
         assert done.pack.tape([FIXTURE]).messages.height == MESSAGES
 
     def test_without_a_named_fixture_it_goes_on_with_the_one_that_it_began_with(self, tmp_path):
-        interrupted(tmp_path, 20, fixture_id=None)
+        interrupted(tmp_path, 20, fixture=None)
         (begun,) = (tmp_path / "live").iterdir()
 
-        done = followed(tmp_path, question(fixture_id=None))
+        done = followed(tmp_path, question(fixture=None))
 
         assert done.run_id == begun.name
 
@@ -139,7 +139,7 @@ class TestInterrupted:
             with pytest.raises(LogError, match="was begun under entry 0 of its log"):
                 followed(tmp_path, question(), other)
             assert entries(other) == []
-        assert followed(tmp_path, question(), log).run.commit_index == 0
+        assert followed(tmp_path, question(), log).sealed.commit_index == 0
 
     def test_a_log_is_not_named_afterwards(self, tmp_path, log):
         interrupted(tmp_path, 20)
@@ -229,7 +229,7 @@ class TestTheView:
         with pytest.raises(KeyboardInterrupt):
             followed(
                 tmp_path,
-                LiveQuestion(feed, agents, FIXTURE),
+                (LiveRequest(feed, FIXTURE), agents),
                 look=lambda view: views.append(view) or (interrupting(1)(view) if view.gaps else None),
             )
 

@@ -35,7 +35,7 @@ def bt(tmp_path_factory):
 
 
 def in_time(sheet):
-    closes = sheet.source.result.closes.select("fixture_id", "close_ts_ms").unique()
+    closes = sheet.source.evidence.closes.select("fixture_id", "close_ts_ms").unique()
     return closes.sort("close_ts_ms")["fixture_id"].to_list()
 
 

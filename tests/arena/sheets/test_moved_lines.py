@@ -40,7 +40,7 @@ def moved(messages, *decisions, window=None, **tape):
         asked.append(fixture_ids)
         return made
 
-    found = priced_lines(result.scores, result.decisions, tape_of, window or Window())
+    found = priced_lines(result.scores, result.evidence.decisions, tape_of, window or Window())
     return found, result.scores, asked
 
 

@@ -78,9 +78,9 @@ def test_time_to_the_close_is_that_of_decision_and_close():
     bt = cl.backtest("starter", agent="cumulative-drift")
     row = bt.tear_sheet().scored.row(0, named=True)
     record = bt.run.decision(row["seq"])
-    close = bt.source.result.closes.filter(pl.col("fixture_id") == row["fixture_id"])["close_ts_ms"][0]
+    close = bt.source.evidence.closes.filter(pl.col("fixture_id") == row["fixture_id"])["close_ts_ms"][0]
 
-    decided = bt.source.result.decisions.row(by_predicate=pl.col("seq") == row["seq"], named=True)["ts_ms"]
+    decided = bt.source.evidence.decisions.row(by_predicate=pl.col("seq") == row["seq"], named=True)["ts_ms"]
     assert row["to_close_s"] == (close - decided) / 1000
     assert record["clv_bps"] == row["clv_bps"]
 

@@ -10,7 +10,7 @@ NASTY = '<img src=x onerror="alert(1)"></fieldset>'
 
 @pytest.fixture(scope="module")
 def run():
-    return make_mixed_run().run
+    return make_mixed_run().sealed
 
 
 def records(run):
@@ -55,14 +55,14 @@ def test_a_close_that_lies_ahead_gives_nothing_away(run):
 @pytest.mark.parametrize("reason", ["wait_unscored", "entry_suspended", "scored", "pending_horizon"])
 def test_records_without_a_state_a_policy_or_a_number_are_shown(run, reason):
     tape = make_tape([message(0, 0, {"draw": 3000, "part1": 4000, "part2": 3000})], {1: 30})
-    known = records(run) | {"pending_horizon": inspect_decision(make_run(tape, {}).run, 1)}
+    known = records(run) | {"pending_horizon": inspect_decision(make_run(tape, {}).sealed, 1)}
 
     assert reason in record_html(1, known[reason]) or reason == "scored"
 
 
 def test_claims_stay_behind_their_fence_whatever_they_say():
     tape = make_tape([message(0, 0, {NASTY: 5000, "b": 5000}, market_key=NASTY)], {1: 600})
-    run = make_run(tape, {"market_key": NASTY, "side": NASTY, "reason": NASTY}).run
+    run = make_run(tape, {"market_key": NASTY, "side": NASTY, "reason": NASTY}).sealed
 
     shown = record_html(1, inspect_decision(run, 1))
 

@@ -15,7 +15,7 @@ def three(draw, part1, part2):
 
 def prepared(tape, *decisions, market_key=MARKET, window=None):
     result = make_run(tape, *decisions, window=window)
-    made = pl.concat([result.scores, result.decisions.select("ts_ms", "action")], how="horizontal")
+    made = pl.concat([result.scores, result.evidence.decisions.select("ts_ms", "action")], how="horizontal")
     return market(tape, window or Window(), market_key, made)
 
 

@@ -221,7 +221,7 @@ class TestMerklePath:
 def test_what_stands_in_the_evidence_is_text():
     nasty = "<script>alert(1)</script>"
     tape = make_tape([message(0, 0, {nasty: 5000, "b": 5000}, market_key=nasty)], {1: 600})
-    run = Run(make_run(tape, {"market_key": nasty, "side": nasty, "reason": nasty}).run)
+    run = Run(make_run(tape, {"market_key": nasty, "side": nasty, "reason": nasty}).sealed)
 
     for result in (run.proof_card(), run.browse(), run.merkle_path(1), run.tamper()):
         assert not re.search(r"<script|https?://", html_text(result))

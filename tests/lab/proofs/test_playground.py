@@ -125,7 +125,7 @@ def test_what_cannot_be_done_is_refused_by_name(playground, act, said):
 
 def test_a_run_without_a_scored_decision_has_no_score_to_raise():
     tape = make_tape([message(0, 0, {"draw": 3000, "part1": 4000, "part2": 3000})], {1: 30})
-    playground = Playground(make_run(tape, {}).run)
+    playground = Playground(make_run(tape, {}).sealed)
 
     with pytest.raises(EvidenceError, match=r"no line in scores\.jsonl"):
         playground.attack("raise a score")
@@ -141,7 +141,7 @@ def test_an_attack_on_a_copy_that_is_damaged_already_is_refused(playground):
 
 
 def test_the_frame_sets_the_checks_before_and_after_beside_each_other():
-    frame = Playground(make_mixed_run().run).attack("raise a score").frame
+    frame = Playground(make_mixed_run().sealed).attack("raise a score").frame
 
     assert frame.filter(check="metrics_recomputed").row(0)[1:3] == ("pass", "fail")
 

@@ -182,7 +182,7 @@ def test_a_run_over_pairs_that_matching_does_not_give_disagrees(first, other, wi
     said = {}
     for name, stated, close in (("honest", honest, "b"), ("forged", honest | forged, book)):
         view = within(joined_by(packs, stated))
-        done = run(view.tape(), [template("baseline")], Window(close_source=close)).run
+        done = run(view.tape(), [template("baseline")], Window(close_source=close)).sealed
         said[name] = [look(done, pack=first.source.folder.parent, view=view_file(view)) for look in (prices_again, replay_run)]
 
     assert all(again.agrees for again in said["honest"])

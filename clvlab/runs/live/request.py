@@ -15,7 +15,7 @@ from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.canonical import canonical, sha256
-from clvlab.runs.live.following import GRACE_S, LivePlan
+from clvlab.runs.live.following import GRACE_S, LiveSpec
 
 # When a capture or a live run ends, as somebody says it: at a time, or so many seconds from now.
 
@@ -68,19 +68,16 @@ def _with_zone(when: datetime) -> datetime:
     return when
 
 
-_KIND = "live"
-
-
 @dataclass(frozen=True)
-class LiveQuestion:
+class LiveRequest:
     """A live run as somebody asks for it.
 
     Attributes
     ----------
-    feed, agents
-        What is followed, by whom.
-    fixture_id
-        Null is the next fixture to kick off.
+    feed
+        What is followed: a feed, its name, or null for the one that is configured.
+    fixture
+        A fixture id; null is the next to kick off.
     window, policy
         As of any run.
     until
@@ -94,9 +91,8 @@ class LiveQuestion:
         A time of grace below zero, or an end that is no time.
     """
 
-    feed: Feed
-    agents: Sequence[Agent] = field(repr=False)
-    fixture_id: int | None = None
+    feed: Feed | str | None = None
+    fixture: int | None = None
     window: Window = field(default_factory=Window)
     policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
     until: Until | None = None
@@ -107,30 +103,28 @@ class LiveQuestion:
             raise FeedError(f"a run is sealed some seconds after the kickoff, not {self.grace_s} s")
         until_ts_ms(self.until, 0)
 
-    @property
-    def key(self) -> str:
-        """Hash of all that is asked: by it a run that was interrupted is found again.
+    def key(self, feed: Feed, agents: Sequence[Agent]) -> str:
+        """Hash all that is asked, and of whom: by it a run that was interrupted is found again.
 
         Raises
         ------
         DecisionError, AgentError
             No agent, two of one name, or one that can't be sealed.
         """
-        fixture_ids = () if self.fixture_id is None else (self.fixture_id,)
-        shaped = live_started(fixture_ids, self.agents, self.window, self.policy, kind=_KIND, origin_id="")
-        asked = {"feed": self.feed.name, "provenance": self.feed.provenance, "run": shaped["run_id"]}
+        fixture_ids = () if self.fixture is None else (self.fixture,)
+        shaped = live_started(fixture_ids, agents, self.window, self.policy, kind="live", origin_id="")
+        asked = {"feed": feed.name, "provenance": feed.provenance, "run": shaped["run_id"]}
         return sha256(canonical(asked | {"grace_s": self.grace_s, "until": None if self.until is None else str(self.until)}))
 
-    def plan(self, origin_id: str, fixture: Fixture, end_ts_ms: int | None) -> LivePlan:
-        """Return the run that follows this fixture until then; ``origin_id`` makes it the only one."""
-        return LivePlan(
-            self.feed,
-            fixture,
-            self.agents,
-            origin_id,
+    def spec(self, feed: Feed, agents: Sequence[Agent], origin_id: str, fixture: Fixture, end_ts_ms: int | None) -> LiveSpec:
+        """Return what shapes the run that follows this fixture until then; ``origin_id`` makes it the only one."""
+        return LiveSpec(
+            feed=feed,
+            fixture=fixture,
+            agents=agents,
+            origin_id=origin_id,
             window=self.window,
             policy=self.policy,
-            kind=_KIND,
             grace_s=self.grace_s,
             until_ts_ms=end_ts_ms,
         )

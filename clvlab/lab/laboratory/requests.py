@@ -14,17 +14,16 @@ from clvlab.agents.registry import names_template
 from clvlab.base.naming import among, fields_checked, nearest
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, ArgumentError, FeedError, PackFormatError, PolicyError, UnknownPackError, WindowError
-from clvlab.feeds.feed import Feed
-from clvlab.lab.results.contender import fixture_ids_given, shown
 from clvlab.lab.results.pack import Pack
+from clvlab.lab.validation import fixture_ids_given, shown
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import EndRule
 from clvlab.runs.live.following import GRACE_S
-from clvlab.runs.live.question import Until, until_ts_ms
+from clvlab.runs.live.request import LiveRequest, until_ts_ms
+from clvlab.runs.spec import rename, resolve
 
 if TYPE_CHECKING:
-    from clvlab.runs.live.view import LiveView
     from clvlab.runs.live.watch import CaptureState
 
 
@@ -121,8 +120,8 @@ def check_audit(cuts: Any, seed: Any, max_rows: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Question:
-    """Over what agents are asked to decide.
+class RunRequest:
+    """Over what agents are asked to decide, as somebody names it.
 
     Attributes
     ----------
@@ -147,6 +146,16 @@ class AgentSpec:
     params: Mapping[str, Any]
     agent_id: str | None = None
 
+    def resolve(self, window: Window) -> Agent:
+        """Find the agent, under its name here if it has one.
+
+        Raises
+        ------
+        UnknownAgentError, AgentError
+        """
+        found = resolve(self.agent, self.params, window)
+        return found if self.agent_id in (None, found.identity.agent_id) else rename(found, str(self.agent_id))
+
 
 @dataclass(frozen=True)
 class Folds:
@@ -169,33 +178,6 @@ class HoldOut:
     seed: int
 
 
-@dataclass(frozen=True)
-class LiveRequest:
-    """What a live run follows, and how it is watched.
-
-    Attributes
-    ----------
-    feed
-        A feed, its name, or null for the one that is configured.
-    fixture
-        A fixture id; null is the next to kick off.
-    until
-        When it is sealed at the latest; null without a bound.
-    grace_s
-        How long after the announced kickoff it is sealed, where no message says that play began.
-    progress
-        Whether it is shown, or what is called with it.
-    """
-
-    feed: Feed | str | None = None
-    fixture: int | None = None
-    window: Window = field(default_factory=Window)
-    policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
-    until: Until | None = None
-    grace_s: int = GRACE_S
-    progress: Callable[[LiveView], None] | bool = True
-
-
 def live_request(
     feed: Any = None,
     fixture: Any = None,
@@ -203,8 +185,6 @@ def live_request(
     policy: Any = None,
     until: Any = None,
     grace_s: Any = GRACE_S,
-    *,
-    progress: Callable[[LiveView], None] | bool = True,
 ) -> LiveRequest:
     """Return what a live run follows, with defaults for what was left out.
 
@@ -217,8 +197,7 @@ def live_request(
         raise FeedError(f"a fixture is named by its id, a whole number, not {fixture!r:.80}")
     if type(grace_s) is not int:
         raise FeedError(f"a time of grace is a whole number of seconds, not {grace_s!r:.80}")
-    own = question("", None, window, policy)
-    return LiveRequest(feed, fixture, own.window, own.policy, until, grace_s, progress)
+    return LiveRequest(feed, fixture, window_given(window), policy_given(policy), until, grace_s)
 
 
 def asked_as(agent: Any, *, stepped: Any) -> Any:
@@ -236,9 +215,9 @@ def asked_as(agent: Any, *, stepped: Any) -> Any:
     return step_by_step(agent) if stepped else agent
 
 
-def question(
+def run_request(
     pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True, close: str | None = None
-) -> Question:
+) -> RunRequest:
     """Return a question, with defaults for what was left out; ``close`` is the window's ``close_source``.
 
     Raises
@@ -254,10 +233,10 @@ def question(
         raise WindowError(f"close={close!r:.80} and close_source={asked.close_source!r:.80} of the window differ: give one")
     if close is not None:
         asked = replace(asked, close_source=close)
-    return Question(own, chosen, asked, policy_given(policy), audit)
+    return RunRequest(own, chosen, asked, policy_given(policy), audit)
 
 
-def entry(agent: Any, params: Any = None) -> AgentSpec:
+def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
     """Return an agent with its parameters as an entry.
 
     Raises
@@ -307,7 +286,7 @@ def capturing(fixtures: Any, until: Any, log: Any, progress: Any) -> CaptureRequ
     return CaptureRequest(tuple(fixtures or ()), ends_ms, log, progress)
 
 
-def entries(
+def agent_specs(
     agents: str | Agent | Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
 ) -> list[AgentSpec]:
     """Return the entries of a competition; a lone agent in place of a list is one.
@@ -320,7 +299,7 @@ def entries(
     if isinstance(agents, Mapping):
         return [_named(own, name) for name, own in agents.items()]
     if isinstance(agents, str | Agent):
-        return [entry(agents)]
+        return [agent_spec(agents)]
     if not isinstance(agents, Iterable):
         raise AgentError(f"a competition takes a list of agents, or a mapping from names to agents, not {agents!r:.80}")
     return [_named(agent) for agent in agents]
@@ -332,11 +311,11 @@ def _named(own: Any, name: str | None = None) -> AgentSpec:
         raise AgentError(f"an agent enters under a name, a text, not {name!r:.80}")
     match own:
         case (agent, Mapping() as params):
-            return replace(entry(agent, params), agent_id=name)
+            return replace(agent_spec(agent, params), agent_id=name)
         case tuple() | list():
             raise AgentError(
                 f"an entry is an agent, or an agent with a mapping of its parameters, such as "
                 f"('baseline', {{'stake': 50}}), not {shown(own)}"
             )
         case agent:
-            return replace(entry(agent), agent_id=name)
+            return replace(agent_spec(agent), agent_id=name)

@@ -1,0 +1,315 @@
+"""The life of a run: committed to, performed and kept, or abandoned on the record; one at a time, or wherever there is room."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol, TypeVar
+
+from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.template import Template
+from clvlab.base.parallel import Fault, Work, in_order
+from clvlab.engine.agent import Agent, register
+from clvlab.engine.lookahead import Draw, DrawingOf
+from clvlab.engine.run import run
+from clvlab.errors import AgentError, ClvlabError, PackError, PackReplayError, PlanChangedError
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.law.tape import Tape
+from clvlab.log.log import LogStore, draw_audit
+from clvlab.packs.reader import Pack
+from clvlab.packs.views.opening import load_place, place_of
+from clvlab.runs.progress import Stage, Tell, cause_of, tell_nobody
+from clvlab.runs.run import Run, matched
+from clvlab.runs.spec import ReplaySpec, RunSpec, rename
+
+ABANDONED = "failed"
+"""All that the log says of a failure, as nothing can be taken back from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commitment:
+    """What a run was committed to as.
+
+    Attributes
+    ----------
+    run_id
+        Its id.
+    index
+        The entry of the run log; null without a log.
+    drawing
+        Lets the log draw the audit of an agent, given its id and a hash of what it answered; null without a log, and in another
+        process than the log's.
+    """
+
+    run_id: str
+    index: int | None = None
+    drawing: DrawingOf | None = None
+
+    def __reduce__(self) -> tuple[type[Commitment], tuple[str, int | None]]:
+        return Commitment, (self.run_id, self.index)
+
+
+class Named(Protocol):
+    """What says which run is meant: what shapes it, or a job."""
+
+    @property
+    def run_id(self) -> str: ...
+
+
+Asked = TypeVar("Asked", bound=Named, contravariant=True)
+
+
+class Recorder(Protocol[Asked]):
+    """Where runs are committed to and kept: in a folder, with or without a log, in the database, or nowhere."""
+
+    @property
+    def log(self) -> LogStore | None:
+        """The log in which runs are committed to; null without one."""
+        ...
+
+    def commit(self, spec: Asked) -> Commitment:
+        """Commit to a run before its data is opened; again if it was abandoned."""
+        ...
+
+    def keep(self, run: Run) -> None:
+        """Store a run and conclude its commitment; the same again changes nothing."""
+        ...
+
+    def abandon(self, run_id: str, cause: str) -> None:
+        """Note that a run failed; asking for it again commits to it anew."""
+        ...
+
+
+class NoRecorder:
+    """Keeps nothing."""
+
+    log = None
+
+    def commit(self, spec: RunSpec) -> Commitment:
+        """Name the run."""
+        return Commitment(spec.run_id)
+
+    def keep(self, run: Run) -> None:
+        """Pass over what was made."""
+
+    def abandon(self, run_id: str, cause: str) -> None:
+        """Pass over a failure."""
+
+
+NOWHERE = NoRecorder()
+
+
+def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> DrawingOf:
+    """Return what draws the audits of a committed run by its log, which notes what an agent answered before."""
+
+    def drawing(agent_id: str, answers_hash: str) -> Draw:
+        with log.write() as rows:
+            drawn = draw_audit(rows, run_id, agent_id, answers_hash, clock())
+        return Draw(secrets.randbelow(SAFE_INTEGER)) if drawn is None else Draw(*drawn)
+
+    return drawing
+
+
+def execute(spec: ReplaySpec, recorder: Recorder[ReplaySpec] = NOWHERE, tell: Tell = tell_nobody) -> Run:
+    """Make a run over a pack and keep it, on the record; ``tell`` is told how far it is.
+
+    Raises
+    ------
+    ClvlabError
+        As ``perform``, and as the record says; the run is then abandoned.
+    """
+    return lived(spec, recorder, lambda commitment: perform(spec, commitment, tell))
+
+
+def lived(
+    spec: Asked,
+    recorder: Recorder[Asked],
+    make: Callable[[Commitment], Run],
+    is_left: Callable[[ClvlabError], bool] = lambda error: False,  # noqa: ARG005
+) -> Run:
+    """Lead a run through its life: commit to it, make it, keep it.
+
+    One that is interrupted stays open, and goes on when it is asked for again.
+
+    Parameters
+    ----------
+    spec
+        What shapes it, or names it.
+    recorder
+        Where it is committed to and kept.
+    make
+        Makes it of what it was committed to as.
+    is_left
+        Which errors leave it open too; at any other it is abandoned.
+
+    Raises
+    ------
+    ClvlabError
+        As ``make`` and the recorder raise.
+    """
+    commitment = recorder.commit(spec)
+    try:
+        made = make(commitment)
+        recorder.keep(made)
+    except ClvlabError as error:
+        if not is_left(error):
+            recorder.abandon(spec.run_id, cause_of(error))
+        raise
+    return made
+
+
+def perform(spec: ReplaySpec, commitment: Commitment | None = None, tell: Tell = tell_nobody) -> Run:
+    """Replay, score and seal a run.
+
+    Parameters
+    ----------
+    spec
+        What shapes it.
+    commitment
+        What was committed to, if anything was; the manifest names its entry.
+    tell
+        Told how far it is; may end it by an error of its own.
+
+    Raises
+    ------
+    PlanChangedError
+        What was committed to is another run: its pack or an agent changed since.
+    PackReplayError
+        The ticks of the pack can't be replayed.
+    LookaheadError, AgentError, DecisionError
+        The only agent, or the last one left, failed, or decided by what came later.
+    """
+    _check(spec.run_id, commitment)
+    tell(Stage.OPENING)
+    markets: list[int] = []
+    result = run(
+        [partial(_read, spec, shard, markets.append) for shard in spec.shards],
+        spec.agents,
+        spec.window,
+        policy=spec.policy,
+        audit_seed=secrets.randbelow(SAFE_INTEGER) if spec.audit else None,
+        drawing=None if commitment is None else commitment.drawing,
+        kind=spec.kind,
+        origin_id=spec.origin_id,
+        commit_index=None if commitment is None else commitment.index,
+        answered=lambda done, total: tell(Stage.DECIDING if done < total else Stage.SEALING, done, total),
+    )
+    tell(Stage.KEEPING)
+    _check(result.sealed.run_id, commitment)
+    return Run.made(result, spec.pack, sum(markets))
+
+
+def _read(spec: ReplaySpec, fixture_ids: tuple[int, ...], counted: Callable[[int], None]) -> Tape:
+    """Read a shard of a run, and count the markets that its window allows in it."""
+    try:
+        tape = spec.pack.tape(fixture_ids)
+    except PackError as error:
+        raise PackReplayError(f"pack {spec.pack.pack_id!r} can't be replayed: {error}") from error
+    counted(matched(tape, spec.window))
+    return tape
+
+
+def _check(run_id: str, commitment: Commitment | None) -> None:
+    if commitment is not None and commitment.run_id != run_id:
+        raise PlanChangedError(commitment.run_id, run_id)
+
+
+_Asked = tuple[ReplaySpec, Commitment]
+
+
+def execute_all(
+    specs: Iterable[ReplaySpec],
+    count: int,
+    recorder_of: Callable[[ReplaySpec], Recorder[ReplaySpec]] = lambda spec: NOWHERE,  # noqa: ARG005
+    executor: Executor | None = None,
+) -> Iterator[Run]:
+    """Make runs and keep each, on the record, in their order; what they are does not depend on who performs them.
+
+    Parameters
+    ----------
+    specs
+        Taken as they are needed; each is committed to before it is performed.
+    count
+        How many there are.
+    recorder_of
+        Where a run is committed to and kept.
+    executor
+        Who performs them; see ``in_order``.
+
+    Raises
+    ------
+    ExecutorError, ClvlabError
+        As ``in_order`` and ``perform``, and as the record says. The runs that were committed to and not kept are abandoned.
+    """
+    waiting: deque[tuple[ReplaySpec, Recorder[ReplaySpec]]] = deque()
+
+    def asked() -> Iterator[_Asked]:
+        for spec in specs:
+            recorder = recorder_of(spec)
+            commitment = recorder.commit(spec)
+            waiting.append((spec, recorder))
+            yield spec, commitment
+
+    try:
+        for made in in_order(Work(_here, _there, _said), asked(), count, executor):
+            _, recorder = waiting[0]
+            recorder.keep(made)
+            waiting.popleft()
+            yield made
+    except ClvlabError as error:
+        for spec, recorder in waiting:
+            recorder.abandon(spec.run_id, cause_of(error))
+        raise
+
+
+def _here(asked: Sequence[_Asked]) -> list[Run]:
+    return [perform(spec, commitment) for spec, commitment in asked]
+
+
+def _there(asked: Sequence[_Asked]) -> list[Run] | Fault:
+    try:
+        made = _here([(_arrived(spec), commitment) for spec, commitment in asked])
+    except ClvlabError as error:
+        return Fault.of(error)
+    for one in made:
+        _ = one.verification  # whoever keeps it asks for it
+    return made
+
+
+def _said(asked: _Asked) -> str:
+    return f"about pack {asked[0].pack.pack_id!r}"
+
+
+def _arrived(spec: ReplaySpec) -> ReplaySpec:
+    """Return what another process sent, with agents that are made here, and a pack whose file is what it was there."""
+    return replace(spec, pack=arrived_pack(spec.pack), agents=[arrived_agent(agent) for agent in spec.agents])
+
+
+def arrived_pack(pack: Pack) -> Pack:
+    """Open a pack of another process here.
+
+    Raises
+    ------
+    PackFormatError, PackTamperedError
+        It is not here, or is another one.
+    """
+    return replace(load_place(place_of(pack), pack.content_hash), held_out=pack.held_out, doubtful=pack.doubtful)
+
+
+def arrived_agent(agent: Agent) -> Agent:
+    """Make an agent of another process here.
+
+    Raises
+    ------
+    AgentError
+        Neither a template nor an isolated agent.
+    """
+    if isinstance(agent, Template):
+        return rename(agent, agent.agent_id)
+    if isinstance(agent, IsolatedAgent):
+        return register(agent)
+    raise AgentError(f"{type(agent).__name__} can't be asked in another process: give the name of its template")

@@ -1,0 +1,53 @@
+"""Agents over several runs, ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from clvlab.law.metrics import rank
+from clvlab.law.schema import OUTCOMES
+from clvlab.runs.card import knowledge, may_hold_past, shown_causality
+from clvlab.runs.run import Run
+from clvlab.store.sketches import Groups, sketches
+
+
+def leaderboard(backtests: Sequence[Run]) -> pl.DataFrame:
+    """Rank agents over several backtests: ``OUTCOMES`` with a rank, by mean CLV."""
+    frames = [pl.DataFrame(schema=OUTCOMES), *(backtest.outcomes for backtest in backtests)]
+    return rank(pl.concat(frames))
+
+
+def board(backtests: Sequence[Run]) -> pl.DataFrame:
+    """Rank agents as ``leaderboard`` does, those that can't hold the past before the others, one for all that decide alike.
+
+    Beside ``OUTCOMES`` and the rank: ``hindsight_possible``, and in ``others`` how many more decide alike.
+    """
+    frame = pl.concat([pl.DataFrame(schema=OUTCOMES), *(backtest.outcomes for backtest in backtests)])
+    rows = [row | {"position": position} for position, row in enumerate(row for one in backtests for row in _facts(one))]
+    groups = Groups()
+    first = [found["position"] if (found := groups.place(row)) else row["position"] for row in rows]
+    told = frame.with_columns(
+        pl.Series("hindsight_possible", [row["hindsight_possible"] for row in rows], dtype=pl.Boolean),
+        pl.Series("others", [first.count(row["position"]) - 1 for row in rows], dtype=pl.Int64),
+        pl.Series("leads", [position == at for at, position in enumerate(first)], dtype=pl.Boolean),
+    )
+    return rank(told).filter("leads").drop("leads").sort("hindsight_possible", maintain_order=True)
+
+
+def _facts(backtest: Run) -> list[dict[str, Any]]:
+    """Return how each agent of a run decided, and what; in the order of its outcomes."""
+    started, agent_ids = backtest.started, backtest.outcomes["agent_id"].to_list()
+    made = sketches(backtest.scores, str(started["binding"]["content_hash"]), agent_ids)
+    agents = {agent["agent_id"]: agent for agent in started["agents"]}
+    return [
+        {
+            "causality": shown_causality(agents[agent_id]),
+            "knowledge": knowledge(started["source_mode"]),
+            "hindsight_possible": may_hold_past(agents[agent_id], started["source_mode"]),
+            "sketch": made[agent_id],
+        }
+        for agent_id in agent_ids
+    ]

@@ -1,0 +1,380 @@
+"""A run as a value: a sealed run over its pack, and all that its bytes say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, cast
+
+import orjson
+import polars as pl
+
+from clvlab.api.backtests import BacktestReport, LiveReport, PolicySummary, RunReport
+from clvlab.engine.lookahead import LookaheadReport
+from clvlab.engine.run import RunResult
+from clvlab.errors import EvidenceError, PackTamperedError, UnknownPackError
+from clvlab.law.closing import Window
+from clvlab.law.clv import is_allowed, scores
+from clvlab.law.metrics import outcomes
+from clvlab.law.positions import positions
+from clvlab.law.schema import Causality, Reason, SourceMode
+from clvlab.law.tape import Tape
+from clvlab.packs.reader import Pack
+from clvlab.proof.anchor import Anchor
+from clvlab.proof.events import receipt_lines
+from clvlab.proof.evidence import Evidence, read_evidence
+from clvlab.proof.manifest import AgentStarted, RunStarted
+from clvlab.proof.seal import SealedRun
+from clvlab.proof.verify import Verification, verify
+from clvlab.runs.card import metrics, verdicts
+from clvlab.runs.inspector import at_close
+from clvlab.runs.sharding import sharded
+from clvlab.runs.unscored import in_gap, lasting_gaps, unscored
+
+_HOUR_MS = 3_600_000
+_OLD_CLOSE_MS = 6 * _HOUR_MS
+_AUDITED = (Causality.AUDITED_SANDBOX, Causality.AUDITED_PROCESS, Causality.STEPPED_BLOCKS)  # whose cuts a seed draws
+
+
+@dataclass(frozen=True)
+class Run:
+    """A sealed run, and what its bytes say: made here, or read back from a folder, a database or a service.
+
+    What it says is read and computed when it is asked for; of a run that was made here it is known already. What is changed
+    by ``dataclasses.replace`` is another run, of which nothing is known but its bytes.
+
+    Attributes
+    ----------
+    sealed
+        The bytes.
+    receipts
+        What the paper venue said, as lines: no evidence, never scored.
+    packs
+        Where its pack may be found.
+    anchor
+        What is on record of its anchor; null of none.
+    causes
+        What the errors of agents that failed said, by agent id; empty of a run that was read back.
+    audits
+        What was found of the agents that were audited, by agent id; likewise.
+    is_made
+        Whether it was made here, and not read back.
+    """
+
+    sealed: SealedRun
+    receipts: bytes = field(default=b"", repr=False)
+    packs: Iterable[Pack] = field(default=(), repr=False, compare=False)
+    anchor: Anchor | None = None
+    causes: Mapping[str, str] = field(default_factory=dict)
+    audits: Mapping[str, LookaheadReport] = field(default_factory=dict)
+    is_made: bool = False
+
+    @classmethod
+    def made(cls, result: RunResult, pack: Pack, markets_matched: int) -> Run:
+        """Return a run that was made over a pack, of which its window allows so many markets."""
+        lines = receipt_lines(result.receipts)
+        return cls(result.sealed, lines, [pack], causes=result.causes, audits=result.audits, is_made=True).knowing(
+            pack=pack, evidence=result.evidence, scores=result.scores, outcomes=result.outcomes, markets_matched=markets_matched
+        )
+
+    def knowing(self, **known: object) -> Run:
+        """Keep what need not be computed any more."""
+        vars(self).update(known)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Go to another process with the pack, if it is at hand."""
+        try:
+            packs = [self.pack]
+        except (UnknownPackError, EvidenceError):
+            packs = []
+        return vars(self) | {"packs": packs}
+
+    @property
+    def run_id(self) -> str:
+        return self.sealed.run_id
+
+    @cached_property
+    def verification(self) -> Verification:
+        """The seven checks, recomputed from the sealed bytes; no chain is asked about an anchor, which is then pending."""
+        return verify(self.sealed, self.receipts, anchor=self.anchor)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What stands in the sealed bytes.
+
+        Raises
+        ------
+        EvidenceError
+            They can't be read.
+        """
+        return read_evidence(self.sealed.events)
+
+    @cached_property
+    def scores(self) -> pl.DataFrame:
+        """``SCORES``: one row per decision."""
+        read = self.evidence
+        return scores(positions(read.decisions, read.closes), read.window, read.max_close_age_s)
+
+    @cached_property
+    def outcomes(self) -> pl.DataFrame:
+        """``OUTCOMES``: one row per agent."""
+        return outcomes(self.scores, tuple(agent["agent_id"] for agent in self.started["agents"]))
+
+    def verified(self) -> Run:
+        """Return the run as its verification read it.
+
+        Raises
+        ------
+        EvidenceError
+            Its bytes can't be read.
+        """
+        found = self.verification
+        if found.scores is None or found.outcomes is None or found.evidence is None:
+            raise EvidenceError(f"run {self.run_id} can't be read: {found.recomputed_evidence_hash}")
+        return self.knowing(evidence=found.evidence, scores=found.scores, outcomes=found.outcomes)
+
+    @property
+    def started(self) -> RunStarted:
+        """Payload of RUN_STARTED."""
+        return self.evidence.started
+
+    @property
+    def agent(self) -> AgentStarted:
+        """How its only agent stands in RUN_STARTED, or the first one."""
+        return self.started["agents"][0]
+
+    @property
+    def agent_id(self) -> str:
+        return self.agent["agent_id"]
+
+    @property
+    def window(self) -> Window:
+        """What of it is scored."""
+        return self.evidence.window
+
+    @property
+    def fixture_ids(self) -> tuple[int, ...]:
+        """The fixtures that were replayed, ascending."""
+        return tuple(self.started["binding"]["fixture_ids"])
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it was decided live, and the pack captured on the way."""
+        return self.started["source_mode"] == SourceMode.LIVE
+
+    @property
+    def content_hash(self) -> str:
+        """Of the pack that was replayed, or captured."""
+        return str(self.evidence.content_hash)
+
+    @property
+    def pack_id(self) -> str:
+        """Of that pack, as it was called."""
+        return self.started["binding"]["pack_id"] or captured_pack_id(self.run_id)
+
+    @cached_property
+    def pack(self) -> Pack:
+        """The pack that was replayed, or captured, if it is at hand; found by its content hash.
+
+        Raises
+        ------
+        UnknownPackError
+        """
+        found = next((pack for pack in self.packs if pack.content_hash == self.content_hash), None)
+        if found is None:
+            raise UnknownPackError(f"pack {self.pack_id!r} of {self.run_id} is not here: no pack has {self.content_hash}")
+        return found
+
+    @cached_property
+    def markets_matched(self) -> int:
+        """Markets of the replayed fixtures that the window allows."""
+        window = self.window
+        return sum(matched(self.pack.tape(shard), window) for shard in sharded(self.pack, self.fixture_ids, ()))
+
+    @cached_property
+    def in_gap(self) -> pl.Series:
+        """For each row of the scores, whether its entry or close is touched by a gap of the pack's capture; Boolean."""
+        gaps = lasting_gaps(self.pack)
+        named = any(gap.markets for gap in gaps)
+        markets = self.pack.tape(self.fixture_ids).series["market_key"].unique().to_list() if named else ()
+        return in_gap(self.evidence.decisions, self.evidence.closes, gaps, markets)
+
+    @cached_property
+    def at_close(self) -> pl.Series:
+        """For each row of the scores, whether it was entered at the message that closes its market; Boolean."""
+        return at_close(self.evidence.decisions, self.evidence.closes)
+
+    @property
+    def marked(self) -> pl.DataFrame:
+        """``SCORES`` with ``at_close``."""
+        return self.scores.with_columns(self.at_close)
+
+    @property
+    def failed_audits(self) -> int:
+        """How many agents under audit the run went on without: whatever ended them, they may be tried again."""
+        return len(audited(self.started) & {error["agent_id"] for error in self.evidence.errors})
+
+    def moved(self, pack: Pack) -> Run:
+        """Return it with its pack, which lies elsewhere now."""
+        return replace(self).knowing(**vars(self) | {"packs": [pack], "pack": pack})
+
+    def part(self, agent_id: str) -> Run:
+        """Return what the run says of one of its agents; its bytes stay those of all of them."""
+        own, read = pl.col("agent_id") == agent_id, self.evidence
+        agents = [agent for agent in read.started["agents"] if agent["agent_id"] == agent_id]
+        evidence = replace(read, started=RunStarted({**read.started, "agents": agents}), decisions=read.decisions.filter(own))
+        known = {name: vars(self)[name] for name in ("pack", "markets_matched", "verification") if name in vars(self)}
+        return replace(self).knowing(
+            **known, evidence=evidence, scores=self.scores.filter(own), outcomes=self.outcomes.filter(own)
+        )
+
+    @cached_property
+    def report(self) -> BacktestReport | LiveReport:
+        """Everything that is published of a backtest, or likewise of a live run, as JSON values.
+
+        References
+        ----------
+        Interface specification, "BacktestReport".
+        """
+        if self.is_live:
+            return {**self._report, "mode_label": "Live paper", "gaps": _lost(self.pack)}
+        named = {"backtest_id": backtest_id(self.run_id), "mode_label": "Backtest"}
+        if self.pack.verification:
+            named["pack_verification"] = self.pack.verification
+        return cast("BacktestReport", {**self._report, **named})
+
+    @property
+    def _report(self) -> RunReport:
+        rows, started, window = self.scores, self.started, self.window
+        is_scored = rows["reason"] == Reason.SCORED
+        scored_rows, gapped = rows.filter(is_scored), int((self.in_gap & is_scored).sum())
+        ages = scored_rows["closing_age_ms"]
+        fixture_ids = list(started["binding"]["fixture_ids"])
+        return {
+            "run_id": self.run_id,
+            "pack_id": self.pack.pack_id,
+            "provenance": self.pack.provenance,
+            "grade": self.pack.verified_grade.value,
+            "content_hash": self.pack.content_hash,
+            "fixture_id": fixture_ids[0] if len(fixture_ids) == 1 else None,
+            "fixture_ids": fixture_ids,
+            "n_fixtures": len(fixture_ids),
+            "window_id": window.window_id,
+            "window": started["window"],
+            "market_universe": list(window.market_allowlist),
+            "markets_matched": self.markets_matched,
+            "warnings": [
+                *_unmatched(self.markets_matched),
+                *unscored(rows, self.at_close, started, self.pack),
+                *_old_closes(scored_rows),
+                *_gapped(gapped, scored_rows.height),
+            ],
+            "agent": started["agents"][0],
+            "evidence_hash": self.sealed.evidence_hash,
+            "manifest_hash": self.sealed.manifest_hash,
+            "checks": verdicts(self.verification.checks),
+            "metrics": metrics(self.outcomes),
+            "reasons": _counts(rows, "reason"),
+            "policy": _policy(started["policy_hash"], self.evidence.decisions),
+            "close_kinds": _counts(rows.filter(pl.col("close_kind").is_not_null()), "close_kind"),
+            "closing_age_ms": {"median": cast("float | None", ages.median()), "max": cast("int | None", ages.max())},
+            "closing_source": self.pack.manifest.closing_source,
+            "in_gap": gapped,
+            "real_executable_edge_bps": None,
+        }
+
+
+def audited(started: RunStarted) -> frozenset[str]:
+    """Name the agents of a run that are audited for look-ahead."""
+    return frozenset(agent["agent_id"] for agent in started["agents"] if agent["causality"] in _AUDITED)
+
+
+def captured_pack_id(run_id: str) -> str:
+    """Return the id of the pack that a live run captures."""
+    return f"live-{run_id.removeprefix('run_')[:16]}"
+
+
+def backtest_id(run_id: str) -> str:
+    """Return the id of the report of a run."""
+    return run_id.replace("run_", "bt_", 1)
+
+
+def run_id_of(backtest_id: str) -> str:
+    """Return the id of the run that a report is about."""
+    return backtest_id.replace("bt_", "run_", 1)
+
+
+def matched(tape: Tape, window: Window) -> int:
+    return tape.series.filter(is_allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
+
+
+def _lost(pack: Pack) -> dict[str, int]:
+    """Count the gaps of a capture by cause, but for those whose messages were all sent again."""
+    return dict(sorted(Counter(gap.cause or "unknown" for gap in lasting_gaps(pack)).items()))
+
+
+def _unmatched(markets_matched: int) -> list[str]:
+    return [] if markets_matched else ["the market allowlist matches no market: nothing is scored"]
+
+
+def _policy(policy_hash: str, decisions: pl.DataFrame) -> PolicySummary:
+    """Count the actions that the gate allowed, and the reasons against the others."""
+    refusals = decisions.filter(pl.col("pre").is_not_null()).select(reason=pl.concat_list("pre", "post"))
+    refused = refusals.filter(pl.col("reason").list.len() > 0)
+    return {
+        "policy_hash": policy_hash,
+        "allowed": refusals.height - refused.height,
+        "refused": _counts(refused.explode("reason"), "reason"),
+    }
+
+
+def _old_closes(scored: pl.DataFrame) -> list[str]:
+    """Warn where more than a tenth of the scored decisions have an old close."""
+    age_ms = pl.col("closing_age_ms")
+    count, old, oldest_ms = scored.select(pl.len(), old=(age_ms > _OLD_CLOSE_MS).sum(), oldest=age_ms.max()).row(0)
+    if 10 * old <= count:
+        return []
+    return [
+        f"{old:,} of {count:,} scored decisions ({old / count:.1%}) have a close older than {_OLD_CLOSE_MS // _HOUR_MS} h, the "
+        f"oldest {oldest_ms / _HOUR_MS:,.1f} h; a pack that is imported with a max_close_age_s leaves them unscored"
+    ]
+
+
+def _gapped(count: int, scored: int) -> list[str]:
+    if not count:
+        return []
+    return [
+        f"{count:,} of {scored:,} scored decisions ({count / scored:.1%}) have an entry or a close that a gap of the capture "
+        "touches: prices may have changed in it unseen; they are marked in_gap"
+    ]
+
+
+def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
+    return dict(frame.group_by(column).len().sort("len", column, descending=[True, False]).iter_rows())
+
+
+def content_hash_of(sealed: SealedRun) -> str | None:
+    """Return the content hash of the pack of a run whose bytes can be read: that of its binding, or of what it captured."""
+    lines = sealed.events.partition(b"\n")[0], sealed.events.rstrip(b"\n").rpartition(b"\n")[2]
+    started, ended = (orjson.loads(line)["payload"] for line in lines)
+    found: str | None = ended.get("content_hash") or started["binding"]["content_hash"]
+    return found
+
+
+def reopen(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> Run:
+    """Read a stored run back over its pack; ``.verification`` says whether that is what was sealed.
+
+    Raises
+    ------
+    EvidenceError
+        The evidence can't be read.
+    PackTamperedError
+        The run was made over another pack than this one, or captured another.
+    """
+    run = Run(sealed, receipts, [pack])
+    if run.evidence.content_hash != pack.content_hash:
+        raise PackTamperedError(f"the pack of {sealed.run_id}", run.content_hash, pack.content_hash)
+    return run
