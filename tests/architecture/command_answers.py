@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import typer
 
-from tests.architecture.faces import Extra, commands
+from tests.architecture.faces import DISTRIBUTION_VERSION, Extra, commands
 from tests.architecture.http_answers import ALICE, BACKTEST, FILES, LOG_KEY, ODDS, TABLE, TIME_MS, served
 from tests.architecture.outlines import Placeholders, outline
 from tests.chains import local_chain
@@ -144,10 +144,7 @@ def _time_stands_still(at_ms: int) -> Iterator[None]:
 def _installed(shell: Shell) -> None:
     shell.call("version --json", members=dict.fromkeys(_JUDGE, "version"))
     shell.call("version --colour")
-    with (
-        patch.object(Extra, "missing", []),
-        patch("clvlab.arena.installation.version", lambda distribution: "1"),
-    ):  # whatever is here
+    with patch.object(Extra, "missing", []), patch(DISTRIBUTION_VERSION, return_value="1"):  # whatever is here
         shell.call("doctor --json")
     shell.call("doctor --colour")
     shell.call("agents list --json")

@@ -10,16 +10,21 @@ from clvlab_service.settings import Settings
 import clvlab as library
 from clvlab import errors
 from clvlab.arena.application import Application
+from clvlab.arena.installation import Extra
 from clvlab.cli import app as commands
 
 SERVE = "clvlab_service.serving.serve"
 """Where the command ``serve`` finds what it calls."""
+DISTRIBUTION_VERSION = "clvlab.arena.installation.version"
+"""Where the command ``doctor`` finds what says which version of a library is installed."""
 
 __all__ = [
     "AUDIENCE",
+    "DISTRIBUTION_VERSION",
     "ISSUER",
     "SERVE",
     "Application",
+    "Extra",
     "Settings",
     "commands",
     "create_app",
