@@ -98,21 +98,23 @@ class KeptRuns:
         request: LiveRequest,
         agents: Sequence[Agent],
         folder: Path,
-        look: Callable[[LiveView], None],
-        house: Callable[[Pack], Pack],
+        on_update: Callable[[LiveView], None],
+        store_pack: Callable[[Pack], Pack],
     ) -> Run:
         """Follow a live run, and keep it likewise; over a feed that somebody made up it is not ranked.
 
         Parameters
         ----------
-        request, agents, look, house
+        request, agents, on_update, store_pack
             As for ``run_live``.
         folder
             Of live runs.
         """
         feed = feed_at(request.feed)
         recorder = self._recorder(agents, ranked=is_genuine(feed))
-        run = run_live(replace(request, feed=feed), agents, recorder, folder, look=look, house=house, clock=self._clock)
+        run = run_live(
+            replace(request, feed=feed), agents, recorder, folder, on_update=on_update, store_pack=store_pack, clock=self._clock
+        )
         self.searches.matches.learn(run.pack, run.fixture_ids)
         return run
 

@@ -20,7 +20,7 @@ from clvlab.law.message import Message
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.manifest import Fixture
 from clvlab.runs.execute import Commitment
-from clvlab.runs.live.capture import Noting
+from clvlab.runs.live.capture import LogWriter
 from clvlab.runs.live.feed import LiveFeed
 from clvlab.runs.live.following import LiveSpec, follow, is_begun
 from clvlab.runs.live.journal import Answers
@@ -45,7 +45,7 @@ _ACTION = (
 
 
 @dataclass
-class Telling:
+class EventWriter:
     """Tells of a live run until the context ends; used as one.
 
     Parameters
@@ -78,7 +78,7 @@ class Telling:
     _gaps: int = field(default=0, init=False)
     _health: tuple[bool, str | None] = field(default=(False, None), init=False)
 
-    def __enter__(self) -> Telling:
+    def __enter__(self) -> EventWriter:
         self._thread = Thread(target=self._run, name="clvlab-live-telling", daemon=True)
         self._thread.start()
         return self
@@ -179,7 +179,7 @@ class LiveJobs(RunJobs):
 
             def made(commitment: Commitment) -> Run:
                 spec = self.origin.spec(job, feed, fixture, settings.grace_s)
-                telling = Telling(lambda happenings: self._tell(job, happenings), tell, feed, stop)
+                telling = EventWriter(lambda happenings: self._tell(job, happenings), tell, feed, stop)
                 done = self._followed(spec, settings.folder / job.run_id, stop, commitment, telling)
                 if telling.lost is not None:
                     raise telling.lost
@@ -189,7 +189,7 @@ class LiveJobs(RunJobs):
 
             yield made
 
-    def _followed(self, spec: LiveSpec, folder: Path, stop: Stop, commitment: Commitment, telling: Telling) -> Run | None:
+    def _followed(self, spec: LiveSpec, folder: Path, stop: Stop, commitment: Commitment, telling: EventWriter) -> Run | None:
         was_begun = is_begun(folder)
         try:
             with telling:
@@ -198,10 +198,10 @@ class LiveJobs(RunJobs):
                     folder,
                     stop,
                     commitment=commitment,
-                    note=Noting(RunLog(self.database), self.clock),
-                    told=telling.decided,
-                    recalled=telling.recalled,
-                    idle=telling.looked,
+                    note=LogWriter(RunLog(self.database), self.clock),
+                    on_message=telling.decided,
+                    on_replay=telling.recalled,
+                    on_idle=telling.looked,
                     clock=self.clock,
                 )
         except FileLockedError as error:  # who held the job before finds soon that it does not any more

@@ -17,7 +17,7 @@ from clvlab.arena.deploys.config import DeployConfig, deployed_agent
 from clvlab.arena.packs import pack_of_run
 from clvlab.engine.agent import Agent, sealable
 from clvlab.engine.live import replay_live
-from clvlab.engine.replay import Replay, locate, looked_up, numbered
+from clvlab.engine.replay import Replay, locate, with_seq, with_states
 from clvlab.engine.run import RunResult, run
 from clvlab.errors import AgentError, DecisionError, EntryError, PackError, ReplayError, WindowError
 from clvlab.law.schema import DECISIONS, Causality
@@ -161,7 +161,7 @@ def _looked_up(evidence: Evidence, pack: Pack, shards: Shards, decisions: pl.Dat
     """Look decisions up a shard at a time; evidence has none about a fixture that is in no shard."""
     for shard in shards:
         tape = pack.tape(shard)
-        yield looked_up(tape, locate(tape, decisions.filter(pl.col("fixture_id").is_in(shard))), evidence.window)
+        yield with_states(tape, locate(tape, decisions.filter(pl.col("fixture_id").is_in(shard))), evidence.window)
         del tape  # before the next one is read
 
 
@@ -179,13 +179,13 @@ def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Replayed:
         pl.col(name).cast(dtype) for name, dtype in DECISIONS.items()
     )
     try:
-        again = numbered([*_looked_up(evidence, pack, shards, named)], errors=len(evidence.errors))
+        again = with_seq([*_looked_up(evidence, pack, shards, named)], errors=len(evidence.errors))
     except (DecisionError, WindowError) as error:  # a book that the pack does not keep
         return Replayed(agrees=False, detail=str(error))
     claims = ("confidence_ppm", "confidence_raw")
-    looked_up = [name for name in PROPOSAL_EVENTS if name not in claims]
+    with_states = [name for name in PROPOSAL_EVENTS if name not in claims]
     for stored, made in (
-        (evidence.decisions.select(looked_up), again.decisions.select(looked_up)),
+        (evidence.decisions.select(with_states), again.decisions.select(with_states)),
         (evidence.closes.select(*CLOSE_EVENTS), again.closes),
     ):
         if not stored.equals(made):

@@ -64,29 +64,29 @@ class Work(Generic[Q, A]):
 
     Attributes
     ----------
-    here
+    local
         Answers some questions in this process, in their order.
-    there
-        The same in another process: a function of a module, which returns a fault where ``here`` would raise an error of ours.
-    said
+    remote
+        The same in another process: a function of a module, which returns a fault where ``local`` would raise an error of ours.
+    label
         Names a question, in errors.
-    alike
+    group_by
         What questions that are sent at once have in common.
     most
         How many are sent at once at the most.
-    leaving
+    on_leave
         Called before others are asked.
     """
 
-    here: Callable[[Sequence[Q]], list[A]]
-    there: Callable[[Sequence[Q]], list[A] | Fault]
-    said: Callable[[Q], str]
-    alike: Callable[[Q], object] = lambda question: None  # noqa: ARG005
+    local: Callable[[Sequence[Q]], list[A]]
+    remote: Callable[[Sequence[Q]], list[A] | Fault]
+    label: Callable[[Q], str]
+    group_by: Callable[[Q], object] = lambda question: None  # noqa: ARG005
     most: int = 1
-    leaving: Callable[[], None] = lambda: None
+    on_leave: Callable[[], None] = lambda: None
 
 
-def in_order(work: Work[Q, A], questions: Iterable[Q], count: int, executor: Executor | None) -> Iterator[A]:
+def parallel_map(work: Work[Q, A], questions: Iterable[Q], count: int, executor: Executor | None) -> Iterator[A]:
     """Yield the answer to each question, in their order.
 
     Questions are taken from the iterable as they are needed, and what is yielded does not depend on who answers.
@@ -108,27 +108,27 @@ def in_order(work: Work[Q, A], questions: Iterable[Q], count: int, executor: Exe
     ExecutorError
         The process of a question died again and again, or the caller's executor is broken.
     ClvlabError
-        As ``here`` raises.
+        As ``local`` raises.
     """
     left, spent_s, done, several = iter(questions), 0.0, 0, workers() > 1
     for question in left:
         begun = time.perf_counter()
-        answers = work.here((question,))
+        answers = work.local((question,))
         spent_s, done = spent_s + time.perf_counter() - begun, done + 1
         yield from answers
         far = executor is not None or (several and spent_s / done * (count - done) >= _WORTH_S)
         if far and spent_s >= _ALONE_S:
             break
     size = min(max(int(_TASK_S * done / spent_s), 1), work.most) if spent_s else 1
-    chunks = _chunks(left, work.alike, size)
+    chunks = _chunks(left, work.group_by, size)
     first = next(chunks, None)
     if first is not None:
-        work.leaving()
+        work.on_leave()
         yield from chain.from_iterable(_sent(work, chain([first], chunks), executor))
 
 
-def _chunks(questions: Iterator[Q], alike: Callable[[Q], object], size: int) -> Iterator[tuple[Q, ...]]:
-    for _, own in groupby(questions, key=alike):
+def _chunks(questions: Iterator[Q], group_by: Callable[[Q], object], size: int) -> Iterator[tuple[Q, ...]]:
+    for _, own in groupby(questions, key=group_by):
         while chunk := tuple(islice(own, size)):
             yield chunk
 
@@ -178,7 +178,7 @@ def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor 
 def _asked(pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...]) -> Future[list[A] | Fault]:
     """Send a task; one that can't be sent is lost, as one whose process died."""
     try:
-        return pool.submit(work.there, chunk)
+        return pool.submit(work.remote, chunk)
     except RuntimeError as error:  # broken, or shut down
         lost: Future[list[A] | Fault] = Future()
         lost.set_exception(error)
@@ -194,7 +194,7 @@ def _again(pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...], future: Futur
 def _lost(work: Work[Q, A], chunk: tuple[Q, ...], error: Exception, attempts: int) -> str:
     what = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
     last = "" if len(chunk) == 1 else f" and {len(chunk) - 1} more"
-    return f"no answer {work.said(chunk[0])}{last} after {attempts} attempts: {what}"
+    return f"no answer {work.label(chunk[0])}{last} after {attempts} attempts: {what}"
 
 
 def _cores() -> Executor:

@@ -259,7 +259,7 @@ def live(
         try:
             with ended_like_an_interrupt():
                 recorder = FolderRecorder(out_folder, now_ms, opened, owner or LOCAL)
-                done = run_live(asked, agents, recorder, out_folder / _LIVE, look=shown.look)
+                done = run_live(asked, agents, recorder, out_folder / _LIVE, on_update=shown.look)
         except KeyboardInterrupt:
             left = "left as it is: the same command goes on with it"
             err.print(left if shown.begun else "interrupted before the run began: nothing is left of it")

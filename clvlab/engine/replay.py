@@ -42,10 +42,10 @@ def replay(tape: Tape, decisions: pl.DataFrame, window: Window, *, errors: int =
     errors
         Number of lines about failed agents, which stand between decisions and closes.
     """
-    return numbered([looked_up(tape, decisions, window)], errors=errors)
+    return with_seq([with_states(tape, decisions, window)], errors=errors)
 
 
-def looked_up(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
+def with_states(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
     """Look up the states of decisions on some fixtures, as ``replay`` does of all; ``seq`` is not numbered yet.
 
     Steps: 1. sort; 2. read the states acted on; 3. close every market that a BACK names.
@@ -64,12 +64,12 @@ def looked_up(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
     }
 
     # Markets that somebody backed: an agent can't make evidence grow by waiting.
-    closes = market_closes(own, backed(named), fixture_closes(tape, window))
+    closes = market_closes(own, backs_only(named), fixture_closes(tape, window))
     closing = {**{column.name: column for column in closes}, **_states(own, closes["close_row"], closes["n_sides"])}
     return Replay(_frame(events, PROPOSAL_EVENTS, named.height), _frame(closing, CLOSE_EVENTS, closes.height))
 
 
-def numbered(parts: Sequence[Replay], *, errors: int = 0) -> Replay:
+def with_seq(parts: Sequence[Replay], *, errors: int = 0) -> Replay:
     """Put what was looked up on some fixtures after others together, in sealed order.
 
     Parameters
@@ -87,7 +87,7 @@ def numbered(parts: Sequence[Replay], *, errors: int = 0) -> Replay:
     return Replay(decisions.with_columns(seq=number), closes.with_columns(seq=number + decisions.height + errors))
 
 
-def backed(decisions: pl.DataFrame) -> pl.DataFrame:
+def backs_only(decisions: pl.DataFrame) -> pl.DataFrame:
     """Return the markets that somebody backed, each once."""
     back = (pl.col("action") == Action.BACK) & pl.col("market_key").is_not_null()
     return decisions.filter(back).select(_MARKET).unique()

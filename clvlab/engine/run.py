@@ -13,7 +13,7 @@ import polars as pl
 from clvlab.engine.agent import Agent, Identity, Isolated, identify, sealable
 from clvlab.engine.asking import AgentQuestion, asked
 from clvlab.engine.lookahead import Draw, DrawingOf, LookaheadReport
-from clvlab.engine.replay import Replay, backed, looked_up, numbered
+from clvlab.engine.replay import Replay, backs_only, with_seq, with_states
 from clvlab.errors import AgentFailedError, ClvlabError, DecisionError
 from clvlab.law.closing import Window, sealed_window
 from clvlab.law.clv import scores
@@ -131,7 +131,7 @@ def decided(
         left = [(identity, agent) for identity, agent in roster if identity.agent_id not in failed]
         told = answered if len(reads) == 1 else _nobody
         found = asked(AgentQuestion(tape, window, audit), left, lambda done: told(done, total))
-        parts = [looked_up(tape, pl.concat(found.frames), window)] if found.frames else []
+        parts = [with_states(tape, pl.concat(found.frames), window)] if found.frames else []
         return Decided(tape.binding, tape.closing_policy, tape.max_close_age_s, parts, found.failed, found.audits)
 
     answered(0, total)
@@ -171,7 +171,7 @@ def _without(part: Replay, failed: Mapping[str, Exception]) -> Replay:
     if not failed:
         return part
     decisions = part.decisions.filter(~pl.col("agent_id").is_in(list(failed)))
-    markets = backed(decisions)
+    markets = backs_only(decisions)
     return Replay(decisions, part.closes.join(markets, on=markets.columns, how="semi", maintain_order="left"))
 
 
@@ -286,7 +286,7 @@ def run(
         origin_id=origin_id,
     )
     failures = _failures(found.failed)
-    replayed = numbered(found.parts, errors=len(failures.errors))
+    replayed = with_seq(found.parts, errors=len(failures.errors))
     done = judged(started, replayed, window, policy, failures, commit_index=commit_index)
     return replace(done, audits=found.audits)
 

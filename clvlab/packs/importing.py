@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from clvlab.base.naming import no_argument
-from clvlab.base.parallel import Fault, Work, in_order
+from clvlab.base.parallel import Fault, Work, parallel_map
 from clvlab.errors import ArgumentError, ClvlabError, PackFormatError, SourceError
 from clvlab.packs.importers.frames import FRAME_FILE, frame_csv, is_frame
 from clvlab.packs.importers.importing import ImportReport, import_source
@@ -108,14 +108,14 @@ def import_all(imports: Sequence[Import], executor: Executor | None = None) -> I
     PackFormatError
         Two packs would stand in one folder; nothing is read then.
     ExecutorError, ClvlabError
-        As ``in_order`` and ``import_source``.
+        As ``parallel_map`` and ``import_source``.
     """
     places = Counter(one.folder.resolve() for one in imports)
     twice = next((one.folder for one in imports if places[one.folder.resolve()] > 1), None)
     if twice is not None:
         raise PackFormatError(f"two packs would stand in {str(twice)!r}: give each a folder of its own")
     quiet = (replace(one, options=replace(one.options, progress=silent)) for one in imports)  # several would talk at once
-    return in_order(Work(_here, _there, _said), quiet, len(imports), executor)
+    return parallel_map(Work(_here, _there, _said), quiet, len(imports), executor)
 
 
 def _here(imports: Sequence[Import]) -> list[Path]:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.drawing.calendar import cumulative_line, fall_area
-from clvlab.engine.replay import locate, looked_up, numbered
+from clvlab.engine.replay import locate, with_seq, with_states
 from clvlab.law.clv import quoted_edge_bps, scores
 from clvlab.law.positions import positions
 from clvlab.law.schema import DECISIONS, Reason, Schema
@@ -213,8 +213,8 @@ def _scored_by(backtest: Run, named: pl.DataFrame, source: str | None) -> pl.Dat
         decided = named.filter(pl.col("fixture_id").is_in(own))
         if decided.height:
             tape = backtest.pack.tape(decided["fixture_id"].unique().to_list())
-            parts.append(looked_up(tape, locate(tape, decided), window))
-    again = numbered(parts)
+            parts.append(with_states(tape, locate(tape, decided), window))
+    again = with_seq(parts)
     rows = scores(positions(again.decisions, again.closes), window, backtest.pack.manifest.max_close_age_s)
     counts = (pl.col("reason") == Reason.SCORED) & ~at_close(again.decisions, again.closes)
     kept = pl.when(counts).then(pl.col("clv_bps", "close_prob_bps"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from clvlab.base.parallel import Fault, Work, in_order
+from clvlab.base.parallel import Fault, Work, parallel_map
 from clvlab.engine.agent import Agent
 from clvlab.engine.lookahead import LookaheadReport
 from clvlab.engine.lookahead import lookahead_audit as audited
@@ -45,9 +45,9 @@ def audit_all(agent: Agent, packs: Sequence[Pack], audit: Audit, executor: Execu
     Raises
     ------
     ExecutorError, ClvlabError
-        As ``in_order`` and ``lookahead_audit``.
+        As ``parallel_map`` and ``lookahead_audit``.
     """
-    return in_order(Work(_here, _there, _said), ((agent, pack, audit) for pack in packs), len(packs), executor)
+    return parallel_map(Work(_here, _there, _said), ((agent, pack, audit) for pack in packs), len(packs), executor)
 
 
 def _here(asked: Sequence[_Asked]) -> list[LookaheadReport]:

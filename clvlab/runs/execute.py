@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.agents.template import Template
-from clvlab.base.parallel import Fault, Work, in_order
+from clvlab.base.parallel import Fault, Work, parallel_map
 from clvlab.engine.agent import Agent, register
 from clvlab.engine.lookahead import Draw, DrawingOf
 from clvlab.engine.run import run
@@ -238,12 +238,12 @@ def execute_all(
     recorder_of
         Where a run is committed to and kept.
     executor
-        Who performs them; see ``in_order``.
+        Who performs them; see ``parallel_map``.
 
     Raises
     ------
     ExecutorError, ClvlabError
-        As ``in_order`` and ``perform``, and as the record says. The runs that were committed to and not kept are abandoned.
+        As ``parallel_map`` and ``perform``, and as the record says. The runs that were committed to and not kept are abandoned.
     """
     waiting: deque[tuple[ReplaySpec, Recorder[ReplaySpec]]] = deque()
 
@@ -255,7 +255,7 @@ def execute_all(
             yield spec, commitment
 
     try:
-        for made in in_order(Work(_here, _there, _said), asked(), count, executor):
+        for made in parallel_map(Work(_here, _there, _said), asked(), count, executor):
             _, recorder = waiting[0]
             recorder.keep(made)
             waiting.popleft()

@@ -64,7 +64,7 @@ def test_a_stored_run_reopens_as_the_backtest_that_it_was(laboratory):
 
     assert again.report == done.report
     assert again.scores.equals(done.scores)
-    assert again.result.receipts.equals(done.result.receipts)
+    assert again.receipts == done.receipts
     assert again.evidence.closes.equals(done.evidence.closes.select(again.evidence.closes.columns))
 
 

@@ -20,7 +20,7 @@ from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.captures.records import Header
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.opening import open_pack
-from clvlab.runs.live.watch import Watch
+from clvlab.runs.live.watch import Monitor
 from tests.benchmarks.measure import fresh, spread
 from tests.benchmarks.report import Budget, Equality, Figure, machine, table
 
@@ -116,7 +116,7 @@ def _hour(count: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="clvlab-capture-") as name:
         ready = Ready(texts, count)
         capturing = Capturing(Path(name) / "c", ready, Header(ready.name, ready.provenance, "cap", 1, None))
-        watch, records, half_mb = Watch(ready, capturing.segments, lambda: 0), 0, 0.0
+        watch, records, half_mb = Monitor(ready, capturing.segments, lambda: 0), 0, 0.0
         for record in capturing.records(Stop()):
             if record is not None:
                 watch.take(record)

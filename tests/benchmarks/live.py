@@ -118,7 +118,7 @@ def _followed(folder: Path, messages: int, agents: Sequence[Agent], every_s: flo
     done: list[float] = []
     plan = LiveSpec(feed=feed, fixture=fixture, agents=agents, origin_id=f"{messages} {len(agents)}")
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        follow(plan, Path(place) / "run", Stop(), told=lambda *_: done.append(time.perf_counter()))
+        follow(plan, Path(place) / "run", Stop(), on_message=lambda *_: done.append(time.perf_counter()))
     took = [1000 * (end - start) for start, end in zip(feed.given, done, strict=False)]
     return took[len(took) // 10 :]
 

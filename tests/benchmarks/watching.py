@@ -28,7 +28,7 @@ from clvlab_service.settings import Settings
 from websockets.asyncio.client import connect
 
 from clvlab.arena import live as live_runs
-from clvlab.arena.live import Telling
+from clvlab.arena.live import EventWriter
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.law.message import Message
 from clvlab.packs.reader import Pack, load_pack
@@ -53,7 +53,7 @@ class Match:
     whole: bool
 
 
-class _Timed(Telling):
+class _Timed(EventWriter):
     """Notes when what was decided at a message is on the disk."""
 
     done: list[float] = []  # noqa: RUF012  of the match that is followed
@@ -133,14 +133,14 @@ def _serving(folder: Path, every_s: float) -> Iterator[tuple[Owner, _Matches, st
     thread.start()
     port = sock.getsockname()[1]
     feeds = _Matches(load_pack(folder / "pack"), every_s)
-    live_runs.Telling = _Timed  # type: ignore[misc]
+    live_runs.EventWriter = _Timed  # type: ignore[misc]
     try:
         ready.wait()
         live = app.state.application.live
         live.settings = replace(live.settings, new_feed=feeds)
         yield Owner(port, dev_token(folder, "did:example:bench", 3600)), feeds, f"ws://127.0.0.1:{port}"
     finally:
-        live_runs.Telling = Telling  # type: ignore[misc]
+        live_runs.EventWriter = EventWriter  # type: ignore[misc]
         server.should_exit = True
         thread.join()
         sock.close()

@@ -22,7 +22,7 @@ from clvlab.feeds.replay import ReplayFeed
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
-from clvlab.lab.laboratory.searching import Shelf, capture_feed, follow_feed, make_plan, walk_grid
+from clvlab.lab.laboratory.searching import LabPacks, capture_feed, follow_feed, make_plan, walk_grid
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
@@ -170,7 +170,7 @@ class LocalBackend:
         found = [agent.resolve(request.window) for agent in agents]
         feed = self._open_feed(request.feed, () if request.fixture is None else (request.fixture,))
         return Result.made(
-            follow_feed(replace(request, feed=feed), found, self._kept, self._live, self._housed, progress=progress)
+            follow_feed(replace(request, feed=feed), found, self._kept, self._live, self._stored_pack, progress=progress)
         )
 
     def _open_feed(self, feed: Feed | str | None, fixture_ids: Sequence[int]) -> Feed:
@@ -185,7 +185,7 @@ class LocalBackend:
             self._shut(made.pack).check_open(fixture_ids or made.pack.fixture_ids)
         return made
 
-    def _housed(self, captured: reader.Pack) -> reader.Pack:
+    def _stored_pack(self, captured: reader.Pack) -> reader.Pack:
         """Move a captured pack beside the imported ones."""
         imported, made = self._catalogs[0], captured.folder
         imported.folder.mkdir(parents=True, exist_ok=True)
@@ -262,7 +262,7 @@ class LocalBackend:
         return self._runs.record_trials(specs)
 
     def plan(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
-        return make_plan(self, self._kept, Shelf(self.pack, self._packs), request, agent, grid, hold)
+        return make_plan(self, self._kept, LabPacks(self.pack, self._packs), request, agent, grid, hold)
 
     def runs(self, limit: int | None = None) -> Listing:
         return list_runs(pages(self._kept.runs.page, limit), self._kept.runs.card, self.where)

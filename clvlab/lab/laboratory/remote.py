@@ -272,7 +272,7 @@ def _limits(policy: PolicyEnvelope) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LiveProgress:
     """A live run at a service, as far as its progress tells."""
 
     messages: int
@@ -288,13 +288,13 @@ class Told:
     outcome = facts
 
 
-def _followed(client: Client, run_id: str, look: Callable[[Told], None]) -> RunProgress:
+def _followed(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -> RunProgress:
     """Wait until a run is over, however long a match lasts; return how it ended."""
     try:
         while (told := client.progress(run_id))["status"] in _UNDER_WAY:
             try:
                 for told in client.follow(run_id):
-                    look(Told(told["done"] or 0))
+                    look(LiveProgress(told["done"] or 0))
             except ConnectionClosed:
                 time.sleep(_PAUSE_S)
     except KeyboardInterrupt as error:

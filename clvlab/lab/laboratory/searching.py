@@ -83,7 +83,7 @@ def follow_feed(
     agents: Sequence[Agent],
     kept: KeptRuns,
     folder: Path,
-    house: Callable[[Pack], Pack],
+    store_pack: Callable[[Pack], Pack],
     *,
     progress: Callable[[LiveView], None] | bool,
 ) -> Run:
@@ -97,14 +97,14 @@ def follow_feed(
         Where the run is committed to and kept.
     folder
         Of live runs.
-    house
+    store_pack
         Puts the captured pack where it will stay.
     progress
         Whether it is shown, or what is called with it.
     """
     whom = agents[0].identity.agent_id if len(agents) == 1 else f"{len(agents)} agents"
     with shown_state(f"Live run of {whom}", "sealed", progress=progress, more=_newest) as look:
-        return kept.live(request, agents, folder, look, house)
+        return kept.live(request, agents, folder, look, store_pack)
 
 
 def _newest(view: LiveView) -> str:
@@ -118,7 +118,7 @@ PLAN_SCHEMA = "clvlab-plan/1"
 
 
 @dataclass(frozen=True)
-class Shelf:
+class LabPacks:
     """The packs of a laboratory, as plans let them be read.
 
     Attributes
@@ -161,7 +161,7 @@ def walk_grid(
 def make_plan(
     place: Backend,
     runs: KeptRuns,
-    shelf: Shelf,
+    shelf: LabPacks,
     request: RunRequest,
     entry: AgentSpec,
     grid: Mapping[str, tuple[Any, ...]],

@@ -17,7 +17,7 @@ class GridWork:
     Attributes
     ----------
     executor
-        Who computes; see ``in_order``.
+        Who computes; see ``parallel_map``.
     progress
         Whether a bar is shown, or what is told of each point.
 

@@ -28,7 +28,7 @@ from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import pack_id_of
 from clvlab.packs.reader import Pack
 from clvlab.packs.verifying import verify_pack
-from clvlab.runs.live.watch import CaptureState, Watch
+from clvlab.runs.live.watch import CaptureState, Monitor
 
 # The log hears of each segment of a capture when it is closed, before the next begins.
 
@@ -39,7 +39,7 @@ _PAUSE_S = 0.5
 
 
 @dataclass(frozen=True)
-class Noting:
+class LogWriter:
     """Notes segments in a log; one that is busy is waited for."""
 
     log: LogStore
@@ -138,12 +138,12 @@ def capture(
     skew_s = SOURCES[feed.name].skew_s(feed.provenance, feed.health.skew_s)
     subscribed = tuple(sorted(set(fixture_ids)))
     header = Header(feed.name, feed.provenance, f"cap_{token_hex(16)}", 1, None, subscribed, skew_s=skew_s)
-    note = None if log is None else Noting(log, clock)
+    note = None if log is None else LogWriter(log, clock)
     capturing = Capturing(folder, feed, header, note=note, clock=clock)
     segments = capturing.segments
     begun_ms = clock()
     try:
-        watch = Watch(feed, segments, clock)
+        watch = Monitor(feed, segments, clock)
         for record in segments.past():
             watch.take(record)
         watch.begin()
@@ -166,7 +166,7 @@ def capture(
 
 def _record(
     capturing: Capturing,
-    watch: Watch,
+    watch: Monitor,
     stop: Stop,
     until_ts_ms: int | None,
     tell: Callable[[CaptureState], None],

@@ -212,9 +212,9 @@ def follow(
     *,
     commitment: Commitment | None = None,
     note: Note | None = None,
-    told: Callable[[Message, Answers], None] = lambda message, answers: None,  # noqa: ARG005
-    recalled: Callable[[Message, Answers], None] = lambda message, answers: None,  # noqa: ARG005
-    idle: Callable[[Tracker], None] = lambda tracker: None,  # noqa: ARG005
+    on_message: Callable[[Message, Answers], None] = lambda message, answers: None,  # noqa: ARG005
+    on_replay: Callable[[Message, Answers], None] = lambda message, answers: None,  # noqa: ARG005
+    on_idle: Callable[[Tracker], None] = lambda tracker: None,  # noqa: ARG005
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Run | None:
     """Follow a live run until its fixture closes, and seal it.
@@ -231,11 +231,11 @@ def follow(
         What was committed to, if anything was.
     note
         Told of closed segments of the capture.
-    told
+    on_message
         Told of every message that is new to the journal, and what agents decided at it.
-    recalled
+    on_replay
         Told likewise of those up to the last that the journal has, which were told when they were new.
-    idle
+    on_idle
         Called now and then, and whenever a gap has ended; an error that it raises ends the run likewise.
     clock
         UTC milliseconds.
@@ -270,16 +270,16 @@ def follow(
             past = ((record, False) for record in capturing.segments.past())
             for record, is_new in chain(past, ((record, True) for record in coming)):
                 if record is None:
-                    idle(tracker)
+                    on_idle(tracker)
                 else:
                     taken += 1
                     for message in tracker.take(record):
                         answers = asking.at(message, record.at_ms)
-                        (told if asking.messages > known + 1 else recalled)(message, answers)
+                        (on_message if asking.messages > known + 1 else on_replay)(message, answers)
                         closed = closed or message.in_running
                         require_agent(asking.decided, asking.failures)
                     if record.resumed is not None:  # a feed that is never idle has gaps, too
-                        idle(tracker)
+                        on_idle(tracker)
                 # What was captured in time counts, and so does the end that an earlier process came to.
                 closed = closed or taken == ended_at or (is_new and _is_over(spec, tracker, clock()))
                 if closed:

@@ -23,7 +23,7 @@ from clvlab.log.log import LogStore
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
 from clvlab.runs.execute import Commitment, Recorder, lived
-from clvlab.runs.live.capture import Noting
+from clvlab.runs.live.capture import LogWriter
 from clvlab.runs.live.feed import chosen, feed_at
 from clvlab.runs.live.following import LiveSpec, follow
 from clvlab.runs.live.request import LiveRequest, until_ts_ms
@@ -177,8 +177,8 @@ def run_live(
     recorder: Recorder[LiveSpec],
     root: Path,
     *,
-    look: Callable[[LiveView], None] = lambda view: None,  # noqa: ARG005
-    house: Callable[[Pack], Pack] = lambda pack: pack,
+    on_update: Callable[[LiveView], None] = lambda view: None,  # noqa: ARG005
+    store_pack: Callable[[Pack], Pack] = lambda pack: pack,
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Run:
     """Follow a live run until it is sealed, and keep it; one that was begun for the same request is gone on with.
@@ -194,9 +194,9 @@ def run_live(
         Where it is committed to and kept.
     root
         Folder of live runs; each has a folder in it that bears its id.
-    look
+    on_update
         Called twice a second with the run as it is, on this thread; an error of its own ends the run like an interrupt.
-    house
+    store_pack
         Puts the captured pack where it will stay.
     clock
         UTC milliseconds.
@@ -214,7 +214,7 @@ def run_live(
     """
     begun = begin(request, agents, root, clock())
     view, stop = LiveView(begun.spec, clock), Stop()
-    return _attended(lambda: _made(begun, recorder, view, stop, house, clock), stop, lambda: look(view))
+    return _attended(lambda: _made(begun, recorder, view, stop, store_pack, clock), stop, lambda: on_update(view))
 
 
 def _made(
@@ -222,7 +222,7 @@ def _made(
     recorder: Recorder[LiveSpec],
     view: LiveView,
     stop: Stop,
-    house: Callable[[Pack], Pack],
+    store_pack: Callable[[Pack], Pack],
     clock: Callable[[], int],
 ) -> Run:
     """Follow a run, on the record; what can be mended, and an end before its time, leave it to be gone on with."""
@@ -235,10 +235,10 @@ def _made(
                 begun.folder,
                 stop,
                 commitment=commitment,
-                note=None if recorder.log is None else Noting(recorder.log, clock),
-                told=view.decided,
-                recalled=view.decided,
-                idle=view.looked,
+                note=None if recorder.log is None else LogWriter(recorder.log, clock),
+                on_message=view.decided,
+                on_replay=view.decided,
+                on_idle=view.looked,
                 clock=clock,
             )
         except FeedError as error:
@@ -247,7 +247,7 @@ def _made(
             raise FeedError(f"{error}; {spec.run_id} is left as it is: mend that, and ask for it again") from error
         if done is None:
             raise FeedError(f"{spec.run_id} was stopped: it goes on when it is asked for again")
-        return done.moved(house(done.pack))
+        return done.moved(store_pack(done.pack))
 
     def is_left(error: ClvlabError) -> bool:
         return isinstance(error, StoreError) or (isinstance(error, FeedError) and (view.messages > 0 or stop.is_set))
@@ -287,7 +287,7 @@ class _Noted:
         self.begun.over()
 
 
-def _attended(work: Callable[[], Run], stop: Stop, look: Callable[[], None]) -> Run:
+def _attended(work: Callable[[], Run], stop: Stop, on_update: Callable[[], None]) -> Run:
     """Do work on a thread of its own, which no interrupt can break off in the middle of a line, and look meanwhile."""
     done: Future[Run] = Future()
 
@@ -301,9 +301,9 @@ def _attended(work: Callable[[], Run], stop: Stop, look: Callable[[], None]) -> 
     thread.start()
     try:
         while thread.is_alive():
-            look()
+            on_update()
             thread.join(_LOOK_S)
-        look()
+        on_update()
     except BaseException as error:
         stop.set()
         thread.join()

@@ -121,7 +121,7 @@ def _skew(skew_ms: int) -> str:
     return f"{span(abs(skew_ms) / 1000)} {'ahead' if skew_ms > 0 else 'behind'}"
 
 
-class Watch:
+class Monitor:
     """Follows a capture record by record, as a run over it would."""
 
     def __init__(self, feed: Feed, segments: Segments, clock: Callable[[], int]) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 import polars as pl
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
-from clvlab.base.parallel import Fault, Work, in_order
+from clvlab.base.parallel import Fault, Work, parallel_map
 from clvlab.engine.agent import Agent, decisions_of, register
 from clvlab.engine.replay import confidence_ppm, locate, market_rows
 from clvlab.errors import ClvlabError
@@ -163,7 +163,7 @@ def sums_of_tasks(tasks: Iterable[Task], count: int, executor: Executor | None) 
     count
         How many tasks there are.
     executor
-        Who computes; see ``in_order``.
+        Who computes; see ``parallel_map``.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def sums_of_tasks(tasks: Iterable[Task], count: int, executor: Executor | None) 
     ClvlabError
         The agent, the pack or the parameters are at fault.
     """
-    return in_order(Work(sums_at, answer_at, _said, _search_of, _MOST_POINTS, _forget), tasks, count, executor)
+    return parallel_map(Work(sums_at, answer_at, _said, _search_of, _MOST_POINTS, _forget), tasks, count, executor)
 
 
 def _said(task: Task) -> str:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libsecc
 MESSAGES = 12
 
 
-class Telling(cl.TickAgent):
+class EventWriter(cl.TickAgent):
     """Says at each message which process it is in, and how many messages it has had."""
 
     def __init__(self):
@@ -124,7 +124,7 @@ def marked():
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may read any process")
-@pytest.mark.parametrize("agent", [Telling(), telling], ids=["step by step", "by blocks"])
+@pytest.mark.parametrize("agent", [EventWriter(), telling], ids=["step by step", "by blocks"])
 def test_nothing_of_a_later_message_is_in_memory_files_or_pipes(agent):
     tape, markets, odds, patterns = marked()
     own, looking = isolated(agent, stepped=True), Looking(patterns)

@@ -115,7 +115,7 @@ def test_claims_that_are_no_numbers_are_the_same_when_the_agent_is_asked_again(s
         if message.tick_seq == 30:
             stop.set()
 
-    paused = follow(plan_of(agent, feed=Pausing(40)), tmp_path / "run", stop, told=told)
+    paused = follow(plan_of(agent, feed=Pausing(40)), tmp_path / "run", stop, on_message=told)
     done = follow(plan_of(agent), tmp_path / "run", Stop())
 
     assert paused is None
@@ -131,7 +131,7 @@ def test_a_file_that_changes_under_an_agent_is_its_error_and_no_other_agents(sou
         if message.tick_seq == 100:
             model.write_text("after")
 
-    done = follow(plan_of(cl.isolated(f"{source}:Quiet", reads=[model])), tmp_path / "run", Stop(), told=told)
+    done = follow(plan_of(cl.isolated(f"{source}:Quiet", reads=[model])), tmp_path / "run", Stop(), on_message=told)
 
     assert errors(done) == [("own", "AgentError")]
     assert set(done.scores["agent_id"]) == {"baseline"}

@@ -237,7 +237,7 @@ def test_a_run_ends_as_soon_as_its_last_agent_failed(plan, tmp_path):
             replace(plan, agents=[cl.isolated(Failing())], feed=Pausing(60)),
             tmp_path / "run",
             Stop(),
-            told=lambda message, _: told.append(message),
+            on_message=lambda message, _: told.append(message),
         )
 
     assert len(told) < 60
@@ -263,7 +263,7 @@ def test_without_a_message_of_play_the_run_is_sealed_by_the_clock(plan, tmp_path
             stop.wait(PATIENCE_S)
 
     plan = replace(plan, feed=Silent(plan.feed, None), grace_s=60)
-    live = follow(plan, tmp_path / "run", Stop(), told=tell, clock=lambda: now[0])
+    live = follow(plan, tmp_path / "run", Stop(), on_message=tell, clock=lambda: now[0])
 
     assert live.pack.tape([FIXTURE]).messages.height == len(told) == 50
     assert {line["close_kind"] for line in lines(live.sealed, "MARKET_CLOSE")} == {"kickoff"}
@@ -287,8 +287,8 @@ def test_gaps_of_a_feed_that_is_never_idle_are_told_when_they_end(plan, tmp_path
         replace(plan, feed=Cutting(40)),
         tmp_path / "run",
         Stop(),
-        told=lambda message, _: told.append(message),
-        idle=lambda tracker: gaps.append((len(told), [gap.cause for gap in tracker.gaps])),
+        on_message=lambda message, _: told.append(message),
+        on_idle=lambda tracker: gaps.append((len(told), [gap.cause for gap in tracker.gaps])),
     )
 
     assert [causes for number, causes in gaps if 40 <= number <= 50] == [["cut"]]
@@ -320,9 +320,9 @@ def test_a_run_that_was_over_when_its_process_died_is_sealed_as_it_was(plan, tmp
     with monkeypatch.context() as dying:
         dying.setattr(f"clvlab.runs.live.following.{died_in}", die)
         with pytest.raises(KeyboardInterrupt):
-            follow(plan, tmp_path / "run", Stop(), told=tell, clock=lambda: now[0])
+            follow(plan, tmp_path / "run", Stop(), on_message=tell, clock=lambda: now[0])
 
-    live = follow(plan, tmp_path / "run", Stop(), told=tell, clock=lambda: now[0])
+    live = follow(plan, tmp_path / "run", Stop(), on_message=tell, clock=lambda: now[0])
 
     assert live.pack.tape([FIXTURE]).messages.height == 50
     assert live.pack.manifest.capture.gaps == ()
@@ -334,6 +334,6 @@ def test_a_run_that_is_taken_up_again_tells_every_decision_once(plan, tmp_path):
     while done is None:
         stop = Stop()
         broken = replace(plan, feed=Breaking(plan.feed, breaks, stop))
-        done = follow(broken, tmp_path / "run", stop, told=lambda _, answers: told.extend(answers.decided.values()))
+        done = follow(broken, tmp_path / "run", stop, on_message=lambda _, answers: told.extend(answers.decided.values()))
 
     assert sum(map(len, told)) == len(lines(done.sealed, "DECISION"))

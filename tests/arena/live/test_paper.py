@@ -44,7 +44,7 @@ def followed(tmp_path, asked, log=None, **options):
 
 def interrupted(tmp_path, messages, log=None, **asked):
     with pytest.raises(KeyboardInterrupt) as stopped:
-        followed(tmp_path, question(Pausing(messages), **asked), log, look=interrupting(messages))
+        followed(tmp_path, question(Pausing(messages), **asked), log, on_update=interrupting(messages))
     return stopped.value
 
 
@@ -57,7 +57,7 @@ class TestOnRecord:
     def test_it_is_committed_to_first_and_concluded_at_the_seal(self, tmp_path, log):
         said = []
 
-        done = followed(tmp_path, question(), log, look=lambda _: said.append(len(entries(log))))
+        done = followed(tmp_path, question(), log, on_update=lambda _: said.append(len(entries(log))))
 
         kinds = [entry["kind"] for entry in entries(log)]
         assert (kinds[0], kinds[-1]) == (EntryKind.COMMIT, EntryKind.RESULT)
@@ -126,7 +126,7 @@ class TestInterrupted:
             raise RuntimeError("the screen is gone")
 
         with pytest.raises(RuntimeError, match="the screen is gone"):
-            followed(tmp_path, question(Pausing(10)), look=look)
+            followed(tmp_path, question(Pausing(10)), on_update=look)
 
         assert len(list((tmp_path / "live").glob("*/asked.json"))) == 1
 
@@ -158,7 +158,7 @@ class TestInterrupted:
 
         def first():
             with pytest.raises(KeyboardInterrupt):
-                followed(tmp_path, question(Pausing(10)), look=look)
+                followed(tmp_path, question(Pausing(10)), on_update=look)
 
         thread = threading.Thread(target=first)
         thread.start()
@@ -200,7 +200,7 @@ class TestTheView:
     def test_shows_decisions_as_valid_and_pending_without_a_clv(self, tmp_path):
         frames = []
 
-        done = followed(tmp_path, question(), look=lambda view: frames.append(view.frame))
+        done = followed(tmp_path, question(), on_update=lambda view: frames.append(view.frame))
 
         last = frames[-1]
         assert last.height == done.scores.height > 0
@@ -211,7 +211,7 @@ class TestTheView:
     def test_says_how_far_it_is_and_how_old_the_data_are(self, tmp_path):
         lines = []
 
-        followed(tmp_path, question(), look=lambda view: lines.append(view.line))
+        followed(tmp_path, question(), on_update=lambda view: lines.append(view.line))
 
         assert f"{MESSAGES} messages" in lines[-1]
         assert "last data" in lines[-1]
@@ -230,7 +230,7 @@ class TestTheView:
             followed(
                 tmp_path,
                 (LiveRequest(feed, FIXTURE), agents),
-                look=lambda view: views.append(view) or (interrupting(1)(view) if view.gaps else None),
+                on_update=lambda view: views.append(view) or (interrupting(1)(view) if view.gaps else None),
             )
 
         assert [gap.cause for gap in views[-1].gaps] == ["cut"]
@@ -264,7 +264,7 @@ class TestWhatIsAsked:
         def look(view):
             now[0] = end + 1 if view.messages == 30 else now[0]
 
-        done = followed(tmp_path, question(feed, until=1.0), look=look, clock=lambda: now[0])
+        done = followed(tmp_path, question(feed, until=1.0), on_update=look, clock=lambda: now[0])
 
         assert done.pack.tape([FIXTURE]).messages.height == 30
 
