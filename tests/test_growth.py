@@ -99,7 +99,7 @@ def runs(count, _):
     def job():
         kept = KeptRuns()
         for plan in plans:
-            kept.perform(plan)
+            kept_run(kept, plan)
         page = kept.runs.page(None, 200)
         board = kept.leaderboard.rows()["rows"]
         kept.close()

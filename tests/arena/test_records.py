@@ -119,7 +119,7 @@ def test_run_of_which_the_system_held_more_has_no_second_result(pack, tmp_path):
     known, offered = done.sealed.manifest_hash, other.manifest_hash
 
     with pytest.raises(LogConflictError) as refused:
-        record.keep(replace(done, result=replace(done.result, run=other)))
+        record.keep(replace(done, sealed=other).knowing(pack=done.pack, evidence=done.evidence))
     record.abandon(done.run_id, "failed")
 
     assert f"another manifest: entry 1 has {known}, and this one {offered}; nothing was added" in str(refused.value)

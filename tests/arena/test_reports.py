@@ -13,6 +13,7 @@ from clvlab.law.closing import Window
 from clvlab.runs.execute import Commitment, perform
 from clvlab.runs.spec import backtest_spec
 from clvlab.store.tables import reports
+from tests.factories import kept_run
 from tests.tampering import rewrite
 
 FIELDS = {"pack_id": "starter", "fixture_id": 90000001, "window_id": "w1", "market_allowlist": [""]}
@@ -128,7 +129,7 @@ def test_backtest_that_a_laboratory_sealed_in_the_same_database_has_a_report_too
     url = f"sqlite:///{tmp_path / 'store.db'}"
     plan = backtest_spec(open_pack("starter"), fixture_ids=[90000001], window=Window("w1"))
     kept = KeptRuns(url)
-    run_id = kept.perform(plan).run_id
+    run_id = kept_run(kept, plan).run_id
     kept.close()
     application = Application(url)
 

@@ -95,7 +95,7 @@ def test_a_run_that_was_asked_for_before_the_plan_is_not_committed_to_after_it(t
 
     kept.searches.plan({"fixture_ids": list(pack.fixture_ids)}, pack, pack.fixture_ids[:6])
     with pytest.raises(HeldOutError):
-        kept.perform(run)
+        kept_run(kept, run)
 
     assert [b'"kind":"PLAN"' in entry for entry in log_of(tmp_path)] == [True]
     kept.close()

@@ -45,7 +45,7 @@ def test_every_row_is_graded_as_a_plain_loop_grades_it(pack, odds, seed, tmp_pat
     bets = pl.DataFrame(rows) if seed % 3 == 0 else file_of(rows, tmp_path, draw)
 
     grading = plan_grading(bets, pack, BetsReading(time_zone=ZONE))
-    done = perform(grading.plan)
+    done = perform(grading.spec)
     found = grading.rows(done).frame
 
     said, stakes = graded(truths, odds)

@@ -123,7 +123,7 @@ def test_what_was_sent_again_is_no_gap_of_the_report(live):
     capture = live.pack.manifest.capture.model_copy(update={"gaps": (gap,)})
     pack = replace(live.pack, manifest=live.pack.manifest.model_copy(update={"capture": capture}))
 
-    assert replace(live, pack=pack).report["gaps"] == {}
+    assert replace(live, packs=[pack]).report["gaps"] == {}
 
 
 def test_two_runs_of_the_same_question_are_two(tmp_path):

@@ -111,7 +111,7 @@ class TestInterrupted:
         assert done.run_id == begun.name
 
     @pytest.mark.parametrize(
-        "other", [{"fixture_id": 90000001}, {"grace_s": 60}, {"window": cl.Window(min_clv_horizon_s=5)}, {"agent": "baseline"}]
+        "other", [{"fixture": 90000001}, {"grace_s": 60}, {"window": cl.Window(min_clv_horizon_s=5)}, {"agent": "baseline"}]
     )
     def test_who_asks_for_something_else_begins_another_run(self, tmp_path, other):
         interrupted(tmp_path, 20)
