@@ -23,7 +23,7 @@ from clvlab.runs.execute import perform
 from clvlab.runs.spec import ReplaySpec, backtest_spec, rename, resolve
 from clvlab.statistics import BoundedClusters, estimates, family_of
 from clvlab.store.runlog import RunLog
-from tests.factories import make_agent, make_decisions
+from tests.factories import kept_run, make_agent, make_decisions
 from tests.logs import audited, entries, hashed, run_of
 
 pytestmark = pytest.mark.long

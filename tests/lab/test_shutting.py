@@ -16,7 +16,7 @@ from clvlab.errors import HeldOutError, PackTamperedError, StatisticsError
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.runs.spec import backtest_spec
 from clvlab.store.database import Database
-from tests.factories import write_quotes
+from tests.factories import kept_run, write_quotes
 from tests.logs import audited
 
 GRID = {"warmup_ticks": [3, 5]}
