@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Generic, TypeVar
 
 import polars as pl
@@ -133,12 +133,13 @@ class Template(Generic[C]):
     config: C
     rule: Callable[[Tape, C], pl.DataFrame]
     follow: Callable[[C], Follower] | None = None
+    identity: Identity = field(init=False, repr=False, compare=False)
 
-    @property
-    def identity(self) -> Identity:
+    def __post_init__(self) -> None:
         config = self.config.model_dump(mode="json")
         causality = Causality.TRANSCRIPT if self.config.repeats else Causality.TEMPLATE
-        return Identity(self.agent_id, self.strategy, self.config.version, config, causality=causality)
+        identity = Identity(self.agent_id, self.strategy, self.config.version, config, causality=causality)
+        object.__setattr__(self, "identity", identity)
 
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Return ``DECISIONS`` of the rule, under the agent's id."""

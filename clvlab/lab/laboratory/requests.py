@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # Here and not where they are defined: what decides scores imports nothing that it can do without.
 for _settings in (Window, PolicyEnvelope):
     fields_checked(_settings)
+_WINDOW, _POLICY = Window(), PolicyEnvelope()
 
 
 def several(packs: Sequence[Pack | str | Path]) -> list[Pack | str | Path]:
@@ -75,7 +76,7 @@ def window_given(window: Any) -> Window:
         Something else; the message says how it is written.
     """
     if window is None or isinstance(window, Window):
-        return window or Window()
+        return window or _WINDOW
     if isinstance(window, str):
         rule = nearest(window, EndRule) or EndRule.PRE_MATCH
         own = f"end_rule={str(rule)!r}" + (", duration_s=3600" if rule == EndRule.FIXED_DURATION else "")
@@ -92,7 +93,7 @@ def policy_given(policy: Any) -> PolicyEnvelope:
         Something else; the message says how it is written.
     """
     if policy is None or isinstance(policy, PolicyEnvelope):
-        return policy or PolicyEnvelope()
+        return policy or _POLICY
     known = [field.name for field in fields(PolicyEnvelope)]
     for name in policy if isinstance(policy, Mapping) else ():
         if name not in known:

@@ -99,7 +99,7 @@ def test_what_cannot_be_hashed_has_no_name():
 
 def test_an_object_that_takes_no_parameters_is_refused():
     with pytest.raises(AgentError, match="Template takes no parameters here"):
-        search_of(PACK, searches.backtests.resolve("baseline"), None, Window(), {})
+        search_of(PACK, searches.resolve("baseline"), None, Window(), {})
 
 
 def test_fixtures_that_a_plan_holds_out_are_refused():
