@@ -11,7 +11,7 @@ from typing import Protocol
 from clvlab.arena.anchoring import Anchoring
 from clvlab.arena.runs.in_database import begin, keep
 from clvlab.proof.anchor import Anchor
-from clvlab.runs.execute import Commitment, lived, perform
+from clvlab.runs.execute import Commitment, lifecycle, perform
 from clvlab.runs.progress import Tell
 from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec
@@ -75,7 +75,7 @@ class RunJobs:
     def perform(self, job: Job, tell: Tell) -> None:
         """Make the run of a job, and keep it."""
         with self._making(job, tell) as make:
-            lived(job, _JobRecorder(self._origin, self.database, self.clock, self.anchoring, job), make)
+            lifecycle(job, _JobRecorder(self._origin, self.database, self.clock, self.anchoring, job), make)
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
         """Note a failure for good."""

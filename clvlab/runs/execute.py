@@ -122,10 +122,10 @@ def execute(spec: ReplaySpec, recorder: Recorder[ReplaySpec] = NOWHERE, tell: Te
     ClvlabError
         As ``perform``, and as the record says; the run is then abandoned.
     """
-    return lived(spec, recorder, lambda commitment: perform(spec, commitment, tell))
+    return lifecycle(spec, recorder, lambda commitment: perform(spec, commitment, tell))
 
 
-def lived(
+def lifecycle(
     spec: Asked,
     recorder: Recorder[Asked],
     make: Callable[[Commitment], Run],

@@ -5,9 +5,11 @@ import pytest
 
 import clvlab as cl
 from clvlab.lab.results.overfitting import sweep_verdict
+from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.proof.seal import SealedRun
 from clvlab.report.means import means_of
+from clvlab.runs import run as runs
 from clvlab.words import short_p_value
 
 
@@ -69,9 +71,7 @@ def test_three_fixtures_are_too_few_for_a_verdict():
 
 
 def test_a_run_that_is_read_again_shows_the_same_card_without_its_pack(bt):
-    from clvlab.lab.results.result import Result
-
-    read = Result(Run(bt.run.source, bt.run.receipts))._repr_html_()
+    read = Result(runs.Run(bt.run.source, bt.run.receipts))._repr_html_()
 
     sentence = re.search(r'<p class="verdict.*?</p>', bt._repr_html_())[0]
     assert sentence in read

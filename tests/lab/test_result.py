@@ -5,6 +5,7 @@ import pytest
 import clvlab as cl
 from clvlab.errors import AgentError, PolicyError, UnknownAgentError, UnknownPackError, UnsupportedError
 from clvlab.lab.results.result import Result
+from clvlab.runs.run import Run
 from tests.factories import FailingAgent
 
 BOTH = ["baseline", "cumulative-drift"]
@@ -63,7 +64,7 @@ def test_a_run_without_a_scored_action_says_so(lab):
 
 
 def test_what_reads_the_pack_names_the_one_that_is_not_at_hand(both):
-    alone = Result(both.run)
+    alone = Result(Run(both.run.source))
 
     assert alone.frame.equals(both.frame)
     with pytest.raises(UnknownPackError, match="'starter' of run_"):

@@ -22,7 +22,7 @@ from clvlab.log.entries import EntryKind
 from clvlab.log.log import LogStore
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
-from clvlab.runs.execute import Commitment, Recorder, lived
+from clvlab.runs.execute import Commitment, Recorder, lifecycle
 from clvlab.runs.live.capture import LogWriter
 from clvlab.runs.live.feed import chosen, feed_at
 from clvlab.runs.live.following import LiveSpec, follow
@@ -255,7 +255,7 @@ def _made(
     with begun.held():
         begun.require_same_log(recorder.log)
         try:
-            return lived(spec, _Noted(recorder, begun), followed, is_left)
+            return lifecycle(spec, _Noted(recorder, begun), followed, is_left)
         except ClvlabError as error:
             if begun.is_over:
                 error.add_note(f"{spec.run_id} is abandoned; what it captured stays in {str(begun.folder)!r}")
