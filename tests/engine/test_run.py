@@ -103,7 +103,7 @@ def test_decision_in_another_agents_name_is_refused():
         run(TAPE, [impostor], Window())
     both = run(TAPE, [honest, impostor], Window())
 
-    assert [(error["agent_id"], error["error"]) for error in both.errors] == [("b", "DecisionError")]
+    assert [(error["agent_id"], error["error"]) for error in both.evidence.errors] == [("b", "DecisionError")]
     assert both.scores.height == 1
 
 

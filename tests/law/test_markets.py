@@ -220,7 +220,7 @@ def test_a_total_that_moved_closes_at_the_same_line_wherever_it_is_quoted(key, s
         {"market_key": "totals||point=2.5", "side": "over"},
         {"market_key": "corners||point=2.5", "side": "over", "tick_seq": 5},
     )
-    found = priced_lines(run.scores, run.decisions, lambda _: tape, Window())
+    found = priced_lines(run.scores, run.evidence.decisions, lambda _: tape, Window())
 
     assert found["moved_clv_bps"].to_list() == [400]
     assert found["moved_rule"].to_list()[0].startswith(f"alternate {key}")
