@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 from sqlalchemy import Connection, select, update
@@ -14,7 +15,7 @@ from clvlab.store.tables import anchors
 
 def anchor_of(connection: Connection, run_id: str) -> Anchor | None:
     """Return what is published of a run's anchor."""
-    columns = (anchors.c.status, anchors.c.signature, anchors.c.cluster, anchors.c.explorer_url)
+    columns = [anchors.c[field.name] for field in fields(Anchor)]
     found = connection.execute(select(*columns).where(anchors.c.run_id == run_id)).one_or_none()
     return None if found is None else Anchor(*found)
 
@@ -32,13 +33,7 @@ def changed_ts_ms(connection: Connection, run_id: str) -> int:
 def set_anchor(connection: Connection, run_id: str, anchor: Anchor, ts_ms: int) -> None:
     """Record a run's anchor, and count it in the standings of the run's agents."""
     before = hold(connection, run_id)
-    values = {
-        "status": anchor.status,
-        "signature": anchor.signature,
-        "cluster": anchor.cluster,
-        "explorer_url": anchor.explorer_url,
-        "updated_ts_ms": ts_ms,
-    }
+    values = asdict(anchor) | {"updated_ts_ms": ts_ms}
     if before is None:
         connection.execute(anchors.insert().values(run_id=run_id, **values))
         return  # the run's results are added with this status

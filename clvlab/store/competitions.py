@@ -180,14 +180,8 @@ def newest(connection: Connection, competition_id: str, kind: str, since_seq: in
     return [event for pack in connection.execute(query.order_by(log.first_seq.desc())) for event in _unpacked(pack)]
 
 
-def _unpacked(pack: Row[Any]) -> Iterator[CompetitionEvent]:
-    for seq, (kind, evidence, payload) in enumerate(pack.events, start=pack.first_seq):
-        yield {
-            "seq": seq,
-            "kind": kind,
-            "competition_id": pack.competition_id,
-            "run_id": pack.run_id,
-            "ts": pack.ts,
-            "evidence": evidence,
-            "payload": payload,
-        }
+def _unpacked(of: Row[Any]) -> Iterator[CompetitionEvent]:
+    for seq, (kind, evidence, payload) in enumerate(of.events, start=of.first_seq):
+        yield CompetitionEvent(
+            seq=seq, kind=kind, competition_id=of.competition_id, run_id=of.run_id, ts=of.ts, evidence=evidence, payload=payload
+        )

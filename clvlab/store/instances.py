@@ -20,7 +20,6 @@ class InstanceRow(TypedDict):
     owner: str | None
     run_id: str
     record: AgentInstance
-    next_event_id: int
     created_ts_ms: int
 
 
@@ -30,10 +29,10 @@ def add(connection: Connection, record: AgentInstance) -> None:
     connection.execute(instances.insert().values(next_event_id=1, record=record, **row))
 
 
-def row(connection: Connection, instance_id: str, *, lock: bool = False) -> InstanceRow | None:
-    """Return the row of an instance; ``lock`` holds it for the rest of the transaction."""
+def row(connection: Connection, instance_id: str) -> InstanceRow | None:
+    """Return the row of an instance."""
     query = select(*columns(instances, InstanceRow)).where(instances.c.instance_id == instance_id)
-    return first(connection, query.with_for_update() if lock else query, InstanceRow)
+    return first(connection, query, InstanceRow)
 
 
 def of_owner(owner: str, strategy: str | None = None) -> list[ColumnElement[bool]]:
@@ -57,13 +56,13 @@ def take_key(connection: Connection, values: Mapping[str, Any]) -> bool:
 
 def append(connection: Connection, instance_id: str, ts_ms: int, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows of ``type``, ``agent_id``, ``run_id``, ``session_id`` and ``payload``, numbered from 1 without gaps."""
-    held = row(connection, instance_id, lock=True)
-    if held is None or not rows:
+    own = instances.c.instance_id == instance_id
+    start = connection.execute(select(instances.c.next_event_id).where(own).with_for_update()).scalar()  # held to the end
+    if start is None or not rows:
         return
-    start = held["next_event_id"]
     stamped = [{"instance_id": instance_id, "id": start + n, "ts": ts_ms, **event} for n, event in enumerate(rows)]
     connection.execute(runtime_events.insert(), stamped)
-    connection.execute(update(instances).where(instances.c.instance_id == instance_id).values(next_event_id=start + len(rows)))
+    connection.execute(update(instances).where(own).values(next_event_id=start + len(rows)))
 
 
 def newest_event_id(connection: Connection, instance_id: str) -> int:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from struct import pack
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Table, exists, select, tuple_, update
 
 from clvlab.api.competitions import AgentErrorCause
-from clvlab.api.runs import Lineage, Metrics
+from clvlab.api.runs import EvidenceHashes, Lineage, Metrics
 from clvlab.errors import RunConflictError
 from clvlab.proof.seal import SealedRun
 from clvlab.store.database import columns, first, insert, rows
@@ -92,7 +92,7 @@ class Part(StrEnum):
     SCORES = "scores"
 
 
-class RunRow(TypedDict):
+class RunRow(EvidenceHashes):
     """A run, without its bytes; ``checks`` are a verdict and a detail of each."""
 
     run_id: str
@@ -107,8 +107,6 @@ class RunRow(TypedDict):
     cause: str | None
     created_ts_ms: int
     sealed_ts_ms: int | None
-    evidence_hash: str | None
-    manifest_hash: str | None
     checks: dict[str, dict[str, str]] | None
     checked_ts_ms: int | None
     metrics: Metrics | None

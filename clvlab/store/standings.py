@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from secrets import token_hex
-from typing import Any, TypedDict
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
 
-from clvlab.api.leaderboard import KnowledgeSummary
 from clvlab.store.database import columns, first, insert, rows
 from clvlab.store.jobs import JobStatus
 from clvlab.store.labels import MIXED, Knowledge, candidates, is_hindsight_possible, labels, weakest
@@ -23,6 +22,8 @@ from clvlab.store.sketches import ALIKE_IN, GROUPS_COMPARED, Groups, joined
 from clvlab.store.tables import (
     RUN_COUNTS,
     SUMS,
+    CountedRuns,
+    Sums,
     agent_results,
     anchors,
     counted_fixtures,
@@ -40,20 +41,6 @@ _LEADERBOARD = "leaderboard"
 _ALL_BITS = (1 << 64) - 1
 
 
-class Sums(TypedDict):
-    """What is summed over fixtures, and the least of ``max_drawdown``: of an agent in one run, and over all runs."""
-
-    decision_count: int
-    action_count: int
-    valid_count: int
-    invalid_count: int
-    total_clv_bps: int
-    sim_pnl: int
-    forecasts: int
-    squared_error: int
-    max_drawdown: int
-
-
 class _AgentRow(Sums):
     """Whose agent it is, and what that is."""
 
@@ -62,6 +49,7 @@ class _AgentRow(Sums):
     strategy: str
     causality: str
     config_hash: str | None
+    knowledge: str
     commit_index: int | None
 
 
@@ -73,21 +61,12 @@ class ResultRow(_AgentRow):
     proof_mode: str
     source_mode: str
     failing: bool
-    knowledge: str
     sketch: bytes | None
 
 
-class StandingRow(_AgentRow):
+class StandingRow(_AgentRow, CountedRuns):
     """All runs of an owner's agent."""
 
-    runs: int
-    counted_runs: int
-    verified_runs: int
-    live_runs: int
-    failing_runs: int
-    anchored_runs: int
-    pending_runs: int
-    knowledge: KnowledgeSummary
     hindsight_possible: bool
     label: str
     rank_key: bytes

@@ -34,7 +34,8 @@ from clvlab.store.labels import ANYBODY, Knowledge
 from clvlab.store.runlog import RunLog, StoredLogRows
 from clvlab.store.runs import RunStatus
 from clvlab.store.sketches import sketches
-from clvlab.store.standings import ResultRow, Row, Sums
+from clvlab.store.standings import ResultRow, Row
+from clvlab.store.tables import Sums
 
 # What a run adds to the leaderboard: its scores over the fixtures that its row there did not have before.
 #

@@ -58,7 +58,7 @@ def require(row: RunRow | None, run_id: str) -> RunRow:
     if row is None:
         raise UnknownRunError(f"unknown run {run_id!r}")
     if row["status"] == RunStatus.REMOVED:
-        raise RunRemovedError(run_id, str(row["evidence_hash"]), str(row["manifest_hash"]))
+        raise RunRemovedError(run_id, str(row["evidence_hash"]), str(row["manifest_hash"]))  # it was sealed, and has both
     return row
 
 
