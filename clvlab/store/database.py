@@ -110,6 +110,7 @@ _WAIT_S = 30
 _CONNECT_S = 5
 _IMMEDIATE, _GUARD = "clvlab_immediate", "clvlab_guard"
 _MIGRATION_LOCK = 0x636C766C6162  # any number that no other program takes
+_UNUSABLE = tuple(f"SQLITE_{name}" for name in ("BUSY", "LOCKED", "CANTOPEN", "NOTADB", "IOERR", "READONLY", "CORRUPT"))
 # PostgreSQL, appendix A: error codes
 _DISK_FULL = "53100"
 _BUSY = {
@@ -319,17 +320,7 @@ def _translated(error: DBAPIError) -> StoreError:
         name = getattr(cause, "sqlite_errorname", "")
         if name == "SQLITE_FULL":
             return StoreFullError(f"the database is full: {cause}; nothing of the transaction was kept")
-        if name.startswith(
-            (
-                "SQLITE_BUSY",
-                "SQLITE_LOCKED",
-                "SQLITE_CANTOPEN",
-                "SQLITE_NOTADB",
-                "SQLITE_IOERR",
-                "SQLITE_READONLY",
-                "SQLITE_CORRUPT",
-            )
-        ):
+        if name.startswith(_UNUSABLE):
             return StoreUnreachableError(f"the database can't be used: {cause}")
         return StoreError(f"the database refused: {cause}")
     state = getattr(cause, "sqlstate", None)
