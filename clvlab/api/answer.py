@@ -10,6 +10,10 @@ from typing_extensions import TypeAliasType, TypedDict
 
 _T = TypeVar("_T")
 
+JsonObject = dict[str, Any]
+"""JSON of a shape that is stated elsewhere and not the same each time: the configuration of a template, the payload of an event
+by its kind, what a venue or another service answered, a JSON Schema."""
+
 Hash = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", examples=["sha256:" + "6e8d" * 16])]
 
 
@@ -31,6 +35,18 @@ ProofMode = TypeAliasType(
         Field(description="How far a result can be checked: anyone can re-run it, or it carries claims beyond that."),
     ],
 )
+
+
+@with_config(ConfigDict(extra="ignore"))
+class RequestFault(TypedDict):
+    """What is wrong with one field of a body, or with one parameter."""
+
+    loc: Annotated[
+        list[str | int], Field(description="`body`, `query`, `path` or `header`, and the names and indices from there.")
+    ]
+    msg: str
+    type: Annotated[str, Field(description="Stable key of the rule that it breaks.")]
+    input: Annotated[str, Field(description="What was given, shortened.")]
 
 
 class ReplayBinding(Answer):

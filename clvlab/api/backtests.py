@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 
-from clvlab.api.answer import Answer, Hash
+from clvlab.api.answer import Answer, Hash, JsonObject
 from clvlab.api.runs import AgentIdentity, Checks, Metrics, RunProgress
 
 
@@ -237,8 +237,8 @@ class StrategyInfo(Answer):
     version: str
     summary: str
     algorithm: str
-    parameters: Annotated[dict[str, Any], Field(description="JSON Schema (2020-12) of its configuration.")]
-    defaults: Annotated[dict[str, Any], Field(description="The configuration that stands for none.")]
+    parameters: Annotated[JsonObject, Field(description="JSON Schema (2020-12) of its configuration.")]
+    defaults: Annotated[JsonObject, Field(description="The configuration that stands for none.")]
     config_hash: Annotated[Hash, Field(description="Of the defaults, as an entry of a competition pins them.")]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from clvlab.api.answer import Answer, BodyAnswer, Hash, ProofMode, ReplayBinding
+from clvlab.api.answer import Answer, BodyAnswer, Hash, JsonObject, ProofMode, ReplayBinding
 from clvlab.api.runs import ProofArtifactResponse, RunProgress, RunStatus
 
 # Bodies of deployed agents.
@@ -32,7 +32,7 @@ class RuntimeEvent(Answer):
     run_id: str
     session_id: str
     ts: Annotated[int, Field(description="Milliseconds since 1970, UTC.")]
-    payload: dict[str, Any]
+    payload: JsonObject
     id: Annotated[int, Field(ge=1, description="Durable cursor.")]
 
 
@@ -56,10 +56,10 @@ class AgentInstance(Answer):
     instance_id: str
     owner: str
     template: str
-    config: dict[str, Any]
+    config: JsonObject
     config_hash: Hash
     policy_hash: Hash
-    allowlists: dict[str, Any]
+    allowlists: JsonObject
     run_mode: str
     preflight: list[PreflightCheck]
     replay_binding: ReplayBinding | None
@@ -146,7 +146,7 @@ class RosterEntry(Answer):
 
     agent_id: str
     strategy: str
-    config: dict[str, Any]
+    config: JsonObject
     config_hash: Hash | None
     proof_mode: ProofMode
     instance_id: str | None
@@ -167,7 +167,7 @@ class Execution(Answer):
     """Receipts of venues; never evidence, never scored."""
 
     non_scoring: Literal[True]
-    receipts: Annotated[list[dict[str, Any]], Field(description="The first thousand.")]
+    receipts: Annotated[list[JsonObject], Field(description="The first thousand.")]
     total: Annotated[int, Field(description="How many there are.")]
 
 
@@ -211,7 +211,7 @@ class CompetitionEvent(Answer):
     run_id: str | None
     ts: Annotated[int, Field(description="Milliseconds since 1970, UTC, of its appending.")]
     evidence: Annotated[bool, Field(description="Whether the payload is part of the sealed evidence.")]
-    payload: dict[str, Any]
+    payload: JsonObject
 
 
 # Bodies of the demo.

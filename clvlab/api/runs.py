@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from clvlab.api.answer import Answer, Hash
+from clvlab.api.answer import Answer, Hash, JsonObject
 from clvlab.api.leaderboard import Confidence
 
 # Bodies of the decisions of a run.
@@ -173,7 +173,7 @@ class AgentIdentity(Answer):
     agent_id: str
     strategy: str
     strategy_version: str
-    config: dict[str, Any]
+    config: JsonObject
     config_hash: Hash
     proof_mode: str
     causality: str

@@ -121,4 +121,4 @@ class Anchoring:
         anchors.set_anchor(connection, run_id, anchor, now)
         row = runs.row(connection, run_id)
         if row is not None and row["kind"] == "competition":
-            competitions.append(connection, row["origin_id"], now, [anchor_event(run_id, anchor, row["manifest_hash"])])
+            competitions.append(connection, str(row["origin_id"]), now, [anchor_event(run_id, anchor, row["manifest_hash"])])

@@ -43,7 +43,6 @@ from clvlab.arena.uploads.seen import Packs
 from clvlab.arena.uploads.uploads import Uploads
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import LogBehindError, LogError, PackError, UnknownPackError, UploadsOffError
-from clvlab.log.entries import EntryKind
 from clvlab.log.note import Signer
 from clvlab.log.published import Published
 from clvlab.packs.catalog import Catalog
@@ -68,16 +67,7 @@ class Principals:
     def belongings(self, principal: str) -> Belongings:
         """Count what a principal has in the store, and its runs as the log counts them."""
         with self.database.read() as connection:
-            counted, tally = usage.counts(connection, principal), usage.tally(connection, principal)
-        return {
-            "instances": counted["instances"],
-            "competitions": counted["competitions"],
-            "runs": {
-                "committed": tally.get(EntryKind.COMMIT, 0),
-                "sealed": tally.get(EntryKind.RESULT, 0),
-                "abandoned": tally.get(EntryKind.ABANDONED, 0),
-            },
-        }
+            return usage.belongings(connection, principal)
 
 
 # The catalog of replay packs as it is published.

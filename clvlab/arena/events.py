@@ -33,7 +33,7 @@ def event(kind: EventKind, run_id: str, payload: dict[str, Any], *, evidence: bo
     return {"kind": kind.value, "run_id": run_id, "evidence": evidence, "payload": payload}
 
 
-def anchor_event(run_id: str, anchor: Anchor, manifest_hash: str) -> dict[str, Any]:
+def anchor_event(run_id: str, anchor: Anchor, manifest_hash: str | None) -> dict[str, Any]:
     """Say how far the anchor of a run is."""
     payload = {
         "anchor_status": anchor.status,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, TypeVar
+from operator import itemgetter
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
 
+from clvlab.api.answer import pick
 from clvlab.api.leaderboard import AnchorSummary, EligibilityBadge, LeaderboardResponse, LeaderboardRow
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.arena.runs.in_database import Claimed, results
@@ -26,7 +28,7 @@ from clvlab.store.database import Connection, Database
 from clvlab.store.labels import ANYBODY, Knowledge
 from clvlab.store.labels import CAUSALITIES as CAUSALITIES
 from clvlab.store.runlog import StoredLogRows
-from clvlab.store.standings import Row
+from clvlab.store.standings import ResultRow, Row, StandingRow
 from clvlab.store.standings import Wanted as Wanted
 from clvlab.store.tables import RUN_COUNTS, SUMS
 from clvlab.store.waits import take_time
@@ -118,62 +120,54 @@ class GlobalLeaderboard:
         ]
 
 
-def _by_label(connection: Connection) -> dict[str, dict[str, Any]]:
+def _by_label(connection: Connection) -> dict[str, Mapping[str, object]]:
     return {row["label"]: row for row in standings.all_rows(connection)}
 
 
-def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[dict[str, Any]]:
+def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[ResultRow]:
     row = runs.row(connection, run_id)
     run = runs.sealed_run(connection, run_id)
     if row is None or not row["ranked"]:
         return []
-    claim, failing = claimed.of(run_id), {}
+    claim = claimed.of(run_id)
     if run is not None:
         found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
         if found.verified:
             known = {result["agent_id"]: result for result in standings.results_of(connection, run_id)}
             return [_as_dated(result, known) for result in results(found, row["owner"] or ANYBODY, claim)]
-        failing = {"failing": True}
-    for noted in standings.brought(connection, run_id):  # its bytes are not the sealed ones, or gone: what those said stays
-        claim((noted["owner"], noted["agent_id"]), noted["content_hash"], [noted["fixture_id"]])
-    return [result | failing for result in standings.results_of(connection, run_id)]
+    for key, content_hash, fixture_id in standings.brought(connection, run_id):
+        claim(key, content_hash, [fixture_id])  # its bytes are not the sealed ones, or gone: what those said stays
+    return [result if run is None else {**result, "failing": True} for result in standings.results_of(connection, run_id)]
 
 
-def _as_dated(result: dict[str, Any], known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _as_dated(result: ResultRow, known: Mapping[str, ResultRow]) -> ResultRow:
     """Keep what was known of a run when it was sealed: no byte of its evidence tells."""
     stored = known.get(result["agent_id"], result)
-    return result | {name: stored[name] for name in ("knowledge", "commit_index")}
+    return {**result, "knowledge": stored["knowledge"], "commit_index": stored["commit_index"]}
 
 
-def _row(standing: Mapping[str, Any], rank: int, others: list[str]) -> LeaderboardRow:
+def _row(standing: StandingRow, rank: int, others: list[str]) -> LeaderboardRow:
     total, decided = standing["counted_runs"], standing["decision_count"]
     actions, forecasts = standing["action_count"], standing["forecasts"]
-    row: LeaderboardRow = {
+    derived = {
         "rank": rank,
         "agent_id": standing["label"],
-        "runs": standing["runs"],
         "avg_clv_bps": standing["total_clv_bps"] / actions if actions else None,
-        "total_clv_bps": standing["total_clv_bps"],
-        "sim_pnl": standing["sim_pnl"],
         "brier": standing["squared_error"] / _PPM / forecasts if forecasts else None,
         "max_drawdown": float(standing["max_drawdown"]),
-        "action_count": actions,
         "valid_pct": 100 * (decided - standing["invalid_count"]) / decided if decided else 0.0,
         "proof_mode": _summary(standing["verified_runs"], total, "verified", "reproducible", "mixed"),
         "eligibility_badge": _badge(standing),
         "anchor_status": _anchor_status(standing),
         "source_mode": _summary(standing["live_runs"], total, "all-live", "all-replay", "mixed") if total else "unknown",
-        "valid_count": standing["valid_count"],
         "clv_confidence": confidence(standing["valid_count"]),
         "low_sample": standing["valid_count"] < LOW_SAMPLE_BELOW,
-        "strategy": standing["strategy"],
-        "config_hash": standing["config_hash"],
-        "causality": standing["causality"],
-        "knowledge": standing["knowledge"],
-        "commit_index": standing["commit_index"],
-        "hindsight_possible": standing["hindsight_possible"],
+        "others": others,
     }
-    return {**row, "others": others} if others else row
+    row = pick(LeaderboardRow, {**standing, **derived})
+    if not others:
+        del row["others"]
+    return row
 
 
 def _summary(count: int, total: int, every: _T, none: _T, some: _T) -> _T:
@@ -182,13 +176,13 @@ def _summary(count: int, total: int, every: _T, none: _T, some: _T) -> _T:
     return every if count == total else some
 
 
-def _badge(standing: Mapping[str, Any]) -> EligibilityBadge:
+def _badge(standing: StandingRow) -> EligibilityBadge:
     if standing["failing_runs"] or not standing["anchored_runs"]:
         return "unproven"
     return "fully-proven" if standing["anchored_runs"] == standing["counted_runs"] else "partially-proven"
 
 
-def _anchor_status(standing: Mapping[str, Any]) -> AnchorSummary:
+def _anchor_status(standing: StandingRow) -> AnchorSummary:
     if standing["anchored_runs"] == standing["counted_runs"]:
         return "all-anchored"
     return "some-pending" if standing["anchored_runs"] or standing["pending_runs"] else "none-anchored"
@@ -274,13 +268,13 @@ class Forest:
         return ForestPage(tuple(found), scale_axis(within) if found else "")
 
     def _span(
-        self, key: Row, row: LeaderboardRow, counted: Sequence[Mapping[str, Any]], allowance: list[int]
+        self, key: Row, row: LeaderboardRow, counted: Sequence[tuple[str, int]], allowance: list[int]
     ) -> tuple[float | None, float | None]:
         try:
             parts = [
                 part
-                for run_id, fixtures in groupby(counted, key=lambda one: str(one["run_id"]))
-                for part in self._parts(run_id, key[1], [one["fixture_id"] for one in fixtures], allowance)
+                for run_id, fixtures in groupby(counted, key=itemgetter(0))
+                for part in self._parts(run_id, key[1], [fixture_id for _, fixture_id in fixtures], allowance)
             ]
         except (_EnoughError, UnknownRunError, RunRemovedError):
             return None, None

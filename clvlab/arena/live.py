@@ -28,7 +28,7 @@ from clvlab.runs.progress import Stage, Tell
 from clvlab.runs.run import Run
 from clvlab.store import jobs
 from clvlab.store.database import Connection
-from clvlab.store.jobs import Job
+from clvlab.store.jobs import Job, JobPayload
 from clvlab.store.runlog import RunLog
 
 # What is told of a live run while it lasts, by a thread of its own: whoever listens, and the store, cost no decision time.
@@ -217,6 +217,6 @@ class LiveJobs(RunJobs):
             self.origin.told(connection, job, happenings, self.clock())
 
 
-def payload_of(origin_id: str, fixture: Fixture) -> dict[str, Any]:
+def payload_of(origin_id: str, fixture: Fixture) -> JobPayload:
     """Return what a job of a live run carries."""
     return {"origin_id": origin_id, "fixture": fixture.model_dump(mode="json")}

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from clvlab.errors import PageError
 from clvlab.store import runs
 from clvlab.store.database import Connection
 
+_T = TypeVar("_T")
 MAX_PAGE = 200
 
 
 def page_of(
-    connection: Connection, table: Any, key: str, cursor: str | None, limit: int, where: Sequence[Any] = ()
-) -> tuple[list[dict[str, Any]], str | None]:
+    connection: Connection, table: Any, kind: type[_T], key: str, cursor: str | None, limit: int, where: Sequence[Any] = ()
+) -> tuple[list[_T], str | None]:
     """Return a page of a table's rows that meet the store's conditions, newest first, and the cursor of the next page or None.
+
+    ``kind`` is a ``TypedDict`` of columns, among them ``created_ts_ms`` and the key.
 
     Raises
     ------
@@ -24,13 +27,11 @@ def page_of(
     """
     if not 1 <= limit <= MAX_PAGE:
         raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
-    found = runs.page(connection, table, key, position_of(cursor), limit + 1, where)
-    rows = [dict(row) for row in found[:limit]]
-    more = len(found) > limit
-    return rows, cursor_of(rows[-1], key) if more else None
+    found = runs.page(connection, table, kind, key, position_of(cursor), limit + 1, where)
+    return found[:limit], cursor_of(found[limit - 1], key) if len(found) > limit else None
 
 
-def cursor_of(row: Mapping[str, Any], key: str) -> str:
+def cursor_of(row: Any, key: str) -> str:
     """Return the cursor that names a row."""
     return f"{row['created_ts_ms']}.{row[key]}"
 

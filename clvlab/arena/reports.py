@@ -245,8 +245,8 @@ class BacktestReports:
             if taken != asked.run_id:
                 raise _taken(asked.key)
             if enter(connection, asked.spec.started, ANYBODY, now, budget=self.budget):
-                payload = {"origin_id": asked.run_id, "request": asked.request.model_dump(mode="json", exclude_unset=True)}
-                job_rows.add(connection, _KIND, asked.run_id, payload, now)
+                body = asked.request.model_dump(mode="json", exclude_unset=True)
+                job_rows.add(connection, _KIND, asked.run_id, {"origin_id": asked.run_id, "request": body}, now)
 
     def settle(self, asked: AskedReport) -> BacktestRunResponse:
         """Wait until a request that was entered is answered, and perform it here if nobody else does. Blocks.
@@ -341,10 +341,10 @@ class BacktestReports:
             found = reports.report(connection, backtest_id)
             row = None if found is not None else runs.row(connection, run_id_of(backtest_id))
         if found is not None:
-            return cast("BacktestReport", found)
-        if row is None or row["kind"] != _KIND or row["status"] != RunStatus.SEALED:
+            return found
+        if row is None or row["kind"] != _KIND or row["status"] != RunStatus.SEALED or row["sealed_ts_ms"] is None:
             return None
-        made = report_of(self._sealed(row["run_id"], row["evidence_hash"], row["pack_id"]))
+        made = report_of(self._sealed(row["run_id"], str(row["evidence_hash"]), str(row["pack_id"])))
         with self.database.write() as connection:
             keep_report(connection, made, row["sealed_ts_ms"])
         return made
@@ -392,8 +392,8 @@ class BacktestReports:
         PageError
         """
         with self.database.read() as connection:
-            rows, next_cursor = page_of(connection, report_table, "backtest_id", cursor, limit)
-        return {"backtests": cast("list[BacktestSummary]", rows), "next_cursor": next_cursor}
+            found, next_cursor = page_of(connection, report_table, BacktestSummary, "backtest_id", cursor, limit)
+        return {"backtests": found, "next_cursor": next_cursor}
 
 
 def _taken(key: str | None) -> IdempotencyConflictError:

@@ -244,9 +244,8 @@ class Searches:
             opened = tuple((index, one.trial) for index, one in openings(log, plan_id))
             others = (other for other in plans.ids(connection) if other != plan_id and self._share(connection, plan_id, other))
             elsewhere = sorted(index for other in others for index, _ in openings(log, other))
-        payload = found["payload"]
-        plan_hash = sha256(canonical(payload))
-        return KeptPlan(plan_id, plan_hash, int(found["idx"]), int(found["trials_before"]), payload, opened, tuple(elsewhere))
+        index, trials_before, payload = found
+        return KeptPlan(plan_id, sha256(canonical(payload)), index, trials_before, payload, opened, tuple(elsewhere))
 
     def open_(self, plan_id: str, params: Mapping[str, Any], *, again: bool = False) -> int:
         """Note that the hold-out is opened for a configuration, durably, and let it be read; returns the entry's index.

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from clvlab.agents.registry import TEMPLATES, template
+from clvlab.api.answer import pick
 from clvlab.api.backtests import StrategyInfo, StrategyListResponse
 from clvlab.arena.runs.entrants import config_hash_of
 from clvlab.errors import UnknownStrategyError
@@ -70,16 +71,9 @@ def strategy(name: str) -> StrategyInfo:
     """
     if name not in TEMPLATES:
         raise UnknownStrategyError(f"unknown strategy {name!r:.80}: use one of {', '.join(TEMPLATES)}")
-    described, identity = card(name), template(name).identity
-    return {
-        "strategy": name,
-        "version": described["version"],
-        "summary": described["summary"],
-        "algorithm": described["algorithm"],
-        "parameters": {"$schema": _DIALECT} | TEMPLATES[name][0].model_json_schema(),
-        "defaults": dict(identity.config),
-        "config_hash": described["config_hash"],
-    }
+    parameters = {"$schema": _DIALECT} | TEMPLATES[name][0].model_json_schema()
+    defaults = dict(template(name).identity.config)
+    return pick(StrategyInfo, {**card(name), "parameters": parameters, "defaults": defaults})
 
 
 def _bounds(schema: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import httpx2
 import orjson
 import polars as pl
 
+from clvlab.api.answer import JsonObject
 from clvlab.errors import ClvlabError
 
 # Problem details of a service, as an exception.
@@ -29,7 +30,7 @@ class ApiError(ClvlabError):
         When to ask again, if the service said so.
     """
 
-    def __init__(self, status: int, problem: dict[str, Any], retry_after_s: int | None = None) -> None:
+    def __init__(self, status: int, problem: JsonObject, retry_after_s: int | None = None) -> None:
         self.status, self.problem, self.retry_after_s = status, problem, retry_after_s
         later = f"; ask again in {retry_after_s} s" if retry_after_s is not None else ""
         super().__init__(f"{status} {problem.get('title', '')}: {problem.get('detail', 'no detail')}{later}")
@@ -92,7 +93,7 @@ class HttpCaller:
             yield from map(orjson.loads, messages)
 
 
-def given(query: Mapping[str, Any]) -> dict[str, Any]:
+def given(query: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the parameters that have a value; a truth value as JSON writes it."""
     found = {name: value for name, value in query.items() if value is not None}
     return {name: str(value).lower() if isinstance(value, bool) else value for name, value in found.items()}

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 from sqlalchemy import Connection, select, update
 
 from clvlab.proof.anchor import Anchor
 from clvlab.store import standings
-from clvlab.store.database import first
 from clvlab.store.tables import anchors
 
 
 def anchor_of(connection: Connection, run_id: str) -> Anchor | None:
     """Return what is published of a run's anchor."""
-    columns = (anchors.c.status, anchors.c.signature, anchors.c.cluster, anchors.c.explorer_url)
-    found = first(connection, select(*columns).where(anchors.c.run_id == run_id))
-    return None if found is None else Anchor(**found)
+    columns = [anchors.c[field.name] for field in fields(Anchor)]
+    found = connection.execute(select(*columns).where(anchors.c.run_id == run_id)).one_or_none()
+    return None if found is None else Anchor(*found)
 
 
 def hold(connection: Connection, run_id: str) -> str | None:
@@ -32,13 +33,7 @@ def changed_ts_ms(connection: Connection, run_id: str) -> int:
 def set_anchor(connection: Connection, run_id: str, anchor: Anchor, ts_ms: int) -> None:
     """Record a run's anchor, and count it in the standings of the run's agents."""
     before = hold(connection, run_id)
-    values = {
-        "status": anchor.status,
-        "signature": anchor.signature,
-        "cluster": anchor.cluster,
-        "explorer_url": anchor.explorer_url,
-        "updated_ts_ms": ts_ms,
-    }
+    values = asdict(anchor) | {"updated_ts_ms": ts_ms}
     if before is None:
         connection.execute(anchors.insert().values(run_id=run_id, **values))
         return  # the run's results are added with this status
@@ -51,6 +46,6 @@ def record(connection: Connection, run_id: str) -> Any:
     return connection.execute(select(anchors.c.record).where(anchors.c.run_id == run_id)).scalar()
 
 
-def set_record(connection: Connection, run_id: str, payload: dict[str, Any]) -> None:
+def set_record(connection: Connection, run_id: str, payload: Mapping[str, object]) -> None:
     """Store the record of what was signed for a run whose anchor is on record."""
     connection.execute(update(anchors).where(anchors.c.run_id == run_id).values(record=payload))

@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
-from sqlalchemy import ColumnElement, Connection, delete, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, tuple_, update
 
-from clvlab.store.database import first, insert, rows
+from clvlab.api.competitions import CompetitionConfigSnapshot, CompetitionEvent, CompetitionSummaryResponse, RosterEntry
+from clvlab.store.database import columns, first, insert, rows
 from clvlab.store.news import announce
 from clvlab.store.tables import competition_events, competitions, roster
 
 _PACK = 200
 _PACKS_AT_ONCE = 50
 _ORDER = (competitions.c.created_ts_ms, competitions.c.competition_id)
+
+
+class ListedCompetition(CompetitionSummaryResponse):
+    """A competition in a list, with what it is ordered by."""
+
+    created_ts_ms: int
+
+
+class CompetitionRow(TypedDict):
+    """A competition; ``started_seq`` is of the newest start, ``claimed_from`` the status to go back to where that fails."""
+
+    competition_id: str
+    owner: str
+    status: str
+    config: CompetitionConfigSnapshot
+    roster_size: int
+    pack_id: str | None
+    fixture_id: int | None
+    content_hash: str | None
+    run_id: str | None
+    cause: str | None
+    claimed_from: str | None
+    started_seq: int | None
+    next_seq: int
 
 
 def add(connection: Connection, values: Mapping[str, Any]) -> bool:
@@ -29,10 +54,10 @@ def unstarted_of(connection: Connection, owner: str) -> int:
     return int(connection.execute(query).scalar_one())
 
 
-def row(connection: Connection, competition_id: str, *, lock: bool = False) -> dict[str, Any] | None:
+def row(connection: Connection, competition_id: str, *, lock: bool = False) -> CompetitionRow | None:
     """Return the row of a competition; ``lock`` holds it for the rest of the transaction."""
-    query = select(competitions).where(competitions.c.competition_id == competition_id)
-    return first(connection, query.with_for_update() if lock else query)
+    query = select(*columns(competitions, CompetitionRow)).where(competitions.c.competition_id == competition_id)
+    return first(connection, query.with_for_update() if lock else query, CompetitionRow)
 
 
 def change(connection: Connection, competition_id: str, **values: Any) -> None:
@@ -46,37 +71,30 @@ def page(
     after: tuple[int, str] | None,
     until: tuple[int, str] | None,
     limit: int | None,
-) -> list[dict[str, Any]]:
-    """List competitions, oldest first: those that have these values in these columns (null is any), after and up to some.
-
-    Returns
-    -------
-    list of dict
-        ``competition_id``, ``status``, ``config``, ``run_id`` and ``created_ts_ms``.
-    """
-    of = competitions.c
-    query = select(of.competition_id, of.status, of.config, of.run_id, of.created_ts_ms).where(*_having(having))
+) -> list[ListedCompetition]:
+    """List competitions, oldest first: those that have these values in these columns (null is any), after and up to some."""
+    query = select(*columns(competitions, ListedCompetition)).where(*_having(having))
     if after is not None:
         query = query.where(tuple_(*_ORDER) > tuple_(*after))
     if until is not None:
         query = query.where(tuple_(*_ORDER) <= tuple_(*until))
-    return rows(connection, query.order_by(*_ORDER).limit(limit))
+    return rows(connection, query.order_by(*_ORDER).limit(limit), ListedCompetition)
 
 
-def newest_row(connection: Connection, having: Mapping[str, str | None]) -> dict[str, Any] | None:
-    """Return ``created_ts_ms`` and ``competition_id`` of the last competition that ``page`` lists."""
-    newest_first = [column.desc() for column in _ORDER]
-    return first(connection, select(*_ORDER).where(*_having(having)).order_by(*newest_first).limit(1))
+def newest_row(connection: Connection, having: Mapping[str, str | None]) -> ListedCompetition | None:
+    """Return the last competition that ``page`` lists."""
+    query = select(*columns(competitions, ListedCompetition)).where(*_having(having))
+    return first(connection, query.order_by(*(column.desc() for column in _ORDER)).limit(1), ListedCompetition)
 
 
 def _having(values: Mapping[str, str | None]) -> list[ColumnElement[bool]]:
     return [competitions.c[name] == value for name, value in values.items() if value is not None]
 
 
-def roster_of(connection: Connection, competition_id: str) -> list[dict[str, Any]]:
+def roster_of(connection: Connection, competition_id: str) -> list[RosterEntry]:
     """List the agents of a competition in order of registration."""
-    query = select(roster).where(roster.c.competition_id == competition_id).order_by(roster.c.position)
-    return rows(connection, query)
+    query = select(*columns(roster, RosterEntry)).where(roster.c.competition_id == competition_id).order_by(roster.c.position)
+    return rows(connection, query, RosterEntry)
 
 
 def agent_ids(connection: Connection, competition_id: str) -> list[str]:
@@ -140,14 +158,14 @@ def append(
     announce(connection, competition_id)
 
 
-def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[dict[str, Any]]:
+def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[CompetitionEvent]:
     """Return the events after ``since_seq``, in order."""
-    log, found = competition_events.c, list[dict[str, Any]]()
+    log, found = competition_events.c, list[CompetitionEvent]()
     at_once = _PACKS_AT_ONCE if limit is None else min(limit // _PACK + 2, _PACKS_AT_ONCE)  # what is not needed is not decoded
     query = select(competition_events).where(log.competition_id == competition_id).order_by(log.first_seq).limit(at_once)
     while limit is None or len(found) < limit:
         later = query.where(log.first_seq > since_seq - _PACK, log.first_seq + log.count > since_seq + 1)
-        packs = rows(connection, later)
+        packs = connection.execute(later).all()
         if not packs:
             break
         found += [event for pack in packs for event in _unpacked(pack) if event["seq"] > since_seq]
@@ -155,14 +173,15 @@ def events(connection: Connection, competition_id: str, since_seq: int, limit: i
     return found[:limit]
 
 
-def newest(connection: Connection, competition_id: str, kind: str, since_seq: int = -1) -> list[dict[str, Any]]:
-    """Return the events of a kind after ``since_seq``, newest first."""
-    log = competition_events.c
-    query = select(competition_events).where(log.competition_id == competition_id, log.kind == kind, log.first_seq > since_seq)
-    return [event for pack in rows(connection, query.order_by(log.first_seq.desc())) for event in _unpacked(pack)]
+def newest(connection: Connection, competition_id: str, kind: str, since_seq: int | None = None) -> list[CompetitionEvent]:
+    """Return the events of a kind, or those of them after ``since_seq``, newest first."""
+    log, after = competition_events.c, -1 if since_seq is None else since_seq
+    query = select(competition_events).where(log.competition_id == competition_id, log.kind == kind, log.first_seq > after)
+    return [event for pack in connection.execute(query.order_by(log.first_seq.desc())) for event in _unpacked(pack)]
 
 
-def _unpacked(pack: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for seq, (kind, evidence, payload) in enumerate(pack["events"], start=pack["first_seq"]):
-        shared = {name: pack[name] for name in ("competition_id", "run_id", "ts")}
-        yield {"seq": seq, "kind": kind, **shared, "evidence": evidence, "payload": payload}
+def _unpacked(of: Row[Any]) -> Iterator[CompetitionEvent]:
+    for seq, (kind, evidence, payload) in enumerate(of.events, start=of.first_seq):
+        yield CompetitionEvent(
+            seq=seq, kind=kind, competition_id=of.competition_id, run_id=of.run_id, ts=of.ts, evidence=evidence, payload=payload
+        )

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
+from sqlalchemy import Column, Engine, NullPool, QueuePool, Select, Table, create_engine, event, text
 from sqlalchemy import Connection as Connection  # only the store knows its library
-from sqlalchemy import Engine, NullPool, QueuePool, Select, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -104,11 +104,13 @@ def _file_of(url: str, out: Path, checkpoint_file: Path | None) -> Path:
     return Path(str(found.database))
 
 
+_T = TypeVar("_T")
 _MEMORY = URL.create("sqlite+pysqlite")
 _WAIT_S = 30
 _CONNECT_S = 5
 _IMMEDIATE, _GUARD = "clvlab_immediate", "clvlab_guard"
 _MIGRATION_LOCK = 0x636C766C6162  # any number that no other program takes
+_UNUSABLE = tuple(f"SQLITE_{name}" for name in ("BUSY", "LOCKED", "CANTOPEN", "NOTADB", "IOERR", "READONLY", "CORRUPT"))
 # PostgreSQL, appendix A: error codes
 _DISK_FULL = "53100"
 _BUSY = {
@@ -252,15 +254,21 @@ def insert(connection: Connection, table: Any) -> sqlite.Insert | postgresql.Ins
     return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 
-def first(connection: Connection, query: Select[Any]) -> dict[str, Any] | None:
-    """Return the first row of a query, by column."""
-    found = connection.execute(query).mappings().first()
-    return None if found is None else {str(name): value for name, value in found.items()}
+def columns(table: Table, kind: type[object]) -> list[Column[Any]]:
+    """Return the columns of a table that a ``TypedDict`` has, in the order of its fields."""
+    return [table.c[name] for name in kind.__annotations__]
 
 
-def rows(connection: Connection, query: Select[Any]) -> list[dict[str, Any]]:
-    """Return the rows of a query, by column."""
-    return [{str(name): value for name, value in row.items()} for row in connection.execute(query).mappings()]
+def first(connection: Connection, query: Select[Any], kind: Callable[..., _T]) -> _T | None:
+    """Return the one row of a query as the ``TypedDict`` whose fields are its columns; None without any."""
+    return next(iter(rows(connection, query, kind)), None)
+
+
+def rows(connection: Connection, query: Select[Any], kind: Callable[..., _T]) -> list[_T]:
+    """Return the rows of a query, likewise."""
+    found = connection.execute(query)
+    names = list(map(str, found.keys()))  # the library's own class of names can't be written as JSON
+    return [kind(zip(names, row, strict=True)) for row in found]
 
 
 def _is_in_memory(url: URL) -> bool:
@@ -312,17 +320,7 @@ def _translated(error: DBAPIError) -> StoreError:
         name = getattr(cause, "sqlite_errorname", "")
         if name == "SQLITE_FULL":
             return StoreFullError(f"the database is full: {cause}; nothing of the transaction was kept")
-        if name.startswith(
-            (
-                "SQLITE_BUSY",
-                "SQLITE_LOCKED",
-                "SQLITE_CANTOPEN",
-                "SQLITE_NOTADB",
-                "SQLITE_IOERR",
-                "SQLITE_READONLY",
-                "SQLITE_CORRUPT",
-            )
-        ):
+        if name.startswith(_UNUSABLE):
             return StoreUnreachableError(f"the database can't be used: {cause}")
         return StoreError(f"the database refused: {cause}")
     state = getattr(cause, "sqlstate", None)

@@ -6,20 +6,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select, update
+from typing_extensions import TypedDict
 
-from clvlab.store.database import first, insert, rows
+from clvlab.api.competitions import AgentInstance, RuntimeEvent
+from clvlab.store.database import columns, first, insert, rows
 from clvlab.store.tables import idempotency, instances, runtime_events
 
 
-def add(connection: Connection, values: Mapping[str, Any]) -> None:
+class InstanceRow(TypedDict):
+    """An agent instance; ``owner`` is null of one that is nobody's."""
+
+    instance_id: str
+    owner: str | None
+    run_id: str
+    record: AgentInstance
+    created_ts_ms: int
+
+
+def add(connection: Connection, record: AgentInstance) -> None:
     """Store an instance."""
-    connection.execute(instances.insert().values(next_event_id=1, **values))
+    row = {name: record[name] for name in ("instance_id", "owner", "template", "run_id", "created_ts_ms")}
+    connection.execute(instances.insert().values(next_event_id=1, record=record, **row))
 
 
-def row(connection: Connection, instance_id: str, *, lock: bool = False) -> dict[str, Any] | None:
-    """Return the row of an instance; ``lock`` holds it for the rest of the transaction."""
-    query = select(instances).where(instances.c.instance_id == instance_id)
-    return first(connection, query.with_for_update() if lock else query)
+def row(connection: Connection, instance_id: str) -> InstanceRow | None:
+    """Return the row of an instance."""
+    query = select(*columns(instances, InstanceRow)).where(instances.c.instance_id == instance_id)
+    return first(connection, query, InstanceRow)
 
 
 def of_owner(owner: str, strategy: str | None = None) -> list[ColumnElement[bool]]:
@@ -28,10 +41,11 @@ def of_owner(owner: str, strategy: str | None = None) -> list[ColumnElement[bool
     return own if strategy is None else [*own, instances.c.template == strategy]
 
 
-def key_row(connection: Connection, owner: str, key: str) -> dict[str, Any] | None:
-    """Return what an owner used an idempotency key for."""
-    query = select(idempotency).where(idempotency.c.owner == owner, idempotency.c.key == key)
-    return first(connection, query)
+def key_row(connection: Connection, owner: str, key: str) -> tuple[str, str] | None:
+    """Return what an owner used an idempotency key for: the fingerprint of a configuration, and the instance of it."""
+    of = idempotency.c
+    query = select(of.fingerprint, of.instance_id).where(of.owner == owner, of.key == key)
+    return connection.execute(query).one_or_none()
 
 
 def take_key(connection: Connection, values: Mapping[str, Any]) -> bool:
@@ -42,13 +56,13 @@ def take_key(connection: Connection, values: Mapping[str, Any]) -> bool:
 
 def append(connection: Connection, instance_id: str, ts_ms: int, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows of ``type``, ``agent_id``, ``run_id``, ``session_id`` and ``payload``, numbered from 1 without gaps."""
-    held = row(connection, instance_id, lock=True)
-    if held is None or not rows:
+    own = instances.c.instance_id == instance_id
+    start = connection.execute(select(instances.c.next_event_id).where(own).with_for_update()).scalar()  # held to the end
+    if start is None or not rows:
         return
-    start = held["next_event_id"]
     stamped = [{"instance_id": instance_id, "id": start + n, "ts": ts_ms, **event} for n, event in enumerate(rows)]
     connection.execute(runtime_events.insert(), stamped)
-    connection.execute(update(instances).where(instances.c.instance_id == instance_id).values(next_event_id=start + len(rows)))
+    connection.execute(update(instances).where(own).values(next_event_id=start + len(rows)))
 
 
 def newest_event_id(connection: Connection, instance_id: str) -> int:
@@ -57,12 +71,12 @@ def newest_event_id(connection: Connection, instance_id: str) -> int:
     return int(connection.execute(query).scalar_one()) - 1
 
 
-def events(connection: Connection, instance_id: str, since: int, limit: int | None) -> list[dict[str, Any]]:
+def events(connection: Connection, instance_id: str, since: int, limit: int | None) -> list[RuntimeEvent]:
     """Return the runtime events with ``id > since``, in order."""
     query = (
-        select(runtime_events)
+        select(*columns(runtime_events, RuntimeEvent))
         .where(runtime_events.c.instance_id == instance_id, runtime_events.c.id > since)
         .order_by(runtime_events.c.id)
         .limit(limit)
     )
-    return rows(connection, query)
+    return rows(connection, query, RuntimeEvent)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select, update
 
+from clvlab.api.answer import JsonObject
 from clvlab.errors import LeaseLostError
-from clvlab.store.database import first, insert
+from clvlab.store.database import insert
 from clvlab.store.news import announce
 from clvlab.store.tables import jobs, runs, turns
 
@@ -32,6 +33,14 @@ class JobStatus(StrEnum):
     FAILED = "failed"
 
 
+class JobPayload(TypedDict):
+    """What a job was asked for: by a competition, instance or run, and as a backtest the request, or live the fixture."""
+
+    origin_id: str
+    request: NotRequired[JsonObject]
+    fixture: NotRequired[JsonObject]
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A claimed job; ``attempt`` is its fencing token, ``postponed`` how many attempts ended with a word, to be tried again."""
@@ -39,12 +48,12 @@ class Job:
     job_id: int
     kind: str
     run_id: str
-    payload: dict[str, Any]
+    payload: JobPayload
     attempt: int
     postponed: int = 0
 
 
-def add(connection: Connection, kind: str, run_id: str, payload: dict[str, Any], now_ms: int) -> int:
+def add(connection: Connection, kind: str, run_id: str, payload: JobPayload, now_ms: int) -> int:
     """Queue a job and return its id."""
     added = connection.execute(
         jobs.insert()
@@ -83,18 +92,18 @@ def claim(
         query = query.where(jobs.c.run_id == run_id)
     if waited_ms:
         query = query.where(jobs.c.created_ts_ms < now_ms - waited_ms)
-    found = first(connection, query)
+    found = connection.execute(query).first()
     if found is None:
         return None
-    attempt = found["attempt"] + 1
+    attempt = found.attempt + 1
     connection.execute(
         update(jobs)
-        .where(jobs.c.job_id == found["job_id"])
+        .where(jobs.c.job_id == found.job_id)
         .values(status=JobStatus.LEASED, attempt=attempt, leased_ts_ms=now_ms, lease_until_ts_ms=now_ms + lease_ms)
     )
-    if found["owner"] is not None:
-        _take_turn(connection, found["owner"])
-    return Job(found["job_id"], found["kind"], found["run_id"], found["payload"], attempt, found["postponed"])
+    if found.owner is not None:
+        _take_turn(connection, found.owner)
+    return Job(found.job_id, found.kind, found.run_id, found.payload, attempt, found.postponed)
 
 
 def _take_turn(connection: Connection, owner: str) -> None:
@@ -125,10 +134,10 @@ def _rest_ms() -> ColumnElement[int]:
 def hold_open(connection: Connection, run_id: str, kinds: Collection[str]) -> Job | None:
     """Hold the row of a run's job that is queued or leased for the rest of the transaction; null if there is none."""
     query = select(jobs).where(jobs.c.run_id == run_id, jobs.c.kind.in_(kinds)).order_by(jobs.c.job_id.desc()).limit(1)
-    found = first(connection, query.with_for_update())
-    if found is None or found["status"] not in (JobStatus.QUEUED, JobStatus.LEASED):
+    found = connection.execute(query.with_for_update()).first()
+    if found is None or found.status not in (JobStatus.QUEUED, JobStatus.LEASED):
         return None
-    return Job(found["job_id"], found["kind"], found["run_id"], found["payload"], found["attempt"], found["postponed"])
+    return Job(found.job_id, found.kind, found.run_id, found.payload, found.attempt, found.postponed)
 
 
 def note_progress(connection: Connection, job: Job, progress: Any) -> None:

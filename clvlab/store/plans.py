@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
 from sqlalchemy import Connection, func, select, update
 
+from clvlab.api.answer import JsonObject
 from clvlab.proof.canonical import sha256
-from clvlab.store.database import first, insert
+from clvlab.store.database import insert
 from clvlab.store.tables import held_out, plans, trials
 from clvlab.store.tables import matches as match_rows
 
@@ -53,12 +54,13 @@ def _digest(name: str, stored: bytes) -> str:
     return sha256(name.encode() + b"\0" + stored)
 
 
-def row(connection: Connection, plan_id: str) -> dict[str, Any] | None:
-    """Return a plan by the names of its columns, null if there is none."""
-    return first(connection, select(plans).where(plans.c.plan_id == plan_id))
+def row(connection: Connection, plan_id: str) -> tuple[int, int, JsonObject] | None:
+    """Return of a plan the index of its entry in the log, how many trials were on record before it, and what was planned."""
+    of = plans.c
+    return connection.execute(select(of.idx, of.trials_before, of.payload).where(of.plan_id == plan_id)).one_or_none()
 
 
-def add(connection: Connection, plan: dict[str, Any], digests: Iterable[str], listing: Listing) -> None:
+def add(connection: Connection, plan: Mapping[str, Any], digests: Iterable[str], listing: Listing) -> None:
     """Keep a plan, and shut the fixtures of some digests, and those that are these matches."""
     connection.execute(plans.insert(), plan)
     keep(connection, plan["plan_id"], listing)

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Text, delete, func, select, type_coerce, update
 
+from clvlab.api.backtests import BacktestReport
 from clvlab.proof.canonical import sha256
 from clvlab.store.database import insert
 from clvlab.store.tables import backtest_requests, reports
@@ -22,7 +23,7 @@ def add(connection: Connection, values: Mapping[str, Any]) -> None:
     connection.execute(query.on_conflict_do_update(index_elements=["backtest_id"], set_={"report": query.excluded.report}))
 
 
-def report(connection: Connection, backtest_id: str) -> dict[str, Any] | None:
+def report(connection: Connection, backtest_id: str) -> BacktestReport | None:
     """Return a stored report; ``None``, with a warning, where it is not as it was stored, or is that of another backtest.
 
     Without a warning it is ``None`` too where there is none, or one from before reports had a digest.
@@ -36,7 +37,7 @@ def report(connection: Connection, backtest_id: str) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         kept = None
     if isinstance(kept, dict):
-        report: dict[str, Any] | None = kept.get("report")
+        report: BacktestReport | None = kept.get("report")
         if kept == {"report": report, "sha256": _digest(backtest_id, report)}:
             return report
         if kept.get("backtest_id") == backtest_id and "sha256" not in kept:

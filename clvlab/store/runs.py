@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from struct import pack
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Table, exists, select, tuple_, update
 
+from clvlab.api.competitions import AgentErrorCause
+from clvlab.api.runs import EvidenceHashes, Lineage, Metrics
 from clvlab.errors import RunConflictError
 from clvlab.proof.seal import SealedRun
-from clvlab.store.database import first, insert, rows
+from clvlab.store.database import columns, first, insert, rows
 from clvlab.store.tables import agent_errors, agent_results, receipts, run_chunks, runs
 
 # How the lines of a run lie in the store: deflated in chunks, which one after the other are the body of one gzip file.
@@ -73,6 +75,7 @@ def lines_of(stored: bytes, size: int | None) -> bytes:
         return stored
 
 
+_T = TypeVar("_T")
 _AT_ONCE = 64
 
 
@@ -89,7 +92,29 @@ class Part(StrEnum):
     SCORES = "scores"
 
 
-def add(connection: Connection, values: dict[str, Any]) -> bool:
+class RunRow(EvidenceHashes):
+    """A run, without its bytes; ``checks`` are a verdict and a detail of each."""
+
+    run_id: str
+    kind: str
+    origin_id: str | None
+    status: str
+    source_mode: str
+    mode_label: str
+    lineage: Lineage
+    owner: str | None
+    pack_id: str | None
+    cause: str | None
+    created_ts_ms: int
+    sealed_ts_ms: int | None
+    checks: dict[str, dict[str, str]] | None
+    checked_ts_ms: int | None
+    metrics: Metrics | None
+    commit_index: int | None
+    ranked: bool
+
+
+def add(connection: Connection, values: Mapping[str, object]) -> bool:
     """Put a run on record before its tape is opened; a failed or removed one is queued again.
 
     Returns
@@ -115,10 +140,10 @@ def name_pack(connection: Connection, run_id: str, pack_id: str, content_hash: s
     connection.execute(update(runs).where(runs.c.run_id == run_id).values(pack_id=pack_id, content_hash=content_hash))
 
 
-def row(connection: Connection, run_id: str, *, lock: bool = False) -> dict[str, Any] | None:
-    """Return the row of a run, without its bytes."""
-    query = select(*(column for column in runs.c if column.name != "manifest")).where(runs.c.run_id == run_id)
-    return first(connection, query.with_for_update() if lock else query)
+def row(connection: Connection, run_id: str, *, lock: bool = False) -> RunRow | None:
+    """Return the row of a run."""
+    query = select(*columns(runs, RunRow)).where(runs.c.run_id == run_id)
+    return first(connection, query.with_for_update() if lock else query, RunRow)
 
 
 def mark(connection: Connection, run_id: str, status: RunStatus, cause: str | None = None) -> None:
@@ -255,9 +280,11 @@ def add_agent_errors(connection: Connection, found: Sequence[Mapping[str, str]])
         connection.execute(agent_errors.insert(), found)
 
 
-def agent_errors_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+def agent_errors_of(connection: Connection, run_id: str) -> list[AgentErrorCause]:
     """Return what the errors of a run's agents said, by agent id."""
-    return rows(connection, select(agent_errors).where(agent_errors.c.run_id == run_id).order_by(agent_errors.c.agent_id))
+    of = agent_errors.c
+    query = select(*columns(agent_errors, AgentErrorCause)).where(of.run_id == run_id).order_by(of.agent_id)
+    return rows(connection, query, AgentErrorCause)
 
 
 def which(agent_id: str | None = None, **columns: str | None) -> list[ColumnElement[bool]]:
@@ -278,16 +305,16 @@ def statuses(connection: Connection, run_ids: Iterable[str]) -> dict[str, str]:
 def page(
     connection: Connection,
     table: Table,
+    kind: type[_T],
     key: str,
     after: tuple[int, str] | None,
     limit: int,
     where: Sequence[ColumnElement[bool]] = (),
-) -> list[dict[str, Any]]:
+) -> list[_T]:
     """Return rows of a table newest first, those before the (created_ts_ms, key) of ``after``, that meet all conditions."""
     order = (table.c.created_ts_ms, table.c[key])
-    wide = {"manifest", "checks", "metrics", "lineage", "report"}
-    query = select(*(column for column in table.c if column.name not in wide)).where(*where)
+    query = select(*columns(table, kind)).where(*where)
     if after is not None:
         query = query.where(tuple_(*order) < tuple_(*after))
     newest_first = query.order_by(*(column.desc() for column in order)).limit(limit)
-    return rows(connection, newest_first)
+    return rows(connection, newest_first, kind)

@@ -15,13 +15,15 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
 
-from clvlab.store.database import first, insert, rows
+from clvlab.store.database import columns, first, insert, rows
 from clvlab.store.jobs import JobStatus
 from clvlab.store.labels import MIXED, Knowledge, candidates, is_hindsight_possible, labels, weakest
 from clvlab.store.sketches import ALIKE_IN, GROUPS_COMPARED, Groups, joined
 from clvlab.store.tables import (
     RUN_COUNTS,
     SUMS,
+    CountedRuns,
+    Sums,
     agent_results,
     anchors,
     counted_fixtures,
@@ -39,6 +41,38 @@ _LEADERBOARD = "leaderboard"
 _ALL_BITS = (1 << 64) - 1
 
 
+class _AgentRow(Sums):
+    """Whose agent it is, and what that is."""
+
+    owner: str
+    agent_id: str
+    strategy: str
+    causality: str
+    config_hash: str | None
+    knowledge: str
+    commit_index: int | None
+
+
+class ResultRow(_AgentRow):
+    """What a run added to the row of an owner's agent."""
+
+    run_id: str
+    fixtures: int
+    proof_mode: str
+    source_mode: str
+    failing: bool
+    sketch: bytes | None
+
+
+class StandingRow(_AgentRow, CountedRuns):
+    """All runs of an owner's agent."""
+
+    hindsight_possible: bool
+    label: str
+    rank_key: bytes
+    first_alike: str
+
+
 def counted(connection: Connection, row: Row, content_hash: str) -> set[int]:
     """Return the fixtures of a pack that a row has already."""
     columns, (owner, agent_id) = counted_fixtures.c, row
@@ -48,12 +82,11 @@ def counted(connection: Connection, row: Row, content_hash: str) -> set[int]:
     return set(connection.execute(query).scalars())
 
 
-def counted_in(connection: Connection, row: Row) -> list[dict[str, Any]]:
-    """Return the fixtures that a row has, and the run that brought each: ``{run_id, content_hash, fixture_id}``."""
-    columns, (owner, agent_id) = counted_fixtures.c, row
-    query = select(columns.run_id, columns.content_hash, columns.fixture_id)
-    query = query.where(columns.owner == owner, columns.agent_id == agent_id)
-    return rows(connection, query.order_by(columns.run_id, columns.content_hash, columns.fixture_id))
+def counted_in(connection: Connection, row: Row) -> list[tuple[str, int]]:
+    """Return the fixtures that a row has, each after the run that brought it, in order of runs and packs."""
+    of, (owner, agent_id) = counted_fixtures.c, row
+    query = select(of.run_id, of.fixture_id).where(of.owner == owner, of.agent_id == agent_id)
+    return list(connection.execute(query.order_by(of.run_id, of.content_hash, of.fixture_id)))
 
 
 def count(connection: Connection, row: Row, content_hash: str, run_id_of: Mapping[int, str]) -> None:
@@ -65,26 +98,28 @@ def count(connection: Connection, row: Row, content_hash: str, run_id_of: Mappin
         connection.execute(counted_fixtures.insert(), noted)
 
 
-def brought(connection: Connection, run_id: str) -> list[dict[str, Any]]:
-    """Return the fixtures that a run was the first to bring, with the rows that they stand in."""
-    return rows(connection, select(counted_fixtures).where(counted_fixtures.c.run_id == run_id))
+def brought(connection: Connection, run_id: str) -> list[tuple[Row, str, int]]:
+    """Return the fixtures that a run was the first to bring: the row that each stands in, content hash of its pack, and id."""
+    of = counted_fixtures.c
+    query = select(of.owner, of.agent_id, of.content_hash, of.fixture_id).where(of.run_id == run_id)
+    return [((owner, agent_id), pack, fixture_id) for owner, agent_id, pack, fixture_id in connection.execute(query)]
 
 
-def add(connection: Connection, results: Iterable[Mapping[str, Any]], anchor_status: str) -> None:
+def add(connection: Connection, results: Iterable[ResultRow], anchor_status: str) -> None:
     """Add a newly sealed run: its rows of ``agent_results``, each of them onto its agent's standing; the log must be held."""
     added = sorted(results, key=lambda row: str(row["agent_id"]))
     if not added:
         return
     _change_revision(connection)
-    connection.execute(agent_results.insert(), [dict(result) for result in added])
+    connection.execute(agent_results.insert(), added)
     for result in added:
         _add_to_row(connection, {**result, "anchor_status": anchor_status})
     _group(connection, added[0]["owner"], [result["agent_id"] for result in added])
 
 
-def _add_to_row(connection: Connection, result: dict[str, Any]) -> None:
+def _add_to_row(connection: Connection, result: Mapping[str, Any]) -> None:
     new, own = _standing([result]), _is(result["owner"], result["agent_id"])
-    known = first(connection, select(standings).where(own))
+    known: Mapping[str, Any] | None = first(connection, select(standings).where(own), dict)
     if known is None:
         position = select(func.coalesce(func.max(standings.c.position), -1) + 1).scalar_subquery()
         named = _named(new, _free_label(connection, result["owner"], result["agent_id"]))
@@ -95,7 +130,7 @@ def _add_to_row(connection: Connection, result: dict[str, Any]) -> None:
     # Others count anchors and failing runs meanwhile, without the log's lock.
     counts = {name: standings.c[name] + new[name] for name in RUN_COUNTS}
     worst = min(known["max_drawdown"], new["max_drawdown"])
-    named = _named(sums | told, known["label"])
+    named = _named(sums, known["label"])
     connection.execute(update(standings).where(own).values(**sums, **counts, **told, **named, max_drawdown=worst))
 
 
@@ -110,7 +145,7 @@ def _free_label(connection: Connection, owner: str, agent_id: str) -> str:
     return next(filter(is_free, candidates(owner, agent_id)))
 
 
-def _standing(found: list[dict[str, Any]]) -> dict[str, Any]:
+def _standing(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Pool the results of one row, each with the ``anchor_status`` of its run."""
     new = [row for row in found if row["fixtures"]]
     return {
@@ -130,7 +165,7 @@ def _standing(found: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _told(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _told(found: Sequence[Mapping[str, Any]]) -> Mapping[str, object]:
     """Pool what is told of an agent: what differs is mixed or null, and of knowledge the weakest holds."""
     sketch = None if any(row["sketch"] is None for row in found) else joined(row["sketch"] for row in found)
     knowledge = reduce(weakest, (row["knowledge"] for row in found))
@@ -152,7 +187,7 @@ def _common(found: Sequence[Mapping[str, Any]], name: str, otherwise: str | None
     return values.pop() if len(values) == 1 else otherwise
 
 
-def _named(sums: Mapping[str, Any], label: str) -> dict[str, Any]:
+def _named(sums: Mapping[str, int], label: str) -> Mapping[str, object]:
     """Return the label of a row, and what sorts as rows are ranked: by mean CLV, none last, ties by the label's code points."""
     actions = sums["action_count"]
     ranked = 0.0 - sums["total_clv_bps"] / actions if actions else math.inf
@@ -168,9 +203,9 @@ def _group(connection: Connection, owner: str, agent_ids: Collection[str]) -> No
     named = (*(own[name] for name in ALIKE_IN), own.agent_id, own.position, own.sketch, own.first_alike)
     query = select(*named).where(own.owner == owner)
     changed = or_(own.agent_id.in_(agent_ids), own.first_alike.in_(agent_ids))
-    moved = rows(connection, query.where(changed).order_by(own.position))
+    moved: list[Mapping[str, Any]] = rows(connection, query.where(changed).order_by(own.position), dict)
     leading = query.where(own.first_alike == own.agent_id, own.agent_id.not_in([row["agent_id"] for row in moved]))
-    groups = Groups(reversed(rows(connection, leading.order_by(own.position.desc()).limit(GROUPS_COMPARED))))
+    groups = Groups(reversed(rows(connection, leading.order_by(own.position.desc()).limit(GROUPS_COMPARED), dict)))
     renamed: dict[str, str] = {}  # the first of a group, when an older row has turned out to be like it
     for row in moved:
         found = groups.place(row)
@@ -204,10 +239,10 @@ class Wanted:
     apart: bool = False
 
 
-def ranked(connection: Connection, wanted: Wanted, after: int, limit: int | None) -> list[dict[str, Any]]:
+def ranked(connection: Connection, wanted: Wanted, after: int, limit: int | None) -> list[StandingRow]:
     """Return rows as they are ranked, after so many of them."""
     own = standings.c
-    query = select(*(column for column in own if column.name != "sketch"))
+    query = select(*columns(standings, StandingRow))
     for name in ("causality", "knowledge"):
         value = getattr(wanted, name)
         if value is not None:
@@ -215,7 +250,7 @@ def ranked(connection: Connection, wanted: Wanted, after: int, limit: int | None
     if wanted.grouped:
         query = query.where(own.first_alike == own.agent_id)
     order = [own.hindsight_possible, own.rank_key] if wanted.apart else [own.rank_key]
-    return rows(connection, query.order_by(*order).offset(after).limit(limit))
+    return rows(connection, query.order_by(*order).offset(after).limit(limit), StandingRow)
 
 
 def others_alike(connection: Connection, found: Iterable[Row]) -> dict[Row, list[str]]:
@@ -233,9 +268,9 @@ def others_alike(connection: Connection, found: Iterable[Row]) -> dict[Row, list
     return alike
 
 
-def all_rows(connection: Connection) -> list[dict[str, Any]]:
+def all_rows(connection: Connection) -> list[StandingRow]:
     """Return the standing of every owner's agents, in the order in which the rows came into being."""
-    return rows(connection, select(standings).order_by(standings.c.position))
+    return rows(connection, select(*columns(standings, StandingRow)).order_by(standings.c.position), StandingRow)
 
 
 def names_of(connection: Connection, owner: str) -> set[str]:
@@ -247,7 +282,7 @@ def names_of(connection: Connection, owner: str) -> set[str]:
     return {str(agent_id) for agent_id in standing} | {agent["agent_id"] for lineage in coming for agent in lineage["agents"]}
 
 
-def first_commit(connection: Connection, owner: str, strategy: str, config_hash: str) -> int | None:
+def first_commit(connection: Connection, owner: str, strategy: str, config_hash: str | None) -> int | None:
     """Return the first entry of the log that committed to a run of an owner's with this strategy and configuration."""
     of = agent_results.c
     query = select(func.min(runs.c.commit_index)).join(agent_results, of.run_id == runs.c.run_id)
@@ -296,10 +331,10 @@ def _change(connection: Connection, run_id: str, changes: Mapping[str, Any]) -> 
         connection.execute(update(standings).where(_is(result["owner"], result["agent_id"])).values(**changes))
 
 
-def results_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+def results_of(connection: Connection, run_id: str) -> list[ResultRow]:
     """Return what a run added, per agent."""
-    query = select(agent_results).where(agent_results.c.run_id == run_id).order_by(agent_results.c.agent_id)
-    return rows(connection, query)
+    query = select(*columns(agent_results, ResultRow)).where(agent_results.c.run_id == run_id)
+    return rows(connection, query.order_by(agent_results.c.agent_id), ResultRow)
 
 
 def sealed_run_ids(connection: Connection) -> list[str]:
@@ -328,39 +363,38 @@ def is_unpooled(connection: Connection) -> bool:
 def pool_all(connection: Connection) -> None:
     """Pool all rows again, of what runs added."""
     order = {run_id: number for number, run_id in enumerate(sealed_run_ids(connection))}
-    found = rows(connection, select(agent_results))
+    found = rows(connection, select(*columns(agent_results, ResultRow)), ResultRow)
     _put_standings(connection, sorted(found, key=lambda row: (order.get(row["run_id"], -1), row["agent_id"])))
 
 
 def replace_all(
-    connection: Connection, results: Iterable[Mapping[str, Any]], fixtures: Mapping[tuple[Row, str], Mapping[int, str]]
+    connection: Connection, results: Sequence[ResultRow], fixtures: Mapping[tuple[Row, str], Mapping[int, str]]
 ) -> None:
     """Put these results, in the order of the log, in place of all on record, with the fixtures of each row and pack."""
     _change_revision(connection)
     for table in (standings, counted_fixtures, agent_results):
         connection.execute(delete(table))
-    added = [dict(result) for result in results]
-    if added:
-        connection.execute(agent_results.insert(), added)
+    if results:
+        connection.execute(agent_results.insert(), results)
     for (row, content_hash), run_id_of in fixtures.items():
         count(connection, row, content_hash, run_id_of)
-    _put_standings(connection, added)
+    _put_standings(connection, results)
 
 
-def _put_standings(connection: Connection, results: Iterable[Mapping[str, Any]]) -> None:
+def _put_standings(connection: Connection, results: Iterable[ResultRow]) -> None:
     """Put the rows that results add up to, in the order of the log, in place of all that there are."""
     _change_revision(connection)
     connection.execute(delete(standings))
-    statuses = {row["run_id"]: row["status"] for row in rows(connection, select(anchors.c.run_id, anchors.c.status))}
-    pooled: dict[Row, list[dict[str, Any]]] = {}
+    statuses = dict(connection.execute(select(anchors.c.run_id, anchors.c.status)).all())
+    pooled: dict[Row, list[Mapping[str, Any]]] = {}
     for result in results:
         status = statuses.get(result["run_id"], "not_anchored")
         pooled.setdefault((result["owner"], result["agent_id"]), []).append({**result, "anchor_status": status})
     groups: dict[str, Groups] = {}
     made = []
     for position, (key, label) in enumerate(zip(pooled, labels(list(pooled)), strict=True)):
-        row = _standing(pooled[key])
-        row |= {"position": position, **_named(row, label)}
+        sums = _standing(pooled[key])
+        row = {**sums, "position": position, **_named(sums, label)}
         found = groups.setdefault(key[0], Groups()).place(row)
         made.append(row if found is None else row | {"first_alike": found["agent_id"]})
     if made:

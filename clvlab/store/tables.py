@@ -5,7 +5,7 @@ Times are UTC milliseconds.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import orjson
 from sqlalchemy import (
@@ -275,13 +275,35 @@ log_nodes = Table(
     Column("hash", LargeBinary, nullable=False),
 )
 
-# The summed columns of an agent: the same in one run and over all runs.
-SUMS = (
-    "decision_count", "action_count", "valid_count", "invalid_count", "total_clv_bps", "sim_pnl", "forecasts", "squared_error",
-)  # fmt: skip
 
-# Over how many runs of an agent something holds; all but the first count runs with a fixture that no earlier one had.
-RUN_COUNTS = ("runs", "counted_runs", "verified_runs", "live_runs", "failing_runs", "anchored_runs", "pending_runs")
+class Sums(TypedDict):
+    """The summed columns of an agent, and the worst of its runs: the same in one run and over all runs."""
+
+    decision_count: int
+    action_count: int
+    valid_count: int
+    invalid_count: int
+    total_clv_bps: int
+    sim_pnl: int
+    forecasts: int
+    squared_error: int
+    max_drawdown: int
+
+
+class CountedRuns(TypedDict):
+    """Over how many runs of an agent something holds; all but the first count runs with a fixture that no earlier one had."""
+
+    runs: int
+    counted_runs: int
+    verified_runs: int
+    live_runs: int
+    failing_runs: int
+    anchored_runs: int
+    pending_runs: int
+
+
+SUMS = tuple(name for name in Sums.__annotations__ if name != "max_drawdown")
+RUN_COUNTS = tuple(CountedRuns.__annotations__)
 
 
 def _facts() -> list[Column[Any]]:
@@ -303,8 +325,7 @@ agent_results = Table(
     Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
     Column("agent_id", Name, primary_key=True),
     Column("owner", Name, nullable=False),
-    *(Column(name, BigInteger, nullable=False) for name in SUMS),
-    Column("max_drawdown", BigInteger, nullable=False),
+    *(Column(name, BigInteger, nullable=False) for name in Sums.__annotations__),
     Column("fixtures", BigInteger, nullable=False),  # how many it was the first to bring
     Column("proof_mode", Name, nullable=False),
     Column("source_mode", Name, nullable=False),
@@ -331,8 +352,7 @@ standings = Table(
     Column("owner", Name, primary_key=True),
     Column("agent_id", Name, primary_key=True),
     Column("position", BigInteger, nullable=False),  # order in which the rows came into being
-    *(Column(name, BigInteger, nullable=False) for name in SUMS),
-    Column("max_drawdown", BigInteger, nullable=False),
+    *(Column(name, BigInteger, nullable=False) for name in Sums.__annotations__),
     *(Column(name, BigInteger, nullable=False) for name in RUN_COUNTS),
     *_facts(),
     Column("hindsight_possible", Boolean, nullable=False),

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy import delete as deletion
 
-from clvlab.store.database import first, rows
+from clvlab.store.database import columns, first, rows
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import competitions, runs, uploads
 
 _UNFINISHED = ("draft", "open", "running")
 _UNSEALED = (RunStatus.QUEUED, RunStatus.RUNNING)
+
+
+class UploadRow(TypedDict):
+    """A pack that an owner uploaded; ``entry`` is by what its files are known again."""
+
+    owner: str
+    pack_id: str
+    content_hash: str
+    provenance: str
+    is_genuine: bool
+    fixtures: list[int]
+    bytes: int
+    entry: dict[str, str]
+    created_ts_ms: int
+
+
+_ALL = select(*columns(uploads, UploadRow))
 
 
 def hold(connection: Connection, owner: str) -> None:
@@ -24,24 +40,24 @@ def hold(connection: Connection, owner: str) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
 
 
-def add(connection: Connection, values: Mapping[str, Any]) -> None:
+def add(connection: Connection, values: UploadRow) -> None:
     """Put a pack on record."""
     connection.execute(uploads.insert().values(**values))
 
 
-def row(connection: Connection, owner: str, pack_id: str) -> dict[str, Any] | None:
+def row(connection: Connection, owner: str, pack_id: str) -> UploadRow | None:
     """Return one of an owner's packs."""
-    return first(connection, select(uploads).where(uploads.c.owner == owner, uploads.c.pack_id == pack_id))
+    return first(connection, _ALL.where(uploads.c.owner == owner, uploads.c.pack_id == pack_id), UploadRow)
 
 
-def of_owner(connection: Connection, owner: str) -> list[dict[str, Any]]:
+def of_owner(connection: Connection, owner: str) -> list[UploadRow]:
     """List an owner's packs, by id."""
-    return rows(connection, select(uploads).where(uploads.c.owner == owner).order_by(uploads.c.pack_id))
+    return rows(connection, _ALL.where(uploads.c.owner == owner).order_by(uploads.c.pack_id), UploadRow)
 
 
-def every(connection: Connection) -> list[dict[str, Any]]:
+def every(connection: Connection) -> list[UploadRow]:
     """List the packs of all owners, oldest first."""
-    return rows(connection, select(uploads).order_by(uploads.c.created_ts_ms, uploads.c.owner, uploads.c.pack_id))
+    return rows(connection, _ALL.order_by(uploads.c.created_ts_ms, uploads.c.owner, uploads.c.pack_id), UploadRow)
 
 
 def delete(connection: Connection, owner: str, pack_id: str) -> None:

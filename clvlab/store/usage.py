@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, Table, delete, func, select, update
 
+from clvlab.api.leaderboard import Belongings
+from clvlab.log.entries import EntryKind
 from clvlab.store.database import insert
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import (
@@ -24,15 +26,19 @@ from clvlab.store.tables import (
 # What belongs to a principal, counted.
 
 
-def counts(connection: Connection, owner: str) -> dict[str, int]:
-    """Count the instances and competitions of an owner."""
-    return {table.name: _count(connection, table, owner) for table in (instances, competitions)}
-
-
-def tally(connection: Connection, owner: str) -> dict[str, int]:
-    """Count an owner's entries of the run log by kind; the index over both answers it."""
+def belongings(connection: Connection, owner: str) -> Belongings:
+    """Count the instances and competitions of an owner, and its runs as the log counts them, whose index answers it."""
     query = select(log_entries.c.kind, func.count()).where(log_entries.c.owner == owner).group_by(log_entries.c.kind)
-    return {str(kind): int(count) for kind, count in connection.execute(query)}
+    tally: dict[str, int] = dict(connection.execute(query).all())
+    return {
+        "instances": _count(connection, instances, owner),
+        "competitions": _count(connection, competitions, owner),
+        "runs": {
+            "committed": tally.get(EntryKind.COMMIT, 0),
+            "sealed": tally.get(EntryKind.RESULT, 0),
+            "abandoned": tally.get(EntryKind.ABANDONED, 0),
+        },
+    }
 
 
 def _count(connection: Connection, table: Table, owner: str) -> int:

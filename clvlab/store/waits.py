@@ -7,7 +7,6 @@ it holds the run log, whoever waits for a lock gives up and says so, and a peer 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Connection, text
 
@@ -44,7 +43,7 @@ class Waits:
     statement_s: float = 60
     peer_s: float = 10
 
-    def connect_args(self, options: str) -> dict[str, Any]:
+    def connect_args(self, options: str) -> dict[str, str | int]:
         """Return the arguments of libpq that set them for a connection; ``options`` of the operator win."""
         limits = {
             "lock_timeout": self.lock_s,

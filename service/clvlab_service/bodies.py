@@ -13,8 +13,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.requests import HTTPConnection
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from pydantic_core import ErrorDetails
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+
+from clvlab.api.answer import JsonObject
 
 _JSON = re.compile(r"\s*application/([\w!#$&^.+-]+\+)?json\s*(;.*)?", re.IGNORECASE | re.ASCII)  # suffix: RFC 6839, 3.1
 _UNREADABLE = "the request body can't be read as JSON: "
@@ -87,8 +90,8 @@ def _refuse_constant(name: str) -> NoReturn:
     raise _NotJsonError(f"{name} is not a JSON value")
 
 
-def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    read: dict[str, Any] = {}
+def _object(members: list[tuple[str, Any]]) -> JsonObject:
+    read: JsonObject = {}
     for name, value in members:
         if name in read:
             raise _NotJsonError(f"the name {name[:_MAX_SHOWN]!r} stands twice in an object")
@@ -134,9 +137,9 @@ async def only_declared(connection: HTTPConnection) -> None:
         raise RequestValidationError(wrong)
 
 
-def _declared(dependant: Dependant) -> dict[str, Any]:
+def _declared(dependant: Dependant) -> dict[str, object]:
     """Return the parameters of a route and of what it depends on, with their types; a model stands for its fields."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for field in dependant.query_params:
         kind = field.field_info.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -148,7 +151,7 @@ def _declared(dependant: Dependant) -> dict[str, Any]:
     return found
 
 
-def _fault(name: str, kind: str, message: str, given: Any) -> dict[str, Any]:
+def _fault(name: str, kind: str, message: str, given: Any) -> ErrorDetails:
     """Return a fault in the form that the framework's own checks have."""
     return {"type": kind, "loc": ("query", name), "msg": message, "input": given}
 

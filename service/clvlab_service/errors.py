@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from clvlab import errors
+from clvlab.api.answer import RequestFault
 from clvlab.arena.report_requests import ONE, SEVERAL
 from clvlab_service.auth import InvalidTokenError
 from clvlab_service.methods import allowed_methods
@@ -101,7 +102,7 @@ def problem(
 def known_problem(request: HTTPConnection, error: errors.ClvlabError) -> Response:
     """Build the problem of an error of ours."""
     status, kind = place(type(error))
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         name: _fact(value) for name in _FACTS if isinstance(value := getattr(error, name, None), str | int)
     }
     headers = {}
@@ -130,13 +131,13 @@ async def _known(request: Request, error: Exception) -> Response:
 
 def validation_problem(request: HTTPConnection, parameter: str, message: str, given: str) -> Response:
     """Build the problem of one bad query parameter, in the form that the framework's checks have."""
-    found = {"loc": ["query", parameter], "msg": message, "type": "value_error", "input": _shown(given)}
+    found: RequestFault = {"loc": ["query", parameter], "msg": message, "type": "value_error", "input": _shown(given)}
     return _unprocessable(request, [found])
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  # what it is registered for
-    found = [
+    found: list[RequestFault] = [
         {
             "loc": [part for part in entry["loc"] if part not in (ONE, SEVERAL)],  # a client knows no such field
             "msg": entry["msg"],
@@ -148,7 +149,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     return _unprocessable(request, found)
 
 
-def _unprocessable(request: HTTPConnection, found: list[dict[str, Any]]) -> Response:
+def _unprocessable(request: HTTPConnection, found: list[RequestFault]) -> Response:
     summary = "; ".join(f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in found[:5])
     return problem(request, HTTPStatus.UNPROCESSABLE_ENTITY, summary, kind=_INVALID, errors=found)
 

@@ -5,7 +5,10 @@ Fields that an answer may leave out are left out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from clvlab.api.answer import JsonObject
 
 _REF = "#/components/schemas/"
 _TYPES = {"string": str, "integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict}
@@ -27,7 +30,7 @@ _ACTION = {
 }
 _CONFIG = {"markets": [""], "min_prob_bps": 5000, "stake": 100, "warmup_ticks": 0}
 
-_VALUES: dict[str, Any] = {
+_VALUES: Mapping[str, object] = {
     "abandoned": 0,
     "abstention_count": 0,
     "action_count": 5,
@@ -208,7 +211,7 @@ _VALUES: dict[str, Any] = {
 """By name of a field, of a schema, or of both where a field has another meaning than elsewhere."""
 
 
-def example_of(schema: dict[str, Any], schemas: dict[str, Any], owner: str = "", field: str = "") -> Any:
+def example_of(schema: JsonObject, schemas: JsonObject, owner: str = "", field: str = "") -> Any:
     """Make an example of a schema.
 
     Parameters
@@ -243,7 +246,7 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any], owner: str = "",
     return _UNKNOWN[schema.get("type", "null")]
 
 
-def _fits(value: Any, schema: dict[str, Any]) -> bool:
+def _fits(value: Any, schema: JsonObject) -> bool:
     """Whether a value is of a type that a schema allows: one name may be a list of things here, and their number there."""
     if "anyOf" in schema:
         return any(_fits(value, one) for one in schema["anyOf"])

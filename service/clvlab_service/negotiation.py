@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, HTTPException, Query, Request, Response
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from clvlab.api.answer import JsonObject
 from clvlab.arena.tables import MAX_PAGE, ArrowTable
 
 # What a client would rather have, as its ``Accept`` says (RFC 9110, section 12.5.1).
@@ -112,8 +113,10 @@ async def _form(request: Request, response: Response) -> Form:
 FormDep = Annotated[Form, Depends(_form)]
 RowsQuery = Annotated[int | None, Query(ge=1, le=MAX_PAGE, description="Rows of a page; as Arrow, all that match without it.")]
 
+Responses = dict[int | str, JsonObject]
+"""What a route declares of its answers, by status."""
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
-TABLE: dict[int | str, dict[str, Any]] = {
+TABLE: Responses = {
     200: {
         "description": "A page as JSON; as an Arrow IPC stream all rows, or a page whose header `Link` names the next",
         "headers": {"Link": {"schema": {"type": "string"}, "description": 'Of Arrow: `<?...>; rel="next"` (RFC 8288).'}},

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
+from clvlab.api.answer import JsonObject, RequestFault
 from clvlab.api.competitions import PreflightCheck
 from clvlab_service.examples import example_of
+from clvlab_service.negotiation import Responses
 
 API_DESCRIPTION = (
     "Evaluates trading agents on closing-line value (CLV) and makes every result independently verifiable. "
@@ -65,15 +66,6 @@ _REF = "#/components/schemas/"
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
 
-class RequestFault(BaseModel):
-    """What is wrong with one field of a body, or with one parameter."""
-
-    loc: list[str | int] = Field(description="`body`, `query`, `path` or `header`, and the names and indices from there.")
-    msg: str
-    type: str = Field(description="Stable key of the rule that it breaks.")
-    input: str = Field(description="What was given, shortened.")
-
-
 class Problem(BaseModel):
     """An error (RFC 9457, `application/problem+json`)."""
 
@@ -96,18 +88,16 @@ class Problem(BaseModel):
     manifest_hash: str | None = None
 
 
-def problems(*statuses: int, **meanings: str) -> dict[int | str, dict[str, Any]]:
+def problems(*statuses: int, **meanings: str) -> Responses:
     """Declare error answers of a route; ``meanings`` such as ``s409="roster frozen"`` override the usual ones.
 
     Every route can fail with 503 when the store can't be reached.
     """
-    declared: dict[int | str, dict[str, Any]] = {}
-    for status in sorted({*statuses, *(int(name[1:]) for name in meanings), 503}):
-        declared[status] = _problem(status, meanings.get(f"s{status}"))
-    return declared
+    declared = sorted({*statuses, *(int(name[1:]) for name in meanings), 503})
+    return {status: _problem(status, meanings.get(f"s{status}")) for status in declared}
 
 
-def _problem(status: int, meaning: str | None = None) -> dict[str, Any]:
+def _problem(status: int, meaning: str | None = None) -> JsonObject:
     return {
         "description": meaning or _MEANINGS.get(status, HTTPStatus(status).phrase),
         "content": _PROBLEM,
@@ -115,7 +105,7 @@ def _problem(status: int, meaning: str | None = None) -> dict[str, Any]:
     }
 
 
-def body_schema(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
+def body_schema(model: type[BaseModel], example: JsonObject) -> JsonObject:
     """Document a body that the application checks itself, field by field."""
     return {_BODY: {"schema": {"$ref": f"{_REF}{model.__name__}"}, "examples": {"one": {"value": example}}}}
 
@@ -137,7 +127,7 @@ def install_openapi(
         Of the templates, by strategy.
     """
 
-    def document() -> dict[str, Any]:
+    def document() -> JsonObject:
         if app.openapi_schema is None:
             schema = get_openapi(
                 title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
@@ -156,14 +146,14 @@ def install_openapi(
     app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way
 
 
-def _component(model: type[BaseModel], name: str, prefix: str = "") -> dict[str, Any]:
+def _component(model: type[BaseModel], name: str, prefix: str = "") -> JsonObject:
     """Return the schema of a model under a name, and those of its parts, theirs after the prefix."""
     own = model.model_json_schema(ref_template=f"{_REF}{prefix}{{model}}")
     parts = own.pop("$defs", {})
     return {f"{prefix}{part}": of for part, of in parts.items()} | {name: own | {"title": name}}
 
 
-def _tell_parameters(schemas: dict[str, Any], parameters: Mapping[str, type[BaseModel]]) -> None:
+def _tell_parameters(schemas: JsonObject, parameters: Mapping[str, type[BaseModel]]) -> None:
     """Put in the parameters of templates; other keys stay allowed, since they are pinned and have no effect."""
     names = []
     for strategy, model in parameters.items():
@@ -178,7 +168,7 @@ def _tell_parameters(schemas: dict[str, Any], parameters: Mapping[str, type[Base
         of |= {"anyOf": [*({"$ref": f"{_REF}{name}"} for name in names), anything], "description": about}
 
 
-def _leave_defaults_optional(schemas: dict[str, Any]) -> None:
+def _leave_defaults_optional(schemas: JsonObject) -> None:
     """Put a default into an alternative of one: openapi-typescript takes a field that has one for always there."""
     for schema in schemas.values():
         fields = schema.get("properties", {})
@@ -190,12 +180,13 @@ def _leave_defaults_optional(schemas: dict[str, Any]) -> None:
                 fields[name] = {"anyOf": [of], **outside}
 
 
-def _summarize(operation: dict[str, Any]) -> None:
+def _summarize(operation: JsonObject) -> None:
     """Title an operation by the first clause of its description: names of functions say nothing there."""
-    operation["summary"] = re.split(r"[;:,.]", operation.get("description", operation["summary"]), maxsplit=1)[0]
+    text = operation["description" if "description" in operation else "summary"]
+    operation["summary"] = re.split(r"[;:,.]", text, maxsplit=1)[0]
 
 
-def _tidy(schema: dict[str, Any]) -> None:
+def _tidy(schema: JsonObject) -> None:
     """Put in the bodies of ``body_schema``, what holds for every operation, and examples of answers."""
     schemas = schema["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
@@ -208,7 +199,7 @@ def _tidy(schema: dict[str, Any]) -> None:
             _complete(operation, schemas)
 
 
-def _complete(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
+def _complete(operation: JsonObject, schemas: JsonObject) -> None:
     responses = operation["responses"]
     if "HTTPValidationError" in str(responses.get("422")):
         del responses["422"]  # the framework's: ours is another schema

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from clvlab.api.answer import JsonObject
 from clvlab.feeds.settings import FEEDS, FeedSettings
 from clvlab_service.app import create_app
 from clvlab_service.errors import problem_kinds
@@ -76,7 +77,7 @@ def problems_reference() -> str:
     return "\n".join(rows) + "\n"
 
 
-def http_reference(document: dict[str, Any]) -> str:
+def http_reference(document: JsonObject) -> str:
     """Return every operation and schema of an OpenAPI document."""
     operations = [(m, path, operation) for path, methods in document["paths"].items() for m, operation in methods.items()]
     lines: list[str] = []
@@ -92,7 +93,7 @@ def http_reference(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
+def _operation(method: str, path: str, operation: JsonObject) -> Iterator[str]:
     yield f"### {method.upper()} {path}"
     yield ""
     yield operation["description"]
@@ -112,13 +113,13 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[st
     yield ""
 
 
-def _answer(response: dict[str, Any]) -> str:
+def _answer(response: JsonObject) -> str:
     """Name what an answer holds: the type of JSON, the media types of all else."""
     contents = response.get("content", {}).items()
     return " or ".join(_kind(of["schema"]) if kind == "application/json" else f"`{kind}`" for kind, of in contents)
 
 
-def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
+def _schema(name: str, schema: JsonObject) -> Iterator[str]:
     yield f"### {name}"
     yield ""
     yield re.sub(r"\s+", " ", schema.get("description", "").split("\n\nAttributes")[0].split("\n\nReferences")[0]).replace(
@@ -139,7 +140,7 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _default(of: dict[str, Any]) -> str:
+def _default(of: JsonObject) -> str:
     nullable = {"type": "null"} in of.get("anyOf", ())
     return f"default `{_plain(of.get('default'))}`" if nullable or "default" in of else "optional"
 
@@ -148,7 +149,7 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _kind(schema: dict[str, Any]) -> str:
+def _kind(schema: JsonObject) -> str:
     """A type in words, with its bounds."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REF)

@@ -211,7 +211,7 @@ def work(host: str, health_port: int | None, say: Callable[[str], None]) -> None
     SettingsError, DatabaseUrlError, StoreError, OSError
         As ``serve``; a store that no other process can share is a setting that can't be used.
     """
-    settings = _read({})
+    settings = _read()
     app = _created(create_worker, settings)
     socks = [] if health_port is None else [_listening(host, health_port)]
 
@@ -329,7 +329,7 @@ def _url(host: str, sock: socket.socket) -> str:
 
 
 def _settings(host: str, dev_folder: Path | None, *, devfeed: bool) -> Settings:
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     if devfeed and dev_folder is None:
         raise SettingsError("--devfeed plays a made-up match: it goes with --dev only")
     if dev_folder is not None:
@@ -338,10 +338,10 @@ def _settings(host: str, dev_folder: Path | None, *, devfeed: bool) -> Settings:
         given = {"jwt_public_key_file": public_key_file(dev_folder), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
         if devfeed:
             given |= {"devfeed": True, "live_folder": dev_folder / "live"}
-    return _read(given)
+    return _read(**given)
 
 
-def _read(given: dict[str, Any]) -> Settings:
+def _read(**given: Any) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:

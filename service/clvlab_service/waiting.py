@@ -55,8 +55,8 @@ Prefer = Annotated[Preference, Depends(_preference)]
 OVER = ("sealed", "failed", "removed")
 """Statuses of a run to which nothing is added."""
 
-LOCATION: dict[str, Any] = {"Location": {"schema": {"type": "string"}, "description": "Path where to ask."}}
-ACCEPTED: dict[str, Any] = LOCATION | {
+LOCATION = {"Location": {"schema": {"type": "string"}, "description": "Path where to ask."}}
+ACCEPTED = LOCATION | {
     "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."},
     "Preference-Applied": {"schema": {"type": "string"}, "description": "What of `Prefer` was followed."},
 }

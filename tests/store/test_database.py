@@ -2,6 +2,7 @@ import gc
 import sqlite3
 import warnings
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 from alembic import command
@@ -10,12 +11,20 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, func, insert, select, text
 
+from clvlab.api.backtests import BacktestSummary
+from clvlab.api.competitions import AgentErrorCause, RosterEntry, RuntimeEvent
+from clvlab.api.runs import RunSummary
 from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
 from clvlab.log.log import commit
-from clvlab.store import migrations
-from clvlab.store.database import Database
+from clvlab.store import migrations, tables
+from clvlab.store.competitions import CompetitionRow, ListedCompetition
+from clvlab.store.database import Database, columns, rows
+from clvlab.store.instances import InstanceRow
 from clvlab.store.runlog import RunLog
+from clvlab.store.runs import RunRow
+from clvlab.store.standings import ResultRow, StandingRow
 from clvlab.store.tables import idempotency, instances, metadata
+from clvlab.store.uploads import UploadRow
 
 
 @pytest.fixture
@@ -40,6 +49,36 @@ def count(database):
 def test_migrations_make_exactly_the_tables_of_the_code(database):
     with database.read() as connection:
         assert compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [
+        (tables.runs, RunRow), (tables.runs, RunSummary), (tables.reports, BacktestSummary),
+        (tables.agent_errors, AgentErrorCause),
+        (tables.competitions, CompetitionRow), (tables.competitions, ListedCompetition), (tables.roster, RosterEntry),
+        (tables.instances, InstanceRow), (tables.runtime_events, RuntimeEvent), (tables.uploads, UploadRow),
+        (tables.agent_results, ResultRow), (tables.standings, StandingRow),
+    ],
+)  # fmt: skip
+def test_a_row_may_be_null_wherever_its_columns_may(table, kind):
+    hints = get_type_hints(kind)
+
+    nullable = [column.name for column in columns(table, kind) if column.nullable]
+
+    assert [name for name in nullable if type(None) not in get_args(hints[name])] == []
+
+
+def test_a_row_has_the_fields_of_its_type_in_their_order_under_plain_names(database):
+    with database.write() as connection:
+        connection.execute(insert(instances), instance(1, {"config": {"stake": 5}}))
+        connection.execute(insert(instances), instance(2))
+        query = select(*columns(instances, InstanceRow)).order_by(instances.c.instance_id)
+        found = rows(connection, query, InstanceRow)
+
+    assert [list(row) for row in found] == 2 * [list(InstanceRow.__annotations__)]
+    assert {type(name) for row in found for name in row} == {str}
+    assert [row["record"] for row in found] == [{"config": {"stake": 5}}, {}]
 
 
 def test_log_of_an_older_schema_keeps_its_entries_and_goes_on(postgres_url, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 from clvlab.api.answer import ignored, pick
 from clvlab.api.competitions import (
@@ -17,7 +17,6 @@ from clvlab.api.competitions import (
     CompetitionStateResponse,
     CompetitionStatusResponse,
     CompetitionSummaryResponse,
-    RosterEntry,
 )
 from clvlab.arena.caps import Caps
 from clvlab.arena.competitions.job import CompetitionStarts, replay_binding
@@ -48,6 +47,7 @@ from clvlab.law.schema import SAFE_INTEGER
 from clvlab.runs.live.feed import NO_FEED
 from clvlab.store import competitions as rows
 from clvlab.store import runs
+from clvlab.store.competitions import CompetitionRow
 from clvlab.store.database import Connection, Database
 
 # Which competitions a list has, and where its next page begins.
@@ -156,7 +156,7 @@ class Starting:
         """
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
-        return bool(row["config"]["source_mode"] == "live")
+        return row["config"]["source_mode"] == "live"
 
     def check_startable(self, caller: str, competition_id: str) -> None:
         """Refuse a start that could not be claimed, for what the competition's own row says; changes nothing.
@@ -187,12 +187,7 @@ class Starting:
         """
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
-        return {
-            "competition_id": competition_id,
-            "status": row["status"],
-            "run_id": row["run_id"],
-            "replay_binding": replay_binding(row),
-        }
+        return pick(CompetitionStartResponse, {**row, "replay_binding": replay_binding(row)})
 
     def cancel(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
         """Cancel the run of a running competition, which is then what it was before its start.
@@ -206,7 +201,7 @@ class Starting:
         with self.database.read() as connection:
             row = require_owned(rows.row(connection, competition_id), competition_id, caller)
             running = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
-        if row["status"] != CompetitionStatus.RUNNING or not self.jobs.cancel(running[0]["run_id"], CANCELLED):
+        if row["status"] != CompetitionStatus.RUNNING or not self.jobs.cancel(str(running[0]["run_id"]), CANCELLED):
             status = self.started(competition_id)["status"]
             raise TransitionError(f"competition {competition_id} is {status}: there is nothing to cancel")
         return pick(CompetitionStatusResponse, self.started(competition_id))
@@ -224,7 +219,7 @@ class Starting:
             require(rows.row(connection, competition_id), competition_id)
             started = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
         if started:
-            self.jobs.require_sealed(started[0]["run_id"])
+            self.jobs.require_sealed(str(started[0]["run_id"]))
 
 
 _SHOWN_RECEIPTS = 1000  # a state stays small; the run has them all
@@ -316,27 +311,23 @@ class Competitions(Starting):
         """
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
-            since = -1 if row["started_seq"] is None else row["started_seq"]
-            scored = rows.newest(connection, competition_id, EventKind.SCORE_UPDATE, since)
-            anchored = rows.newest(connection, competition_id, EventKind.PROOF_ANCHOR, since)
+            scored = rows.newest(connection, competition_id, EventKind.SCORE_UPDATE, row["started_seq"])
+            anchored = rows.newest(connection, competition_id, EventKind.PROOF_ANCHOR, row["started_seq"])
             agents = rows.roster_of(connection, competition_id)
         run_id = row["run_id"]
         return {
-            "competition_id": competition_id,
-            "status": row["status"],
-            "config": row["config"],
-            "roster": [pick(RosterEntry, agent) for agent in agents],
+            **pick(CompetitionSummaryResponse, row),
+            "roster": agents,
             "leaderboard": [pick(CompetitionLeaderboardRow, update["payload"]) for update in reversed(scored)],
             "latest_seq": max(row["next_seq"] - 1, 0),
             "anchor_status": anchored[0]["payload"]["anchor_status"] if anchored else "not_anchored",
-            "run_id": run_id,
             "proof_card": self.runs.card(run_id) if run_id else None,
             "execution": self.runs.receipts(run_id, _SHOWN_RECEIPTS) if run_id else None,
             "replay_binding": replay_binding(row),
             "cause": row["cause"] or self._unstartable(row),
         }
 
-    def _unstartable(self, row: Mapping[str, Any]) -> str | None:
+    def _unstartable(self, row: CompetitionRow) -> str | None:
         """Say of a live competition that it can't start as things are."""
         waits = row["status"] in MUTABLE and row["config"]["source_mode"] == "live" and self.runner.live.settings is None
         return NO_FEED if waits else None
@@ -421,8 +412,7 @@ class Competitions(Starting):
         """
         with self.database.read() as connection:
             require(rows.row(connection, competition_id), competition_id)
-            found = rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
-        return cast("list[CompetitionEvent]", found)
+            return rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
 
     def agent_errors(self, caller: str, competition_id: str) -> list[AgentErrorCause]:
         """Return why agents failed in the sealed run, by agent id; none before there is one.
@@ -433,5 +423,4 @@ class Competitions(Starting):
         """
         with self.database.read() as connection:
             row = require_owned(rows.row(connection, competition_id), competition_id, caller)
-            found = [] if row["run_id"] is None else runs.agent_errors_of(connection, row["run_id"])
-        return [pick(AgentErrorCause, error) for error in found]
+            return [] if row["run_id"] is None else runs.agent_errors_of(connection, row["run_id"])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import polars as pl
 
@@ -16,6 +16,7 @@ from clvlab.law.schema import Action
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.runs.run import Run
 from clvlab.store import competitions as rows
+from clvlab.store.competitions import CompetitionRow
 from clvlab.store.database import Connection, Database
 
 # The event logs of competitions, read in parts: by their length, which only grows.
@@ -85,14 +86,14 @@ class EventLog:
 
 
 def _length(connection: Connection, competition_id: str) -> int:
-    return int(require(rows.row(connection, competition_id), competition_id)["next_seq"])
+    return require(rows.row(connection, competition_id), competition_id)["next_seq"]
 
 
 def _entries(connection: Connection, competition_id: str, start: int, end: int) -> list[CompetitionEvent]:
-    return cast("list[CompetitionEvent]", rows.events(connection, competition_id, start - 1, end - start))
+    return rows.events(connection, competition_id, start - 1, end - start)
 
 
-def _anchor_pending(connection: Connection, row: Mapping[str, Any]) -> bool:
+def _anchor_pending(connection: Connection, row: CompetitionRow) -> bool:
     anchored = rows.newest(connection, row["competition_id"], EventKind.PROOF_ANCHOR, row["started_seq"])
     return bool(anchored) and anchored[0]["payload"]["anchor_status"] == AnchorStatus.PENDING
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,13 +31,12 @@ from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec
 from clvlab.store import competitions as rows
 from clvlab.store import jobs
+from clvlab.store.competitions import CompetitionRow
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job
 
-_Row = Mapping[str, Any]
 
-
-def replay_binding(row: _Row) -> ReplayBinding | None:
+def replay_binding(row: CompetitionRow) -> ReplayBinding | None:
     """ReplayBinding of a competition's row; None until it is bound."""
     return None if row["pack_id"] is None else pick(ReplayBinding, row)
 
@@ -52,7 +51,7 @@ class CompetitionStarts:
     caps: Caps
     live: LiveFeed
 
-    def fixture(self, row: _Row) -> Fixture | None:
+    def fixture(self, row: CompetitionRow) -> Fixture | None:
         """Ask the feed for the fixture of a live competition, before its row is held; null of a replay.
 
         Raises
@@ -73,7 +72,7 @@ class CompetitionStarts:
             raise NotStartableError("no_quota", spent)
         return fixture
 
-    def claim(self, connection: Connection, row: _Row, fixture: Fixture | None = None) -> str:
+    def claim(self, connection: Connection, row: CompetitionRow, fixture: Fixture | None = None) -> str:
         """Claim the start of a competition whose row is held: status, run, job and first event; returns the run id.
 
         Raises
@@ -103,7 +102,12 @@ class CompetitionStarts:
         return spec.run_id
 
     def _claim_live(
-        self, connection: Connection, row: _Row, agents: Sequence[_Row], entrants: Sequence[Entrant], fixture: Fixture
+        self,
+        connection: Connection,
+        row: CompetitionRow,
+        agents: Sequence[RosterEntry],
+        entrants: Sequence[Entrant],
+        fixture: Fixture,
     ) -> str:
         self.caps.require_live(connection, row["owner"])
         competition_id, now, feed = row["competition_id"], self.clock(), self.live.asked()
@@ -118,7 +122,7 @@ class CompetitionStarts:
         rows.change(connection, competition_id, **_running(row))
         return spec.run_id
 
-    def _binding(self, connection: Connection, row: _Row) -> Bound:
+    def _binding(self, connection: Connection, row: CompetitionRow) -> Bound:
         if row["pack_id"] is None:
             try:
                 return bind(self.catalog, None, None)
@@ -132,9 +136,9 @@ class CompetitionStarts:
             raise NotStartableError("binding_changed", f"the pack that was bound is not available: {error}") from error
 
 
-def _begun(started: RunStarted, agents: Sequence[_Row], over: dict[str, Any]) -> dict[str, Any]:
+def _begun(started: RunStarted, agents: Sequence[RosterEntry], over: dict[str, Any]) -> dict[str, Any]:
     payload = {
-        "agents": [{**pick(RosterEntry, agent), "unused_keys": unused_of(agent)} for agent in agents],
+        "agents": [{**agent, "unused_keys": unused_of(agent)} for agent in agents],
         "window": started["window"],
         "policy_hash": started["policy_hash"],
         **over,
@@ -142,7 +146,7 @@ def _begun(started: RunStarted, agents: Sequence[_Row], over: dict[str, Any]) ->
     return event(EventKind.COMPETITION_STARTED, started["run_id"], payload)
 
 
-def _running(row: _Row) -> dict[str, Any]:
+def _running(row: CompetitionRow) -> dict[str, Any]:
     return {
         "status": CompetitionStatus.RUNNING,
         "claimed_from": row["status"],
@@ -152,7 +156,7 @@ def _running(row: _Row) -> dict[str, Any]:
 
 
 def live_spec(
-    row: _Row, started_seq: int, agents: Sequence[Entrant], feed: Feed, fixture: Fixture, grace_s: int = 0
+    row: CompetitionRow, started_seq: int | None, agents: Sequence[Entrant], feed: Feed, fixture: Fixture, grace_s: int = 0
 ) -> LiveSpec:
     """Return the live run that a competition and its roster stand for; each start of it is a run of its own."""
     config = CompetitionConfig.model_validate(row["config"])
@@ -178,13 +182,13 @@ def note_failure(connection: Connection, job: Job, cause: str, now_ms: int) -> N
     give_up(connection, job.run_id, cause, now_ms)
 
 
-def _unchanged(own: Bound, row: _Row) -> Bound:
+def _unchanged(own: Bound, row: CompetitionRow) -> Bound:
     if own.pack.content_hash != row["content_hash"]:
         raise BindingError(f"pack {row['pack_id']!r} was bound as {row['content_hash']} and is now {own.pack.content_hash}")
     return own
 
 
-def _entrants(agents: Sequence[_Row]) -> list[Entrant]:
+def _entrants(agents: Sequence[RosterEntry]) -> list[Entrant]:
     """Make the agents of a roster, which an earlier version may have taken."""
     made = []
     for agent in agents:
@@ -195,7 +199,7 @@ def _entrants(agents: Sequence[_Row]) -> list[Entrant]:
     return made
 
 
-def _spec(row: _Row, agents: Sequence[Entrant], own: Bound) -> ReplaySpec:
+def _spec(row: CompetitionRow, agents: Sequence[Entrant], own: Bound) -> ReplaySpec:
     config = CompetitionConfig.model_validate(row["config"])
     return ReplaySpec(
         kind="competition",
@@ -233,6 +237,8 @@ class CompetitionOrigin:
         competition_id = job.payload["origin_id"]
         with self.database.read() as connection:
             row = _row(connection, competition_id)
+        if row["started_seq"] is None:
+            raise BindingError(f"competition {competition_id} was not started")
         for batch in in_batches(run_events(run), skipped=row["next_seq"] - row["started_seq"] - 1):
             with fenced(job) as connection:
                 rows.append(connection, competition_id, self.clock(), batch, packed=True)
@@ -243,14 +249,14 @@ class CompetitionOrigin:
         note_failure(connection, job, cause, now_ms)
 
 
-def _row(connection: Connection, competition_id: str) -> _Row:
+def _row(connection: Connection, competition_id: str) -> CompetitionRow:
     row = rows.row(connection, competition_id)
     if row is None:
         raise BindingError(f"competition {competition_id} is gone")
     return row
 
 
-def _started(database: Database, job: Job) -> tuple[_Row, list[Entrant]]:
+def _started(database: Database, job: Job) -> tuple[CompetitionRow, list[Entrant]]:
     """Return a competition that was started, and its agents."""
     competition_id = job.payload["origin_id"]
     with database.read() as connection:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -21,6 +20,7 @@ from pydantic import (
 from clvlab.errors import NotOwnerError, NotStartableError, UnknownCompetitionError, WindowError
 from clvlab.law.closing import Window
 from clvlab.law.schema import SAFE_INTEGER
+from clvlab.store.competitions import CompetitionRow
 
 # ISO 8601 durations of a fixed length.
 
@@ -170,7 +170,7 @@ class CompetitionStatus(StrEnum):
 MUTABLE = (CompetitionStatus.DRAFT, CompetitionStatus.OPEN)
 
 
-def require(row: Mapping[str, Any] | None, competition_id: str) -> Mapping[str, Any]:
+def require(row: CompetitionRow | None, competition_id: str) -> CompetitionRow:
     """Return the row of a competition that is there.
 
     Raises
@@ -182,7 +182,7 @@ def require(row: Mapping[str, Any] | None, competition_id: str) -> Mapping[str, 
     return row
 
 
-def require_owned(row: Mapping[str, Any] | None, competition_id: str, caller: str) -> Mapping[str, Any]:
+def require_owned(row: CompetitionRow | None, competition_id: str, caller: str) -> CompetitionRow:
     """Return the row of a competition that is there and belongs to the caller.
 
     Raises
@@ -195,7 +195,7 @@ def require_owned(row: Mapping[str, Any] | None, competition_id: str, caller: st
     return found
 
 
-def require_startable(row: Mapping[str, Any]) -> None:
+def require_startable(row: CompetitionRow) -> None:
     """Refuse a competition whose status lets it not start.
 
     Raises

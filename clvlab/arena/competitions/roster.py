@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from clvlab.agents.registry import template
 from clvlab.api.answer import ignored, pick
-from clvlab.api.competitions import AgentRegisterResponse
+from clvlab.api.competitions import AgentInstance, AgentRegisterResponse, RosterEntry
 from clvlab.arena.competitions.requests import MUTABLE, AgentEntry, require_owned
 from clvlab.arena.deploys.config import DeployConfig, deployed_agent
 from clvlab.arena.runs.binding import PackSource, bind
@@ -30,16 +30,12 @@ from clvlab.errors import (
 from clvlab.proof.canonical import canonical, without_floats
 from clvlab.store import competitions as rows
 from clvlab.store import instances
+from clvlab.store.competitions import CompetitionRow
 from clvlab.store.database import Connection, Database
 
 
-def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> dict[str, Any]:
+def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> RosterEntry:
     """Pin an entry: its own config, or that of the instance that it names.
-
-    Returns
-    -------
-    dict
-        Columns of a roster row: all but the competition and the place in it.
 
     Raises
     ------
@@ -53,24 +49,24 @@ def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> dict
         raise EntryError(f"instance {entry.instance_id} is of strategy {record['template']!r}, not {entry.strategy!r}")
     if record is not None:
         _check_repeated(entry, record["config"])
-    columns = {
+    pinned: RosterEntry = {
         "agent_id": entry.agent_id,
         "strategy": entry.strategy,
         "config": entry.config if record is None else record["config"],
+        "config_hash": None,
         "proof_mode": mode,
         "instance_id": entry.instance_id,
     }
-    return columns | {"config_hash": config_hash_of(rostered_agent(columns).identity)}
+    return {**pinned, "config_hash": config_hash_of(rostered_agent(pinned).identity)}
 
 
-def _record(connection: Connection, instance_id: str, caller: str) -> Mapping[str, Any]:
+def _record(connection: Connection, instance_id: str, caller: str) -> AgentInstance:
     row = instances.row(connection, instance_id)
     if row is None or row["owner"] is None:
         raise UnknownInstanceError(f"unknown instance {instance_id!r}")
     if row["owner"] != caller:
         raise NotOwnerError(f"instance {instance_id} belongs to another principal")
-    record: Mapping[str, Any] = row["record"]
-    return record
+    return row["record"]
 
 
 def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
@@ -117,7 +113,7 @@ def _sealed_bytes(value: Any) -> bytes | None:
         return None
 
 
-def rostered_agent(agent: Mapping[str, Any]) -> Entrant:
+def rostered_agent(agent: RosterEntry) -> Entrant:
     """Make the agent of a roster row again.
 
     Raises
@@ -135,15 +131,12 @@ def rostered_agent(agent: Mapping[str, Any]) -> Entrant:
     return deployed_agent(config, agent["agent_id"], agent["proof_mode"])
 
 
-def unused_of(agent: Mapping[str, Any]) -> list[str]:
+def unused_of(agent: RosterEntry) -> list[str]:
     """Name the keys of a roster row's config that its template does not know."""
     return [] if agent["instance_id"] else unused_keys(agent["strategy"], agent["config"])
 
 
 # Registration: who is on the roster of a competition, while that may still change.
-
-
-_Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +161,7 @@ class Registration:
             if row["pack_id"] != seen["pack_id"]:  # a start bound it meanwhile, and failed
                 self._try(row, pinned)
             place = {"competition_id": competition_id, "position": position, "roster_size": row["roster_size"]}
-            rows.add_agent(connection, pinned | place)
+            rows.add_agent(connection, {**pinned, **place})
         unread = [*entry.ignored, *(f"config.{key}" for key in unused_of(pinned))]
         return {**pick(AgentRegisterResponse, pinned), **ignored(unread)}
 
@@ -179,7 +172,7 @@ class Registration:
             if not rows.remove_agent(connection, competition_id, agent_id):
                 raise UnknownEntryError(f"no agent {agent_id!r} is on the roster of competition {competition_id}")
 
-    def _try(self, row: _Row, pinned: _Row) -> None:
+    def _try(self, row: CompetitionRow, pinned: RosterEntry) -> None:
         """Refuse an agent that can't run over the fixture that a competition is bound to, if it is bound."""
         agent = rostered_agent(pinned)
         if row["pack_id"] is None or not names_ticks(agent):
@@ -192,7 +185,7 @@ class Registration:
             raise EntryError(f"agent {agent_id!r} {cause}")
 
 
-def _changeable(connection: Connection, caller: str, competition_id: str, *, lock: bool) -> _Row:
+def _changeable(connection: Connection, caller: str, competition_id: str, *, lock: bool) -> CompetitionRow:
     row = require_owned(rows.row(connection, competition_id, lock=lock), competition_id, caller)
     if row["status"] not in MUTABLE:
         raise RosterFrozenError(f"competition {competition_id} is {row['status']}: its roster is frozen")
@@ -201,7 +194,7 @@ def _changeable(connection: Connection, caller: str, competition_id: str, *, loc
 
 def _vacancy(
     connection: Connection, caller: str, competition_id: str, agent_id: str, *, lock: bool = False
-) -> tuple[_Row, int]:
+) -> tuple[CompetitionRow, int]:
     """Return the competition's row, and the place on its roster that an agent would take."""
     row = _changeable(connection, caller, competition_id, lock=lock)
     agents = rows.agent_ids(connection, competition_id)

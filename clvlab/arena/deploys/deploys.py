@@ -17,7 +17,6 @@ from clvlab.api.competitions import (
     InstanceListResponse,
     InstanceSummary,
     PreflightCheck,
-    RuntimeEvent,
     RuntimeEventsResponse,
 )
 from clvlab.arena.caps import Budget, Caps
@@ -40,6 +39,8 @@ from clvlab.runs.live.feed import LiveFeed, is_genuine
 from clvlab.runs.spec import settings_in
 from clvlab.store import instances, jobs, runs
 from clvlab.store.database import Connection, Database
+from clvlab.store.instances import InstanceRow
+from clvlab.store.jobs import JobPayload
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import instances as instance_table
 
@@ -164,7 +165,7 @@ class _Launch:
 
     kind: str
     started: RunStarted
-    payload: dict[str, Any]
+    payload: JobPayload
     ranked: bool
 
 
@@ -233,11 +234,11 @@ class Deploys:
             used = instances.key_row(connection, owner, key)
             if used is None:
                 return None
-            if used["fingerprint"] != fingerprint:
+            if used[0] != fingerprint:
                 raise IdempotencyConflictError(
                     "fingerprint", f"idempotency key {key!r} was used with another configuration: take a new key"
                 )
-            instance = instances.row(connection, used["instance_id"])
+            instance = instances.row(connection, used[1])
             run = None if instance is None else runs.row(connection, instance["run_id"])
         if instance is None or run is None or run["status"] == RunStatus.FAILED:
             cause = "it is gone" if run is None else run["cause"]
@@ -266,8 +267,7 @@ class Deploys:
         }
         with self.database.write() as connection:
             self.caps.require_deploy(connection, owner)
-            row = {name: record[name] for name in ("instance_id", "owner", "template", "run_id", "created_ts_ms")}
-            instances.add(connection, row | {"record": record})
+            instances.add(connection, record)
             if key is not None:
                 use = {"owner": owner, "key": key, "fingerprint": fingerprint, "instance_id": instance_id, "created_ts_ms": now}
                 if not instances.take_key(connection, use):
@@ -313,10 +313,10 @@ class Deploys:
         """
         with self.database.read() as connection:
             own = instances.of_owner(caller, strategy)
-            found, next_cursor = page_of(connection, instance_table, "instance_id", cursor, limit, own)
+            found, next_cursor = page_of(connection, instance_table, InstanceRow, "instance_id", cursor, limit, own)
             statuses = runs.statuses(connection, [row["run_id"] for row in found])
-        rows = [row["record"] | {"run_status": statuses[row["run_id"]]} for row in found]
-        return {"instances": [pick(InstanceSummary, row) for row in rows], "next_cursor": next_cursor}
+        listed = [pick(InstanceSummary, {**row["record"], "run_status": statuses[row["run_id"]]}) for row in found]
+        return {"instances": listed, "next_cursor": next_cursor}
 
     def newest_event_id(self, caller: str, instance_id: str) -> int:
         """Return the id of the newest runtime event of an instance; 0 without any.
@@ -345,7 +345,7 @@ class Deploys:
         with self.database.read() as connection:
             _owned(connection, instance_id, caller)
             found = instances.events(connection, instance_id, min(since, SAFE_INTEGER), limit)
-        return {"events": [pick(RuntimeEvent, row) for row in found]}
+        return {"events": found}
 
 
 def _unread(body: Mapping[str, Any], config: DeployConfig | None) -> BodyAnswer:
@@ -362,5 +362,4 @@ def _owned(connection: Connection, instance_id: str, caller: str) -> AgentInstan
     row = instances.row(connection, instance_id)
     if row is None or row["owner"] is None or row["owner"] != caller:
         raise UnknownInstanceError(f"unknown instance {instance_id!r}")
-    record: AgentInstance = row["record"]
-    return record
+    return row["record"]

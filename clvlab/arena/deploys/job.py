@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec, settings_in
 from clvlab.store import instances
 from clvlab.store.database import Connection, Database
+from clvlab.store.instances import InstanceRow
 from clvlab.store.jobs import Job
 
 _ACTION = ("fixture_id", "tick_seq", "ts_ms", "action", "market_key", "side", "stake", "limit_odds_milli")
@@ -59,8 +60,10 @@ class DeployOrigin:
         instance_id = job.payload["origin_id"]
         with self.database.read() as connection:
             row = _row(connection, instance_id)
-        binding = row["record"]["replay_binding"]
-        own = bind(self.catalog.seen_by(row["owner"]), binding["pack_id"], binding["fixture_id"])
+        owner, binding = row["owner"], row["record"]["replay_binding"]
+        if owner is None or binding is None:
+            raise UnknownInstanceError(f"instance {instance_id} has no owner, or replays nothing")
+        own = bind(self.catalog.seen_by(owner), binding["pack_id"], binding["fixture_id"])
         return spec_of(DeployConfig.model_validate(row["record"]["config"]), own, instance_id)
 
     def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
@@ -89,7 +92,7 @@ def tell(connection: Connection, job: Job, happenings: Sequence[Happening], now_
     instances.append(connection, instance_id, now_ms, events)
 
 
-def _row(connection: Connection, instance_id: str) -> Mapping[str, Any]:
+def _row(connection: Connection, instance_id: str) -> InstanceRow:
     row = instances.row(connection, instance_id)
     if row is None:
         raise UnknownInstanceError(f"instance {instance_id} is gone")

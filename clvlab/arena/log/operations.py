@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from clvlab.api.answer import pick
 from clvlab.api.leaderboard import OwnerCounts
 from clvlab.errors import LogError, MissingExtraError, StoreUnreachableError
 from clvlab.log.bundled import LOG_PART, LOG_PART_WITHOUT_CLAIM
@@ -95,16 +96,8 @@ def log_counts(log: LogStore) -> list[OwnerCounts]:
 
 def count_runs(rows: LogRows) -> list[OwnerCounts]:
     """Count within a transaction, as ``log_counts`` does."""
-    return [
-        {
-            "owner": owner,
-            "committed": count.committed,
-            "sealed": count.sealed,
-            "abandoned": count.abandoned,
-            "open": count.open,
-        }
-        for owner, count in counts(rows).items()
-    ]
+    counted = counts(rows).items()
+    return [pick(OwnerCounts, {**asdict(count), "owner": owner, "open": count.open}) for owner, count in counted]
 
 
 def witness_request(log: LogStore, note: str, old_size: int) -> str:

@@ -13,6 +13,7 @@ import polars as pl
 from clvlab.agents.proposals import BetsConfig, LlmConfig
 from clvlab.agents.registry import TEMPLATES, template
 from clvlab.agents.template import Kelly, Template
+from clvlab.api.answer import ProofMode
 from clvlab.arena.runs.binding import Bound
 from clvlab.engine.agent import Identity, decisions_of, register
 from clvlab.engine.live import Follower
@@ -26,7 +27,7 @@ from clvlab.proof.canonical import without_floats
 from clvlab.proof.manifest import config_hash
 
 _PUNCTUATION = re.compile(r"[-_\s]")
-_PROOF_MODES = {
+_PROOF_MODES: dict[str, ProofMode] = {
     "reproducible": "reproducible",
     "deterministic": "reproducible",
     "verified": "verified",
@@ -124,7 +125,7 @@ def config_hash_of(identity: Identity) -> str:
     return config_hash(identity.strategy, identity.strategy_version, without_floats(identity.config))
 
 
-def proof_mode(text: str) -> str:
+def proof_mode(text: str) -> ProofMode:
     """Normalize a proof mode; case, ``-``, ``_`` and spaces are ignored, and ``/`` parts names of one mode.
 
     Raises

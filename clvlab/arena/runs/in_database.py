@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import orjson
 import polars as pl
 
 from clvlab.agents.registry import TEMPLATES
+from clvlab.api.answer import pick
 from clvlab.arena.anchoring import Anchoring
 from clvlab.arena.caps import Budget
 from clvlab.law.metrics import forecast_errors, outcomes
@@ -34,8 +34,8 @@ from clvlab.store.labels import ANYBODY, Knowledge
 from clvlab.store.runlog import RunLog, StoredLogRows
 from clvlab.store.runs import RunStatus
 from clvlab.store.sketches import sketches
-from clvlab.store.standings import Row
-from clvlab.store.tables import SUMS
+from clvlab.store.standings import ResultRow, Row
+from clvlab.store.tables import Sums
 
 # What a run adds to the leaderboard: its scores over the fixtures that its row there did not have before.
 #
@@ -46,8 +46,6 @@ from clvlab.store.tables import SUMS
 
 Claim = Callable[[Row, str, Collection[int]], set[int]]
 """Note fixtures of a pack for a row; returns those that it did not have."""
-
-_SUMMED = (*SUMS, "max_drawdown")
 
 
 def stored_claim(connection: Connection, run_id: str) -> Claim:
@@ -76,7 +74,7 @@ class Claimed(dict[tuple[Row, str], dict[int, str]]):
         return claim
 
 
-def results(verification: Verification, owner: str, claim: Claim) -> list[dict[str, Any]]:
+def results(verification: Verification, owner: str, claim: Claim) -> list[ResultRow]:
     """Return what a verified run adds, a row per agent, re-derived from its sealed bytes; nothing if they can't be read.
 
     A replay is of history, until the log says that an agent was committed to before.
@@ -126,14 +124,15 @@ def _of_new(scores: pl.DataFrame, new: Mapping[str, Collection[int]]) -> pl.Data
     return scores.join(counted, on=["agent_id", "fixture_id"], how="semi", maintain_order="left")
 
 
-def _sums(scores: pl.DataFrame, agent_ids: Collection[str]) -> dict[str, dict[str, int]]:
+def _sums(scores: pl.DataFrame, agent_ids: Collection[str]) -> dict[str, Sums]:
     """Sum the scores of each agent; one pass, however many agents."""
     decided = scores.group_by("agent_id").agg(decision_count=pl.len())
     summed = outcomes(scores, tuple(agent_ids))
     for other in (forecast_errors(scores), decided):
         summed = summed.join(other, on="agent_id", how="left")
-    rows = summed.with_columns(pl.col("forecasts", "squared_error", "decision_count").fill_null(0))
-    return {row["agent_id"]: {name: int(row[name]) for name in _SUMMED} for row in rows.iter_rows(named=True)}
+    counted = pl.col("forecasts", "squared_error", "decision_count").fill_null(0)
+    rows = summed.with_columns(counted, pl.col("max_drawdown").cast(pl.Int64))
+    return {row["agent_id"]: pick(Sums, row) for row in rows.iter_rows(named=True)}
 
 
 @dataclass(frozen=True)
@@ -303,7 +302,7 @@ def keep(connection: Connection, done: Run, anchoring: Anchoring | None, now_ms:
     return anchor
 
 
-def _dated(connection: Connection, result: Mapping[str, Any], done: Run) -> Mapping[str, Any]:
+def _dated(connection: Connection, result: ResultRow, done: Run) -> ResultRow:
     """Note of what a replay adds whether the log committed to its agent before the first kickoff, and before it decided.
 
     Only a template is committed to whole, by its configuration: the digest of other code leaves out what that reads from

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
@@ -42,13 +42,13 @@ from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import RunLog
 from clvlab.store.runs import Part as Part
-from clvlab.store.runs import RunStatus
+from clvlab.store.runs import RunRow, RunStatus
 from clvlab.store.tables import runs as run_table
 
 # Why a run is not there: unknown, not sealed, or removed since, which its hashes outlive.
 
 
-def require(row: Mapping[str, Any] | None, run_id: str) -> Mapping[str, Any]:
+def require(row: RunRow | None, run_id: str) -> RunRow:
     """Return the row of a run that is on record, and was not removed.
 
     Raises
@@ -58,7 +58,7 @@ def require(row: Mapping[str, Any] | None, run_id: str) -> Mapping[str, Any]:
     if row is None:
         raise UnknownRunError(f"unknown run {run_id!r}")
     if row["status"] == RunStatus.REMOVED:
-        raise RunRemovedError(run_id, row["evidence_hash"], row["manifest_hash"])
+        raise RunRemovedError(run_id, str(row["evidence_hash"]), str(row["manifest_hash"]))  # it was sealed, and has both
     return row
 
 
@@ -72,7 +72,6 @@ def not_sealed(connection: Connection, run_id: str) -> UnknownRunError | RunRemo
 
 
 logger = logging.getLogger("clvlab.runs")
-_Row = Mapping[str, Any]
 _CHECKED_ANEW_MS = 60_000
 
 
@@ -129,7 +128,7 @@ class StoredRuns:
         with RunLog(self.database).read() as log:
             return standing(log, commit_index).facts()
 
-    def _found(self, run_id: str) -> tuple[_Row, Anchor]:
+    def _found(self, run_id: str) -> tuple[RunRow, Anchor]:
         with self.database.read() as connection:
             row = runs.row(connection, run_id)
             anchor = anchors.anchor_of(connection, run_id) or Anchor(cluster=self.anchoring.anchorer.cluster)
@@ -160,7 +159,7 @@ class StoredRuns:
         card = proof_card(fresh, self._standing(row["commit_index"]))
         return verification_answer(fresh, {**card, "run": pick(RunInfo, {**row, "checked_ts_ms": now})})
 
-    def _note(self, row: _Row, found: Verification, now_ms: int) -> None:
+    def _note(self, row: RunRow, found: Verification, now_ms: int) -> None:
         """Record what a verification found: at once if it is news, else at most once a minute; who can't write still reads."""
         checks = recorded(found.checks)
         if checks == row["checks"] and now_ms - (row["checked_ts_ms"] or 0) < _CHECKED_ANEW_MS:
@@ -269,11 +268,11 @@ class StoredRuns:
         """
         with self.database.read() as connection:
             conditions = runs.which(**asdict(wanted or RunFilter()))
-            rows, next_cursor = page_of(connection, run_table, "run_id", cursor, limit, conditions)
-        return {"runs": [pick(RunSummary, row) for row in rows], "next_cursor": next_cursor}
+            found, next_cursor = page_of(connection, run_table, RunSummary, "run_id", cursor, limit, conditions)
+        return {"runs": found, "next_cursor": next_cursor}
 
 
-def against_the_record(row: _Row, run: SealedRun, fresh: Verification) -> Verification:
+def against_the_record(row: RunRow, run: SealedRun, fresh: Verification) -> Verification:
     """Judge by the hashes that were recorded at the seal, not by the ones that the stored manifest states."""
     sealed, bound = row["evidence_hash"] or "", row["manifest_hash"]
     checks = dict(fresh.checks)

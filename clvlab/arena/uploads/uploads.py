@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 
 from clvlab.agents.isolation.sandbox import CLVLAB, can_lock_in
+from clvlab.api.answer import pick
 from clvlab.api.packs import UploadedPack, UploadedPackList
 from clvlab.arena.uploads.incoming import Incoming, Places, UploadLimits
 from clvlab.arena.uploads.requests import UploadRequest
@@ -32,6 +33,7 @@ from clvlab.packs.manifest import grade_of
 from clvlab.packs.reader import Pack, load_pack
 from clvlab.store import uploads as rows
 from clvlab.store.database import Connection, Database
+from clvlab.store.uploads import UploadRow
 
 # Verifying an upload: a process of its own reads it, with bounds; what it left is then opened here.
 
@@ -120,7 +122,6 @@ def _environment(scratch: Path) -> dict[str, str]:
     return kept | few | {"PYTHONPATH": path, "TMPDIR": str(scratch.resolve()), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-_Row = Mapping[str, Any]
 _log = logging.getLogger(__name__)
 
 
@@ -173,10 +174,10 @@ class Uploads:
             row, new = self._kept(incoming.owner, found, incoming.path)
         return self._info(row), new
 
-    def _kept(self, owner: str, found: Verified, scratch: Path) -> tuple[_Row, bool]:
+    def _kept(self, owner: str, found: Verified, scratch: Path) -> tuple[UploadRow, bool]:
         """Put a pack's files and row in place, with all other changes of the owner's packs kept out meanwhile."""
         pack = found.pack
-        row = {
+        row: UploadRow = {
             "owner": owner,
             "pack_id": pack.pack_id,
             "content_hash": pack.content_hash,
@@ -205,7 +206,7 @@ class Uploads:
             flush(target.parent)
         return row, True
 
-    def _check_room(self, row: _Row, kept: Sequence[_Row]) -> None:
+    def _check_room(self, row: UploadRow, kept: Sequence[UploadRow]) -> None:
         pack_id, limits = row["pack_id"], self.limits
         if pack_id in self.catalog.entries():
             raise UploadConflictError("in_catalog", f"the catalog has a pack {pack_id!r}: take another id")
@@ -287,13 +288,10 @@ class Uploads:
         finally:
             trash.close()
 
-    def every(self) -> list[_Row]:
+    def every(self) -> list[Mapping[str, Any]]:
         """Return the rows of all owners, for the operator: each with ``admitted``."""
         with self.database.read() as connection:
-            return [
-                {**row, "grade": grade_of(is_genuine=row["is_genuine"]).value, "admitted": self._is_admitted(row)}
-                for row in rows.every(connection)
-            ]
+            return [self._judged(row) for row in rows.every(connection)]
 
     def admit(self, owner: str, pack_id: str, catalog: Catalog) -> Pack:
         """Copy an owner's pack into a catalog's folder, verify it whole there, and admit it.
@@ -322,29 +320,20 @@ class Uploads:
     def _home(self, owner: str) -> Path:
         return self.limits.folder / hashlib.sha256(owner.encode(errors="replace")).hexdigest()
 
-    def _folder(self, row: _Row) -> Path:
-        return self._home(row["owner"]) / str(row["pack_id"])
+    def _folder(self, row: UploadRow) -> Path:
+        return self._home(row["owner"]) / row["pack_id"]
 
-    def _is_there(self, row: _Row) -> bool:
+    def _is_there(self, row: UploadRow) -> bool:
         """Tell whether a row's files are those that were uploaded."""
         files = {name: self._folder(row) / name for name in row["entry"] if name != "content_hash"}
         return all(path.is_file() and file_sha256(path) == row["entry"][name] for name, path in files.items())
 
-    def _is_admitted(self, row: _Row) -> bool:
-        return bool(self.catalog.entries().get(row["pack_id"], {}).get("content_hash") == row["content_hash"])
+    def _judged(self, row: UploadRow) -> Mapping[str, Any]:
+        admitted = self.catalog.entries().get(row["pack_id"], {}).get("content_hash") == row["content_hash"]
+        return {**row, "grade": grade_of(is_genuine=row["is_genuine"]).value, "admitted": admitted}
 
-    def _info(self, row: _Row) -> UploadedPack:
-        return {
-            "pack_id": row["pack_id"],
-            "content_hash": row["content_hash"],
-            "provenance": row["provenance"],
-            "is_genuine": row["is_genuine"],
-            "grade": grade_of(is_genuine=row["is_genuine"]).value,
-            "fixtures": row["fixtures"],
-            "bytes": row["bytes"],
-            "admitted": self._is_admitted(row),
-            "created_ts_ms": row["created_ts_ms"],
-        }
+    def _info(self, row: UploadRow) -> UploadedPack:
+        return pick(UploadedPack, self._judged(row))
 
 
 def _is_copy(folder: Path, pack: Pack) -> bool:

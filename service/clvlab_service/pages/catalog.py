@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated
 from urllib.parse import quote
@@ -68,12 +69,8 @@ def _competitions(
     request: Request, application: Application, wanted: CompetitionFilter, cursor: str | None, limit: int | None
 ) -> Response:
     found, next_cursor = application.competitions.page(wanted, cursor, limit or _ROWS)
-    asked = {
-        "status": None if wanted.status is None else wanted.status.value.upper(),
-        "owner": wanted.owner,
-        "pack_id": wanted.pack_id,
-        "limit": limit,
-    }
+    status = None if wanted.status is None else wanted.status.value.upper()
+    asked = asdict(wanted) | {"status": status, "limit": limit}
     shown = {"competitions": found, "wanted": asked, "cursor": cursor, "next_cursor": next_cursor}
     return page(request, "competitions.html", {**shown, "statuses": list(StatusFilter)})
 

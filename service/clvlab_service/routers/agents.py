@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 from pydantic import AfterValidator, TypeAdapter
 
+from clvlab.api.answer import JsonObject
 from clvlab.api.backtests import StrategyInfo, StrategyListResponse
 from clvlab.api.competitions import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEvent, RuntimeEventsResponse
 from clvlab.arena import templates
@@ -50,7 +51,7 @@ def _shallow(value: Any, depth: int = 0) -> Any:
 )
 def deploy(
     principal: CurrentPrincipal,
-    body: Annotated[dict[str, Any], AfterValidator(_shallow), Body()],
+    body: Annotated[JsonObject, AfterValidator(_shallow), Body()],
     application: ApplicationDep,
     idempotency_key: Annotated[
         str | None,

@@ -15,6 +15,7 @@ from clvlab.arena.report_requests import BacktestRequest, BacktestRunRequest
 from clvlab_service.bodies import JsonRoute
 from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import ApplicationDep, BacktestPool, CursorQuery, PageSizeQuery, SheetPool
+from clvlab_service.negotiation import Responses
 from clvlab_service.openapi import problems
 from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, landed
 
@@ -37,12 +38,10 @@ _EXAMPLES: Any = {
     },
 }
 _QUICK_S = 1.0
-_UNDER_WAY: dict[int | str, dict[str, Any]] = {
+_UNDER_WAY: Responses = {
     202: {"model": BacktestState, "headers": ACCEPTED, "description": "Under way: ask again at `Location`"}
 }
-_PAGE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "One page without scripts", "content": {"text/html": {"schema": {"type": "string"}}}}
-}
+_PAGE: Responses = {200: {"description": "One page without scripts", "content": {"text/html": {"schema": {"type": "string"}}}}}
 _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description="Stands for one backtest, and withdraws it.")
 

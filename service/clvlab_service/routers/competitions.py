@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -27,6 +27,7 @@ from clvlab.arena.competitions.competitions import CompetitionFilter
 from clvlab.arena.competitions.requests import AgentEntry, CompetitionConfig, CompetitionStatus
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool, ProofPool
 from clvlab_service.examples import RESULT_1X2
+from clvlab_service.negotiation import Responses
 from clvlab_service.openapi import problems
 from clvlab_service.reading import EventPages, ReadPlace, json_list
 from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, landed
@@ -34,7 +35,7 @@ from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, landed
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 owned = APIRouter(prefix="/competitions", tags=["competitions"], route_class=AuthenticatedRoute)
 
-_UNDER_WAY: dict[int | str, dict[str, Any]] = {
+_UNDER_WAY: Responses = {
     202: {
         "model": CompetitionProgress,
         "headers": ACCEPTED,
@@ -54,7 +55,7 @@ _CONFIG = {
 }
 _ENTRY = {"agent_id": "drift", "strategy": "cumulative-drift", "config": {}, "proof_mode": "reproducible"}
 _LINK = {"description": '`<...>; rel="next"` (RFC 8288), unless this is the last page.', "schema": {"type": "string"}}
-_LIST_HEADERS: dict[int | str, dict[str, Any]] = {200: {"headers": {"Link": _LINK}}}
+_LIST_HEADERS: Responses = {200: {"headers": {"Link": _LINK}}}
 
 
 class StatusFilter(StrEnum):

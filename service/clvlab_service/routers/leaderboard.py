@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, TypeAdapter
@@ -14,6 +14,7 @@ from clvlab.arena.log.public import MAX_ENTRIES
 from clvlab.base.cache import BoundedCache
 from clvlab_service.caching import RevalidatedRoute, is_kept
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep
+from clvlab_service.negotiation import Responses
 from clvlab_service.openapi import problems
 from clvlab_service.reading import ReadPlace
 
@@ -70,9 +71,7 @@ def _written(answer: LeaderboardResponse) -> bytes:
 
 log_router = APIRouter(prefix="/log", tags=["log"])
 
-_NOTE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "A C2SP checkpoint", "content": {"text/plain": {"schema": {"type": "string"}}}}
-}
+_NOTE: Responses = {200: {"description": "A C2SP checkpoint", "content": {"text/plain": {"schema": {"type": "string"}}}}}
 _SIZE = Annotated[int, Query(ge=0, le=2**53 - 1, description="Number of entries.")]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -12,6 +11,7 @@ from clvlab.api.answer import HealthResponse, ReadinessResponse
 from clvlab.errors import StoreError, StoreUnreachableError
 from clvlab_service.deps import ApplicationDep, HealthPool, MeasuresPool
 from clvlab_service.middleware import RequestMetrics
+from clvlab_service.negotiation import Responses
 from clvlab_service.openapi import problems
 
 router = APIRouter(tags=["operations"])
@@ -35,9 +35,7 @@ async def ready(application: ApplicationDep, pool: HealthPool) -> ReadinessRespo
     return {"status": "ok", "store": found["store"], "schema_version": found["schema_version"], "feed": found["feed"]}
 
 
-_TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Prometheus text", "content": {"text/plain": {"schema": {"type": "string"}}}}
-}
+_TEXT: Responses = {200: {"description": "Prometheus text", "content": {"text/plain": {"schema": {"type": "string"}}}}}
 
 
 @router.get("/metrics", operation_id="metrics", response_class=Response, responses=_TEXT | problems())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from clvlab.api.answer import JsonObject
 from clvlab.api.leaderboard import MeResponse
 from clvlab.api.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse, UploadedPack, UploadedPackList
 from clvlab.arena.fixtures import FixtureFilter
@@ -20,7 +21,7 @@ from clvlab.arena.uploads.incoming import Incoming
 from clvlab.arena.uploads.requests import UploadRequest
 from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, UploadPool
-from clvlab_service.negotiation import TABLE, Form, FormDep, RowsQuery, arrow_response
+from clvlab_service.negotiation import TABLE, Form, FormDep, Responses, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
 from clvlab_service.reading import ReadPlace
 from clvlab_service.settings import Settings
@@ -104,13 +105,13 @@ uploads_router = APIRouter(prefix=PATH, tags=["uploads"], route_class=Authentica
 _AT_ONCE = 1 << 20
 _UNKNOWN_UPLOAD = "No such pack of the caller, or the service takes no uploads"
 _OFF = "The service takes no uploads"
-_BODY: dict[str, Any] = {
+_BODY: JsonObject = {
     "requestBody": {
         "required": True,
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
-_KEPT: dict[int | str, dict[str, Any]] = {
+_KEPT: Responses = {
     200: {"model": UploadedPack, "headers": LOCATION, "description": "The caller has this content already"},
     201: {"headers": LOCATION, "description": "Kept"},
 }

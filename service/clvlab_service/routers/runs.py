@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse
@@ -28,7 +28,7 @@ from clvlab.report.browser.page import page_policy, verifier_page
 from clvlab_service.bodies import shortened
 from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
-from clvlab_service.negotiation import TABLE, Form, FormDep, RowsQuery, arrow_response
+from clvlab_service.negotiation import TABLE, Form, FormDep, Responses, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
 from clvlab_service.reading import ReadPlace
 
@@ -46,7 +46,7 @@ _AS_BYTES = re.compile(r"application/octet-stream(?!\s*;\s*q=0(\.0*)?\s*(,|$))",
 _Seq = Annotated[int, BeforeValidator(shortened), Path(description="Number of the decision in the run's event log.")]
 
 
-def _file(media_type: str, kind: str = "string") -> dict[int | str, dict[str, Any]]:
+def _file(media_type: str, kind: str = "string") -> Responses:
     # Bytes stand first: generated clients take the first type that they know, and text that was decoded has no digest.
     content = {_BYTES: {"schema": {"type": "string", "format": "binary"}}}
     if media_type != _BYTES:

@@ -19,6 +19,7 @@ from clvlab_service.deps import SAFE_INTEGER
 from clvlab_service.errors import validation_problem
 from clvlab_service.reading import PAGE
 from clvlab_service.streams.connection import Connection, Feeds, StreamFeed
+from clvlab_service.waiting import OVER
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 
@@ -93,8 +94,6 @@ async def _send_log(connection: Connection, feed: LogFeed, seq: int) -> None:
 
 progress_router = APIRouter(prefix="/runs", tags=["runs"])
 
-_OVER = ("sealed", "failed", "removed")
-
 
 @progress_router.websocket("/{run_id}/progress")
 async def progress(websocket: WebSocket, run_id: Annotated[str, Path()]) -> None:
@@ -128,7 +127,7 @@ class ProgressFeed(StreamFeed):
             if text != self.text:
                 self.text, self.number = text, self.number + 1
                 self.tell()
-            if state["status"] in _OVER:
+            if state["status"] in OVER:
                 return
             await self.news()
 
