@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import polars as pl
 import typer
@@ -173,7 +173,7 @@ def packs_verify(
         raise typer.Exit(1)
 
 
-def _shown(found: Witnessed) -> dict[str, Any]:
+def _shown(found: Witnessed) -> dict[str, object]:
     since = None if found.since_ms is None else moment(found.since_ms)
     return {"grade": found.grade.value, "since": since, "late_days": found.late_days, "log": list(found.reasons)}
 
@@ -318,7 +318,7 @@ def packs_admit(
     show_pack(opened)
 
 
-def _pack_info(pack: Pack) -> dict[str, Any]:
+def _pack_info(pack: Pack) -> dict[str, object]:
     return {
         "pack_id": pack.pack_id,
         "content_hash": pack.content_hash,
