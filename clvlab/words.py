@@ -25,15 +25,15 @@ def count(number: int | None) -> str | None:
     return None if number is None else f"{number:,}"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Write a number and what it counts, in the plural where it is not one.
 
     Examples
     --------
-    >>> counted(1, "fixture"), counted(6168, "decision")
-    ('1 fixture', '6,168 decisions')
+    >>> counted(1, "fixture"), counted(6168, "decision"), counted(2, "entry", "entries")
+    ('1 fixture', '6,168 decisions', '2 entries')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def tally(counts: Mapping[str, int]) -> str:

@@ -15,7 +15,7 @@ import httpx2
 
 from clvlab.errors import FeedError
 from clvlab.feeds.background import Line, attended
-from clvlab.feeds.backoff import Backoff
+from clvlab.feeds.backoff import Retry
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.retrying import RefusedAnswer, base_url, client_of, is_passing, provenance_at, refusal, said, secret
 from clvlab.feeds.txline_history import About, History, HistoryPosition, about, elements, fixture_of, mark_of
@@ -189,7 +189,7 @@ class TxLineFeed:
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return messages as they come; see ``Feed``."""
         place = HistoryPosition(frozenset(fixture_ids), mark_of(after or ""), owed=after is not None)
-        backoff, renewals = Backoff(*self._waits), 0
+        retry, renewals = Retry(self.health, *self._waits), 0
         with self._client() as client, self._off():
             while not stop.is_set:
                 cause, at_least, wrong = GapCause.CUT, 0.0, "the stream ended"
@@ -211,14 +211,14 @@ class TxLineFeed:
                 if stop.is_set:
                     break
                 if not self.health.retries:  # something came
-                    backoff.reset()
+                    retry.succeeded()
                     renewals = min(renewals, 1)
-                self.health.connected, self.health.error, self.health.owed_since_ms = False, wrong, None
-                self.health.retries += 1
+                retry.failed(wrong)
+                self.health.owed_since_ms = None
                 if place.begun and not place.owed:
                     place.owed = True
                     yield Cut(cause, place.sound_ms, resumable=True)
-                stop.wait(backoff.wait_s(at_least))
+                retry.wait(stop, at_least)
 
     @contextmanager
     def _off(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.tape import Tape
-from clvlab.words import share, span_in_one
+from clvlab.words import counted, share, span_in_one
 
 QUALITY_FILE = "quality.json"
 _BPS = 10_000
@@ -133,7 +133,7 @@ class Quality(_QualityModel):
     def remarks(self) -> list[str]:
         """What was read, what was refused with an example of each reason, and what else is to know, a line each."""
         return [
-            f"Read {self.messages:,} messages of {self.files:,} files: {self.ticks:,} ticks, "
+            f"Read {counted(self.messages, 'message')} of {counted(self.files, 'file')}: {counted(self.ticks, 'tick')}, "
             f"{self.suspended_ticks:,} of them suspended; refused {self.refused_rows:,}",
             *(f"  {refused}" for refused in self.refused),
             *(f"  {note}: {count:,}" for note, count in self.notes.items()),
@@ -148,7 +148,7 @@ class Quality(_QualityModel):
             f"{self.fixtures_without_kickoff:,} without kickoff",
             "markets": f"{self.markets:,}, {self.markets_without_close:,} not quoted before the close, "
             f"{self.markets_suspended_at_close:,} suspended at it",
-            "suspended": f"{share(self.suspended_share)} of ticks; in running {self.in_running_ticks:,} ticks",
+            "suspended": f"{share(self.suspended_share)} of ticks; in running {counted(self.in_running_ticks, 'tick')}",
             "books per tick": _in_words(self.books_per_tick, "{:,}".format),
             "overround, books": _in_words(self.book_overround_bps, "{:,} bps".format),
             "overround, prices": _in_words(self.price_overround_bps, "{:,} bps".format),

@@ -35,6 +35,7 @@ from clvlab.packs.manifest import (
 )
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.rows import RESULTS_FILE, read_results
+from clvlab.words import seconds
 
 # Is a pack a genuine capture? Shown by doing the normalisation again, not by its label.
 
@@ -150,7 +151,7 @@ class Pack:
     def closing(self) -> str:
         """How markets close, in words: the closing policy, and how old a closing message may be where there is a limit."""
         policy, limit = self.manifest.closing_policy.value, self.manifest.max_close_age_s
-        return policy if limit is None else f"{policy}, at most {limit:,} s old"
+        return policy if limit is None else f"{policy}, at most {seconds(limit)} old"
 
     @property
     def kickoffs(self) -> str:

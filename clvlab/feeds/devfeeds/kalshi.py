@@ -121,7 +121,7 @@ class KalshiServer(ScriptServer):
     def snapshot(self, peer: Peer, share: str, truth: Ladders) -> str:
         """Write an ``orderbook_snapshot``, which carries no time."""
         no = {100 * CENT - price: size for price, size in truth.side(share, is_bid=False).items()}
-        told: dict[str, Any] = {"market_ticker": share}
+        told: dict[str, object] = {"market_ticker": share}
         for side, bids in (("yes", truth.side(share, is_bid=True)), ("no", no)):
             if self._in_dollars:
                 told[f"{side}_dollars"] = [[_dollars(price), size] for price, size in bids.items()]
@@ -135,7 +135,7 @@ class KalshiServer(ScriptServer):
         return orjson.dumps({"type": kind, "sid": sid, "seq": peer.seqs[sid], "msg": told}).decode()
 
 
-def match_event(number: int, kickoff_ms: int = 1_782_417_600_000) -> dict[str, Any]:
+def match_event(number: int, kickoff_ms: int = 1_782_417_600_000) -> Mapping[str, Any]:
     """Return what REST says of a match: the tickers of the first one are ``MATCH-1-HOM``, ``-TIE`` and ``-AWY``.
 
     As at Kalshi the markets close two weeks after the kickoff, unless the match ends before.

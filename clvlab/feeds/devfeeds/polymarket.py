@@ -86,7 +86,7 @@ class PolymarketServer(ScriptServer):
         return orjson.dumps({**head, "timestamp": str(self.time_ms(truth.ts_ms[share])), **sides}).decode()
 
 
-def match_event(number: int, kickoff: str = "2026-06-25T20:00:00Z", assets: Sequence[str] = ()) -> dict[str, Any]:
+def match_event(number: int, kickoff: str = "2026-06-25T20:00:00Z", assets: Sequence[str] = ()) -> Mapping[str, object]:
     """Return what gamma says of a match: assets ``11``, ``12`` and ``13`` of the first one are home, draw and away."""
     home, away = f"Home {number}", f"Away {number}"
     own = assets or [f"{number}{outcome}" for outcome in "123"]

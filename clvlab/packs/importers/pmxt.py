@@ -23,6 +23,7 @@ from clvlab.packs.importers.rows import parquet_columns, parquet_rows
 from clvlab.packs.importers.shares import StateSpill
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
 from clvlab.packs.manifest import Capture, Gap
+from clvlab.words import counted
 
 NORMALISER = "pmxt/1"
 COLUMNS = ("timestamp", "market", "event_type", "asset_id", "bids", "asks", "price", "size", "side")
@@ -64,7 +65,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
             gaps.append(Gap(from_ts_ms=hour, to_ts_ms=hour + _HOUR_MS, cause="empty or unreadable hour"))
         assets.check()
         before = hour
-        options.progress(f"{name}: {account.messages:,} rows of mapped assets so far")
+        options.progress(f"{name}: {counted(account.messages, 'row')} of mapped assets so far")
     reading.end(hours[-1][0] + _HOUR_MS)
     return Normalised(
         parts=reading.spill.parts(options, account),

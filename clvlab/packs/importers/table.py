@@ -23,6 +23,7 @@ from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options,
 from clvlab.packs.importers.table_files import TableChunk, csv_chunks, parquet_chunks
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.rows import RESULTS, Settled
+from clvlab.words import counted
 
 # From columns as they are written to quotes: times, odds, sides, all checked a column at a time.
 
@@ -281,7 +282,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
             rows = meant(chunk, options, account)
             known.learn(rows)
             spill.add(rows.quotes.select(*QUOTES, *(["fair"] if chunk.mapping.has_fair else [])))
-            options.progress(f"{account.messages:,} rows read")
+            options.progress(f"{counted(account.messages, 'row')} read")
     ids = fixture_ids_of(known.names)
     account.note("fixtures whose kickoff moved", known.moved)
     return Normalised(
