@@ -21,7 +21,7 @@ from betfairlightweight.exceptions import BetfairError, LoginError, StatusCodeEr
 from betfairlightweight.streaming import BaseListener, BetfairStream
 
 from clvlab.errors import FeedError
-from clvlab.feeds.feed import GapCause
+from clvlab.feeds.feed import GapCause, now_ms
 from clvlab.feeds.hosts import check_peer
 from clvlab.packs.files import MAX_LINE_BYTES
 from clvlab.packs.importers.betfair_book import StreamMessage
@@ -42,11 +42,6 @@ class StreamLine(NamedTuple):
 
     text: bytes
     at_ms: int
-
-
-def now_ms() -> int:
-    """Return the time of this machine, UTC."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass

@@ -15,14 +15,13 @@ from websockets.sync.client import ClientConnection
 
 from clvlab.base.times import time_ms
 from clvlab.errors import FeedError, MissingLibraryError
-from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
 from clvlab.feeds.retrying import (
     PASSING,
     LostError,
     Patience,
     base_url,
     client_of,
-    now_ms,
     provenance_at,
     refused,
     secret,

@@ -9,8 +9,8 @@ import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
-from clvlab.feeds.feed import GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.retrying import PASSING, LostError, Patience, base_url, client_of, now_ms, provenance_at, refused, until_done
+from clvlab.feeds.feed import GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.feeds.retrying import PASSING, LostError, Patience, base_url, client_of, provenance_at, refused, until_done
 from clvlab.feeds.sockets import Socket, together
 from clvlab.packs.captures.polymarket import PolymarketReader
 from clvlab.packs.manifest import Fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -113,11 +112,6 @@ class LostError(Exception):
 
 
 PASSING = (OSError, WebSocketException, httpx2.HTTPError, LostError)
-
-
-def now_ms() -> int:
-    """Return the time of this machine, UTC."""
-    return time.time_ns() // 1_000_000
 
 
 def refused(status: int, headers: Mapping[str, str], settings: str) -> NoReturn:

@@ -18,9 +18,9 @@ from websockets.protocol import Event
 from websockets.sync.client import ClientConnection, connect
 
 from clvlab.feeds.backoff import Retry
-from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
 from clvlab.feeds.hosts import check_peer, is_local, is_proxied
-from clvlab.feeds.retrying import PASSING, LostError, Patience, now_ms, put_off, refused, until_done
+from clvlab.feeds.retrying import PASSING, LostError, Patience, put_off, refused, until_done
 from clvlab.packs.files import MAX_LINE_BYTES
 
 # Several connections or subscriptions of one feed, as one stream of messages and cuts.

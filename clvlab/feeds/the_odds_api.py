@@ -6,7 +6,6 @@ Each poll costs markets times regions. The feed knows from the headers what is l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from time import monotonic
 
 import httpx2
@@ -15,7 +14,7 @@ import orjson
 from clvlab.errors import FeedError
 from clvlab.feeds.background import awaited
 from clvlab.feeds.backoff import Retry
-from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
 from clvlab.feeds.retrying import RefusedAnswer, base_url, client_of, is_passing, provenance_at, refusal, said, secret
 from clvlab.packs.importers.the_odds_api import fixture_of
 from clvlab.packs.manifest import Fixture
@@ -120,8 +119,8 @@ class TheOddsApiFeed:
                         break
                     self._check(answer)
                     if answer.status_code == httpx2.codes.OK and not _is_list(answer.content):
-                        heard_ms = heard_ms or _now_ms()
-                        yield Received(answer.content, _now_ms())  # kept; what the odds are then nobody knows
+                        heard_ms = heard_ms or now_ms()
+                        yield Received(answer.content, now_ms())  # kept; what the odds are then nobody knows
                         raise httpx2.DecodingError("no list of events")
                 except (httpx2.HTTPError, RefusedAnswer) as error:
                     retry.failed(said(error))
@@ -132,7 +131,7 @@ class TheOddsApiFeed:
                     retry.wait(stop, error.retry_after_s if isinstance(error, RefusedAnswer) else 0.0)
                     continue
                 retry.succeeded()
-                heard_ms = _now_ms()
+                heard_ms = now_ms()
                 self.health.connected, self.health.heard_ts_ms = True, heard_ms
                 self.health.retries, self.health.error = 0, None
                 if owed:
@@ -224,7 +223,3 @@ def _is_list(content: bytes) -> bool:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
-
-
-def _now_ms() -> int:
-    return int(datetime.now(UTC).timestamp() * 1000)

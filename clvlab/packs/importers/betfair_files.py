@@ -23,7 +23,7 @@ from clvlab.odds.consensus import PROB_UNIT, basis_points
 from clvlab.packs.files import lines_in, lines_of
 from clvlab.packs.importers.betfair_book import Column, MarketBook, MarketDefinition, States, StreamMessage
 from clvlab.packs.importers.jumps import timed
-from clvlab.packs.importers.source import Account, Options, files_below
+from clvlab.packs.importers.source import Account, Options, files_below, reason_of
 from clvlab.packs.manifest import Fixture
 from clvlab.words import counted
 
@@ -108,8 +108,7 @@ class MarketFile:
                         yield
                     self._apply(message, ts_ms)
                 except (ValueError, KeyError, TypeError, AttributeError) as error:
-                    said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
-                    self.account.refuse(self.name, number, said, "a message can't be read")
+                    self.account.refuse(self.name, number, reason_of(error), "a message can't be read")
         except tarfile.TarError as error:
             raise SourceError(f"{self.name}: can't be read to its end: {error}") from error
         if not self.books:

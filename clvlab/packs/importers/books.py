@@ -238,6 +238,14 @@ def book_ticks(
 _KEY = ("fixture_id", "market_key", "side")
 
 
+def quote_parts(
+    spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account
+) -> Iterator[SourcePart]:
+    """Return the ticks of spilled quotes that count in order of their times, some events at a time."""
+    for batch in batches(spill.rows_of, ids, options.chunk_rows):
+        yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options, rules, account)
+
+
 def _named(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Refuse quotes whose market or side has a name that no pack can hold."""
     name = pl.col("market_key", "side")

@@ -22,7 +22,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.importers.archives import ArchiveKind, head_of, json_documents, kind_of
 from clvlab.packs.importers.rows import opened_csv
 from clvlab.packs.importers.scraped import AVERAGE, CLOSING_MS, Scrapes, market_key_named, scrapes, side_named
-from clvlab.packs.importers.source import Normalised, Options, files_below, league_named
+from clvlab.packs.importers.source import Normalised, Options, files_below, league_named, reason_of
 from clvlab.words import counted
 
 ENDING = "_market"
@@ -58,8 +58,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
                 try:
                     _match(read, name, line, row, zone)
                 except (ValueError, KeyError, TypeError, AttributeError) as error:
-                    said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
-                    read.account.refuse(name, line, said, "a match can't be read")
+                    read.account.refuse(name, line, reason_of(error), "a match can't be read")
         except SourceError as error:
             read.account.refuse_file(name, error)
         options.progress(f"{name}: {counted(read.account.messages, 'match', 'matches')} so far")

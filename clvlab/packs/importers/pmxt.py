@@ -21,7 +21,7 @@ from clvlab.packs.exchange import AssetBooks, Change, Level, millionths, number
 from clvlab.packs.importers.assets import AssetMap, asset_map, markets_of
 from clvlab.packs.importers.rows import parquet_columns, parquet_rows
 from clvlab.packs.importers.shares import StateSpill
-from clvlab.packs.importers.source import Account, Normalised, Options, files_below
+from clvlab.packs.importers.source import Account, Normalised, Options, files_below, reason_of
 from clvlab.packs.manifest import Capture, Gap
 from clvlab.words import counted
 
@@ -159,8 +159,7 @@ class _Reading:
                     self._account.note("rows of a time after the hour of their file are of the last one in it")
                     change = replace(change, ts_ms=at_ms)
             except (ValueError, KeyError, TypeError) as error:
-                said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
-                self._account.refuse(name, row["line"], said)
+                self._account.refuse(name, row["line"], reason_of(error))
                 own = row["timestamp"] or hour
                 at_ms = max(at_ms, own if hour <= own < hour + _HOUR_MS else hour)
                 self.cut(at_ms, [row["asset_id"]])  # what it changed is missing

@@ -35,6 +35,7 @@ from clvlab.packs.importers.source import (
     fixture_id_of,
     fixture_ids_of,
     league_named,
+    reason_of,
 )
 from clvlab.packs.manifest import Fixture, KickoffKind
 
@@ -264,7 +265,7 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
         ts_ms, events = _opened(name, answer, account)
         form = _format_of(events, options.odds_format)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        account.refuse(name, 1, f"no answer of The Odds API v4: {_said(error)}", "no answer of The Odds API v4")
+        account.refuse(name, 1, f"no answer of The Odds API v4: {reason_of(error)}", "no answer of The Odds API v4")
         return []
     rows: list[tuple[Any, ...]] = []
     single = isinstance(answer, dict) and not isinstance(answer.get("data"), list)
@@ -276,7 +277,7 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
             found = list(event_quotes(name, number, event, ts_ms, form, account))
             _learn(known, event, ts_ms)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            account.refuse(name, number, _said(error), "an event can't be read")
+            account.refuse(name, number, reason_of(error), "an event can't be read")
             continue
         rows += found
     scopes = {row[0] if single else sports[0] for row in rows}
@@ -389,7 +390,3 @@ def _odds(price: object, form: OddsFormat) -> float | None:
         return None
     odds = float(decimal_odds([price], form)[0])
     return odds if odds < ODDS_MILLI[1] and ODDS_MILLI[0] <= round(odds * 1000) <= ODDS_MILLI[1] else None
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)

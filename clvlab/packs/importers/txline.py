@@ -20,7 +20,7 @@ from clvlab.odds.integers import WHOLE_BPS, half_up
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.books import QuoteSpill, batches
 from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps
-from clvlab.packs.importers.source import Account, Normalised, Options
+from clvlab.packs.importers.source import Account, Normalised, Options, reason_of
 from clvlab.packs.invariants import MAX_NAME_BYTES, is_name
 from clvlab.packs.manifest import Capture, Fixture, Gap, Reading
 from clvlab.words import counted
@@ -177,8 +177,7 @@ def _read(number: int, name: str, path: Path, spill: QuoteSpill, account: Accoun
                         f"the sides of {message.market_key} change from {sorted(known)} to {sorted(message.sides)}"
                     )
             except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-                said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
-                account.refuse(name, line_number, said)
+                account.refuse(name, line_number, reason_of(error))
                 continue
             seen.add(raw["MessageId"])
             rows += _rows(message, number, capture.messages)
