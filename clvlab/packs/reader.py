@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -43,12 +43,12 @@ from clvlab.words import seconds
 _LABELS = ("margin", "consensus", "closing_source", "closing_policy", "kickoff", "reading")
 
 
-def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
+def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -> bool:
     """Tell whether the raw messages in a pack give exactly its ticks, times, gaps and label.
 
     True needs all of: a ``genuine-`` label that the normaliser itself gives to these messages, and its other labels, of which
     one says how markets close; the raw files with their digests and no others; fixtures, and a capture with method, span and
-    gaps, as the messages show them; and equal ticks row for row.
+    gaps, as the messages show them; and equal ticks row for row. Ticks are read where there is something to compare.
     """
     named = manifest.normaliser or ""
     normalise = CAPTURES[named].normalise if named in CAPTURES else NORMALISERS.get(named)
@@ -56,7 +56,7 @@ def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
         return False
     # A pack that names no league at all was made before its normaliser read them: what it says is judged, not what it lacks.
     leagues = any(fixture.league is not None for fixture in manifest.fixtures)
-    kept = {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
+    tape, kept = read(), {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
     try:
         present = {path.name for path in (folder / "raw").iterdir()}
         digests_hold = all(content_digest(kept[raw.name]) == raw.digest for raw in manifest.raw)
@@ -165,7 +165,7 @@ class Pack:
 
         A pack that is read from elsewhere has not earned it: its raw files stay there.
         """
-        return not self.verification and is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape())
+        return not self.verification and is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape)
 
     @property
     def grade(self) -> Grade:
