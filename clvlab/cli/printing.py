@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -42,14 +42,9 @@ def plain(text: str) -> str:
     return escape(printable(text))
 
 
-def plain_each(texts: Iterable[object]) -> list[str]:
-    """Keep each of some data from being read as markup, and on one line."""
-    return [escape(text) for text in map(printable, map(str, texts))]
-
-
 def plain_lines(text: str) -> str:
     """Keep data from being read as markup, line by line."""
-    return "\n".join(plain_each(text.rstrip().splitlines()))
+    return "\n".join(plain(line) for line in text.rstrip().splitlines())
 
 
 def show_pack(pack: Pack) -> None:
@@ -72,8 +67,8 @@ def show_pack(pack: Pack) -> None:
 
 def show_quality(quality: Quality) -> None:
     """Print what an import found: counts, refused rows with examples, and spreads."""
-    for line in plain_each(quality.remarks):
-        out.print(line)
+    for line in list(map(printable, quality.remarks)):
+        out.print(escape(line))
     facts("Quality", quality.facts)
 
 
@@ -133,7 +128,7 @@ def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -
     colours = {"pass": "green", "fail": "red"}
     for name, check in verdict.checks.items():
         shown = check.verdict.value.replace("_", " ")
-        first, *more = hung(plain(check.detail), 39)
+        first, *more = hung(printable(check.detail), 39)
         out.print(f"  {name:<20} [{colours.get(check.verdict.value, 'dim')}]{shown:<15}[/] {first}")
         for line in more:
             out.print(f"{'':<39}{line}")
@@ -175,8 +170,8 @@ def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
 
 def facts(title: str, pairs: Mapping[str, object]) -> None:
     """Print names and values, a line each, so that a hash is never cut."""
-    head, *values = plain_each([title, *pairs.values()])
-    out.print(f"[bold]{head}[/]")
+    head, *values = map(printable, [title, *map(str, pairs.values())])
+    out.print(f"[bold]{escape(head)}[/]")
     for name, value in zip(pairs, values, strict=True):
         first, *more = hung(value, 23)
         out.print(f"  {name:<20} {first}")
@@ -185,8 +180,9 @@ def facts(title: str, pairs: Mapping[str, object]) -> None:
     out.print()
 
 
-def hung(shown: str, indent: int) -> list[str]:
-    """Break plain data between words to stand behind an indent on a terminal; elsewhere, and where words are too long, one."""
+def hung(text: str, indent: int) -> list[str]:
+    """Break printable data between words, behind an indent, on a terminal; elsewhere, or where words are too long, one line."""
+    shown = escape(text)
     if not out.is_terminal or out.width - indent < _NARROWEST:
         return [shown]
     return wrap(shown, out.width - indent, break_long_words=False, break_on_hyphens=False) or [""]

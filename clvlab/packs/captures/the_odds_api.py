@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from clvlab.odds.consensus import BookMessages, Consensus, consensus_ticks
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
 from clvlab.packs.captures.normalising import Source
-from clvlab.packs.captures.reader import ProviderClock
+from clvlab.packs.captures.reader import StateReader
 from clvlab.packs.exchange import State
 from clvlab.packs.importers.books import book_prices
 from clvlab.packs.importers.source import Account
@@ -38,7 +38,7 @@ class _Event:
     markets: dict[str, dict[str, _OddsBook]]
 
 
-class TheOddsApiReader:
+class TheOddsApiReader(StateReader):
     """Reads answers one after the other: a state for each market whose price changed, or that is not quoted any more.
 
     Parameters
@@ -55,12 +55,9 @@ class TheOddsApiReader:
         margin: Margin = Margin.POWER,
         odds_format: OddsFormat = OddsFormat.DECIMAL,
     ) -> None:
+        super().__init__()
         self._rules, self._margin, self._format = rules, margin, odds_format
-        self._fixtures: dict[int, Fixture] = {}
-        self.fixtures: Mapping[int, Fixture] = self._fixtures
-        self.clock = ProviderClock()
         self._last: dict[tuple[int, str], State] = {}
-        self._known: set[tuple[int, str]] = set()
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
         """Return the markets that an answer changes."""
