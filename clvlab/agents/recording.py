@@ -178,19 +178,12 @@ BACK needs a market_key and a side from below, exactly as written; WAIT has null
 """
 
 
-class _MarketState(TypedDict):
-    market_key: str
-    suspended: bool
-    age_s: int
-    sides: Sequence[Mapping[str, Any]]
-
-
 class _FixtureState(TypedDict):
-    """What a model is shown: of each side of a market ``side``, ``prob_bps``, ``odds_milli`` and ``earlier``."""
+    """What a model is shown; of each market ``market_key``, ``suspended``, ``age_s`` and its ``sides``."""
 
     since_first_message_s: int
     in_play: bool
-    markets: Sequence[_MarketState]
+    markets: Sequence[Mapping[str, Any]]
 
 
 def checkpoints(tape: Tape, every: int = 50) -> list[tuple[int, int]]:
@@ -339,7 +332,7 @@ def _known(tape: Tape, fixture_id: int, tick_seq: int) -> _FixtureState:
             earlier=pl.col("prob_bps").slice(0, pl.len() - 1).tail(_HISTORY),
         )
     )
-    markets: list[_MarketState] = [
+    markets = [
         {
             "market_key": market.row(0, named=True)["market_key"],
             "suspended": market["suspended"][0],

@@ -122,7 +122,6 @@ class Scrapes:
             normaliser=f"{source}/1",
             margin=self.options.margin.value,
             consensus=f"{rules.label}; times of closing ticks are synthetic",
-            closing_source="consensus",
             kickoff=KickoffKind.ACTUAL if moved else None,
         )
 

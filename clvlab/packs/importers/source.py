@@ -271,7 +271,7 @@ class Normalised:
     normaliser: str
     margin: str
     consensus: str
-    closing_source: str
+    closing_source: str = "consensus"
     closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
     kickoff: KickoffKind | None = None
     capture: Capture | None = None

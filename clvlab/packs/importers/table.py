@@ -293,7 +293,6 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         normaliser=NORMALISER,
         margin=options.margin.value,
         consensus=rules.label,
-        closing_source="consensus",
         kickoff=KickoffKind.ACTUAL if known.actual or known.moved else None,
         results=known.results(ids),
     )

@@ -121,7 +121,6 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         normaliser=NORMALISER,
         margin="as-delivered",
         consensus="txline-stable-price",
-        closing_source="consensus",
         capture=Capture(
             method="provider messages, verbatim",
             tool="txline odds stream",
