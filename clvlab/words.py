@@ -6,10 +6,10 @@ Of ``None`` comes ``None`` where a figure may be missing: each face says for its
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from math import log10
-from typing import Any
+from typing import Any, Protocol
 
 from clvlab.law.markets import Market, UnreadKey, key_parts, named_market
 
@@ -25,15 +25,15 @@ def count(number: int | None) -> str | None:
     return None if number is None else f"{number:,}"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Write a number and what it counts, in the plural where it is not one.
 
     Examples
     --------
-    >>> counted(1, "fixture"), counted(6168, "decision")
-    ('1 fixture', '6,168 decisions')
+    >>> counted(1, "fixture"), counted(6168, "decision"), counted(2, "entry", "entries")
+    ('1 fixture', '6,168 decisions', '2 entries')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def tally(counts: Mapping[str, int]) -> str:
@@ -312,6 +312,30 @@ def span_in_one(seconds: int) -> str:
         if abs(seconds) >= 2 * size:
             return f"{seconds / size:,.1f} {unit}"
     return f"{seconds} s"
+
+
+class Quantiles(Protocol):
+    """Where a quantity lies: its extremes and quantiles."""
+
+    min: int
+    p05: int
+    median: int
+    p95: int
+    max: int
+
+
+def spread(found: Quantiles | None, word: Callable[[int], str], what: str = "") -> str:
+    """Say where a quantity lies: its median, most of it, and its extremes.
+
+    Examples
+    --------
+    >>> spread(None, span_in_one)
+    'none'
+    """
+    if found is None:
+        return "none"
+    least, low, median, high, most = (word(of) for of in (found.min, found.p05, found.median, found.p95, found.max))
+    return f"median {median}{what} (5-95 %: {low} to {high}; {least} to {most})"
 
 
 def seconds(length_s: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, overload
@@ -13,7 +13,7 @@ import cloudpickle
 import polars as pl
 
 from clvlab.agents.source import source_sha256
-from clvlab.agents.template import checked_markets, in_markets
+from clvlab.agents.template import Params, checked_markets, in_markets
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError, SchemaError
 from clvlab.law.schema import ABOUT, DECISIONS, SAFE_INTEGER, TICKS, Action, conform
@@ -58,7 +58,7 @@ class Strategy:
     version: str = "1"
     markets: tuple[str, ...] = ("",)
     stake: int = 100
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     books: bool = False
 
     def __post_init__(self) -> None:
@@ -213,7 +213,7 @@ def _name(rule: Rule) -> str:
     return str(rule.__name__)
 
 
-def _defaults(rule: Rule, given: int) -> dict[str, Any]:
+def _defaults(rule: Rule, given: int) -> Params:
     if not inspect.isfunction(rule) or inspect.iscoroutinefunction(rule):
         raise AgentError(f"strategy takes a function (def or lambda) of a lazy frame, not {rule!r:.80}; {_EXAMPLE}")
     declared = list(inspect.signature(rule).parameters.values())

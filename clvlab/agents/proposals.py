@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -88,12 +89,16 @@ def _check_each_once(noun: str, recorded: Sequence[Bet | Entry], advice: str = "
         seen.add(key)
 
 
-def _matching_digest(stated: str | None, info: ValidationInfo, digest: Callable[[Any], str]) -> str | None:
-    """Return the digest that is stated of a transcript, if it is the transcript's."""
-    found = digest(info.data["transcript"]) if stated is not None and "transcript" in info.data else stated
-    if stated != found:
-        raise ValueError(f"the transcript's digest is {found}")
-    return stated
+def _matching(digest: Callable[[Any], str]) -> AfterValidator:
+    """Refuse a digest that is stated of a transcript and is not the transcript's."""
+
+    def checked(stated: str | None, info: ValidationInfo) -> str | None:
+        found = digest(info.data["transcript"]) if stated is not None and "transcript" in info.data else stated
+        if stated != found:
+            raise ValueError(f"the transcript's digest is {found}")
+        return stated
+
+    return AfterValidator(checked)
 
 
 def _refuse(strategy: str, entries: pl.DataFrame, what: str) -> None:
@@ -146,18 +151,15 @@ class BetsConfig(Config):
     transcript: Annotated[tuple[Bet, ...], Field(strict=False, max_length=MAX_BETS)] = Field(
         default=(), description="What was bet; each has fixture_id, tick_seq, market_key, side and stake."
     )
-    transcript_sha256: str | None = Field(default=None, description="Digest that the transcript must have, or null.")
+    transcript_sha256: Annotated[str | None, _matching(bets_sha256)] = Field(
+        default=None, description="Digest that the transcript must have, or null."
+    )
 
     @field_validator("transcript")
     @classmethod
     def _each_once(cls, bets: tuple[Bet, ...]) -> tuple[Bet, ...]:
         _check_each_once("bet", bets, ": add up their stakes")
         return bets
-
-    @field_validator("transcript_sha256")
-    @classmethod
-    def _matching(cls, stated: str | None, info: ValidationInfo) -> str | None:
-        return _matching_digest(stated, info, bets_sha256)
 
 
 def decide_bets(tape: Tape, config: BetsConfig) -> pl.DataFrame:
@@ -272,7 +274,9 @@ class LlmConfig(Config):
             "confidence and claimed_edge_bps."
         ),
     )
-    transcript_sha256: str | None = Field(default=None, description="Digest that the transcript must have, or null.")
+    transcript_sha256: Annotated[str | None, _matching(entries_sha256)] = Field(
+        default=None, description="Digest that the transcript must have, or null."
+    )
 
     @field_validator("transcript")
     @classmethod
@@ -283,11 +287,6 @@ class LlmConfig(Config):
             raise ValueError(f"reasons and names have {total} bytes in all, the limit is {MAX_TEXT_BYTES}")
         _check_each_once("entry", entries)
         return entries
-
-    @field_validator("transcript_sha256")
-    @classmethod
-    def _matching(cls, stated: str | None, info: ValidationInfo) -> str | None:
-        return _matching_digest(stated, info, entries_sha256)
 
 
 def decide_proposals(tape: Tape, config: LlmConfig) -> pl.DataFrame:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clvlab.agents.proposals import MAX_ENTRIES, Entry, entries_sha256
+from clvlab.agents.template import Params
 from clvlab.base.files import new_file
 from clvlab.errors import AgentError, AskError, EvidenceError
 from clvlab.law.actions import MAX_NAME_BYTES, MAX_REASON_BYTES
@@ -101,7 +102,7 @@ class Transcript:
         return tuple(answer for answer in self.answers if answer.error is not None)
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Params:
         """Parameters of the template ``llm`` that replay this transcript."""
         entries = [entry.model_dump(mode="json") for entry in self.entries]
         return {"transcript": entries, "transcript_sha256": entries_sha256(self.entries)}
@@ -119,7 +120,7 @@ class Transcript:
         AgentError
             The file exists.
         """
-        data = canonical(self._body() | {"sha256": self.sha256})
+        data = canonical({**self._body(), "sha256": self.sha256})
         try:
             new_file(Path(path), data)
         except FileExistsError as error:
@@ -147,7 +148,7 @@ class Transcript:
             raise AgentError(f"{path}: the digest is {found.sha256}, the file says {file.sha256}; it was altered")
         return found
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self) -> Mapping[str, object]:
         return {
             "schema": _SCHEMA,
             "model": self.model,
@@ -175,6 +176,14 @@ Answer with one JSON object and nothing else:
 BACK needs a market_key and a side from below, exactly as written; WAIT has null for both. "reason" is a text of at most
 {MAX_REASON_BYTES} bytes, "confidence" a number from 0 to 1, "claimed_edge_bps" an integer; each may be null.
 """
+
+
+class _FixtureState(TypedDict):
+    """What a model is shown; of each market ``market_key``, ``suspended``, ``age_s`` and its ``sides``."""
+
+    since_first_message_s: int
+    in_play: bool
+    markets: Sequence[Mapping[str, Any]]
 
 
 def checkpoints(tape: Tape, every: int = 50) -> list[tuple[int, int]]:
@@ -206,7 +215,7 @@ def prompt_at(tape: Tape, fixture_id: int, tick_seq: int) -> str:
     return _prompt(_known(tape, fixture_id, tick_seq))
 
 
-def _prompt(known: Mapping[str, Any]) -> str:
+def _prompt(known: _FixtureState) -> str:
     return f"{_INSTRUCTIONS}\n{json.dumps(known, ensure_ascii=False)}\n"
 
 
@@ -250,11 +259,11 @@ def _asked(tape: Tape, ask: Ask, fixture_id: int, tick_seq: int) -> tuple[Entry,
     known = _known(tape, fixture_id, tick_seq)
     prompt = _prompt(known)
     at = {"fixture_id": fixture_id, "tick_seq": tick_seq}
-    answer: dict[str, Any] = at | {"prompt_sha256": sha256(prompt.encode())}
+    answer: dict[str, object] = {**at, "prompt_sha256": sha256(prompt.encode())}
     try:
         text = _answer(ask, prompt)
         answer["text"] = _sealable(text, _MAX_TEXT)
-        entry = _entry(_proposal(text, known) | at)
+        entry = _entry({**_proposal(text, known), **at})
     except AskError as error:
         answer |= {"error": error.kind, "detail": _sealable(error.detail, _MAX_DETAIL)}
         entry = _entry(at | {"action": "WAIT", "reason": f"no proposal: {error.kind}"})
@@ -275,7 +284,7 @@ def _answer(ask: Ask, prompt: str) -> str:
     return text
 
 
-def _proposal(text: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _proposal(text: str, known: _FixtureState) -> Mapping[str, object]:
     """Read what was proposed, about a market and side that were shown; keys that are not asked for are ignored."""
     fenced = _FENCED.fullmatch(text)
     try:
@@ -297,7 +306,7 @@ def _proposal(text: str, known: Mapping[str, Any]) -> dict[str, Any]:
     return {key: said[key] for key in (*_CLAIMS, *_POSITION) if key in said}
 
 
-def _entry(proposal: Mapping[str, Any]) -> Entry:
+def _entry(proposal: Mapping[str, object]) -> Entry:
     try:
         return Entry.model_validate(proposal)
     except ValidationError as error:
@@ -306,7 +315,7 @@ def _entry(proposal: Mapping[str, Any]) -> Entry:
         raise AskError("bad_answer", f"{name} = {wrong['input']!r:.100}: {wrong['msg']}") from error
 
 
-def _known(tape: Tape, fixture_id: int, tick_seq: int) -> dict[str, Any]:
+def _known(tape: Tape, fixture_id: int, tick_seq: int) -> _FixtureState:
     """Return the last state of every market at a tick, and each side's last probabilities."""
     fixture = tape.fixture(fixture_id)
     seen = fixture.rows.filter(pl.col("tick_seq") <= tick_seq).join(fixture.series.with_row_index("series"), on="series")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import polars as pl
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -18,6 +18,9 @@ from clvlab.law.clv import is_allowed
 from clvlab.law.message import Message
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action, Causality
 from clvlab.law.tape import Tape, last_row_at
+
+Params = Mapping[str, Any]
+"""Values of an agent's parameters by name: JSON values, which the agent itself checks."""
 
 # Which markets an agent looks at.
 

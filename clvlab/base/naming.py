@@ -92,7 +92,7 @@ def names_checked(verb: Callable[P, R]) -> Callable[P, R]:
             raise refused(named, error) from None
         return verb(*values, **named)
 
-    def refused(named: dict[str, Any], error: TypeError) -> ArgumentError:
+    def refused(named: Iterable[str], error: TypeError) -> ArgumentError:
         return ArgumentError(_refusal(verb, shape, named, error))
 
     bind = shape.bind
@@ -107,7 +107,7 @@ def fields_checked(made: type[T]) -> type[T]:
     return made
 
 
-def _refusal(verb: Callable[..., Any], shape: Signature, named: dict[str, Any], error: TypeError) -> str:
+def _refusal(verb: Callable[..., Any], shape: Signature, named: Iterable[str], error: TypeError) -> str:
     known = [name for name, one in shape.parameters.items() if name != "self" and one.kind is not one.VAR_KEYWORD]
     name = getattr(verb, "__qualname__", "this").removesuffix(".__init__").rpartition(".")[2]
     strange = [given for given in named if given not in known]

@@ -6,7 +6,7 @@ import copyreg
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
@@ -31,7 +31,7 @@ class Fault:
 
     kind: type[ClvlabError]
     arguments: tuple[Any, ...]
-    state: dict[str, Any]
+    state: Mapping[str, object]
 
     @classmethod
     def of(cls, error: ClvlabError) -> Fault:

@@ -12,6 +12,7 @@ import polars as pl
 
 from clvlab.agents.proposals import Bet, bets_sha256
 from clvlab.agents.registry import template
+from clvlab.agents.template import Params
 from clvlab.bets.columns import Columns, Meaning
 from clvlab.bets.fixtures import NoMatch
 from clvlab.bets.placing import Position, positions_of
@@ -146,7 +147,7 @@ class BetRows:
         absent = [f"told_{meaning}" for meaning in Meaning if meaning not in self.columns.names]
         return frame.drop(absent, strict=False).with_columns(pl.col(lists).list.join(" ")).write_csv().encode()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, object]:
         """Return what is to know of the rows, as JSON values."""
         own = self.own_edge
         return {
@@ -167,7 +168,7 @@ class BetRows:
             "unmatched": self.unmatched.to_dicts(),
         }
 
-    def _entry(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _entry(self, row: Mapping[str, object]) -> Mapping[str, object]:
         """Return a row that is on the tape, as JSON values: what is sealed of it, what was told, and what rests on a word."""
         told = {str(meaning): row[f"told_{meaning}"] for meaning in self.columns.names}
         law = {name: row[name] for name in ("row", *_KEY, "stake_cents", *_LAW)}
@@ -276,7 +277,7 @@ class Grading:
     agent_id: str = STRATEGY
 
     @cached_property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Params:
         """Parameters of the template ``bets``: bets on one side at one tick are one, with their stakes summed."""
         stakes: dict[Position, int] = defaultdict(int)
         for told, position in zip(self.record.rows, self.positions, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
@@ -306,7 +306,7 @@ def _followed(view: LiveView) -> str:
     return f"{spec.run_id} follows fixture {view.fixture} on {spec.feed.name}, kickoff {view.facts['kickoff']}{ends}"
 
 
-def _decision(row: dict[str, Any]) -> str:
+def _decision(row: Mapping[str, Any]) -> str:
     where = f"{moment(row['ts_ms'])} {row['agent_id']}:"
     if row["market_key"] is None:
         return f"{where} {row['action']}, pending"
@@ -317,16 +317,15 @@ def _decision(row: dict[str, Any]) -> str:
 
 def _show(done: Run, folder: Path, names: Sequence[str], options: Sequence[object], *, as_json: bool) -> None:
     several = len(names) > 1
-    report: dict[str, Any] = dict(done.report)
-    if several:
-        report["agent"] = {"agent_id": f"{len(names)} agents"}
     if as_json:
-        report = {key: value for key, value in report.items() if not (several and key == "agent")}
+        report = {key: value for key, value in done.report.items() if not (several and key == "agent")}
         print_json(report | {"run_folder": str(folder), "pack_folder": str(done.pack.folder)})
         return
     if several:
         show_leaderboard([done])
-    show_report(report, None if several else headline_of(done))
+        show_report({**done.report, "agent": {"agent_id": f"{len(names)} agents"}}, None)
+    else:
+        show_report(done.report, headline_of(done))
     out.print(f"Sealed in {plain(str(folder))}")
     out.print(f"Captured in {plain(str(done.pack.folder))}")
     show_next("verify", folder, "--replay", "--pack", done.pack.folder, *options)

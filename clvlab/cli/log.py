@@ -20,6 +20,7 @@ from clvlab.cli.printing import err, out, plain, print_json, show_table, table
 from clvlab.log.audit import Recount
 from clvlab.log.note import read_signer
 from clvlab.log.published import Published
+from clvlab.words import counted
 
 log_app = typer.Typer(help="Keys, checkpoints and counts of a run log.", no_args_is_help=True)
 LogArgument = Annotated[str, typer.Argument(help="SQLite file, or URL of the database, of a run log.", metavar="LOG")]
@@ -65,7 +66,7 @@ def restart(
     notes = [note for place in places for note in witnessed(place)]
     with operations.open_log(log) as opened:
         done, note = operations.restart_log(opened, notes, signer, checkpoint_file, time.time_ns() // 1_000_000)
-    was = f"{done.before.origin} had published {done.before.size:,} entries, of which {done.kept:,} are here"
+    was = f"{done.before.origin} had published {_entries(done.before.size)}, of which {done.kept:,} are here"
     err.print(plain(f"Entry {done.index:,} ends it: {was}. The log goes on as {done.key}"))
     sys.stdout.write(note)
 
@@ -120,17 +121,19 @@ def _show(done: auditing.LogAudit) -> None:
         show_table(table(pl.DataFrame(rows).rename(named).fill_null("unknown"), "Runs, counted from entries"))
     name = plain(done.origin or "without a name")
     called = name if done.signature_judged or done.origin is None else f"that calls itself {name}"
-    out.print(f"log {called}: {done.size:,} entries, root {done.root_hash}")
+    out.print(f"log {called}: {_entries(done.size)}, root {done.root_hash}")
     judged = "judged by your keys" if done.signature_judged else "NOT judged: name a key with --key or --trust"
     out.print(f"signature of the log: {judged}; trusted witnesses: {plain(', '.join(done.witnesses)) or 'none'}")
-    out.print(f"compared with {done.checkpoints} earlier checkpoints and {done.bundles} bundles")
+    out.print(f"compared with {counted(done.checkpoints, 'earlier checkpoint')} and {counted(done.bundles, 'bundle')}")
     out.print("the operator's word alone: names of owners, times, causes, and packs of runs whose bundle was not compared")
     if done.falls.first is not None:
-        out.print(f"times fall from one entry to the next {done.falls.count:,} times, first at entry {done.falls.first:,}")
+        out.print(
+            f"times fall from one entry to the next {counted(done.falls.count, 'time')}, first at entry {done.falls.first:,}"
+        )
     for recount in done.recounts:
         out.print(_recounted(recount))
     for one in done.restarts:
-        was = f"{plain(one.before.origin)} had published {one.before.size:,} entries, of which {one.kept:,} were kept"
+        was = f"{plain(one.before.origin)} had published {_entries(one.before.size)}, of which {one.kept:,} were kept"
         out.print(
             f"[yellow]restarted[/] at entry {one.index:,}: its operator says that {was}; it goes on as {plain(one.key.name)}"
         )
@@ -145,18 +148,25 @@ def _show(done: auditing.LogAudit) -> None:
         out.print(f"[red]broken[/]: {plain(broken.rule)}")
     if done.broken_count > len(done.broken):
         out.print(f"and {done.broken_count - len(done.broken):,} more")
-    out.print("[green]sound[/]: every rule holds" if done.sound else f"[red]NOT sound[/]: {done.broken_count:,} rules broken")
+    out.print(
+        "[green]sound[/]: every rule holds" if done.sound else f"[red]NOT sound[/]: {counted(done.broken_count, 'rule')} broken"
+    )
+
+
+def _entries(number: int) -> str:
+    return counted(number, "entry", "entries")
 
 
 def _recounted(found: Recount) -> str:
-    counts, elsewhere = found.counts, f"{found.elsewhere:,} commitments under other packs of this owner"
-    audited = f"{plain(found.bundle)}, audited over {found.size:,} entries"
+    counts, elsewhere = found.counts, f"{counted(found.elsewhere, 'commitment')} under other packs of this owner"
+    audited = f"{plain(found.bundle)}, audited over {_entries(found.size)}"
     if counts is None:
         return f"{audited}: its commitment names no pack; {elsewhere}"
     over = f"{counts.earlier:,} earlier and {counts.later:,} later commitments over its pack by its owner"
     beside = f"{elsewhere}, {counts.unknown_pack:,} that name none"
     drawn = "".join(
-        f"; the audit of {plain(one.agent_id)} is one of {one.attempts:,} attempts over this pack, drawn by seed {one.seed}"
+        f"; the audit of {plain(one.agent_id)} is one of {counted(one.attempts, 'attempt')} over this pack, "
+        f"drawn by seed {one.seed}"
         for one in found.draws
     )
     return f"{audited}: {over}, {counts.abandoned:,} abandoned; {beside}{drawn}"

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import orjson
 import typer
 
+from clvlab.agents.template import Params
 from clvlab.errors import FeedError
 from clvlab.law.closing import Window
 from clvlab.runs.live.request import Until, until_of
@@ -29,9 +30,9 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def params_of(pairs: Sequence[str]) -> dict[str, Any]:
+def params_of(pairs: Sequence[str]) -> Params:
     """Return parameters that were given as ``name=value``, the value as JSON or a plain word."""
-    params: dict[str, Any] = {}
+    params: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:

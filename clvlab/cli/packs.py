@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import polars as pl
 import typer
@@ -29,6 +29,7 @@ from clvlab.packs.manifest import Grade
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.bucket import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
+from clvlab.packs.verifying import verify_pack
 from clvlab.packs.views.opening import is_view_file
 from clvlab.words import TO_MINUTE, counted, moment
 
@@ -173,7 +174,7 @@ def packs_verify(
         raise typer.Exit(1)
 
 
-def _shown(found: Witnessed) -> dict[str, Any]:
+def _shown(found: Witnessed) -> dict[str, object]:
     since = None if found.since_ms is None else moment(found.since_ms)
     return {"grade": found.grade.value, "since": since, "late_days": found.late_days, "log": list(found.reasons)}
 
@@ -194,7 +195,7 @@ def packs_pull(
     """Bring a pack from a URL, verified whole."""
     with interruptible(_whole_or_nothing(out_folder)), err.status("pulling"):
         packs.pull_pack(url, out_folder)
-    show_pack(packs.open_pack(out_folder))
+    show_pack(verify_pack(out_folder))
 
 
 @packs_app.command("build")
@@ -207,7 +208,7 @@ def packs_build(
     """Build a synthetic pack; the same recipe gives the same content hash anywhere."""
     with interruptible(_whole_or_nothing(out_folder)), err.status("building"):
         build(Recipe(seed, fixtures, messages), out_folder)
-    show_pack(packs.open_pack(out_folder))
+    show_pack(verify_pack(out_folder))
 
 
 @packs_app.command("import")
@@ -270,7 +271,7 @@ def packs_import(
     show_quality(report.quality)
     for files in report.unread:
         out.print(f"  not read: {plain(str(files))}")
-    show_pack(packs.open_pack(out_folder))
+    show_pack(verify_pack(out_folder))
 
 
 def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]]:
@@ -318,7 +319,7 @@ def packs_admit(
     show_pack(opened)
 
 
-def _pack_info(pack: Pack) -> dict[str, Any]:
+def _pack_info(pack: Pack) -> dict[str, object]:
     return {
         "pack_id": pack.pack_id,
         "content_hash": pack.content_hash,

@@ -67,8 +67,8 @@ def show_pack(pack: Pack) -> None:
 
 def show_quality(quality: Quality) -> None:
     """Print what an import found: counts, refused rows with examples, and spreads."""
-    for line in quality.remarks:
-        out.print(plain(line))
+    for line in list(map(printable, quality.remarks)):
+        out.print(escape(line))
     facts("Quality", quality.facts)
 
 
@@ -128,7 +128,7 @@ def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -
     colours = {"pass": "green", "fail": "red"}
     for name, check in verdict.checks.items():
         shown = check.verdict.value.replace("_", " ")
-        first, *more = hung(check.detail, 39)
+        first, *more = hung(printable(check.detail), 39)
         out.print(f"  {name:<20} [{colours.get(check.verdict.value, 'dim')}]{shown:<15}[/] {first}")
         for line in more:
             out.print(f"{'':<39}{line}")
@@ -170,9 +170,10 @@ def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
 
 def facts(title: str, pairs: Mapping[str, object]) -> None:
     """Print names and values, a line each, so that a hash is never cut."""
-    out.print(f"[bold]{plain(title)}[/]")
-    for name, value in pairs.items():
-        first, *more = hung(str(value), 23)
+    head, *values = map(printable, [title, *map(str, pairs.values())])
+    out.print(f"[bold]{escape(head)}[/]")
+    for name, value in zip(pairs, values, strict=True):
+        first, *more = hung(value, 23)
         out.print(f"  {name:<20} {first}")
         for line in more:
             out.print(f"{'':<23}{line}")
@@ -180,8 +181,8 @@ def facts(title: str, pairs: Mapping[str, object]) -> None:
 
 
 def hung(text: str, indent: int) -> list[str]:
-    """Break data between words to stand behind an indent on a terminal; elsewhere, and where words are too long, one line."""
-    shown = plain(text)
+    """Break printable data between words, behind an indent, on a terminal; elsewhere, or where words are too long, one line."""
+    shown = escape(text)
     if not out.is_terminal or out.width - indent < _NARROWEST:
         return [shown]
     return wrap(shown, out.width - indent, break_long_words=False, break_on_hyphens=False) or [""]

@@ -211,7 +211,7 @@ class _Disclosed:
     def passed(self) -> bool:
         return not any(check.verdict == "fail" for check in self._checks.values())
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, object]:
         return {"checks": _spelt(self._checks)}
 
     def show(self) -> None:
@@ -230,7 +230,7 @@ class _Verified:
         failed = any(check.verdict == "fail" for check in self._proofs.values())
         return self._verdict.passed and not failed and all(agrees for agrees, _ in self._further.values())
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, object]:
         opinions = {name: {"agrees": agrees, "detail": why} for name, (agrees, why) in self._further.items()}
         answer = verification_answer(self._verdict, proof_card(self._verdict, self._in_log))
         proofs = {"proofs": _spelt(self._proofs)} if self._proofs else {}
@@ -262,5 +262,5 @@ def _each(found: list[Path], asked: Callable[[Path], _Judged], *, as_json: bool)
     return answers
 
 
-def _spelt(checks: Mapping[str, Check]) -> dict[str, Any]:
+def _spelt(checks: Mapping[str, Check]) -> dict[str, dict[str, str]]:
     return {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in checks.items()}

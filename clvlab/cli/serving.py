@@ -12,6 +12,7 @@ import typer
 from clvlab.cli.options import goes_with
 from clvlab.cli.printing import err, out, plain
 from clvlab.errors import ClvlabError, MissingExtraError
+from clvlab.words import counted
 
 if TYPE_CHECKING:
     from clvlab.arena.application import Application
@@ -106,7 +107,7 @@ def retention(
     """Remove old backtests that were asked for without a token; the log, the leaderboard and their hashes stay."""
     with _store(database_url) as application:
         removed, freed = application.retention.apply(days)
-    out.print(f"{removed:,} runs were removed, {freed:,} bytes are free")
+    out.print(f"{counted(removed, 'run')} {'was' if removed == 1 else 'were'} removed, {freed:,} bytes are free")
 
 
 @contextmanager

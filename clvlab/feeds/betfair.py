@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from clvlab.errors import FeedError, MissingLibraryError
-from clvlab.feeds.backoff import Backoff
+from clvlab.feeds.backoff import Retry
 from clvlab.feeds.betfair_stream import ConnectionLostError, StreamLine, StreamPosition, place_of, read_message
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.hosts import is_local, provenance_of
 from clvlab.packs.captures.betfair import BetfairReader
+from clvlab.packs.importers.betfair_book import StreamMessage
 from clvlab.packs.manifest import Fixture
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class BetfairFeed:
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return messages as they come; see ``Feed``. Marks are the two clocks of a subscription, as JSON."""
-        place, backoff = place_of(after), Backoff(*self._backoff_s)
+        place, retry = place_of(after), Retry(self.health, *self._backoff_s)
         try:
             wanted = self._wanted(fixture_ids)
             while not stop.is_set:
@@ -135,20 +136,19 @@ class BetfairFeed:
                     yield from self._heard(stop, place, wanted)
                 except ConnectionLostError as lost:
                     if not self.health.retries:
-                        backoff.reset()
-                    self.health.connected, self.health.error = False, str(lost)
-                    self.health.retries += 1
+                        retry.succeeded()
+                    retry.failed(str(lost))
                     if place.began and not place.missing:
                         place.missing = True
                         yield Cut(lost.cause, place.data_ms, resumable=place.resumable)
-                    stop.wait(backoff.wait_s())
+                    retry.wait(stop)
         except FeedError as error:
             self.health.error = str(error)
             raise
         finally:
             self.health.connected = False
 
-    def _heard(self, stop: Stop, place: StreamPosition, wanted: Mapping[str, Any]) -> Iterator[Item]:
+    def _heard(self, stop: Stop, place: StreamPosition, wanted: Mapping[str, object]) -> Iterator[Item]:
         """Return what comes over one connection."""
         place.data_s = time.monotonic()
         with self._connection(place, wanted, _OFFERS) as lines:
@@ -161,7 +161,7 @@ class BetfairFeed:
     def _where(self) -> str:
         return f"Betfair's stream at {self._host}:{self._port}"
 
-    def _connection(self, place: StreamPosition, wanted: Mapping[str, Any], fields: Sequence[str]) -> StreamConnection:
+    def _connection(self, place: StreamPosition, wanted: Mapping[str, object], fields: Sequence[str]) -> StreamConnection:
         try:
             from clvlab.feeds.betfair_stream import StreamAddress, StreamConnection
         except ModuleNotFoundError as error:
@@ -184,7 +184,7 @@ class BetfairFeed:
 
         return session_of(self._username or "", self._password or "", self._app_key, self._login_url)
 
-    def _wanted(self, fixture_ids: Sequence[int]) -> dict[str, Any]:
+    def _wanted(self, fixture_ids: Sequence[int]) -> Mapping[str, object]:
         """Return the filter, narrowed to the events of fixtures: of a meeting, all races."""
         if not fixture_ids:
             return self._filter
@@ -217,7 +217,7 @@ class BetfairFeed:
         if message.get("status"):
             self.health.error = f"Betfair says that its data is not reliable now: status {str(message['status'])[:20]}"
 
-    def _change(self, line: StreamLine, message: Mapping[str, Any], place: StreamPosition) -> Iterator[Item]:
+    def _change(self, line: StreamLine, message: StreamMessage, place: StreamPosition) -> Iterator[Item]:
         kind, segment = message.get("ct"), message.get("segmentType")
         if kind != "HEARTBEAT":
             if kind == "SUB_IMAGE" and segment in (None, "SEG_START"):
@@ -233,14 +233,14 @@ class BetfairFeed:
         elif time.monotonic() - place.data_s > self._data_patience_s:
             raise ConnectionLostError("heartbeats alone came, for longer than data_patience_s", GapCause.SILENCE)
 
-    def _received(self, line: StreamLine, message: Mapping[str, Any], mark: str | None, place: StreamPosition) -> Received:
+    def _received(self, line: StreamLine, message: StreamMessage, mark: str | None, place: StreamPosition) -> Received:
         sent = message.get("pt")
         received = Received(line.text, line.at_ms, sent if type(sent) is int else None, mark)
         place.data_ms, place.data_s = line.at_ms, time.monotonic()
         self.health.note(received)
         return received
 
-    def _check_status(self, message: Mapping[str, Any], place: StreamPosition) -> None:
+    def _check_status(self, message: StreamMessage, place: StreamPosition) -> None:
         if message.get("statusCode") != "FAILURE":
             return
         code = str(message.get("errorCode"))[:80]

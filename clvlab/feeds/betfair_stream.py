@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import betfairlightweight
 import orjson
@@ -21,9 +21,10 @@ from betfairlightweight.exceptions import BetfairError, LoginError, StatusCodeEr
 from betfairlightweight.streaming import BaseListener, BetfairStream
 
 from clvlab.errors import FeedError
-from clvlab.feeds.feed import GapCause
+from clvlab.feeds.feed import GapCause, now_ms
 from clvlab.feeds.hosts import check_peer
 from clvlab.packs.files import MAX_LINE_BYTES
+from clvlab.packs.importers.betfair_book import StreamMessage
 
 # Where a subscription to Betfair's stream is, from where it can be resumed, and how it is lost.
 
@@ -41,11 +42,6 @@ class StreamLine(NamedTuple):
 
     text: bytes
     at_ms: int
-
-
-def now_ms() -> int:
-    """Return the time of this machine, UTC."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass
@@ -86,7 +82,7 @@ class StreamPosition:
         """Have no clock to resume with."""
         self.initial_clk = self.clk = None
 
-    def take(self, message: Mapping[str, Any]) -> bool:
+    def take(self, message: StreamMessage) -> bool:
         """Take the clocks of a message; tell whether the feed can be resumed right after it."""
         initial_clk, clk = message.get("initialClk"), message.get("clk")
         if isinstance(initial_clk, str):
@@ -111,10 +107,10 @@ def place_of(mark: str | None) -> StreamPosition:
     return place
 
 
-def read_message(text: bytes) -> dict[str, Any]:
+def read_message(text: bytes) -> StreamMessage:
     """Return a message; an empty one where it is no JSON object, which whoever reads the capture refuses and counts."""
     try:
-        message = orjson.loads(text)
+        message: StreamMessage = orjson.loads(text)
     except orjson.JSONDecodeError:
         return {}
     return message if isinstance(message, dict) else {}
@@ -190,7 +186,7 @@ class _LineStream(BetfairStream):  # type: ignore[misc]
         self._whole: deque[bytes] = deque()
         self._part = b""
 
-    def run(self, request: Mapping[str, Any], silence_s: float) -> None:
+    def run(self, request: Mapping[str, object], silence_s: float) -> None:
         """Connect, subscribe, and hand on what comes until it is stopped."""
         self._connect()
         self.authenticate()
@@ -241,7 +237,7 @@ class _LineStream(BetfairStream):  # type: ignore[misc]
                 raise ConnectionLostError(f"a line has more than {_MAX_BYTES:,} bytes", GapCause.OVERSIZE)
         return (self._whole.popleft() + _CRLF).decode("utf-8", "surrogateescape")
 
-    def _send(self, message: Mapping[str, Any]) -> None:
+    def _send(self, message: Mapping[str, object]) -> None:
         opened = self._socket
         if opened is not None:
             opened.sendall(orjson.dumps(message) + _CRLF)
@@ -269,7 +265,7 @@ class StreamConnection:
         session: Callable[[], str],
         app_key: str,
         address: StreamAddress,
-        request: Mapping[str, Any],
+        request: Mapping[str, object],
         connect_s: float,
         silence_s: float,
     ) -> None:

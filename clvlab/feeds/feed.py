@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -136,6 +137,11 @@ class Health:
         self.heard_ts_ms = self.data_ts_ms = message.received_ts_ms
         if message.provider_ts_ms is not None:
             self.clock_skew_ms = message.provider_ts_ms - message.received_ts_ms
+
+
+def now_ms() -> int:
+    """Return the time of this machine, UTC."""
+    return time.time_ns() // 1_000_000
 
 
 @dataclass

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx2
 import orjson
@@ -15,21 +15,20 @@ from websockets.sync.client import ClientConnection
 
 from clvlab.base.times import time_ms
 from clvlab.errors import FeedError, MissingLibraryError
-from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
 from clvlab.feeds.retrying import (
     PASSING,
     LostError,
     Patience,
-    Retry,
     base_url,
     client_of,
-    now_ms,
     provenance_at,
     refused,
     secret,
+    until_done,
 )
 from clvlab.feeds.sockets import Cuts, Socket, together
-from clvlab.packs.captures.kalshi import KalshiReader, is_readable
+from clvlab.packs.captures.kalshi import KalshiMessage, KalshiReader, is_readable
 from clvlab.packs.manifest import Fixture
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ class KalshiFeed:
     def _items(self, stop: Stop, fixture_ids: Sequence[int], after: str | None) -> Iterator[Item]:
         if after is not None:
             yield Resumed(now_ms())
-        described = Retry(self.health, self._patience).until_done(stop, self._described)
+        described = until_done(self._patience.retry(self.health), stop, self._described)
         if described is None:
             return
         known = {number for _, reader in described.values() for number in reader.fixtures}
@@ -267,12 +266,12 @@ class _Following:
         params = {"channels": ["orderbook_delta"], "market_tickers": self._tickers[name]}
         self._waiting[self._send(socket, "subscribe", params)] = name, monotonic() + self._answer_s
 
-    def _send(self, socket: ClientConnection, command: str, params: dict[str, Any]) -> int:
+    def _send(self, socket: ClientConnection, command: str, params: Mapping[str, object]) -> int:
         self._commands += 1
         socket.send(orjson.dumps({"id": self._commands, "cmd": command, "params": params}).decode())
         return self._commands
 
-    def _began(self, said: dict[str, Any]) -> Iterator[Item]:
+    def _began(self, said: KalshiMessage) -> Iterator[Item]:
         """Kalshi may add what is asked for to a subscription that it has already."""
         number, told = said.get("id"), said.get("msg")
         sid = said.get("sid", told.get("sid") if isinstance(told, dict) else None)
@@ -294,7 +293,7 @@ class _Following:
             yield from self._cuts.placed(name, Cut(GapCause.SEQUENCE, subscription.last_ms, tuple(self._tickers[name])))
             self._subscribe(socket, name)
 
-    def _refused(self, said: dict[str, Any]) -> None:
+    def _refused(self, said: KalshiMessage) -> None:
         told = said.get("msg")
         code, text = (told.get("code"), told.get("msg")) if isinstance(told, dict) else (None, told)
         detail = f"Kalshi answers a command with error {code}: {text}"
@@ -303,6 +302,6 @@ class _Following:
         raise LostError(GapCause.CUT, detail)
 
 
-def _provider_ms(said: dict[str, Any]) -> int | None:
+def _provider_ms(said: KalshiMessage) -> int | None:
     found = said["msg"].get("ts_ms", said["msg"].get("ts"))
     return None if found is None else time_ms(found)

@@ -9,8 +9,8 @@ import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
-from clvlab.feeds.feed import GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, base_url, client_of, now_ms, provenance_at, refused
+from clvlab.feeds.feed import GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.feeds.retrying import PASSING, LostError, Patience, base_url, client_of, provenance_at, refused, until_done
 from clvlab.feeds.sockets import Socket, together
 from clvlab.packs.captures.polymarket import PolymarketReader
 from clvlab.packs.manifest import Fixture
@@ -86,7 +86,7 @@ class PolymarketFeed:
     def _items(self, stop: Stop, fixture_ids: Sequence[int], after: str | None) -> Iterator[Item]:
         if after is not None:
             yield Resumed(now_ms())
-        described = Retry(self.health, self._patience).until_done(stop, lambda: self._described(self._events))
+        described = until_done(self._patience.retry(self.health), stop, lambda: self._described(self._events))
         if described is None:
             return
         known = {fixture_id for _, reader in described.values() for fixture_id in reader.fixtures}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from time import monotonic
 
 import orjson
 
 from clvlab.errors import FeedError
-from clvlab.feeds.feed import Health, Item, Received, Resumed, Stop
+from clvlab.feeds.feed import Health, Item, Received, Resumed, Stop, now_ms
 from clvlab.law.message import Message
 from clvlab.law.tape import Tape
 from clvlab.packs.manifest import Fixture
@@ -93,7 +92,7 @@ class ReplayFeed:
         at = 0
         if after is not None:
             at, self._shift_ms = _read_mark(after)
-            yield Resumed(_now_ms(), replayed=True)
+            yield Resumed(now_ms(), replayed=True)
         shift_ms = self._shifted(self._first_ms())
         begun, first_ms = monotonic(), messages[at].ts_ms if at < len(messages) else 0
         self.health.connected = True
@@ -101,7 +100,7 @@ class ReplayFeed:
             if stop.wait(max(0.0, begun + (message.ts_ms - first_ms) / 1000 / self._speed - monotonic())):
                 break
             text = _text(message._replace(ts_ms=message.ts_ms + shift_ms), _moved(fixtures[message.fixture_id], shift_ms))
-            received = Received(text, _now_ms(), message.ts_ms + shift_ms, f"{n}:{shift_ms}")
+            received = Received(text, now_ms(), message.ts_ms + shift_ms, f"{n}:{shift_ms}")
             self.health.note(received)
             yield received
         self.health.connected = False
@@ -113,7 +112,7 @@ class ReplayFeed:
     def _shifted(self, first_ms: int) -> int:
         """Return how far times are moved, the same from the first call on."""
         if self._shift_ms is None:
-            self._shift_ms = _now_ms() - first_ms
+            self._shift_ms = now_ms() - first_ms
         return self._shift_ms
 
 
@@ -137,7 +136,3 @@ def _read_mark(mark: str) -> tuple[int, int]:
         return int(number), int(shift_ms)
     except ValueError as error:
         raise FeedError(f"{mark!r} is no mark of a replay: start it anew") from error
-
-
-def _now_ms() -> int:
-    return int(datetime.now(UTC).timestamp() * 1000)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
@@ -13,7 +12,7 @@ import httpx2
 from websockets.exceptions import WebSocketException
 
 from clvlab.errors import FeedError
-from clvlab.feeds.backoff import Backoff
+from clvlab.feeds.backoff import Retry
 from clvlab.feeds.feed import GapCause, Health, Stop
 from clvlab.feeds.hosts import check_peer, is_encrypted, is_local, is_proxied, provenance_of
 
@@ -115,11 +114,6 @@ class LostError(Exception):
 PASSING = (OSError, WebSocketException, httpx2.HTTPError, LostError)
 
 
-def now_ms() -> int:
-    """Return the time of this machine, UTC."""
-    return time.time_ns() // 1_000_000
-
-
 def refused(status: int, headers: Mapping[str, str], settings: str) -> NoReturn:
     """Raise what a refusal means: another try later, or none.
 
@@ -159,36 +153,22 @@ class Patience:
     first_s: float = 0.5
     most_s: float = 30.0
 
+    def retry(self, health: Health) -> Retry:
+        """Return the retries of a connection."""
+        return Retry(health, self.first_s, self.most_s)
 
-@dataclass
-class Retry:
-    """Tries again what fails for a while, and waits longer from time to time."""
 
-    health: Health
-    patience: Patience
-    failures: int = 0
-    _backoff: Backoff = field(init=False)
+def until_done(retry: Retry, stop: Stop, attempt: Callable[[], _T]) -> _T | None:
+    """Return what an attempt returns, after as many as it takes; null if it is told to stop."""
+    while not stop.is_set:
+        try:
+            return attempt()
+        except PASSING as error:
+            put_off(retry, stop, error)
+    return None
 
-    def __post_init__(self) -> None:
-        self._backoff = Backoff(self.patience.first_s, self.patience.most_s)
 
-    def until_done(self, stop: Stop, attempt: Callable[[], _T]) -> _T | None:
-        """Return what an attempt returns, after as many as it takes; null if it is told to stop."""
-        while not stop.is_set:
-            try:
-                return attempt()
-            except PASSING as error:
-                self.failed(stop, error)
-        return None
-
-    def succeeded(self) -> None:
-        """Begin anew."""
-        self.failures = 0
-        self._backoff.reset()
-
-    def failed(self, stop: Stop, error: Exception) -> None:
-        """Take note of a failure, and wait."""
-        self.failures += 1
-        self.health.connected, self.health.retries = False, self.failures
-        self.health.error = f"{type(error).__name__}: {error}"[:200]
-        stop.wait(self._backoff.wait_s(error.wait_s if isinstance(error, LostError) else 0.0))
+def put_off(retry: Retry, stop: Stop, error: Exception) -> None:
+    """Take note of a failure, and wait."""
+    retry.failed(f"{type(error).__name__}: {error}"[:200])
+    retry.wait(stop, error.wait_s if isinstance(error, LostError) else 0.0)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from clvlab.base.files import flush, lock
 from clvlab.errors import FeedError
@@ -17,6 +16,7 @@ from clvlab.feeds.feed import Cut, GapCause, Item, Resumed
 from clvlab.packs.captures.records import (
     ENDING,
     CaptureRecord,
+    CutContent,
     Header,
     cut_line,
     end_line,
@@ -314,7 +314,7 @@ def _written(item: Cut | Resumed) -> tuple[bytes, CaptureRecord]:
     return line, read_record(line, "a line")
 
 
-def _cut_of(at_ms: int, cut: Mapping[str, Any]) -> Cut:
+def _cut_of(at_ms: int, cut: CutContent) -> Cut:
     known = GapCause(cut["cause"]) if cut["cause"] in list(GapCause) else GapCause.CUT
     return Cut(known, at_ms, tuple(cut["markets"]), cut["resumable"])
 

@@ -17,9 +17,10 @@ from websockets.http11 import USER_AGENT
 from websockets.protocol import Event
 from websockets.sync.client import ClientConnection, connect
 
-from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.backoff import Retry
+from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
 from clvlab.feeds.hosts import check_peer, is_local, is_proxied
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
+from clvlab.feeds.retrying import PASSING, LostError, Patience, put_off, refused, until_done
 from clvlab.packs.files import MAX_LINE_BYTES
 
 # Several connections or subscriptions of one feed, as one stream of messages and cuts.
@@ -169,14 +170,14 @@ class Socket:
     _retry: Retry = field(init=False)
 
     def __post_init__(self) -> None:
-        self._retry = Retry(self.health, self.patience)
+        self._retry = self.patience.retry(self.health)
 
     def listen(self, stop: Stop) -> Iterator[Item]:
         """Return messages until it is told to stop, and ``Cut`` and ``Resumed`` between two connections."""
         is_cut = bool(self.markets)  # one of several: the others may bring messages before it stands
         if is_cut:
             yield Cut(GapCause.CUT, now_ms(), self.markets)
-        while (opened := self._retry.until_done(stop, self._opened)) is not None:
+        while (opened := until_done(self._retry, stop, self._opened)) is not None:
             socket, first = opened
             last_ms = now_ms()
             try:
@@ -190,7 +191,7 @@ class Socket:
             except PASSING as error:
                 is_cut = True
                 yield Cut(_cause(error), last_ms, self.markets)
-                self._retry.failed(stop, error)
+                put_off(self._retry, stop, error)
 
     def _opened(self) -> tuple[Heard, list[Item]]:
         where = urlsplit(self.url)

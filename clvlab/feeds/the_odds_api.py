@@ -6,20 +6,17 @@ Each poll costs markets times regions. The feed knows from the headers what is l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
 
 import httpx2
 import orjson
 
-from clvlab.base.times import time_ms
 from clvlab.errors import FeedError
 from clvlab.feeds.background import awaited
-from clvlab.feeds.backoff import Backoff
-from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.backoff import Retry
+from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
 from clvlab.feeds.retrying import RefusedAnswer, base_url, client_of, is_passing, provenance_at, refusal, said, secret
-from clvlab.packs.importers.source import fixture_id_of
+from clvlab.packs.importers.the_odds_api import fixture_of
 from clvlab.packs.manifest import Fixture
 
 URL = "https://api.the-odds-api.com"
@@ -107,7 +104,7 @@ class TheOddsApiFeed:
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return every answer that differs from the one before; see ``Feed``. Nothing that was missed comes again."""
         owed, heard_ms, etag = after is not None, 0, ""
-        backoff = Backoff(*self._waits)
+        retry = Retry(self.health, *self._waits)
         asked: dict[str, str] | None = None
         with self._client() as client:
             while not stop.is_set:
@@ -122,20 +119,19 @@ class TheOddsApiFeed:
                         break
                     self._check(answer)
                     if answer.status_code == httpx2.codes.OK and not _is_list(answer.content):
-                        heard_ms = heard_ms or _now_ms()
-                        yield Received(answer.content, _now_ms())  # kept; what the odds are then nobody knows
+                        heard_ms = heard_ms or now_ms()
+                        yield Received(answer.content, now_ms())  # kept; what the odds are then nobody knows
                         raise httpx2.DecodingError("no list of events")
                 except (httpx2.HTTPError, RefusedAnswer) as error:
-                    self.health.connected, self.health.error = False, said(error)
-                    self.health.retries += 1
+                    retry.failed(said(error))
                     is_quota = isinstance(error, RefusedAnswer) and error.status == httpx2.codes.TOO_MANY_REQUESTS
                     if heard_ms and not owed:
                         owed = True
                         yield Cut(GapCause.QUOTA if is_quota else GapCause.CUT, heard_ms)
-                    stop.wait(backoff.wait_s(error.retry_after_s if isinstance(error, RefusedAnswer) else 0.0))
+                    retry.wait(stop, error.retry_after_s if isinstance(error, RefusedAnswer) else 0.0)
                     continue
-                backoff.reset()
-                heard_ms = _now_ms()
+                retry.succeeded()
+                heard_ms = now_ms()
                 self.health.connected, self.health.heard_ts_ms = True, heard_ms
                 self.health.retries, self.health.error = 0, None
                 if owed:
@@ -168,7 +164,7 @@ class TheOddsApiFeed:
         response = client.get(f"/v4/sports/{self._sport}/events", params={"dateFormat": "iso"})
         self._check(response)
         try:
-            found = [_fixture(event) for event in orjson.loads(response.content)]
+            found = [fixture_of(event) for event in orjson.loads(response.content)]
         except (ValueError, KeyError, TypeError) as error:
             raise FeedError(f"The Odds API lists no events, see CLVLAB_THE_ODDS_API_URL: {type(error).__name__}") from error
         return sorted(found, key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
@@ -218,16 +214,6 @@ class _WithKey(httpx2.HTTPTransport):
         )
 
 
-def _fixture(event: dict[str, Any]) -> Fixture:
-    return Fixture(
-        fixture_id=fixture_id_of(event["id"]),
-        names=(event["home_team"], event["away_team"]),
-        source_id=event["id"],
-        kickoff_ts_ms=time_ms(event["commence_time"]),
-        league=event["sport_key"],
-    )
-
-
 def _is_list(content: bytes) -> bool:
     try:
         return isinstance(orjson.loads(content), list)
@@ -237,7 +223,3 @@ def _is_list(content: bytes) -> bool:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
-
-
-def _now_ms() -> int:
-    return int(datetime.now(UTC).timestamp() * 1000)

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import httpx2
 
 from clvlab.errors import FeedError
 from clvlab.feeds.background import Line, attended
-from clvlab.feeds.backoff import Backoff
-from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.backoff import Retry
+from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
 from clvlab.feeds.retrying import RefusedAnswer, base_url, client_of, is_passing, provenance_at, refusal, said, secret
 from clvlab.feeds.txline_history import About, History, HistoryPosition, about, elements, fixture_of, mark_of
 from clvlab.packs.manifest import Fixture
@@ -170,9 +169,9 @@ class TxLineFeed:
 
     def fixtures(self) -> Sequence[Fixture]:
         """Return the fixtures of the bundle, by kickoff."""
-        now_ms = _now_ms()
+        at_ms = now_ms()
         path = self._fixtures_path or self._block_path.format(
-            day=now_ms // 86_400_000, hour=now_ms // 3_600_000 % 24, block=now_ms // 300_000 % 12
+            day=at_ms // 86_400_000, hour=at_ms // 3_600_000 % 24, block=at_ms // 300_000 % 12
         )
         with self._client() as client:
             try:
@@ -189,7 +188,7 @@ class TxLineFeed:
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return messages as they come; see ``Feed``."""
         place = HistoryPosition(frozenset(fixture_ids), mark_of(after or ""), owed=after is not None)
-        backoff, renewals = Backoff(*self._waits), 0
+        retry, renewals = Retry(self.health, *self._waits), 0
         with self._client() as client, self._off():
             while not stop.is_set:
                 cause, at_least, wrong = GapCause.CUT, 0.0, "the stream ended"
@@ -211,14 +210,14 @@ class TxLineFeed:
                 if stop.is_set:
                     break
                 if not self.health.retries:  # something came
-                    backoff.reset()
+                    retry.succeeded()
                     renewals = min(renewals, 1)
-                self.health.connected, self.health.error, self.health.owed_since_ms = False, wrong, None
-                self.health.retries += 1
+                retry.failed(wrong)
+                self.health.owed_since_ms = None
                 if place.begun and not place.owed:
                     place.owed = True
                     yield Cut(cause, place.sound_ms, resumable=True)
-                stop.wait(backoff.wait_s(at_least))
+                retry.wait(stop, at_least)
 
     @contextmanager
     def _off(self) -> Iterator[None]:
@@ -231,24 +230,24 @@ class TxLineFeed:
         """Return what one connection brings."""
         line = Line()
         with closing(attended(self._events(client, place, line), stop, line.hang_up)) as events:
-            for n, (event, now_ms) in enumerate(events):
-                self.health.connected, self.health.heard_ts_ms = True, now_ms
+            for n, (event, at_ms) in enumerate(events):
+                self.health.connected, self.health.heard_ts_ms = True, at_ms
                 if n == 0:
-                    place.begin(now_ms)
+                    place.begin(at_ms)
                 if place.owed:
-                    yield from self._resumed(client, place, stop, now_ms, is_reset=event.kind == "reset")
+                    yield from self._resumed(client, place, stop, at_ms, is_reset=event.kind == "reset")
                 elif event.kind == "reset" and place.mark is not None:
                     place.lost()
                     raise httpx2.RemoteProtocolError("the server lost its place")
                 mark = mark_of(event.mark)
                 place.mark = mark or place.mark
                 if event.kind not in ("heartbeat", "reset"):
-                    yield from self._message(place, Received(event.data, now_ms, mark=mark))
+                    yield from self._message(place, Received(event.data, at_ms, mark=mark))
                 elif event.kind == "heartbeat":
                     self.health.retries, self.health.error = 0, None
                     if place.behind_ms is not None:
-                        self._caught_up(place, now_ms)
-                if now_ms - place.data_ms > self._data_patience_s * 1000:
+                        self._caught_up(place, at_ms)
+                if at_ms - place.data_ms > self._data_patience_s * 1000:
                     raise _Silent("heartbeats alone")
 
     def _message(self, place: HistoryPosition, message: Received) -> Iterator[Received]:
@@ -265,12 +264,12 @@ class TxLineFeed:
         self.health.note(message)
         yield message
 
-    def _caught_up(self, place: HistoryPosition, now_ms: int) -> None:
-        place.caught_up(now_ms)
+    def _caught_up(self, place: HistoryPosition, at_ms: int) -> None:
+        place.caught_up(at_ms)
         self.health.owed_since_ms = None
 
     def _resumed(
-        self, client: httpx2.Client, place: HistoryPosition, stop: Stop, now_ms: int, *, is_reset: bool
+        self, client: httpx2.Client, place: HistoryPosition, stop: Stop, at_ms: int, *, is_reset: bool
     ) -> Iterator[Received | Resumed]:
         """Return that messages come again, and those of the missed time that the stream will not send."""
         missed: list[tuple[bytes, About]] = []
@@ -280,18 +279,18 @@ class TxLineFeed:
             if stop.is_set:
                 return
         self.health.owed_since_ms = place.sound_ms
-        place.resumed(now_ms, self._skew_ms, at_mark=not is_reset and place.mark is not None)
-        yield Resumed(now_ms, replayed=whole)
+        place.resumed(at_ms, self._skew_ms, at_mark=not is_reset and place.mark is not None)
+        yield Resumed(at_ms, replayed=whole)
         for text, own in missed:
             place.seen.add(own.message_id)
             place.filled.add(own.message_id)
-            message = Received(text, _now_ms(), own.ts_ms)
+            message = Received(text, now_ms(), own.ts_ms)
             self.health.note(message)
             yield message
 
     def _missed(self, client: httpx2.Client, place: HistoryPosition, stop: Stop) -> tuple[list[tuple[bytes, About]], bool]:
         """Return the messages of the missed time by their times, and whether every block answered."""
-        since_ms, until_ms, whole = place.missed(_now_ms(), self._skew_ms)
+        since_ms, until_ms, whole = place.missed(now_ms(), self._skew_ms)
         missed: list[tuple[bytes, About]] = []
         with closing(attended(History(client, self._block_path).texts(since_ms, until_ms), stop)) as blocks:
             for texts in blocks:
@@ -324,9 +323,9 @@ class TxLineFeed:
             line.response = response
             stream = EventStream()
             for chunk in response.iter_bytes():
-                now_ms = _now_ms()
+                at_ms = now_ms()
                 for event in stream.take(chunk):
-                    yield event, now_ms
+                    yield event, at_ms
 
     def _check(self, response: httpx2.Response, wanted: Collection[int] = (), *, begun: bool = False) -> None:
         """Refuse what is no answer; a path that was right once may be so again."""
@@ -348,7 +347,3 @@ class TxLineFeed:
             self._token = secret(self._jwt() if callable(self._jwt) else self._jwt, "CLVLAB_TXLINE_JWT")
         request.headers |= {"Authorization": f"Bearer {self._token}", "X-Api-Token": self._api_token}
         return request
-
-
-def _now_ms() -> int:
-    return int(datetime.now(UTC).timestamp() * 1000)

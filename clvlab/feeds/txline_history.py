@@ -11,7 +11,7 @@ from typing import NamedTuple
 import httpx2
 import orjson
 
-from clvlab.feeds.backoff import Backoff
+from clvlab.feeds.backoff import backoff_s
 from clvlab.feeds.retrying import is_passing
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.manifest import Fixture
@@ -120,10 +120,9 @@ class History:
 
     def _block(self, number: int) -> list[bytes] | None:
         path = self.path.format(day=number // 288, hour=number // 12 % 24, block=number % 12)
-        backoff = Backoff(0.2, 2.0)
         for attempt in range(_TRIES):
             if attempt:
-                sleep(backoff.wait_s())
+                sleep(backoff_s(attempt, first_s=0.2, most_s=2.0))
             try:
                 response = self.client.get(path)
                 if response.status_code == httpx2.codes.OK:

@@ -8,7 +8,7 @@ import hashlib
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import BufferedIOBase
@@ -87,7 +87,7 @@ def little_endian(frame: pl.DataFrame) -> list[np.ndarray[Any, Any]]:
     return [np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")) for array in arrays]
 
 
-def content_hash(content: dict[str, Any]) -> str:
+def content_hash(content: Mapping[str, object]) -> str:
     """Hash everything a pack says; its id and the sizes of its files stay out."""
     return sha256(canonical(content))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import orjson
 import polars as pl
@@ -191,12 +191,12 @@ class PackManifest(_Model):
         return content_hash({"schema": PACK_SCHEMA} | self.content)
 
     @property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, object]:
         """Everything that ``content_hash`` covers, as JSON values."""
-        own = _said(self.model_dump(mode="json", exclude=set(_FILES)))
+        own = self.model_dump(mode="json", exclude=set(_FILES))
         if own["capture"] is not None:
-            own["capture"] |= {"gaps": [_said(gap) for gap in own["capture"]["gaps"]]}
-        return own | {"fixtures": [_said(fixture) for fixture in own["fixtures"]]}
+            own["capture"]["gaps"] = [_said(gap) for gap in own["capture"]["gaps"]]
+        return _said(own | {"fixtures": [_said(fixture) for fixture in own["fixtures"]]})
 
 
 _OPTIONAL = (
@@ -206,7 +206,7 @@ _OPTIONAL = (
 _FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256", "books_sha256")
 
 
-def _said(own: dict[str, Any]) -> dict[str, Any]:
+def _said(own: Mapping[str, object]) -> dict[str, object]:
     """Leave out what is optional and null."""
     return {key: value for key, value in own.items() if key not in _OPTIONAL or value is not None}
 
@@ -248,7 +248,7 @@ def _check_size(size: int, where: str) -> None:
         raise PackFormatError(f"{where} has {size:,} bytes, the limit is {MAX_DESCRIPTOR_BYTES:,}")
 
 
-def _resources(manifest: PackManifest, sizes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+def _resources(manifest: PackManifest, sizes: Mapping[str, int]) -> Iterator[Mapping[str, object]]:
     parquet = {"format": "parquet", "mediatype": "application/vnd.apache.parquet"}
     results = {name: "integer" if dtype.is_integer() else "string" for name, dtype in RESULTS.items()}
     for path, digest, kind, fields in (
@@ -271,7 +271,7 @@ class _Resource(BaseModel):
 class _Descriptor(BaseModel):
     name: _Name
     resources: Annotated[list[_Resource], Field(min_length=1, max_length=4)]
-    clvlab: dict[str, Any]
+    clvlab: dict[str, object]
 
     @field_validator("resources")
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import polars as pl
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.tape import Tape
-from clvlab.words import share, span_in_one
+from clvlab.words import counted, share, span_in_one, spread
 
 QUALITY_FILE = "quality.json"
 _BPS = 10_000
@@ -132,10 +132,11 @@ class Quality(_QualityModel):
     @property
     def remarks(self) -> list[str]:
         """What was read, what was refused with an example of each reason, and what else is to know, a line each."""
+        refused = self.refused_rows
         return [
-            f"Read {self.messages:,} messages of {self.files:,} files: {self.ticks:,} ticks, "
-            f"{self.suspended_ticks:,} of them suspended; refused {self.refused_rows:,}",
-            *(f"  {refused}" for refused in self.refused),
+            f"Read {counted(self.messages, 'message')} of {counted(self.files, 'file')}: {counted(self.ticks, 'tick')}, "
+            f"{self.suspended_ticks:,} of them suspended; refused {refused:,}",
+            *(f"  {rows}" for rows in self.refused),
             *(f"  {note}: {count:,}" for note, count in self.notes.items()),
         ]
 
@@ -148,26 +149,19 @@ class Quality(_QualityModel):
             f"{self.fixtures_without_kickoff:,} without kickoff",
             "markets": f"{self.markets:,}, {self.markets_without_close:,} not quoted before the close, "
             f"{self.markets_suspended_at_close:,} suspended at it",
-            "suspended": f"{share(self.suspended_share)} of ticks; in running {self.in_running_ticks:,} ticks",
-            "books per tick": _in_words(self.books_per_tick, "{:,}".format),
-            "overround, books": _in_words(self.book_overround_bps, "{:,} bps".format),
-            "overround, prices": _in_words(self.price_overround_bps, "{:,} bps".format),
+            "suspended": f"{share(self.suspended_share)} of ticks; in running {counted(self.in_running_ticks, 'tick')}",
+            "books per tick": spread(self.books_per_tick, "{:,}".format),
+            "overround, books": spread(self.book_overround_bps, "{:,} bps".format),
+            "overround, prices": spread(self.price_overround_bps, "{:,} bps".format),
             "margin fallbacks": f"{self.margin_fallbacks:,}",
-            "first tick": _in_words(self.first_tick_before_kickoff_s, span_in_one, before),
-            "last tick": _in_words(self.last_tick_before_kickoff_s, span_in_one, before),
-            "largest gap": _in_words(self.largest_gap_s, span_in_one, " in a market"),
-            "age of the close": _in_words(self.closing_age_s, span_in_one),
+            "first tick": spread(self.first_tick_before_kickoff_s, span_in_one, before),
+            "last tick": spread(self.last_tick_before_kickoff_s, span_in_one, before),
+            "largest gap": spread(self.largest_gap_s, span_in_one, " in a market"),
+            "age of the close": spread(self.closing_age_s, span_in_one),
         }
 
     def __repr__(self) -> str:
         return "\n".join([*self.remarks, *(f"  {name:<20} {text}" for name, text in self.facts.items())])
-
-
-def _in_words(spread: Spread | None, word: Callable[[int], str], what: str = "") -> str:
-    if spread is None:
-        return "none"
-    least, low, median, high, most = (word(of) for of in (spread.min, spread.p05, spread.median, spread.p95, spread.max))
-    return f"median {median}{what} (5-95 %: {low} to {high}; {least} to {most})"
 
 
 class QualityAccount:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +35,7 @@ from clvlab.packs.manifest import (
 )
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.rows import RESULTS_FILE, read_results
+from clvlab.words import seconds
 
 # Is a pack a genuine capture? Shown by doing the normalisation again, not by its label.
 
@@ -42,12 +43,12 @@ from clvlab.packs.rows import RESULTS_FILE, read_results
 _LABELS = ("margin", "consensus", "closing_source", "closing_policy", "kickoff", "reading")
 
 
-def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
+def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -> bool:
     """Tell whether the raw messages in a pack give exactly its ticks, times, gaps and label.
 
     True needs all of: a ``genuine-`` label that the normaliser itself gives to these messages, and its other labels, of which
     one says how markets close; the raw files with their digests and no others; fixtures, and a capture with method, span and
-    gaps, as the messages show them; and equal ticks row for row.
+    gaps, as the messages show them; and equal ticks row for row. Ticks are read where there is something to compare.
     """
     named = manifest.normaliser or ""
     normalise = CAPTURES[named].normalise if named in CAPTURES else NORMALISERS.get(named)
@@ -55,7 +56,7 @@ def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
         return False
     # A pack that names no league at all was made before its normaliser read them: what it says is judged, not what it lacks.
     leagues = any(fixture.league is not None for fixture in manifest.fixtures)
-    kept = {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
+    tape, kept = read(), {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
     try:
         present = {path.name for path in (folder / "raw").iterdir()}
         digests_hold = all(content_digest(kept[raw.name]) == raw.digest for raw in manifest.raw)
@@ -150,7 +151,7 @@ class Pack:
     def closing(self) -> str:
         """How markets close, in words: the closing policy, and how old a closing message may be where there is a limit."""
         policy, limit = self.manifest.closing_policy.value, self.manifest.max_close_age_s
-        return policy if limit is None else f"{policy}, at most {limit:,} s old"
+        return policy if limit is None else f"{policy}, at most {seconds(limit)} old"
 
     @property
     def kickoffs(self) -> str:
@@ -164,7 +165,7 @@ class Pack:
 
         A pack that is read from elsewhere has not earned it: its raw files stay there.
         """
-        return not self.verification and is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape())
+        return not self.verification and is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape)
 
     @property
     def grade(self) -> Grade:

@@ -175,6 +175,13 @@ class PackWriter:
         if books is not None:
             self._add_books(sorted_books(books), tape)
 
+    def _add_empty(self) -> None:
+        """Begin the file of ticks, if nothing did, and take the fixtures without ticks for written."""
+        empty = Tape.from_ticks(pl.DataFrame(schema=TICKS), self.kickoffs)
+        self._file(TICKS_FILE, _table(empty), _REPEATED)
+        for number, digest in fixture_digests(empty).items():
+            self._written.setdefault(number, self._declared[number].model_copy(update={"rows": 0, "digest": digest}))
+
     def _add_books(self, books: pl.DataFrame, tape: Tape) -> None:
         if books.is_empty():
             return
@@ -200,15 +207,11 @@ class PackWriter:
         quality: Quality | None = None,
     ) -> PackManifest:
         """Write what belongs to the ticks, and put the pack in place."""
-        empty = Tape.from_ticks(pl.DataFrame(schema=TICKS), self.kickoffs)
-        self._file(TICKS_FILE, _table(empty), _REPEATED)
+        if not self._written or len(self._written) < len(self._declared):
+            self._add_empty()
         for file in self._files.values():
             file.finish()
-        without = {number: {"rows": 0, "digest": digest} for number, digest in fixture_digests(empty).items()}
-        complete = [
-            self._written.get(number, fixture.model_copy(update=without[number]))
-            for number, fixture in sorted(self._declared.items())
-        ]
+        complete = [fixture for _, fixture in sorted(self._written.items())]
         kept = [Path(shutil.copyfile(raw[name], self._raw_folder() / name)) for name in sorted(raw)]
         self._write_beside(results, quality)
         files = [name for name in DATA_FILES if (self._unfinished / name).exists()]

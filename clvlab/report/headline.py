@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
@@ -38,7 +38,7 @@ class Headline:
         """The mean with its interval, as ``+2.4 bps [+0.6, +4.3]``."""
         return "no scored action" if self.clv.mean is None else spelt_mean(self.clv, "bps")
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, object]:
         """Return the figures and the sentence as JSON values."""
         clv = self.clv
         return {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clvlab.agents.template import Params
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
@@ -28,12 +29,12 @@ class Point:
     See ``Family``: ``p_worst`` is that if what nobody saw loses its whole price.
     """
 
-    params: Mapping[str, Any]
+    params: Params
     clv: Estimate
     p_family: float | None
     p_worst: float | None
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, object]:
         """Return it as JSON values."""
         clv = self.clv
         figures = {"mean_clv_bps": clv.mean, "low": clv.low, "high": clv.high, "n": clv.n, "fixtures": clv.n_clusters}
@@ -87,7 +88,7 @@ class HonestSearch:
             return Verdict(f"{words.around}: {alone} taken alone, but {chance}.", Tone.UNCLEAR)
         return Verdict(f"{spelt.sentence.rstrip('.')}, {chance}.", spelt.tone)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, object]:
         """Return the search as JSON values."""
         best = self.best
         return {

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -64,7 +63,7 @@ class ListedRun:
     verified: bool | None = None
     fault: str | None = None
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, object]:
         """Return it as JSON values."""
         return {
             "run_id": self.run_id,
@@ -185,7 +184,7 @@ class Beside:
         )
         return verdict(self.difference, self.low, self.high, fixtures=self.fixtures, wording=words, caveat="")
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, object]:
         """Return it as JSON values."""
         figures = {"fixtures": self.fixtures, "difference_bps": self.difference, "low": self.low, "high": self.high}
         return {"agent": self.other, "beside": self.first, **figures, "verdict": self.said.sentence}

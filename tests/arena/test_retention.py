@@ -190,4 +190,4 @@ def test_the_command_removes_what_is_old(tmp_path):
     assert (misspelt[0] > 0, misspelt[2]) == (True, "error: no database at 'stor.db'\n")
     assert not (tmp_path / "stor.db").exists()
     assert said[0] == (0, "0 runs were removed, 0 bytes are free\n")
-    assert said[1][1].startswith("1 runs were removed, ")
+    assert said[1][1].startswith("1 run was removed, ")

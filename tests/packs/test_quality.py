@@ -89,6 +89,15 @@ def test_a_pack_shows_its_report_again_in_python_and_on_the_command_line(damaged
     assert json.loads(shown("--json"))["quality"]["schema"] == "clvlab-quality/1"
 
 
+def test_one_of_a_thing_is_no_plural(tmp_path):
+    (tmp_path / "odds.csv").write_text("".join(DAMAGED.splitlines(keepends=True)[:3]))
+
+    pack = cl.import_odds("csv", tmp_path / "odds.csv", tmp_path / "p")
+
+    assert ": 1 fixture, 2 rows;" in repr(pack)
+    assert repr(pack.quality).startswith("Read 2 messages of 1 file: 1 tick, 0 of them suspended;")
+
+
 def test_a_report_that_was_changed_is_noticed(damaged, tmp_path):
     import_source("csv", [damaged], tmp_path / "p", import_options(lenient=True))
     path = tmp_path / "p" / "quality.json"

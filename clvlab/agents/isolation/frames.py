@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Required, TypedDict
+
+if TYPE_CHECKING:
+    from clvlab.agents.template import Params
 
 _HEAD = struct.Struct("<cQ")
 
@@ -21,6 +24,26 @@ class FrameKind(Enum):
     IDENTITY = b"I"  # JSON
     DECISIONS = b"D"  # the buffers of their columns
     FAILURE = b"F"  # JSON: kind, message and traceback
+
+
+class Configured(TypedDict):
+    """Which agent is meant with a question: its parameters that differ, its name, and the config that a run of it sealed."""
+
+    params: Params
+    agent_id: str | None
+    sealed: Params | None
+
+
+class Request(TypedDict, total=False):
+    """What an ``ASK`` holds: code to load first, and one of ``steps``, ``messages`` with ``fixtures``, and ``tape``."""
+
+    configured: Required[Configured]
+    code: bytes
+    file: tuple[str, str] | None
+    steps: bool
+    messages: Sequence[tuple[Any, ...]]
+    fixtures: Sequence[tuple[int, int | None]]
+    tape: str | None
 
 
 _STEP = FrameKind.STEP.value

@@ -16,8 +16,10 @@ import polars as pl
 
 from clvlab.agents.given import agent_given
 from clvlab.agents.isolation.code import Code, code_in_file, code_of
+from clvlab.agents.isolation.frames import Configured
 from clvlab.agents.isolation.limits import ProcessLimits
 from clvlab.agents.isolation.process import AgentProcess
+from clvlab.agents.template import Params
 from clvlab.engine.agent import Agent, Identity, Isolated, register
 from clvlab.engine.live import Follower
 from clvlab.errors import AgentError
@@ -53,9 +55,9 @@ class IsolatedAgent(Isolated):
 
     code: Code
     limits: ProcessLimits
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     agent_id: str | None = None
-    sealed: Mapping[str, Any] | None = None
+    sealed: Params | None = None
     scope: str | None = None
     stepped: bool = False
 
@@ -149,7 +151,7 @@ class IsolatedAgent(Isolated):
         return register(replace(self, agent_id=agent_id, params={}, sealed=config))
 
     @property
-    def configured(self) -> dict[str, Any]:
+    def configured(self) -> Configured:
         """What a process is told of it with every question."""
         return {"params": dict(self.params), "agent_id": self.agent_id, "sealed": self.sealed}
 
@@ -182,7 +184,7 @@ class _Followed:
     """A process that is told of messages as they come."""
 
     process: AgentProcess
-    configured: Mapping[str, Any]
+    configured: Configured
     fixtures: Sequence[tuple[int, int | None]]
 
     def take(self, message: Message) -> Sequence[Decision]:

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Unpack, cast
 from weakref import ref
 
 import polars as pl
@@ -26,7 +26,17 @@ import pyarrow as pa
 from clvlab import errors
 from clvlab.agents.isolation.code import Code
 from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, frame_in, most_bytes, most_decisions
-from clvlab.agents.isolation.frames import NO_STEP, FrameError, FrameKind, read_frame, read_head, write_frame, write_step
+from clvlab.agents.isolation.frames import (
+    NO_STEP,
+    Configured,
+    FrameError,
+    FrameKind,
+    Request,
+    read_frame,
+    read_head,
+    write_frame,
+    write_step,
+)
 from clvlab.agents.isolation.limits import ProcessLimits
 from clvlab.agents.isolation.sandbox import CLVLAB, begin_resident, make_resident, uses_user_site
 from clvlab.agents.isolation.steps import answered, steps
@@ -196,26 +206,27 @@ class AgentProcess:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def identity(self, **configured: Any) -> tuple[Identity, bool]:
+    def identity(self, **configured: Unpack[Configured]) -> tuple[Identity, bool]:
         """Return who the agent says it is, and whether it decides message by message; causality is not its to say."""
-        stated = self._asked(None, FrameKind.IDENTITY, configured)
+        stated = self._asked(None, FrameKind.IDENTITY, {"configured": configured})
         return identity_in(stated), by_message_in(stated)
 
-    def decisions(self, tape: Tape, **configured: Any) -> pl.DataFrame:
+    def decisions(self, tape: Tape, **configured: Unpack[Configured]) -> pl.DataFrame:
         """Return what the agent decides over a tape, of the types of ``DECISIONS`` and not yet checked further."""
         most = most_decisions(tape)
-        return decisions_in(self._asked(tape, FrameKind.DECISIONS, configured, most_bytes(most)), most)
+        return decisions_in(self._asked(tape, FrameKind.DECISIONS, {"configured": configured}, most_bytes(most)), most)
 
     def followed(
-        self, messages: Sequence[Message], fixtures: Sequence[tuple[int, int | None]], **configured: Any
+        self, messages: Sequence[Message], fixtures: Sequence[tuple[int, int | None]], **configured: Unpack[Configured]
     ) -> Sequence[Decision]:
         """Return what the agent decides at messages, which follow all that it was told before; not yet checked further."""
-        told = {"messages": [tuple(message) for message in messages], "fixtures": list(fixtures)}
+        told = [tuple(message) for message in messages]
+        request: Request = {"configured": configured, "messages": told, "fixtures": list(fixtures)}
         most = len(messages) * MAX_AT_MESSAGE
-        answer = self._asked(None, FrameKind.DECISIONS, configured | told, most_bytes(most))
+        answer = self._asked(None, FrameKind.DECISIONS, request, most_bytes(most))
         return list(decisions_in(answer, most).select(*DECISION_COLUMNS).iter_rows()) if answer else []
 
-    def stepped(self, tape: Tape, **configured: Any) -> list[Decision]:
+    def stepped(self, tape: Tape, **configured: Unpack[Configured]) -> list[Decision]:
         """Return what the agent decides at each message of a tape, of which it gets one after its answer to the one before.
 
         Nothing else of the tape is where the process could read it, and what it answers counts at that message alone.
@@ -223,7 +234,7 @@ class AgentProcess:
         most, decided = most_decisions(tape), list[Decision]()
         walk = steps(tape)
         first = list(islice(walk, 1))  # before any code of the agent runs: how long that takes tells how long the tape is
-        self._asked(None, FrameKind.STEP, configured | {"steps": True})
+        self._asked(None, FrameKind.STEP, {"configured": configured, "steps": True})
 
         def talk() -> bytes:
             size = 0
@@ -269,13 +280,13 @@ class AgentProcess:
             except BrokenPipeError:  # what was not sent yet is not needed any more
                 continue
 
-    def _asked(self, tape: Tape | None, kind: FrameKind, configured: Mapping[str, Any], limit: int = _MAX_JSON) -> bytes:
+    def _asked(self, tape: Tape | None, kind: FrameKind, request: Request, limit: int = _MAX_JSON) -> bytes:
         """Send a request and wait for its answer, of so many bytes at most; a process that gave none is not asked again."""
         _ = self.held  # nothing is sent before the process is locked in
         self.has_seen |= kind is not FrameKind.IDENTITY
         with self._lock:
             self._printed = 0
-            request = {"tape": None if tape is None else str(self._handed(tape)), **configured}
+            request["tape"] = None if tape is None else str(self._handed(tape))
             if not self._loaded:
                 make_resident(self._limits.reads)  # again: memory may have been short since
                 request |= {"code": self._code.content, "file": self._code.file}

@@ -10,15 +10,16 @@ import os
 import pickle
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from io import TextIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard
 
-from clvlab.agents.isolation.frames import FrameKind, read_frame, read_step, write_frame, write_step
+from clvlab.agents.isolation.frames import Configured, FrameKind, Request, read_frame, read_step, write_frame, write_step
 from clvlab.agents.isolation.sandbox import end_with, enter_own_root, limit_mappings, limit_memory, lock_in
 
 if TYPE_CHECKING:
-    from clvlab.agents.ticking import TickAgent
+    from clvlab.agents.template import Params
+    from clvlab.agents.ticking import TickAgent, Walk
     from clvlab.engine.agent import Agent
     from clvlab.engine.live import Follower
     from clvlab.law.tape import Tape
@@ -63,7 +64,7 @@ def main() -> None:
     decide: Callable[[Any, Tape], object] = _grown() if settings["grows"] else lambda agent, tape: agent.decide(tape)
     while True:
         try:
-            request = pickle.loads(read_frame(requests, _REQUESTS)[1])  # noqa: S301  by the parent
+            request: Request = pickle.loads(read_frame(requests, _REQUESTS)[1])  # noqa: S301  by the parent
         except EOFError:
             return
         try:
@@ -71,7 +72,7 @@ def main() -> None:
                 _load_libraries()
                 limit_mappings(settings["memory_mb"])
                 agent = _loaded(request)
-            own = _configured(agent, request)
+            own = _configured(agent, request["configured"])
             if "steps" in request:
                 answer = _stepped(own, requests, answers)
             elif "messages" in request:
@@ -107,7 +108,7 @@ def _load_libraries() -> None:
     pl.LazyFrame({"a": [1, 2]}).group_by("a").len().collect()
 
 
-def _loaded(request: dict[str, Any]) -> Agent:
+def _loaded(request: Request) -> Agent:
     """Run or unpickle the agent's code."""
     if request["file"] is None:
         agent: Agent = pickle.loads(request["code"])  # noqa: S301  what this process is for
@@ -118,9 +119,9 @@ def _loaded(request: dict[str, Any]) -> Agent:
     return agent_of(request["code"], path, name)
 
 
-def _configured(agent: Agent, request: dict[str, Any]) -> Agent:
+def _configured(agent: Agent, configured: Configured) -> Agent:
     """Return the agent the parameters and the name that are asked for."""
-    params, agent_id, sealed = request["params"], request["agent_id"], request["sealed"]
+    params, agent_id, sealed = configured["params"], configured["agent_id"], configured["sealed"]
     if not params and sealed is None and agent_id is None:
         return agent
     from clvlab.agents.columnar import Strategy
@@ -137,7 +138,7 @@ def _configured(agent: Agent, request: dict[str, Any]) -> Agent:
     return agent
 
 
-def _unsealed(params: Mapping[str, Any], sealed: Mapping[str, Any]) -> dict[str, Any]:
+def _unsealed(params: Params, sealed: Params) -> Params:
     """Return parameters as they were before they were sealed, which writes fractions as text."""
     return {
         name: float(value) if isinstance(params[name], float) and isinstance(value, str) else value
@@ -165,21 +166,21 @@ def _by_message(agent: Agent) -> TypeGuard[TickAgent]:
 
 def _grown() -> Callable[[Any, Tape], object]:
     """Return how agents decide over a tape that grows: one that is asked tick by tick goes on, others begin anew."""
-    walks: dict[str, Any] = {}
+    walk: Walk | None = None
 
     def decide(agent: Any, tape: Tape) -> object:
         from clvlab.agents.ticking import Walk
 
+        nonlocal walk
         if not _by_message(agent):
             return agent.decide(tape)
-        if "walk" not in walks:
-            walks["walk"] = Walk(agent)
-        return walks["walk"].decide(tape)
+        walk = walk or Walk(agent)
+        return walk.decide(tape)
 
     return decide
 
 
-def _followed(agent: Agent, followers: list[Follower], request: dict[str, Any]) -> tuple[FrameKind, bytes]:
+def _followed(agent: Agent, followers: list[Follower], request: Request) -> tuple[FrameKind, bytes]:
     """Tell the agent of messages, one after the other; no decision is no bytes."""
     import polars as pl
 

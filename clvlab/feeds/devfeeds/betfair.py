@@ -14,16 +14,16 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from clvlab.errors import MissingExtraError
 from clvlab.feeds.devfeeds.betfair_conversation import PATIENCE_S, Conversation, Exchange, LeftError
 from clvlab.feeds.devfeeds.betfair_markets import STEP_MS, made_up_markets
 from clvlab.feeds.devfeeds.faults import FaultPlan
+from clvlab.packs.importers.betfair_book import StreamMessage
 
 # A certificate for a server on this machine, made when it starts and trusted by nobody who was not told to.
 
@@ -112,7 +112,7 @@ class BetfairServer:
 
     def __init__(
         self,
-        script: Sequence[Mapping[str, Any]],
+        script: Sequence[StreamMessage],
         plan: FaultPlan | None = None,
         *,
         app_key: str = "key",

@@ -13,6 +13,7 @@ import orjson
 
 from clvlab.feeds.devfeeds.betfair_markets import Images
 from clvlab.feeds.devfeeds.faults import FaultPlan, FeedFault
+from clvlab.packs.importers.betfair_book import MarketChange, StreamMessage
 
 # What lies behind every connection to a stand-in of Betfair's stream: the script, how far it is, and whom it refuses.
 
@@ -33,7 +34,7 @@ class Exchange:
         Set when the server ends.
     """
 
-    script: Sequence[Mapping[str, Any]]
+    script: Sequence[StreamMessage]
     plan: FaultPlan
     app_key: str
     session: str
@@ -81,7 +82,7 @@ class Exchange:
         ahead_ms = sum(ms for since, ms in self._skews if since <= number)
         return (int(self.script[max(number, 0)]["pt"]) if self.script else 0) + ahead_ms
 
-    def image(self) -> tuple[int, list[dict[str, Any]]]:
+    def image(self) -> tuple[int, list[MarketChange]]:
         """Return how many messages lie behind, and a change for every market that says all of it."""
         with self._guard:
             for message in self.script[self._imaged : self.published]:
@@ -89,12 +90,12 @@ class Exchange:
             self._imaged = self.published
             return self.published, self._images.changes()
 
-    def message(self, number: int, market_filter: Mapping[str, Any]) -> dict[str, Any]:
+    def message(self, number: int, market_filter: Mapping[str, Any]) -> StreamMessage:
         """Return a message of the script, with the changes that a filter takes in."""
         changes = self.wanted(self.script[number].get("mc") or (), market_filter)
         return {"op": "mcm", "pt": self.time_ms(number), "mc": changes}
 
-    def wanted(self, changes: Sequence[Mapping[str, Any]], market_filter: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def wanted(self, changes: Sequence[MarketChange], market_filter: Mapping[str, Any]) -> list[MarketChange]:
         """Return the changes of the markets that a filter takes in, by their ids and those of their events."""
         market_ids, event_ids = market_filter.get("marketIds"), market_filter.get("eventIds")
         return [
@@ -124,7 +125,7 @@ class Conversation:
         self._exchange, self._peer, self._rest = exchange, peer, b""
         self._id = self._at = 0
         self._heartbeat_s = 5.0
-        self._filter: dict[str, Any] = {}
+        self._filter: Mapping[str, Any] = {}
         self._spoke_s = time.monotonic()
 
     def converse(self) -> None:
@@ -179,11 +180,11 @@ class Conversation:
             return published
         wanted, size = exchange.wanted(changes, self._filter), exchange.segment
         pt = exchange.time_ms(published - 1)
-        parts = [{"op": "mcm", "pt": pt, "mc": wanted[n : n + size]} for n in range(0, len(wanted), size)]
+        parts: list[StreamMessage] = [{"op": "mcm", "pt": pt, "mc": wanted[n : n + size]} for n in range(0, len(wanted), size)]
         self._send_parts("SUB_IMAGE", parts, published)
         return published
 
-    def _send_parts(self, kind: str, parts: Sequence[Mapping[str, Any]], clk: int) -> None:
+    def _send_parts(self, kind: str, parts: Sequence[StreamMessage], clk: int) -> None:
         """Send messages as the segments of one; the clocks come with the last."""
         clocks = {"initialClk": f"begin-{kind.lower()}", "clk": str(clk)}
         if not parts:
@@ -225,13 +226,13 @@ class Conversation:
         for _ in range(1 if planned is None else 2):
             self._send_line(message)
 
-    def _send_line(self, message: Mapping[str, Any]) -> None:
+    def _send_line(self, message: Mapping[str, object]) -> None:
         text = orjson.dumps(message)
         self._peer.sendall(text + _CRLF)
         self._spoke_s = time.monotonic()
         self._exchange.sent.append(text)
 
-    def _say(self, message: Mapping[str, Any]) -> None:
+    def _say(self, message: Mapping[str, object]) -> None:
         self._peer.sendall(orjson.dumps(message) + _CRLF)
         self._spoke_s = time.monotonic()
 
@@ -240,7 +241,7 @@ class Conversation:
             pt = self._exchange.time_ms(self._at - 1)
             self._say({"op": "mcm", "id": self._id, "ct": "HEARTBEAT", "clk": str(self._at), "pt": pt})
 
-    def _asked(self) -> dict[str, Any]:
+    def _asked(self) -> Mapping[str, Any]:
         """Return the client's next message."""
         while _CRLF not in self._rest:
             part = self._peer.recv(1 << 16)

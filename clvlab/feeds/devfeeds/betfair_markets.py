@@ -6,7 +6,9 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Unpack
+
+from clvlab.packs.importers.betfair_book import MarketChange, MarketDefinition, StreamMessage
 
 _START_MS = 1_780_000_000_000
 STEP_MS = 1500
@@ -18,10 +20,10 @@ _KINDS = (("MATCH_ODDS", 3), ("OVER_UNDER_25", 2))
 class Images:
     """Every market as the changes so far leave it."""
 
-    _definitions: dict[str, Any] = field(default_factory=dict)
+    _definitions: dict[str, MarketDefinition] = field(default_factory=dict)
     _runners: dict[str, dict[tuple[Any, Any], dict[str, Any]]] = field(default_factory=dict)
 
-    def take(self, changes: Iterable[Mapping[str, Any]]) -> None:
+    def take(self, changes: Iterable[MarketChange]) -> None:
         """Take the changes of a message."""
         for change in changes:
             runners = self._runners.setdefault(change["id"], {})
@@ -39,7 +41,7 @@ class Images:
                     entries.update({entry[0]: entry for entry in value})
                     runner[name] = {first: entry for first, entry in entries.items() if entry[-1]}
 
-    def changes(self) -> list[dict[str, Any]]:
+    def changes(self) -> list[MarketChange]:
         """Return a change for each market that says all of it."""
         return [
             {
@@ -62,11 +64,11 @@ class Images:
 @dataclass
 class _MadeMarket:
     market_id: str
-    definition: dict[str, Any]
+    definition: MarketDefinition
     prob: list[float]
     offers: dict[int, tuple[float, float]] = field(default_factory=dict)
 
-    def quote(self, runner: int) -> dict[str, Any]:
+    def quote(self, runner: int) -> Mapping[str, object]:
         """Return the change of a runner's offers to what its probability says."""
         odds = min(max(1 / (self.prob[runner] / sum(self.prob)), 1.05), 500.0)
         back, lay = round(odds * 0.99, 2), round(odds * 1.01 + 0.01, 2)
@@ -74,12 +76,12 @@ class _MadeMarket:
         gone = ([], []) if old is None or old == (back, lay) else ([[old[0], 0]], [[old[1], 0]])
         return {"id": runner + 1, "atb": [*gone[0], [back, 20.0]], "atl": [*gone[1], [lay, 20.0]]}
 
-    def define(self, **changes: Any) -> dict[str, Any]:
+    def define(self, **changes: Unpack[MarketDefinition]) -> MarketChange:
         """Return a new definition."""
         self.definition = self.definition | changes
         return {"id": self.market_id, "marketDefinition": self.definition}
 
-    def settle(self, winner: int) -> dict[str, Any]:
+    def settle(self, winner: int) -> MarketChange:
         """Return the last definition."""
         runners = [
             runner | {"status": "WINNER" if n == winner else "LOSER"} for n, runner in enumerate(self.definition["runners"])
@@ -87,7 +89,7 @@ class _MadeMarket:
         return self.define(status="CLOSED", runners=runners)
 
 
-def made_up_markets(seed: int, *, events: int = 2, messages: int = 2000, start_ms: int = _START_MS) -> list[dict[str, Any]]:
+def made_up_markets(seed: int, *, events: int = 2, messages: int = 2000, start_ms: int = _START_MS) -> list[StreamMessage]:
     """Return a script of two markets an event, from their first offers to their results: at least so many messages.
 
     The first message of each market is its image, and every message has a time of its own. Markets are suspended now and then,
@@ -110,7 +112,7 @@ def made_up_markets(seed: int, *, events: int = 2, messages: int = 2000, start_m
     ]
 
 
-def _moved(market: _MadeMarket, chance: random.Random) -> list[dict[str, Any]]:
+def _moved(market: _MadeMarket, chance: random.Random) -> list[MarketChange]:
     """Return a change of one runner's offers, or now and then a suspension and its end."""
     if chance.random() < 0.01:
         return [market.define(status="SUSPENDED"), market.define(status="OPEN")]
@@ -122,7 +124,7 @@ def _moved(market: _MadeMarket, chance: random.Random) -> list[dict[str, Any]]:
 def _market(event: int, number: int, chance: random.Random, start_ms: int) -> _MadeMarket:
     kind, runners = _KINDS[number]
     start = datetime.fromtimestamp(start_ms / 1000 + 7200, UTC)
-    definition = {
+    definition: MarketDefinition = {
         "eventId": str(9000 + event), "eventTypeId": "1", "eventName": f"Home {event} v Away {event}", "marketType": kind,
         "bettingType": "ODDS", "numberOfWinners": 1, "marketTime": start.strftime("%Y-%m-%dT%H:%M:%S.000Z"), "status": "OPEN",
         "inPlay": False, "runners": [{"id": n + 1, "status": "ACTIVE", "sortPriority": n + 1} for n in range(runners)],

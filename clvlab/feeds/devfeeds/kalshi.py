@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -14,10 +13,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from websockets.http11 import Request
 
 from clvlab.feeds.devfeeds.faults import FaultPlan
-from clvlab.feeds.devfeeds.ladders import CENT, LadderChange, Ladders, LadderScript, synthetic_script
+from clvlab.feeds.devfeeds.ladders import CENT, LadderChange, Ladders, LadderScript, iso_time, synthetic_script
 from clvlab.feeds.devfeeds.sockets import Peer, ScriptServer
+from clvlab.feeds.feed import now_ms
 from clvlab.feeds.kalshi import KEY, PATH, SIGNATURE, TIMESTAMP, is_signed
-from clvlab.feeds.retrying import now_ms
 
 KEY_ID = "development"
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
@@ -121,7 +120,7 @@ class KalshiServer(ScriptServer):
     def snapshot(self, peer: Peer, share: str, truth: Ladders) -> str:
         """Write an ``orderbook_snapshot``, which carries no time."""
         no = {100 * CENT - price: size for price, size in truth.side(share, is_bid=False).items()}
-        told: dict[str, Any] = {"market_ticker": share}
+        told: dict[str, object] = {"market_ticker": share}
         for side, bids in (("yes", truth.side(share, is_bid=True)), ("no", no)):
             if self._in_dollars:
                 told[f"{side}_dollars"] = [[_dollars(price), size] for price, size in bids.items()]
@@ -135,7 +134,7 @@ class KalshiServer(ScriptServer):
         return orjson.dumps({"type": kind, "sid": sid, "seq": peer.seqs[sid], "msg": told}).decode()
 
 
-def match_event(number: int, kickoff_ms: int = 1_782_417_600_000) -> dict[str, Any]:
+def match_event(number: int, kickoff_ms: int = 1_782_417_600_000) -> Mapping[str, Any]:
     """Return what REST says of a match: the tickers of the first one are ``MATCH-1-HOM``, ``-TIE`` and ``-AWY``.
 
     As at Kalshi the markets close two weeks after the kickoff, unless the match ends before.
@@ -143,16 +142,16 @@ def match_event(number: int, kickoff_ms: int = 1_782_417_600_000) -> dict[str, A
     ticker, names = f"MATCH-{number}", (f"Home {number}", "Tie", f"Away {number}")
     title = f"{names[0]} vs {names[2]} Winner?"
     about = {"event_ticker": ticker, "title": title}
-    times = {"occurrence_datetime": _iso(kickoff_ms), "close_time": _iso(kickoff_ms + 14 * _DAY_MS), "can_close_early": True}
+    times = {
+        "occurrence_datetime": iso_time(kickoff_ms),
+        "close_time": iso_time(kickoff_ms + 14 * _DAY_MS),
+        "can_close_early": True,
+    }
     markets = [
         {**about, **times, "ticker": f"{ticker}-{outcome}", "yes_sub_title": name}
         for outcome, name in zip(_OUTCOMES, names, strict=True)
     ]
     return {**about, "mutually_exclusive": True, "markets": markets}
-
-
-def _iso(ts_ms: int) -> str:
-    return datetime.fromtimestamp(ts_ms / 1000, UTC).isoformat()
 
 
 def _dollars(thousandths: int) -> str:

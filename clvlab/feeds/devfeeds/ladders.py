@@ -5,11 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 CENT = 10
 """In thousandths of a dollar, in which prices are written here."""
 _DEPTH = 4
 _WIDE = 8 * CENT  # from here on, quotes come nearer
+
+
+def iso_time(ts_ms: int) -> str:
+    """Write a time as the exchanges do."""
+    return datetime.fromtimestamp(ts_ms / 1000, UTC).isoformat()
 
 
 @dataclass(frozen=True, slots=True)

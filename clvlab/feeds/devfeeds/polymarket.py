@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,10 +10,10 @@ import orjson
 from websockets.http11 import Request
 
 from clvlab.feeds.devfeeds.faults import FaultPlan
-from clvlab.feeds.devfeeds.ladders import LadderChange, Ladders, LadderScript, synthetic_script
+from clvlab.feeds.devfeeds.ladders import LadderChange, Ladders, LadderScript, iso_time, synthetic_script
 from clvlab.feeds.devfeeds.sockets import Peer, ScriptServer
+from clvlab.feeds.feed import now_ms
 from clvlab.feeds.polymarket import PATH
-from clvlab.feeds.retrying import now_ms
 
 _HOUR_MS = 3_600_000
 
@@ -41,7 +40,7 @@ class PolymarketServer(ScriptServer):
     ) -> Self:  # fmt: skip
         """Make up some matches of three outcomes each, from ``start_ms`` on, which is now if null."""
         start = now_ms() if start_ms is None else start_ms
-        events = [match_event(number, kickoff=_iso(start + _HOUR_MS)) for number in range(1, matches + 1)]
+        events = [match_event(number, kickoff=iso_time(start + _HOUR_MS)) for number in range(1, matches + 1)]
         assets = [f"{number}{outcome}" for number in range(1, matches + 1) for outcome in "123"]
         script = synthetic_script(assets, messages, seed=seed, start_ms=start, closes=closes)
         return cls(events, script, plan, **how)
@@ -86,7 +85,7 @@ class PolymarketServer(ScriptServer):
         return orjson.dumps({**head, "timestamp": str(self.time_ms(truth.ts_ms[share])), **sides}).decode()
 
 
-def match_event(number: int, kickoff: str = "2026-06-25T20:00:00Z", assets: Sequence[str] = ()) -> dict[str, Any]:
+def match_event(number: int, kickoff: str = "2026-06-25T20:00:00Z", assets: Sequence[str] = ()) -> Mapping[str, object]:
     """Return what gamma says of a match: assets ``11``, ``12`` and ``13`` of the first one are home, draw and away."""
     home, away = f"Home {number}", f"Away {number}"
     own = assets or [f"{number}{outcome}" for outcome in "123"]
@@ -101,10 +100,6 @@ def match_event(number: int, kickoff: str = "2026-06-25T20:00:00Z", assets: Sequ
     ]  # fmt: skip
     about = {"id": str(1000 + number), "slug": f"match-{number}", "title": f"{home} vs. {away}", "startTime": kickoff}
     return {**about, "negRisk": True, "live": False, "markets": markets}
-
-
-def _iso(ts_ms: int) -> str:
-    return datetime.fromtimestamp(ts_ms / 1000, UTC).isoformat()
 
 
 def _dollars(thousandths: int) -> str:

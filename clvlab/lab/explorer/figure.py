@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -11,6 +12,8 @@ from clvlab.drawing.axes import BLUE, GREY, RED
 from clvlab.lab.explorer.view import Close, MarketView, ShownOutcome
 from clvlab.words import TO_SECOND, amount, percent
 
+Trace = Mapping[str, object]
+"""A trace as plotly takes it, coordinates as arrays or lists."""
 GREEN = "#2f9e44"
 # Like those of the other pictures these stand on white and on black.
 SIDE_COLOURS = (BLUE, "#c9822b", "#8b6fc9", "#3aa6a0", "#b5659d", "#8f8a3a")
@@ -41,7 +44,7 @@ def clock(ts_ms: int) -> str:
     return str(pl.DataFrame({"ts_ms": [ts_ms]}).select(CLOCK).item())
 
 
-def traces(view: MarketView, seq: int | None = None) -> list[dict[str, Any]]:
+def traces(view: MarketView, seq: int | None = None) -> list[Trace]:
     """Return the traces of a view: times without a price, a line a side, decisions by outcome, the close, the chosen decision.
 
     Their number depends on the sides alone, so that a move of the replay changes coordinates only. Text is escaped, since
@@ -57,7 +60,7 @@ def traces(view: MarketView, seq: int | None = None) -> list[dict[str, Any]]:
     ]
 
 
-def selection_ring(view: MarketView, seq: int | None) -> dict[str, Any]:
+def selection_ring(view: MarketView, seq: int | None) -> Trace:
     """Return the ring around a decision, of no point where none is chosen or the replay has not come to it."""
     return {
         "type": "scatter",
@@ -67,7 +70,7 @@ def selection_ring(view: MarketView, seq: int | None) -> dict[str, Any]:
     } | _points(view.decided.filter(pl.col("seq").eq_missing(seq) & pl.lit(seq is not None)))
 
 
-def layout(view: MarketView) -> dict[str, Any]:
+def layout(view: MarketView) -> Mapping[str, object]:
     """Axes, margins and legend; no colour of the ground, which is the page's."""
     axis = {"gridcolor": _GRID, "zeroline": False, "linecolor": GREY}
     return {
@@ -121,7 +124,7 @@ def reach(view: MarketView) -> tuple[int, int]:
     return 5 * ((low - 100) // 500), 5 * (-(-(high + 100) // 500))
 
 
-def _anchor(view: MarketView) -> dict[str, Any]:
+def _anchor(view: MarketView) -> Trace:
     """Nothing to see: the first and last time of the market.
 
     When coordinates change plotly guesses the kind of an axis anew, by its first trace, and these are dates; and a double click
@@ -131,7 +134,7 @@ def _anchor(view: MarketView) -> dict[str, Any]:
     return {"type": "scatter", "mode": "lines", "x": ends, "y": [None, None], "hoverinfo": "skip"}
 
 
-def _lines(view: MarketView) -> list[dict[str, Any]]:
+def _lines(view: MarketView) -> Sequence[Trace]:
     """Draw the sides.
 
     Only decisions answer to the pointer: a line runs through each of them, and would answer in its place.
@@ -157,12 +160,12 @@ def _last(line: pl.DataFrame) -> str:
     return percent(line["prob_bps"][-1] if line.height else None) or "no price"
 
 
-def _points(frame: pl.DataFrame) -> dict[str, Any]:
+def _points(frame: pl.DataFrame) -> dict[str, object]:
     # As floats they travel to the browser as they are; a null becomes NaN, which is a gap.
     return {"x": frame["ts_ms"].clip(None, LATEST_MS).cast(pl.Float64).to_numpy(), "y": (frame["prob_bps"] / 100).to_numpy()}
 
 
-def _suspended(view: MarketView) -> dict[str, Any]:
+def _suspended(view: MarketView) -> Trace:
     spans = view.suspensions
     corners = spans.select(pl.all().clip(None, LATEST_MS)).select(
         pl.concat_list("from_ts_ms", "from_ts_ms", "to_ts_ms", "to_ts_ms", pl.lit(None, pl.Int64))
@@ -181,7 +184,7 @@ def _suspended(view: MarketView) -> dict[str, Any]:
     }
 
 
-def _marks(view: MarketView, outcome: ShownOutcome) -> dict[str, Any]:
+def _marks(view: MarketView, outcome: ShownOutcome) -> Trace:
     marks = view.marks.filter(pl.col("outcome") == outcome)
     colour, symbol, _ = SYMBOLS[outcome]
     return {
@@ -195,7 +198,7 @@ def _marks(view: MarketView, outcome: ShownOutcome) -> dict[str, Any]:
     } | _points(marks)
 
 
-def _said(mark: dict[str, Any]) -> str:
+def _said(mark: Mapping[str, Any]) -> str:
     clv = "" if mark["clv_bps"] is None else f", CLV {amount(mark['clv_bps'])}"
     more = f"<br>and {mark['n'] - 1:,} more here: zoom in" if mark["n"] > 1 else ""
     return (
@@ -204,7 +207,7 @@ def _said(mark: dict[str, Any]) -> str:
     )
 
 
-def _close(view: MarketView) -> list[dict[str, Any]]:
+def _close(view: MarketView) -> list[Trace]:
     close = view.close
     return [
         {

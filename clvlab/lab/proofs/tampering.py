@@ -27,6 +27,8 @@ from clvlab.words import CHECK_MEANINGS, counted
 # Where two files differ, byte by byte, with what stands around it.
 
 
+_Line = dict[str, Any]
+"""A line of a run as JSON: a copy may have been tampered with, so nothing is known of its fields."""
 _AROUND = 60  # bytes of context on either side
 _MOST = 240  # bytes of a difference on the screen
 _MARK = "background:rgba(200,140,0,.3);font-weight:700"  # beside the line through or under it
@@ -175,7 +177,7 @@ def closed_again(copy: Copy) -> Copy:
     return replace(copy, run=replace(run, scores=scores, manifest=canonical(stated)))
 
 
-def _object(text: bytes) -> dict[str, Any]:
+def _object(text: bytes) -> dict[str, object]:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -185,7 +187,7 @@ def _object(text: bytes) -> dict[str, Any]:
     return value
 
 
-def _changed(copy: Copy, file: str, wanted: Callable[[dict[str, Any]], bool], change: Callable[[dict[str, Any]], None]) -> Copy:
+def _changed(copy: Copy, file: str, wanted: Callable[[_Line], bool], change: Callable[[_Line], None]) -> Copy:
     """Change the first line that is wanted, and write it as canonical JSON again."""
     lines = copy.read(file).split(b"\n")
     for number, line in enumerate(lines[:-1]):
@@ -198,13 +200,13 @@ def _changed(copy: Copy, file: str, wanted: Callable[[dict[str, Any]], bool], ch
 
 
 def _raise_stake(copy: Copy) -> Copy:
-    def change(event: dict[str, Any]) -> None:
+    def change(event: _Line) -> None:
         event["payload"]["action"]["stake"] += 800
 
     return _changed(copy, "events.jsonl", _is_back, change)
 
 
-def _is_back(event: dict[str, Any]) -> bool:
+def _is_back(event: _Line) -> bool:
     return event["kind"] == Kind.DECISION and type(event["payload"]["action"]["stake"]) is int
 
 
@@ -212,7 +214,7 @@ def _raise_score(copy: Copy) -> Copy:
     return _changed(copy, "scores.jsonl", _is_scored, lambda row: row.update(clv_bps=row["clv_bps"] + 500))
 
 
-def _is_scored(row: dict[str, Any]) -> bool:
+def _is_scored(row: _Line) -> bool:
     return type(row["clv_bps"]) is int
 
 

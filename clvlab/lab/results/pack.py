@@ -357,7 +357,7 @@ class Pack(Shown):
     def __repr__(self) -> str:
         verified = f", {self.source.verification}" if self.source.verification else ""
         made = f", {derived_words(self.source)}" if isinstance(self.source, DerivedPack) else ""
-        size = f"{len(self.fixture_ids)} fixtures, {self.source.rows} rows"
+        size = f"{counted(len(self.fixture_ids), 'fixture')}, {self.source.rows} rows"
         label = f"{self.provenance}, {self.source.verified_grade}"
         return f"Pack {self.pack_id!r} ({label}): {size}{made}{verified}; next: clvlab.backtest(pack)"
 

@@ -27,7 +27,7 @@ from clvlab.law.schema import ClosingPolicy
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.captures.reader import ProviderClock
 from clvlab.packs.exchange import State
-from clvlab.packs.importers.betfair_book import Checked, MarketBook
+from clvlab.packs.importers.betfair_book import Checked, MarketBook, StreamMessage
 from clvlab.packs.importers.betfair_files import (
     CONSENSUS,
     MARGIN,
@@ -131,7 +131,7 @@ class BetfairReader:
         known = (self._markets[market_id] for market_id in sorted(forgotten))
         return [(market.fixture_id, key) for market in known for key in sorted(market.keys)]
 
-    def _checked(self, message: Any) -> tuple[int, list[_Change]]:
+    def _checked(self, message: StreamMessage) -> tuple[int, list[_Change]]:
         """Return the time and the changes of a message, all of which can be put."""
         if message.get("op") != "mcm" or type(message.get("pt")) is not int:
             raise ValueError("no market change message")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import orjson
 
@@ -21,6 +21,41 @@ from clvlab.packs.captures.reader import ProviderClock
 from clvlab.packs.exchange import MARKET_KEY, WHOLE, Quote, ShareMarket, State, match_sides, millionths, names_of, number
 from clvlab.packs.importers.source import fixture_id_of
 from clvlab.packs.manifest import Fixture
+
+# What is read of Kalshi's messages: any of it may be missing or of another type until it was checked.
+
+
+class ListedMarket(TypedDict, total=False):
+    """A market as REST describes it."""
+
+    ticker: str
+    event_ticker: str
+    title: str
+    yes_sub_title: str
+    occurrence_datetime: str
+
+
+class ListedEvent(TypedDict, total=False):
+    """An event as REST describes it."""
+
+    event_ticker: str
+    title: str
+    mutually_exclusive: bool
+    markets: Sequence[ListedMarket]
+
+
+class KalshiMessage(TypedDict, total=False):
+    """A message of the WebSocket, or REST's answer of an event with its markets, or of one market."""
+
+    type: str
+    id: int
+    sid: int
+    seq: int
+    msg: Mapping[str, Any]
+    event: ListedEvent
+    market: ListedMarket
+    markets: Sequence[ListedMarket]
+
 
 # Which ticker of Kalshi is which side of which market, read from the answers of its REST interface.
 
@@ -40,12 +75,12 @@ class KalshiEvent:
     markets: Mapping[str, Mapping[str, str]]
 
 
-def is_description(message: Mapping[str, Any]) -> bool:
+def is_description(message: KalshiMessage) -> bool:
     """Whether a message is an answer of ``/events/{event_ticker}`` or of ``/markets/{ticker}``."""
     return "type" not in message and ("event" in message or "market" in message)
 
 
-def described(answer: Mapping[str, Any]) -> KalshiEvent:
+def described(answer: KalshiMessage) -> KalshiEvent:
     """Read an answer.
 
     Raises
@@ -64,7 +99,7 @@ def described(answer: Mapping[str, Any]) -> KalshiEvent:
         raise ValueError(f"no description of an event: {type(error).__name__}: {error}") from error
 
 
-def _event(ticker: str, title: str, listed: Sequence[Mapping[str, Any]], *, exclusive: bool) -> KalshiEvent:
+def _event(ticker: str, title: str, listed: Sequence[ListedMarket], *, exclusive: bool) -> KalshiEvent:
     names = _names(title)
     # Not close_time: trading goes on while a match is played, and that time lies days or weeks behind its end.
     starts = [of_iso(market["occurrence_datetime"]) for market in listed if market.get("occurrence_datetime")]
@@ -136,7 +171,7 @@ class KalshiReader:
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
         """Return the state of the market that a message moves."""
-        message = orjson.loads(text)
+        message: KalshiMessage = orjson.loads(text)
         if not isinstance(message, dict):
             raise ValueError("a message is a JSON object")
         if is_description(message):
@@ -147,7 +182,7 @@ class KalshiReader:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"no message of the order book: {type(error).__name__}: {error}") from error
 
-    def _book(self, message: Mapping[str, Any], received_ts_ms: int) -> Sequence[State]:
+    def _book(self, message: KalshiMessage, received_ts_ms: int) -> Sequence[State]:
         kind = message["type"]
         if kind == "subscribed":
             self._seqs.pop(message["msg"]["sid"], None)
@@ -196,7 +231,7 @@ class KalshiReader:
                 forgotten.add((ladder.market.fixture_id, ladder.market.market_key))
         return forgotten
 
-    def _describe(self, message: Mapping[str, Any]) -> None:
+    def _describe(self, message: KalshiMessage) -> None:
         event = described(message)
         self._fixtures[event.fixture.fixture_id] = event.fixture
         for key, sides in event.markets.items():
@@ -218,7 +253,7 @@ class _Told(NamedTuple):
     ts_ms: int | None
 
 
-def _told(message: Mapping[str, Any]) -> _Told:
+def _told(message: KalshiMessage) -> _Told:
     sid, seq, said = message["sid"], message["seq"], message["msg"]
     bids, change = dict[str, _Bids](), None
     if message["type"] == _SNAPSHOT:
@@ -232,7 +267,7 @@ def _told(message: Mapping[str, Any]) -> _Told:
     return _Told(sid, seq, said["market_ticker"], bids, change, _time(said))
 
 
-def is_readable(message: Mapping[str, Any]) -> bool:
+def is_readable(message: KalshiMessage) -> bool:
     """Tell whether a reader can take a message: one of the book that it can't take is missing in the book."""
     try:
         return message["type"] not in (_SNAPSHOT, _DELTA) or bool(_told(message))

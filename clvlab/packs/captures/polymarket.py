@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal, TypedDict
 
 import orjson
 
@@ -15,6 +15,48 @@ from clvlab.packs.captures.normalising import Source
 from clvlab.packs.captures.reader import ProviderClock
 from clvlab.packs.exchange import MARKET_KEY, AssetBooks, Change, State, match_sides, millionths, names_of, number
 from clvlab.packs.manifest import Fixture
+
+# What is read of Polymarket's messages: any of it may be missing or of another type until it was checked.
+
+
+class GammaMarket(TypedDict, total=False):
+    """A market as gamma describes it; its lists may be JSON within a text."""
+
+    slug: str
+    question: str
+    groupItemTitle: str | None
+    sportsMarketType: str | None
+    line: float | None
+    gameStartTime: str | None
+    outcomes: str | Sequence[str]
+    clobTokenIds: str | Sequence[str] | None
+    closed: bool
+
+
+class GammaEvent(TypedDict, total=False):
+    """An event as gamma describes it; of its teams ``name``, ``alias`` and ``ordering`` are read."""
+
+    id: str
+    slug: str
+    title: str
+    startTime: str | None
+    live: bool
+    negRisk: bool
+    teams: Sequence[Mapping[str, str]]
+    markets: Sequence[GammaMarket]
+
+
+class ChannelMessage(TypedDict, total=False):
+    """A message of the market channel; a level has ``price`` and ``size``, a change of one also ``asset_id`` and ``side``."""
+
+    event_type: str
+    asset_id: str
+    assets_ids: Sequence[str]
+    timestamp: str
+    bids: Sequence[Mapping[str, str]]
+    asks: Sequence[Mapping[str, str]]
+    price_changes: Sequence[Mapping[str, str]]
+
 
 # Which share of Polymarket is which side of which market, read from the answers of its gamma API.
 
@@ -45,7 +87,7 @@ def is_description(message: object) -> bool:
     return isinstance(message, list) and bool(message) and isinstance(message[0], dict) and "markets" in message[0]
 
 
-def events_of(answer: Sequence[Any]) -> list[PolymarketEvent]:
+def events_of(answer: Sequence[GammaEvent]) -> list[PolymarketEvent]:
     """Read an answer of ``/events``.
 
     Raises
@@ -58,7 +100,7 @@ def events_of(answer: Sequence[Any]) -> list[PolymarketEvent]:
         raise ValueError(f"no description of events: {type(error).__name__}: {error}") from error
 
 
-def _event(entry: Mapping[str, Any]) -> PolymarketEvent:
+def _event(entry: GammaEvent) -> PolymarketEvent:
     number, title = int(entry["id"]), str(entry["title"])
     if not 0 <= number <= SAFE_INTEGER:
         raise ValueError(f"the id of an event is {number}")
@@ -76,14 +118,14 @@ def _event(entry: Mapping[str, Any]) -> PolymarketEvent:
     return PolymarketEvent(fixture, entry.get("live") is True, _markets(entry, open_markets, names))
 
 
-def _names(title: str, teams: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _names(title: str, teams: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     """The home team first: titles of American sports name it last, and only ``teams`` tells."""
     names = names_of(title)
     home = {team.get(key) for team in teams if team.get("ordering") == "home" for key in ("name", "alias")}
     return names[::-1] if len(names) == 2 and names[1] in home else names
 
 
-def _markets(entry: Mapping[str, Any], listed: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, dict[str, str]]:
+def _markets(entry: GammaEvent, listed: Sequence[GammaMarket], names: Sequence[str]) -> dict[str, dict[str, str]]:
     markets: dict[str, dict[str, str]] = {}
     exclusive = [
         market
@@ -182,13 +224,16 @@ class PolymarketReader:
             self._books.name(fixture_id, key, assets)
 
 
-def _changes(part: Any) -> Iterator[Change]:
+_LADDERS: tuple[tuple[bool, Literal["bids", "asks"]], ...] = ((True, "bids"), (False, "asks"))
+
+
+def _changes(part: ChannelMessage) -> Iterator[Change]:
     try:
         kind = part["event_type"]
         if kind == "book":
             levels = {
                 (is_bid, millionths(level["price"])): number(level["size"]) > 0
-                for is_bid, name in ((True, "bids"), (False, "asks"))
+                for is_bid, name in _LADDERS
                 for level in part[name]
             }
             yield Change(str(part["asset_id"]), _time(part), "book", levels)
@@ -209,7 +254,7 @@ def _is_bid(side: str) -> bool:
     return side == "BUY"
 
 
-def _time(part: Mapping[str, Any]) -> int:
+def _time(part: ChannelMessage) -> int:
     found = number(part["timestamp"])
     if not 0 <= found <= LAST_MS:
         raise ValueError(f"timestamp {found} is no time in milliseconds")

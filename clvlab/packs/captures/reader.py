@@ -136,6 +136,22 @@ class Reader(Protocol):
         ...
 
 
+class StateReader:
+    """What a reader keeps of messages that each say the whole state of a market."""
+
+    def __init__(self) -> None:
+        self._fixtures: dict[int, Fixture] = {}
+        self.fixtures: Mapping[int, Fixture] = self._fixtures
+        self.clock = ProviderClock()
+        self._known: set[tuple[int, str]] = set()
+
+    def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
+        """Take note that messages about these markets, or about any, were missed."""
+        forgotten = {market for market in self._known if not markets or market[1] in markets}
+        self._known -= forgotten
+        return forgotten
+
+
 @runtime_checkable
 class HoldingReader(Reader, Protocol):
     """Holds states back until a later message shows that they are the last ones of their time.

@@ -6,10 +6,10 @@ A segment is a file of such lines. Its first one says which it is, of what, and 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import orjson
 
@@ -115,6 +115,20 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
+class CutContent(TypedDict):
+    """Why messages may be missing, of which markets (all if none is named), and whether the feed can send them again."""
+
+    cause: str
+    markets: Sequence[str]
+    resumable: bool
+
+
+class ResumedContent(TypedDict):
+    """Whether what was missed is sent again."""
+
+    replayed: bool
+
+
 @dataclass(frozen=True, slots=True)
 class CaptureRecord:
     """A line of a segment; one of ``text``, ``cut`` and ``resumed`` is there, or it is the end.
@@ -134,8 +148,8 @@ class CaptureRecord:
     at_ms: int
     text: bytes | None = None
     mark: str | None = None
-    cut: dict[str, Any] | None = None
-    resumed: dict[str, Any] | None = None
+    cut: CutContent | None = None
+    resumed: ResumedContent | None = None
     is_end: bool = False
 
 
@@ -182,20 +196,20 @@ def read_record(line: bytes, where: str) -> CaptureRecord:
         raise SourceError(f"{where}: is no line of a capture: {error}") from error
 
 
-_CONTENTS: dict[str, dict[str, type]] = {
+_CONTENTS: Mapping[str, Mapping[str, type]] = {
     "cut": {"cause": str, "markets": list, "resumable": bool},
     "resumed": {"replayed": bool},
 }
 
 
-def _check(content: dict[str, Any], kinds: dict[str, type]) -> None:
+def _check(content: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
     if {name: type(value) for name, value in content.items()} != kinds or not all(
         isinstance(market, str) for market in content.get("markets", ())
     ):
         raise ValueError(f"its content is {content!r:.200}")
 
 
-def _text(line: bytes, own: dict[str, Any]) -> bytes:
+def _text(line: bytes, own: Mapping[str, Any]) -> bytes:
     if "text" in own:
         return str(own["text"]).encode()
     if "base64" in own:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 import orjson
 
 from clvlab.packs.captures.normalising import Source
-from clvlab.packs.captures.reader import ProviderClock
+from clvlab.packs.captures.reader import StateReader
 from clvlab.packs.exchange import State
 from clvlab.packs.manifest import Fixture
 
 
-class ReplayReader:
+class ReplayReader(StateReader):
     """Reads ticks, with the names of their fixtures and the kickoffs as announced."""
-
-    def __init__(self) -> None:
-        self._fixtures: dict[int, Fixture] = {}
-        self.fixtures: Mapping[int, Fixture] = self._fixtures
-        self.clock = ProviderClock()
-        self._known: set[tuple[int, str]] = set()
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
         """Return the state of a tick's market."""
@@ -35,12 +29,6 @@ class ReplayReader:
         self._fixtures[state.fixture_id] = fixture
         self._known.add((state.fixture_id, state.market_key))
         return (state,)
-
-    def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
-        """Take note that ticks of these markets, or of any, were missed."""
-        forgotten = {market for market in self._known if not markets or market[1] in markets}
-        self._known -= forgotten
-        return forgotten
 
 
 SOURCE = Source(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from clvlab.base.times import LAST_MS
@@ -12,7 +12,7 @@ from clvlab.law.message import Message
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.integers import WHOLE_BPS
 from clvlab.packs.captures.reader import HoldingReader, ProviderClock, Reader
-from clvlab.packs.captures.records import CaptureRecord, Header
+from clvlab.packs.captures.records import CaptureRecord, CutContent, Header
 from clvlab.packs.exchange import State
 from clvlab.packs.invariants import SUM_TOLERANCE_BPS, is_name
 from clvlab.packs.manifest import Fixture, Gap
@@ -222,8 +222,8 @@ class Tracker:
                 self.announced[message.fixture_id] = self.reader.fixtures[message.fixture_id].kickoff_ts_ms
         return placed
 
-    def _cut(self, at_ms: int, cut: Mapping[str, object]) -> Sequence[Message]:
-        markets = tuple(str(market) for market in cut.get("markets") or ())  # type: ignore[attr-defined]
+    def _cut(self, at_ms: int, cut: CutContent) -> Sequence[Message]:
+        markets = tuple(str(market) for market in cut.get("markets") or ())
         resumable = bool(cut.get("resumable"))
         self._open.append((at_ms, str(cut["cause"]), markets, resumable))
         return () if resumable else self._suspended(markets)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import orjson
@@ -15,11 +14,11 @@ from clvlab.odds.consensus import BookMessages, Consensus, consensus_ticks
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
 from clvlab.packs.captures.normalising import Source
-from clvlab.packs.captures.reader import ProviderClock
+from clvlab.packs.captures.reader import StateReader
 from clvlab.packs.exchange import State
 from clvlab.packs.importers.books import book_prices
-from clvlab.packs.importers.source import Account, fixture_id_of
-from clvlab.packs.importers.the_odds_api import RULES, event_quotes
+from clvlab.packs.importers.source import Account
+from clvlab.packs.importers.the_odds_api import RULES, ApiBook, ApiEvent, event_quotes, fixture_of
 from clvlab.packs.invariants import is_name
 from clvlab.packs.manifest import Fixture
 
@@ -39,7 +38,7 @@ class _Event:
     markets: dict[str, dict[str, _OddsBook]]
 
 
-class TheOddsApiReader:
+class TheOddsApiReader(StateReader):
     """Reads answers one after the other: a state for each market whose price changed, or that is not quoted any more.
 
     Parameters
@@ -56,12 +55,9 @@ class TheOddsApiReader:
         margin: Margin = Margin.POWER,
         odds_format: OddsFormat = OddsFormat.DECIMAL,
     ) -> None:
+        super().__init__()
         self._rules, self._margin, self._format = rules, margin, odds_format
-        self._fixtures: dict[int, Fixture] = {}
-        self.fixtures: Mapping[int, Fixture] = self._fixtures
-        self.clock = ProviderClock()
         self._last: dict[tuple[int, str], State] = {}
-        self._known: set[tuple[int, str]] = set()
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
         """Return the markets that an answer changes."""
@@ -95,7 +91,7 @@ class TheOddsApiReader:
         market = state.fixture_id, state.market_key
         return market not in self._known or self._last[market][3:] != state[3:]
 
-    def _event(self, number: int, event: Mapping[str, Any]) -> _Event:
+    def _event(self, number: int, event: ApiEvent) -> _Event:
         """Read an event without taking note of it; a book that says a false time is read as one that quotes nothing."""
         told = [(book, _updates(book)) for book in event.get("bookmakers") or ()]
         sound = [(book, updates) for book, updates in told if all(self.clock.holds(ts_ms) for ts_ms in updates)]
@@ -106,13 +102,7 @@ class TheOddsApiReader:
             _, key, side, book, _, seen_ms, _, odds, *_ = row
             if is_name(key) and is_name(side):
                 markets[key].setdefault(book, _OddsBook(seen_ms, {})).odds[side] = odds
-        fixture = Fixture(
-            fixture_id=fixture_id_of(event["id"]),
-            names=(event["home_team"], event["away_team"]),
-            source_id=event["id"],
-            kickoff_ts_ms=time_ms(event["commence_time"]),
-            league=event["sport_key"],
-        )
+        fixture = fixture_of(event)
         known = self._fixtures.get(fixture.fixture_id, fixture)
         if (known.source_id, known.names) != (fixture.source_id, fixture.names):
             raise ValueError(f"event {event['id']!r:.80} is {fixture.names!r:.80}, and was {known.names!r:.80}")
@@ -154,7 +144,7 @@ class TheOddsApiReader:
         return last._replace(ts_ms=ts_ms, in_running=last.in_running or ts_ms >= kickoff, prob_bps=nothing, odds_milli=nothing)
 
 
-def _updates(book: Mapping[str, Any]) -> list[int]:
+def _updates(book: ApiBook) -> list[int]:
     return [time_ms(said["last_update"]) for said in (book, *book["markets"]) if said.get("last_update") is not None]
 
 

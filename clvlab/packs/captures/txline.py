@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 import orjson
 
 from clvlab.base.times import LAST_MS
 from clvlab.packs.captures.normalising import Source
-from clvlab.packs.captures.reader import AGAINST_ARRIVAL, ProviderClock
+from clvlab.packs.captures.reader import AGAINST_ARRIVAL, StateReader
 from clvlab.packs.exchange import State
 from clvlab.packs.importers.txline import stable_price
 from clvlab.packs.manifest import Fixture
 
 
-class TxLineReader:
+class TxLineReader(StateReader):
     """Reads stable-price messages; one that was read before is refused. They say no names and no kickoffs.
 
     Of each market the ids of its newest time are kept: a message that is older leaves no tick, whoever it is.
     """
 
     def __init__(self) -> None:
-        self._fixtures: dict[int, Fixture] = {}
-        self.fixtures: Mapping[int, Fixture] = self._fixtures
-        self.clock = ProviderClock()
+        super().__init__()
         self._seen: dict[tuple[int, str], tuple[int, set[str]]] = {}
-        self._known: set[tuple[int, str]] = set()
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
         """Return the state of the market that the message is about."""
@@ -56,12 +53,6 @@ class TxLineReader:
             *sorted(zip(message.sides, message.prob_bps, message.odds_milli, strict=True)), strict=True
         )
         return (State(message.fixture_id, message.market_key, message.ts_ms, message.in_running, sides, prob_bps, odds_milli),)
-
-    def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
-        """Take note that messages about these markets, or about any, were missed."""
-        forgotten = {market for market in self._known if not markets or market[1] in markets}
-        self._known -= forgotten
-        return forgotten
 
 
 SOURCE = Source(feed="txline", new_reader=lambda _live: TxLineReader(), margin="as-delivered", consensus="txline-stable-price")

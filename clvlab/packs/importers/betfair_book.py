@@ -5,13 +5,66 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from clvlab.base.times import of_iso
 from clvlab.odds.consensus import PROB_UNIT
+
+# What is read of Betfair's messages: any of it may be missing or of another type until it was checked.
+
+
+class RunnerDefinition(TypedDict, total=False):
+    """A runner in a market's definition."""
+
+    id: int
+    hc: float | None
+    name: str | None
+    status: str
+    sortPriority: int  # written by the stand-in, and read by nobody here
+
+
+class MarketDefinition(TypedDict, total=False):
+    """What a market is now."""
+
+    eventId: str
+    eventTypeId: str
+    eventName: str | None
+    marketType: str | None
+    bettingType: str | None
+    numberOfWinners: int
+    marketTime: str
+    status: str
+    inPlay: bool
+    runners: Sequence[RunnerDefinition]
+
+
+class MarketChange(TypedDict, total=False):
+    """A change of a market: each entry of ``rc`` names a runner, and deltas of its ladders by their names."""
+
+    id: str
+    img: bool
+    marketDefinition: MarketDefinition
+    rc: Sequence[Mapping[str, Any]]
+
+
+class StreamMessage(TypedDict, total=False):
+    """A line of the stream, or of a historical file."""
+
+    op: str
+    id: int
+    pt: int
+    clk: str | None
+    initialClk: str | None
+    ct: str
+    segmentType: str
+    status: int | None
+    statusCode: str
+    errorCode: str
+    mc: Sequence[MarketChange]
+
 
 _MAX_SPREAD = 0.1
 _MAX_PRICE = 1000.0
@@ -139,8 +192,8 @@ class States:
 class Checked(NamedTuple):
     """A market change that belongs to its market; the runners of its definition are named by key."""
 
-    definition: dict[str, Any] | None
-    named: dict[str, Mapping[str, Any]]
+    definition: MarketDefinition | None
+    named: Mapping[str, RunnerDefinition]
     deltas: list[tuple[str, Mapping[str, Any]]]
     is_image: bool
 
@@ -162,8 +215,8 @@ class MarketBook:
     """
 
     market_id: str
-    definition: dict[str, Any] = field(default_factory=dict)
-    first: dict[str, Any] = field(default_factory=dict)
+    definition: MarketDefinition = field(default_factory=MarketDefinition)
+    first: MarketDefinition = field(default_factory=MarketDefinition)
     first_ms: int = 0
     runners: dict[str, Runner] = field(default_factory=dict)
     now: States = field(default_factory=States)
@@ -179,7 +232,7 @@ class MarketBook:
         states, self.states, self._taken = self.states, States(), True
         return states
 
-    def apply(self, change: Mapping[str, Any], ts_ms: int) -> None:
+    def apply(self, change: MarketChange, ts_ms: int) -> None:
         """Take one market change of a message and write down the state after it.
 
         Raises
@@ -189,7 +242,7 @@ class MarketBook:
         """
         self.put(self.checked(change), ts_ms)
 
-    def checked(self, change: Mapping[str, Any], coming: Set[str] = frozenset()) -> Checked:
+    def checked(self, change: MarketChange, coming: Set[str] = frozenset()) -> Checked:
         """Return a market change that can be put; ``coming`` are runners of definitions that will be put before it.
 
         Raises
@@ -224,7 +277,7 @@ class MarketBook:
         n = runner.number
         prob[n], odds_milli[n], no_odds_milli[n] = runner.prices()
 
-    def _define(self, definition: dict[str, Any], named: Mapping[str, Mapping[str, Any]], ts_ms: int) -> None:
+    def _define(self, definition: MarketDefinition, named: Mapping[str, RunnerDefinition], ts_ms: int) -> None:
         before = self.definition
         if not before:
             self.first, self.first_ms = definition, ts_ms
@@ -256,7 +309,7 @@ class MarketBook:
         self.grew = self.grew or (bool(keys) and self._taken)
 
 
-def _checked_definition(definition: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _checked_definition(definition: MarketDefinition) -> dict[str, RunnerDefinition]:
     """Return the runners of a definition by key, after a check of what is read of it."""
     for key in ("status", "inPlay", "marketTime", "eventId", "runners", "eventTypeId"):
         if key not in definition:
@@ -266,7 +319,7 @@ def _checked_definition(definition: Mapping[str, Any]) -> dict[str, Mapping[str,
         raise ValueError(f"numberOfWinners {definition['numberOfWinners']!r} is not a valid count")
     for key in ("status", "eventName", "marketType", "bettingType"):
         if not isinstance(definition.get(key), str | None):
-            raise ValueError(f"{key} {definition[key]!r} is no text")
+            raise ValueError(f"{key} {definition.get(key)!r} is no text")
     named = {_key(runner): runner for runner in definition["runners"]}
     for runner in named.values():
         if not isinstance(runner["status"], str) or not isinstance(runner.get("name"), str | None):

@@ -21,10 +21,11 @@ from clvlab.errors import SourceError
 from clvlab.law.markets import spelled_key
 from clvlab.odds.consensus import PROB_UNIT, basis_points
 from clvlab.packs.files import lines_in, lines_of
-from clvlab.packs.importers.betfair_book import Column, MarketBook, States
+from clvlab.packs.importers.betfair_book import Column, MarketBook, MarketDefinition, States, StreamMessage
 from clvlab.packs.importers.jumps import timed
-from clvlab.packs.importers.source import Account, Options, files_below
+from clvlab.packs.importers.source import Account, Options, files_below, reason_of
 from clvlab.packs.manifest import Fixture
+from clvlab.words import counted
 
 _ENDINGS = (".bz2", ".gz", ".tar")
 JUMPED = "messages whose time jumps ahead, borne out by nothing after them, are of the last sound time"
@@ -43,7 +44,7 @@ def market_files(files: Mapping[str, Path], options: Options, account: Account) 
             yield from _tarred(name, path, options, account)
         else:
             yield MarketFile(name, lines_of(path), account)
-        options.progress(f"{n:,} of {len(files):,} files read")
+        options.progress(f"{n:,} of {counted(len(files), 'file')} read")
 
 
 def _tarred(name: str, path: Path, options: Options, account: Account) -> Iterator[MarketFile]:
@@ -107,8 +108,7 @@ class MarketFile:
                         yield
                     self._apply(message, ts_ms)
                 except (ValueError, KeyError, TypeError, AttributeError) as error:
-                    said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
-                    self.account.refuse(self.name, number, said, "a message can't be read")
+                    self.account.refuse(self.name, number, reason_of(error), "a message can't be read")
         except tarfile.TarError as error:
             raise SourceError(f"{self.name}: can't be read to its end: {error}") from error
         if not self.books:
@@ -126,7 +126,7 @@ class MarketFile:
             ts_ms = message.get("pt") if isinstance(message, dict) else None
             yield (number, message), ts_ms if type(ts_ms) is int else None
 
-    def _apply(self, message: Any, ts_ms: int | None) -> None:
+    def _apply(self, message: StreamMessage, ts_ms: int | None) -> None:
         if message.get("op") != "mcm" or ts_ms is None:
             raise ValueError(f"no market change message: {str(message)[:80]}")
         self.account.note(JUMPED, int(ts_ms != message["pt"]))
@@ -160,7 +160,7 @@ NO_OFF = "fixtures whose off is not in the files close at the planned time"
 _RACING = {"7", "4339"}  # an event is a meeting there, and a race one of its start times
 
 
-def event_of(definition: Mapping[str, Any]) -> str:
+def event_of(definition: MarketDefinition) -> str:
     """Return the event that a market belongs to, by the first definition of it."""
     event, racing = str(definition["eventId"]), str(definition["eventTypeId"]) in _RACING
     return f"{event}@{definition['marketTime']}" if racing else event

@@ -21,12 +21,13 @@ import polars as pl
 from clvlab.base.times import by_forms, of_format, of_iso, zone_of
 from clvlab.errors import SourceError
 from clvlab.odds.consensus import Consensus
-from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
+from clvlab.packs.importers.books import QUOTES, QuoteSpill, quote_parts
 from clvlab.packs.importers.rows import CsvRow, opened_csv
 from clvlab.packs.importers.scraped import decimal_of
-from clvlab.packs.importers.source import Account, Normalised, Options, SourcePart, files_below, fixture_ids_of
+from clvlab.packs.importers.source import Account, Normalised, Options, files_below, fixture_ids_of
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.rows import RESULTS, Settled
+from clvlab.words import counted
 
 NORMALISER = "betfair-csv/1"
 _BOOK = "betfair"
@@ -82,11 +83,11 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     reading = _RunnersReading(options, account, zone_of(options.time_zone), QuoteSpill(scratch))
     for name, path in sorted(files.items()):
         reading.file(name, path)
-        options.progress(f"{name}: {account.messages:,} runners so far")
+        options.progress(f"{name}: {counted(account.messages, 'runner')} so far")
     ids = fixture_ids_of(reading.events)
     results = [(ids[row[0]], *row[1:]) for row in reading.results]
     return Normalised(
-        parts=_parts(reading.spill, ids, options, account),
+        parts=quote_parts(reading.spill, ids, options, _RULES, account),
         fixtures=tuple(
             Fixture(fixture_id=ids[source_id], names=event.names, source_id=source_id, kickoff_ts_ms=event.kickoff_ms)
             for source_id, event in sorted(reading.events.items(), key=lambda item: ids[item[0]])
@@ -99,11 +100,6 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         closing_source="best prices before the start" if reading.has_lay else "starting price",
         results=pl.DataFrame(results, schema=RESULTS, orient="row") if results else None,
     )
-
-
-def _parts(spill: QuoteSpill, ids: Mapping[str, int], options: Options, account: Account) -> Iterator[SourcePart]:
-    for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options, _RULES, account)
 
 
 class _RunnersReading:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from clvlab.errors import SourceError
@@ -238,6 +239,14 @@ def book_ticks(
 _KEY = ("fixture_id", "market_key", "side")
 
 
+def quote_parts(
+    spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account
+) -> Iterator[SourcePart]:
+    """Return the ticks of spilled quotes that count in order of their times, some events at a time."""
+    for batch in batches(spill.rows_of, ids, options.chunk_rows):
+        yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options, rules, account)
+
+
 def _named(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Refuse quotes whose market or side has a name that no pack can hold."""
     name = pl.col("market_key", "side")
@@ -295,55 +304,37 @@ def _market_ticks(
     return _long(ticks, sides, playing), messages
 
 
-def _long(ticks: ConsensusTicks, sides: pl.DataFrame, playing: pl.DataFrame) -> pl.DataFrame:
-    n, n_sides = ticks.prob_bps.shape
+def _by_side(
+    messages: Mapping[str, npt.NDArray[np.generic]], prob_bps: Ints, odds_milli: Ints, sides: pl.DataFrame
+) -> pl.DataFrame:
+    """Return a row for each side of each message, with what is said of the message and null where a side has no price."""
+    n, n_sides = prob_bps.shape
     long = pl.DataFrame(
-        {
-            "market": np.repeat(ticks.market, n_sides),
-            "side_no": np.tile(np.arange(n_sides), n),
-            "ts_ms": np.repeat(ticks.ts_ms, n_sides),
-            "prob_bps": ticks.prob_bps.ravel(),
-            "odds_milli": ticks.odds_milli.ravel(),
-            "suspended": np.repeat(ticks.suspended, n_sides),
-        }
+        {name: np.repeat(column, n_sides) for name, column in messages.items()}
+        | {"side_no": np.tile(np.arange(n_sides), n), "prob_bps": prob_bps.ravel(), "odds_milli": odds_milli.ravel()}
     )
     price = pl.col("prob_bps", "odds_milli")
-    return (
-        long.join(sides.select("market", "side_no", *_KEY), on=["market", "side_no"])
-        .join(playing, on=["market", "ts_ms"])
-        .with_columns(pl.when(price >= 0).then(price).cast(pl.Int32), tick_seq=pl.lit(0, pl.Int32))
-        .select(*TICKS)
+    return long.join(sides.select("market", "side_no", *_KEY), on=["market", "side_no"]).with_columns(
+        pl.when(price >= 0).then(price).cast(pl.Int32)
     )
+
+
+def _long(ticks: ConsensusTicks, sides: pl.DataFrame, playing: pl.DataFrame) -> pl.DataFrame:
+    messages = {"market": ticks.market, "ts_ms": ticks.ts_ms, "suspended": ticks.suspended}
+    long = _by_side(messages, ticks.prob_bps, ticks.odds_milli, sides)
+    return long.join(playing, on=["market", "ts_ms"]).with_columns(tick_seq=pl.lit(0, pl.Int32)).select(*TICKS)
 
 
 def book_rows(messages: BookMessages, names: Sequence[str], sides: pl.DataFrame) -> pl.DataFrame:
     """Return ``BOOKS``, still without the number of their tick: each message of a book as shares of 10000 basis points."""
-    n, n_sides = messages.prob.shape
     priced = messages.prob[:, 0] >= 0
     prob_bps = np.full(messages.prob.shape, -1, dtype=np.int64)
     if priced.any():
         prob_bps[priced] = basis_points(messages.prob[priced])
-    long = pl.DataFrame(
-        {
-            "market": np.repeat(messages.market, n_sides),
-            "side_no": np.tile(np.arange(n_sides), n),
-            "number": np.repeat(messages.book, n_sides),
-            "ts_ms": np.repeat(messages.ts_ms, n_sides),
-            "prob_bps": prob_bps.ravel(),
-            "odds_milli": messages.odds_milli.ravel(),
-            "suspended": np.repeat(~priced, n_sides),
-        }
-    )
-    price = pl.col("prob_bps", "odds_milli")
-    return (
-        long.join(sides.select("market", "side_no", *_KEY), on=["market", "side_no"])
-        .with_columns(
-            pl.when(price >= 0).then(price).cast(pl.Int32),
-            book=pl.lit(pl.Series(names, dtype=pl.String)).gather(pl.col("number")),
-            tick_seq=pl.lit(0, pl.Int32),
-        )
-        .select(*BOOKS)
-    )
+    said = {"market": messages.market, "number": messages.book, "ts_ms": messages.ts_ms, "suspended": ~priced}
+    book = pl.lit(pl.Series(names, dtype=pl.String)).gather(pl.col("number"))
+    long = _by_side(said, prob_bps, messages.odds_milli, sides)
+    return long.with_columns(book=book, tick_seq=pl.lit(0, pl.Int32)).select(*BOOKS)
 
 
 def at_ticks(books: pl.DataFrame, ticks: pl.DataFrame) -> pl.DataFrame:

@@ -23,6 +23,7 @@ from clvlab.packs.importers.football_data_rows import MatchRow, matches
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, SourcePart, files_below, fixture_ids_of
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.rows import RESULTS, Settled
+from clvlab.words import counted
 
 # Markets of football-data's files: their keys, their sides, and where each book writes their prices.
 
@@ -269,7 +270,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         spill.add(pl.DataFrame(rows, schema=QUOTES, orient="row"))
         if offered is not None:
             account.note("prices of single books that can't be read", offered.flush())
-        options.progress(f"{name}: {len(fixtures):,} matches so far")
+        options.progress(f"{name}: {counted(len(fixtures), 'match', 'matches')} so far")
     ids = fixture_ids_of(fixtures)
     results = pl.DataFrame([(ids[row[0]], *row[1:]) for row in settled], schema=RESULTS, orient="row")
     return Normalised(

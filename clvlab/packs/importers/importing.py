@@ -22,6 +22,7 @@ from clvlab.packs.importers.source import Normalised, Options, SourcePart, as_pa
 from clvlab.packs.manifest import PackManifest, SourceFile, pack_id_of
 from clvlab.packs.quality import Quality, QualityAccount, RefusedRows
 from clvlab.packs.writer import PackWriter
+from clvlab.words import counted
 
 _TABLES = ("csv", "parquet")
 _LOOKED_AT = 1000
@@ -166,8 +167,8 @@ def import_files(
                 quality.add(tape)
                 writer.add(tape, books)
                 written_fixtures += tape.series["fixture_id"].n_unique()
-                done = f"{written_fixtures:,} of {len(result.fixtures):,} fixtures"
-                options.progress(f"{done}, {quality.counts['ticks']:,} ticks written")
+                done = f"{written_fixtures:,} of {counted(len(result.fixtures), 'fixture')}"
+                options.progress(f"{done}, {counted(quality.counts['ticks'], 'tick')} written")
             _check_some(quality, result, files, left)
             _check_weights(options, result)
             if options.max_overround is not None and not result.account.book_names:

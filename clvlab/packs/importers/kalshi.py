@@ -20,7 +20,7 @@ from clvlab.packs.exchange import WHOLE, Quote, millionths, names_of, number
 from clvlab.packs.importers.archives import json_documents
 from clvlab.packs.importers.assets import AssetMap, AssetMarket, asset_map
 from clvlab.packs.importers.shares import ListedShare, ShareSpill, Trade, price_millionths, quote_share, taker, trade_price
-from clvlab.packs.importers.source import Account, Normalised, Options, files_below
+from clvlab.packs.importers.source import Account, Normalised, Options, files_below, reason_of
 from clvlab.packs.rows import RESULTS, Settled
 
 NORMALISER = "kalshi/1"
@@ -91,8 +91,7 @@ class _KalshiReading:
             try:
                 self._part(name, at, kind, ticker, said)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                text = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
-                self.account.refuse(name, at, f"{kind} of {ticker}: {text}", f"a {kind} can't be read")
+                self.account.refuse(name, at, f"{kind} of {ticker}: {reason_of(error)}", f"a {kind} can't be read")
 
     def _part(self, name: str, line: int, kind: str, ticker: str, said: Mapping[str, Any]) -> None:
         if kind == "cutoff":

@@ -161,7 +161,7 @@ def _listed(columns: list[str]) -> str:
     return ", ".join(repr(column) for column in columns[:_LISTED]) + more
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
+def read_mapping(path: Path) -> dict[str, object]:
     """Read a YAML file of a mapping.
 
     Raises
@@ -212,12 +212,12 @@ def weights_by_book(option: str, texts: Sequence[str] | None) -> dict[str, int]:
 
 def with_flags(
     path: Path | None, columns: Mapping[str, str], sides: Mapping[str, str], market: str | None
-) -> dict[str, Any] | None:
+) -> Mapping[str, object] | None:
     """Return the mapping of a file with what flags say besides; null where nothing is said."""
     found = {} if path is None else read_mapping(path)
     for key, named in (("columns", columns), ("sides", sides)):
-        if named:
-            found[key] = {**(found.get(key) or {}), **named}
+        if named and isinstance(given := found.get(key) or {}, Mapping):  # anything else is refused where it is checked
+            found[key] = {**given, **named}
     if market is not None:
         found["market"] = market
     return found or None

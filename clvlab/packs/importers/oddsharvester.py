@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from zoneinfo import ZoneInfo
 
 import orjson
@@ -22,7 +22,8 @@ from clvlab.errors import SourceError
 from clvlab.packs.importers.archives import ArchiveKind, head_of, json_documents, kind_of
 from clvlab.packs.importers.rows import opened_csv
 from clvlab.packs.importers.scraped import AVERAGE, CLOSING_MS, Scrapes, market_key_named, scrapes, side_named
-from clvlab.packs.importers.source import Normalised, Options, files_below, league_named
+from clvlab.packs.importers.source import Normalised, Options, files_below, league_named, reason_of
+from clvlab.words import counted
 
 ENDING = "_market"
 NEEDED = ("match_date", "home_team", "away_team")
@@ -57,11 +58,10 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
                 try:
                     _match(read, name, line, row, zone)
                 except (ValueError, KeyError, TypeError, AttributeError) as error:
-                    said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
-                    read.account.refuse(name, line, said, "a match can't be read")
+                    read.account.refuse(name, line, reason_of(error), "a match can't be read")
         except SourceError as error:
             read.account.refuse_file(name, error)
-        options.progress(f"{name}: {read.account.messages:,} matches so far")
+        options.progress(f"{name}: {counted(read.account.messages, 'match', 'matches')} so far")
     return read.normalised("oddsharvester")
 
 
@@ -101,6 +101,18 @@ def _time(text: object, zone: ZoneInfo | None) -> int:
     return of_iso(text.strip().removesuffix(" UTC") + "+00:00" if text.strip().endswith(" UTC") else text, zone)
 
 
+class _HistoricOdds(TypedDict):
+    timestamp: str
+    odds: float
+
+
+class _History(TypedDict, total=False):
+    """What a book said of a side: any of it may be missing or of another type until it was checked."""
+
+    opening_odds: _HistoricOdds | None
+    odds_history: Sequence[_HistoricOdds] | None
+
+
 _Odds = Callable[[object], float | None]
 _Quoted = tuple[str, str, int, dict[str, float | None]]
 
@@ -124,7 +136,7 @@ def _market(read: Scrapes, market: str, cell: Any, odds_of: _Odds, last_ms: int,
         yield key, named, last_ms, dict(zip(sides, odds, strict=True))
 
 
-def _books(cell: Any, market: str) -> list[dict[str, Any]]:
+def _books(cell: Any, market: str) -> Sequence[Mapping[str, Any]]:
     """Return the books of a market: a list, or the text of one as JSON or Python writes it."""
     found = cell
     if isinstance(cell, str):
@@ -146,14 +158,14 @@ def _changes(
     read: Scrapes, book: Mapping[str, Any], sides: int, odds_of: _Odds, last_ms: int, zone: ZoneInfo | None
 ) -> Iterator[tuple[int, list[float | None]]]:
     """Return the odds of all sides at each time at which one of them changed, before the last that are known."""
-    histories = book.get("odds_history_data") or ()
+    histories: Sequence[_History] = book.get("odds_history_data") or ()
     if not histories:
         return
     if len(histories) != sides:
         raise ValueError(f"a book with {sides} sides has {len(histories)} histories")
     at: dict[int, dict[int, float | None]] = defaultdict(dict)
     for side, history in enumerate(histories):
-        opening = [history["opening_odds"]] if history.get("opening_odds") else []
+        opening = [first] if (first := history.get("opening_odds")) else []
         for change in [*opening, *(history.get("odds_history") or ())]:
             at[_time(change["timestamp"], zone)][side] = odds_of(change["odds"])
     late = [ts_ms for ts_ms in at if ts_ms >= last_ms]

@@ -19,6 +19,7 @@ from clvlab.packs.exchange import MARKET_KEY
 from clvlab.packs.importers.rows import opened_csv
 from clvlab.packs.importers.scraped import AVERAGE, CLOSING_MS, OPENING_MS, Scrapes, day_of, scrapes
 from clvlab.packs.importers.source import Normalised, Options, files_below, league_named
+from clvlab.words import counted
 
 TWO_WAY = "MATCH_WINNER||"
 # Meaning -> usual names of its column, in small letters, the first that is there.
@@ -102,7 +103,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
                     read.account.refuse(name, line, str(error), "a match can't be read")
         except SourceError as error:
             read.account.refuse_file(name, error)
-        options.progress(f"{name}: {read.account.messages:,} rows so far")
+        options.progress(f"{name}: {counted(read.account.messages, 'row')} so far")
     return read.normalised("oddsportal")
 
 

@@ -21,8 +21,9 @@ from clvlab.packs.exchange import AssetBooks, Change, Level, millionths, number
 from clvlab.packs.importers.assets import AssetMap, asset_map, markets_of
 from clvlab.packs.importers.rows import parquet_columns, parquet_rows
 from clvlab.packs.importers.shares import StateSpill
-from clvlab.packs.importers.source import Account, Normalised, Options, files_below
+from clvlab.packs.importers.source import Account, Normalised, Options, files_below, reason_of
 from clvlab.packs.manifest import Capture, Gap
+from clvlab.words import counted
 
 NORMALISER = "pmxt/1"
 COLUMNS = ("timestamp", "market", "event_type", "asset_id", "bids", "asks", "price", "size", "side")
@@ -64,7 +65,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
             gaps.append(Gap(from_ts_ms=hour, to_ts_ms=hour + _HOUR_MS, cause="empty or unreadable hour"))
         assets.check()
         before = hour
-        options.progress(f"{name}: {account.messages:,} rows of mapped assets so far")
+        options.progress(f"{name}: {counted(account.messages, 'row')} of mapped assets so far")
     reading.end(hours[-1][0] + _HOUR_MS)
     return Normalised(
         parts=reading.spill.parts(options, account),
@@ -158,8 +159,7 @@ class _Reading:
                     self._account.note("rows of a time after the hour of their file are of the last one in it")
                     change = replace(change, ts_ms=at_ms)
             except (ValueError, KeyError, TypeError) as error:
-                said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
-                self._account.refuse(name, row["line"], said)
+                self._account.refuse(name, row["line"], reason_of(error))
                 own = row["timestamp"] or hour
                 at_ms = max(at_ms, own if hour <= own < hour + _HOUR_MS else hour)
                 self.cut(at_ms, [row["asset_id"]])  # what it changed is missing

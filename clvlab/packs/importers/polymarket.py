@@ -22,7 +22,7 @@ from clvlab.odds.integers import largest_remainder
 from clvlab.packs.exchange import MARKET_KEY, odds_milli
 from clvlab.packs.files import lines_of, whole
 from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps
-from clvlab.packs.importers.source import Account, Normalised, Options, ticks_frame
+from clvlab.packs.importers.source import Account, Normalised, Options, reason_of, ticks_frame
 from clvlab.packs.manifest import Fixture
 
 NORMALISER = "polymarket/1"
@@ -139,7 +139,7 @@ def _read(file: str, path: Path, fixture_id: int, name: str, account: Account) -
                 if not 0 <= quote.price <= 1 or 0 < quote.price < _MIN_PRICE:
                     raise ValueError(f"native_price {quote.price} is not 0 to 1")
             except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-                account.refuse(file, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
+                account.refuse(file, number, reason_of(error))
                 continue
             before = quote.ts_s
             yield quote

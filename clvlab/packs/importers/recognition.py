@@ -30,6 +30,7 @@ from clvlab.packs.importers.archives import SHEETS, ArchiveKind, head_of, is_a_l
 from clvlab.packs.importers.rows import delimiter_of, header_of
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.rows import UNREADABLE
+from clvlab.words import counted
 
 # Columns of probabilities in a table without odds, told by their names and by what they sum to.
 
@@ -57,7 +58,7 @@ class Probabilities:
 
     def __str__(self) -> str:
         *first, last = self.sides.values()
-        return f"{', '.join(first)} and {last}, which sum to {'100 %' if self.percent else '1'} in {self.rows:,} rows"
+        return f"{', '.join(first)} and {last}, which sum to {'100 %' if self.percent else '1'} in {counted(self.rows, 'row')}"
 
 
 def probabilities_of(text: str) -> Probabilities | None:
@@ -69,7 +70,7 @@ def probabilities_of(text: str) -> Probabilities | None:
     Examples
     --------
     >>> str(probabilities_of("date,home,away,p_home,p_draw,p_away\nd,Ash,Elm,.5,.3,.2\n"))
-    'p_home, p_draw and p_away, which sum to 1 in 1 rows'
+    'p_home, p_draw and p_away, which sum to 1 in 1 row'
     """
     lines = [line for line in text.splitlines() if line.strip()][: _ROWS + 1]
     header = header_of(lines[0]) if lines else []

@@ -7,7 +7,6 @@ before the kickoff, which is synthetic, as all that the pack's consensus label c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import nan
@@ -20,8 +19,8 @@ from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, spelled_
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
-from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, SourcePart, fixture_ids_of
+from clvlab.packs.importers.books import QUOTES, QuoteSpill, quote_parts
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, fixture_ids_of
 from clvlab.packs.manifest import Fixture, KickoffKind
 
 CLOSING_MS = 1000
@@ -106,7 +105,7 @@ class Scrapes:
         once = sum(len(times) == 1 for times in self._times.values())
         self.account.note("markets that can't be entered before their close: they were seen once", once)
         return Normalised(
-            parts=self._parts(ids, rules),
+            parts=quote_parts(self.spill, ids, self.options, rules, self.account),
             fixtures=tuple(
                 Fixture(
                     fixture_id=ids[source_id],
@@ -123,14 +122,8 @@ class Scrapes:
             normaliser=f"{source}/1",
             margin=self.options.margin.value,
             consensus=f"{rules.label}; times of closing ticks are synthetic",
-            closing_source="consensus",
             kickoff=KickoffKind.ACTUAL if moved else None,
         )
-
-    def _parts(self, ids: dict[str, int], rules: Consensus) -> Iterator[SourcePart]:
-        for batch in batches(self.spill.rows_of, ids, self.options.chunk_rows):
-            rows = self.spill.rows(batch).sort("ts_ms", "file", "line")
-            yield book_ticks(rows, ids, self.options, rules, self.account)
 
 
 def scrapes(options: Options, scratch: Path) -> Scrapes:

@@ -142,6 +142,11 @@ class Refused:
         return printable(f"{self.file}:{self.line}: {self.reason}")
 
 
+def reason_of(error: Exception) -> str:
+    """Say why something can't be read: the text of a ``KeyError`` alone would be a name."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
+
+
 @dataclass(slots=True)
 class Account:
     """What an import met: rows and files refused, what is to note, books and their overround.
@@ -266,7 +271,7 @@ class Normalised:
     normaliser: str
     margin: str
     consensus: str
-    closing_source: str
+    closing_source: str = "consensus"
     closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
     kickoff: KickoffKind | None = None
     capture: Capture | None = None

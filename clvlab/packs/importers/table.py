@@ -17,12 +17,13 @@ from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
-from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
+from clvlab.packs.importers.books import QUOTES, QuoteSpill, quote_parts
 from clvlab.packs.importers.mapping import Mapped, Meaning
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, SourcePart, files_below, fixture_ids_of
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, files_below, fixture_ids_of
 from clvlab.packs.importers.table_files import TableChunk, csv_chunks, parquet_chunks
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.rows import RESULTS, Settled
+from clvlab.words import counted
 
 # From columns as they are written to quotes: times, odds, sides, all checked a column at a time.
 
@@ -281,18 +282,17 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
             rows = meant(chunk, options, account)
             known.learn(rows)
             spill.add(rows.quotes.select(*QUOTES, *(["fair"] if chunk.mapping.has_fair else [])))
-            options.progress(f"{account.messages:,} rows read")
+            options.progress(f"{counted(account.messages, 'row')} read")
     ids = fixture_ids_of(known.names)
     account.note("fixtures whose kickoff moved", known.moved)
     return Normalised(
-        parts=_parts(spill, ids, options, rules, account),
+        parts=quote_parts(spill, ids, options, rules, account),
         fixtures=known.fixtures(ids),
         account=account,
         provenance="imported-table",
         normaliser=NORMALISER,
         margin=options.margin.value,
         consensus=rules.label,
-        closing_source="consensus",
         kickoff=KickoffKind.ACTUAL if known.actual or known.moved else None,
         results=known.results(ids),
     )
@@ -305,13 +305,6 @@ def _chunks(name: str, path: Path, options: Options, account: Account) -> Iterat
         yield from read(name, path, options, account)
     except SourceError as error:
         account.refuse_file(name, error, "a file is no such table")
-
-
-def _parts(
-    spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account
-) -> Iterator[SourcePart]:
-    for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options, rules, account)
 
 
 class _KnownColumns:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import orjson
 import polars as pl
@@ -32,10 +32,68 @@ from clvlab.packs.importers.source import (
     Options,
     SourcePart,
     files_below,
+    fixture_id_of,
     fixture_ids_of,
     league_named,
+    reason_of,
 )
 from clvlab.packs.manifest import Fixture, KickoffKind
+
+# What is read of The Odds API's answers: any of it may be missing or of another type until it was checked.
+
+
+class ApiOutcome(TypedDict, total=False):
+    """What a side costs."""
+
+    name: str
+    price: float
+    point: float
+    description: str
+
+
+class ApiMarket(TypedDict, total=False):
+    """What a book quotes of a market."""
+
+    key: str
+    last_update: str
+    outcomes: Sequence[ApiOutcome]
+
+
+class ApiBook(TypedDict, total=False):
+    """What a book quotes of an event."""
+
+    key: str
+    last_update: str
+    markets: Sequence[ApiMarket]
+
+
+class ApiEvent(TypedDict, total=False):
+    """An event, and what its books quote where odds were asked for."""
+
+    id: str
+    sport_key: str
+    commence_time: str
+    home_team: str
+    away_team: str
+    bookmakers: Sequence[ApiBook]
+
+
+def fixture_of(event: ApiEvent) -> Fixture:
+    """Return the fixture of an event by itself.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError, AttributeError
+        It is no event.
+    """
+    return Fixture(
+        fixture_id=fixture_id_of(event["id"]),
+        names=(event["home_team"], event["away_team"]),
+        source_id=event["id"],
+        kickoff_ts_ms=time_ms(event["commence_time"]),
+        league=event["sport_key"],
+    )
+
 
 # How outcomes and points of The Odds API become sides and market keys.
 
@@ -131,7 +189,6 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         normaliser=NORMALISER,
         margin=options.margin.value,
         consensus=rules.label,
-        closing_source="consensus",
         kickoff=KickoffKind.ACTUAL,
     )
 
@@ -207,7 +264,7 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
         ts_ms, events = _opened(name, answer, account)
         form = _format_of(events, options.odds_format)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        account.refuse(name, 1, f"no answer of The Odds API v4: {_said(error)}", "no answer of The Odds API v4")
+        account.refuse(name, 1, f"no answer of The Odds API v4: {reason_of(error)}", "no answer of The Odds API v4")
         return []
     rows: list[tuple[Any, ...]] = []
     single = isinstance(answer, dict) and not isinstance(answer.get("data"), list)
@@ -219,7 +276,7 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
             found = list(event_quotes(name, number, event, ts_ms, form, account))
             _learn(known, event, ts_ms)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            account.refuse(name, number, _said(error), "an event can't be read")
+            account.refuse(name, number, reason_of(error), "an event can't be read")
             continue
         rows += found
     scopes = {row[0] if single else sports[0] for row in rows}
@@ -229,7 +286,7 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
     return rows
 
 
-def _opened(name: str, answer: Any, account: Account) -> tuple[int, list[Any]]:
+def _opened(name: str, answer: Any, account: Account) -> tuple[int, Sequence[ApiEvent]]:
     """Return the time at which a snapshot could be seen, and its events."""
     if isinstance(answer, dict) and "data" in answer:
         data = answer["data"]
@@ -245,7 +302,7 @@ def _opened(name: str, answer: Any, account: Account) -> tuple[int, list[Any]]:
     return max(updates, default=0), events
 
 
-def _format_of(events: Sequence[Mapping[str, Any]], asked: str | None) -> OddsFormat:
+def _format_of(events: Sequence[ApiEvent], asked: str | None) -> OddsFormat:
     """Find how the prices of a file are written: whole numbers from 100 on, of either sign, are American."""
     if asked is not None:
         return OddsFormat(asked)
@@ -280,7 +337,7 @@ def _learn(known: _Known, event: Mapping[str, Any], ts_ms: int) -> None:
 
 
 def event_quotes(
-    name: str, number: int, event: Mapping[str, Any], ts_ms: int, form: OddsFormat, account: Account
+    name: str, number: int, event: ApiEvent, ts_ms: int, form: OddsFormat, account: Account
 ) -> Iterator[tuple[Any, ...]]:
     """Read an event of an answer that could be seen at that time, as rows of ``QUOTES``; bad prices go to the account.
 
@@ -332,7 +389,3 @@ def _odds(price: object, form: OddsFormat) -> float | None:
         return None
     odds = float(decimal_odds([price], form)[0])
     return odds if odds < ODDS_MILLI[1] and ODDS_MILLI[0] <= round(odds * 1000) <= ODDS_MILLI[1] else None
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)

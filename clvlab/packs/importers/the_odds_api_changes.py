@@ -90,7 +90,6 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
         normaliser=NORMALISER,
         margin=options.margin.value,
         consensus=rules.label,
-        closing_source="consensus",
         kickoff=KickoffKind.ACTUAL,
     )
 

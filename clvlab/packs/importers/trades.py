@@ -21,6 +21,7 @@ from clvlab.packs.importers.assets import AssetMap, asset_map
 from clvlab.packs.importers.rows import opened_csv, parquet_columns, parquet_rows
 from clvlab.packs.importers.shares import ShareSpill, Trade, taker, trade_price
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
+from clvlab.words import counted
 
 NORMALISER = "trades/1"
 # Meaning -> the columns that may hold it, the first that is there.
@@ -52,7 +53,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         try:
             for rows in read(name, path, assets, options, account):
                 _take(name, rows, spill, zone, options, account)
-                options.progress(f"{account.messages:,} trades of mapped assets so far")
+                options.progress(f"{counted(account.messages, 'trade')} of mapped assets so far")
         except SourceError as error:
             account.refuse_file(name, error)
         assets.check()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import orjson
 import polars as pl
@@ -20,13 +20,30 @@ from clvlab.odds.integers import WHOLE_BPS, half_up
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.books import QuoteSpill, batches
 from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps
-from clvlab.packs.importers.source import Account, Normalised, Options
+from clvlab.packs.importers.source import Account, Normalised, Options, reason_of
 from clvlab.packs.invariants import MAX_NAME_BYTES, is_name
 from clvlab.packs.manifest import Capture, Fixture, Gap, Reading
+from clvlab.words import counted
 
 NORMALISER = "txline/1"
 _BOOKMAKER = "TXLineStablePriceDemargined"
 _SUM_TOLERANCE_BPS = 50
+
+
+class StableMessage(TypedDict, total=False):
+    """What is read of TxLINE's messages: any of it may be missing or of another type until it was checked."""
+
+    FixtureId: int
+    Ts: int
+    InRunning: bool
+    MessageId: str
+    SuperOddsType: str
+    MarketPeriod: str | None
+    MarketParameters: str | None
+    Bookmaker: str
+    PriceNames: Sequence[str]
+    Prices: Sequence[int]
+    Pct: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +97,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     captures = []
     for number, name in enumerate(sorted(files)):
         captures.append(_read(number, name, files[name], spill, account, options))
-        options.progress(f"{name}: {captures[-1].messages:,} messages read")
+        options.progress(f"{name}: {counted(captures[-1].messages, 'message')} read")
     captures = sorted((capture for capture in captures if capture.messages), key=lambda capture: capture.first_ts_ms)
     if not captures:
         raise SourceError(f"no message in {', '.join(sorted(files))}")
@@ -104,7 +121,6 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         normaliser=NORMALISER,
         margin="as-delivered",
         consensus="txline-stable-price",
-        closing_source="consensus",
         capture=Capture(
             method="provider messages, verbatim",
             tool="txline odds stream",
@@ -160,8 +176,7 @@ def _read(number: int, name: str, path: Path, spill: QuoteSpill, account: Accoun
                         f"the sides of {message.market_key} change from {sorted(known)} to {sorted(message.sides)}"
                     )
             except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-                said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
-                account.refuse(name, line_number, said)
+                account.refuse(name, line_number, reason_of(error))
                 continue
             seen.add(raw["MessageId"])
             rows += _rows(message, number, capture.messages)
@@ -204,7 +219,12 @@ def _rows(message: StablePrice, capture: int, number: int) -> Iterator[tuple[Any
         yield (*head, side, prob, odds, suspended)
 
 
-def stable_price(raw: dict[str, Any]) -> StablePrice:
+_KINDS: Mapping[Literal["FixtureId", "Ts", "InRunning", "MessageId", "SuperOddsType"], type] = {
+    "FixtureId": int, "Ts": int, "InRunning": bool, "MessageId": str, "SuperOddsType": str,
+}  # fmt: skip
+
+
+def stable_price(raw: StableMessage) -> StablePrice:
     """Read a message.
 
     Raises
@@ -212,9 +232,9 @@ def stable_price(raw: dict[str, Any]) -> StablePrice:
     ValueError, KeyError, TypeError, ArithmeticError
         It is not one, or breaks a rule of a pack.
     """
-    for key, kind in (("FixtureId", int), ("Ts", int), ("InRunning", bool), ("MessageId", str), ("SuperOddsType", str)):
-        if type(raw[key]) is not kind:
-            raise ValueError(f"{key} must be {kind.__name__}, not {raw[key]!r}")
+    for name, kind in _KINDS.items():
+        if type(raw[name]) is not kind:
+            raise ValueError(f"{name} must be {kind.__name__}, not {raw[name]!r}")
     if abs(raw["FixtureId"]) > SAFE_INTEGER or not 0 <= raw["Ts"] <= SAFE_INTEGER:
         raise ValueError(f"FixtureId {raw['FixtureId']} or Ts {raw['Ts']} is out of range")
     if raw["Bookmaker"] != _BOOKMAKER:
@@ -225,7 +245,7 @@ def stable_price(raw: dict[str, Any]) -> StablePrice:
     if len(set(sides)) != len(sides) or len(sides) < 2 or len(prices) != len(percents) or len(prices) not in (0, len(sides)):
         raise ValueError(f"PriceNames {sides}, Prices {prices} and Pct {percents} do not belong together")
     key = "|".join([raw["SuperOddsType"], raw["MarketPeriod"] or "", raw["MarketParameters"] or ""])
-    if not all(is_name(name) for name in (key, *sides)):
+    if not all(map(is_name, (key, *sides))):
         raise ValueError(f"{key!r:.80} and {sides!r:.80} must have 1 to {MAX_NAME_BYTES} bytes and no control character")
     if not prices:
         nothing = (None,) * len(sides)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,7 +13,7 @@ from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 from urllib.parse import SplitResult, quote, urlsplit
 
 from clvlab.errors import MissingExtraError, RemoteConflictError, RemoteError, RemoteMissingError
@@ -133,11 +133,11 @@ class Bucket:
 
     address: Address
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Mapping[str, Address]:
         """Go to another process without open connections and credentials."""
         return {"address": self.address}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, Address]) -> None:
         object.__setattr__(self, "address", state["address"])
 
     def whole(self, name: str) -> bytes:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -19,6 +18,7 @@ from clvlab.packs.views.derivation import Derivation, DerivationKind, DerivedPac
 from clvlab.packs.views.rule import MARKS
 
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
+_Label = str | int | None
 _RANKS = ("synthetic", "imported", "genuine")  # of provenance: together they are what the least of them is
 
 
@@ -68,7 +68,7 @@ def _check_alike(parents: Sequence[Pack]) -> None:
     """Refuse packs of which one mean over all fixtures would say two things."""
     labels = [(pack.pack_id, _labels(pack)) for pack in parents]
     for name in labels[0][1]:
-        found: dict[Any, str] = {}
+        found: dict[_Label, str] = {}
         for pack_id, own in labels:
             found.setdefault(own[name], pack_id)
         if len(found) > 1:
@@ -76,7 +76,7 @@ def _check_alike(parents: Sequence[Pack]) -> None:
             raise ViewError(f"these packs can't be one, their {name} differs: {said}; backtests([...]) takes them apart")
 
 
-def _labels(pack: Pack) -> dict[str, Any]:
+def _labels(pack: Pack) -> Mapping[str, _Label]:
     own = pack.manifest
     return {
         "closing_policy": own.closing_policy.value,

@@ -143,7 +143,7 @@ def derived(derivation: Derivation, manifest: PackManifest, files: PackFiles) ->
     files
         Which read it through the parents.
     """
-    own: dict[str, Any] = {
+    own = {
         "pack_id": derivation.pack_id,
         "raw": (),
         "results": None,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -37,7 +37,7 @@ class Described(BaseModel):
     pack_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
     content_hash: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
     kind: DerivationKind | None = None
-    rule: dict[str, Any] | None = None
+    rule: dict[str, object] | None = None
     parents: tuple[Described, ...] | None = None
 
     @model_validator(mode="after")
@@ -61,8 +61,8 @@ def view_file(pack: Pack) -> bytes:
     return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
 
 
-def _described(pack: Pack) -> dict[str, Any]:
-    named: dict[str, Any] = {"pack_id": pack.pack_id, "content_hash": pack.content_hash}
+def _described(pack: Pack) -> Mapping[str, object]:
+    named: dict[str, object] = {"pack_id": pack.pack_id, "content_hash": pack.content_hash}
     if not isinstance(pack, DerivedPack):
         return named
     own = pack.derivation

@@ -15,7 +15,7 @@ from clvlab.base.times import LAST_MS, iso_moment
 from clvlab.errors import ViewError
 from clvlab.law.schema import MAX_CLOSE_AGE_S
 from clvlab.packs.manifest import Fixture, league_of, season_of
-from clvlab.words import counted, minute
+from clvlab.words import counted, minute, seconds
 
 OVERROUND, BOOKS = "max_overround", "min_books"
 """Filters that mark messages suspended, by name."""
@@ -81,7 +81,7 @@ class Rule:
     min_books: int | None = None
     max_close_age_s: int | None = None
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Mapping[str, object]:
         """Return the filters that filter, as canonical JSON values."""
         own = ((name, getattr(self, name)) for name in self.__slots__)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in own if value is not None}
@@ -96,7 +96,7 @@ class Rule:
             What is no rule, or not written as a rule is.
         """
         try:
-            given: dict[str, Any] = {name: tuple(own) if isinstance(own, list) else own for name, own in payload.items()}
+            given: Mapping[str, Any] = {name: tuple(own) if isinstance(own, list) else own for name, own in payload.items()}
             found = cls(**given)
             again = rule(
                 league=found.leagues,
@@ -128,7 +128,7 @@ class Rule:
                 *([f"markets {' or '.join(self.markets)}"] if self.markets else []),
                 *([f"overround at most {self.max_overround_bps / 100:g} %"] if self.max_overround_bps is not None else []),
                 *([f"at least {counted(self.min_books, 'book')}"] if self.min_books is not None else []),
-                *([f"closes at most {self.max_close_age_s:,} s old"] if self.max_close_age_s is not None else []),
+                *([f"closes at most {seconds(self.max_close_age_s)} old"] if self.max_close_age_s is not None else []),
             ]
         )
 

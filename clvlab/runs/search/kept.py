@@ -18,12 +18,13 @@ from secrets import token_hex
 
 import polars as pl
 
+from clvlab.agents.template import Params
 from clvlab.base.files import file_bytes
 from clvlab.errors import FileError
 from clvlab.law.schema import LAW_VERSION, Schema
 from clvlab.proof.canonical import sha256
 from clvlab.runs.search.scoring import Task, sums_of_tasks
-from clvlab.runs.search.search import Params, Search, spelled
+from clvlab.runs.search.search import Search, spelled
 from clvlab.statistics.measures import FIXTURE_SUMS
 
 # A row for each fixture in which decisions count. ``point`` is the name of the work, ``params`` its parameters as JSON.

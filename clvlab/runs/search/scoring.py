@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 import polars as pl
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.template import Params
 from clvlab.base.parallel import Fault, Work, parallel_map
 from clvlab.engine.agent import Agent, decisions_of, register
 from clvlab.engine.replay import confidence_ppm, locate, market_rows
@@ -21,7 +22,7 @@ from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.packs.views.opening import Place, load_place
 from clvlab.proof.events import SEALED_ORDER
-from clvlab.runs.search.search import Params, Search, at_point, spoken
+from clvlab.runs.search.search import Search, at_point, spoken
 from clvlab.runs.spec import resolve
 from clvlab.statistics.measures import fixture_sums
 

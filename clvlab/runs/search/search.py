@@ -15,6 +15,7 @@ from typing import Any
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.agents.registry import names_template
+from clvlab.agents.template import Params
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, ClvlabError, StatisticsError
 from clvlab.law.closing import Window
@@ -73,7 +74,6 @@ def check_trials(earlier_trials: int) -> None:
 
 
 POINT_SCHEMA = "clvlab-point/1"
-Params = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

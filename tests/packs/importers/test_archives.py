@@ -122,7 +122,7 @@ def test_of_an_archive_of_another_header_every_reason_is_told_with_its_count(tmp
     code, out, err = clvlab(tmp_path, "packs", "import", "x.zip", "--lenient", "--out", "p")
 
     assert code == 0, err
-    assert "Read 2 messages of 621 files: 1 ticks, 0 of them suspended; refused 620" in out
+    assert "Read 2 messages of 621 files: 1 tick, 0 of them suspended; refused 620" in out
     assert "are 'id', 'day', 'H': 619, as 000.csv; 001.csv; 002.csv\n" in out.replace("the columns are", "are")
     assert "'run', 'rows': 1, as log.csv\n" in out
     assert "not read: text that begins with 'hello': 1, as READ.me\n" in out

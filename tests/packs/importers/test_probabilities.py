@@ -70,7 +70,7 @@ REFUSED = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_probabilities_of_matches_are_refused_for_what_they_are(tmp_path, kind):
     with pytest.raises(
-        SourceError, match=r"it holds probabilities, not odds: the columns .* which sum to 1.* in 1 rows"
+        SourceError, match=r"it holds probabilities, not odds: the columns .* which sum to 1.* in 1 row"
     ) as refused:
         imported(tmp_path, REFUSED[kind], time_zone="UTC")
 

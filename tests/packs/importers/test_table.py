@@ -207,6 +207,15 @@ def test_a_mapping_is_read_from_yaml_and_flags_go_first(tmp_path):
     assert found == {"columns": {"fixture": "id", "time": "at"}, "sides": {"home": "H", "away": "A"}, "market": "y||"}
 
 
+@pytest.mark.parametrize("columns", ["[a, b]", "a", "1"])
+def test_flags_beside_columns_of_a_file_that_are_no_mapping_are_refused_by_name(tmp_path, columns):
+    (tmp_path / "m.yml").write_text(f"columns: {columns}\n")
+    found = with_flags(tmp_path / "m.yml", {"time": "a"}, {}, None)
+
+    with pytest.raises(SourceError, match=r"no mapping of columns: columns: Input should be a valid dictionary"):
+        imported(tmp_path, table(tmp_path, "a,b,c", "1,2,3"), mapping=found)
+
+
 @pytest.mark.parametrize("text", ["- a\n", "{", "\xff"])
 def test_a_yaml_file_that_is_no_mapping_is_refused(tmp_path, text):
     (tmp_path / "m.yml").write_bytes(text.encode("latin-1"))
@@ -253,7 +262,7 @@ def test_an_import_tells_how_far_it_is(tmp_path):
 
     imported(tmp_path, table(tmp_path, LONG, *ROWS), progress=told.append)
 
-    assert told == ["4 rows read", "1 of 1 fixtures, 1 ticks written"]
+    assert told == ["4 rows read", "1 of 1 fixture, 1 tick written"]
 
 
 def moving(tmp_path, *kickoffs):
