@@ -14,11 +14,11 @@ from clvlab.law.gate import verdicts
 from clvlab.law.policy import ExecutionMode, PolicyEnvelope
 from clvlab.law.positions import proposals
 from clvlab.law.schema import VERDICTS, Action
-from clvlab.proof.audit import audit
-from clvlab.proof.canonical import sha256
+from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor, AnchorStatus, AnchorTrust, Seen
+from clvlab.proof.closure import audit
+from clvlab.proof.events import read_receipts
 from clvlab.proof.evidence import Evidence
 from clvlab.proof.limits import PART_LIMITS
-from clvlab.proof.lines import read_receipts
 from clvlab.proof.manifest import RunStarted, check_ids
 from clvlab.proof.seal import SealedRun
 
@@ -49,10 +49,6 @@ class Check:
     detail: str
 
 
-def _judged(*, passed: bool, good: str, bad: str) -> Check:
-    return Check(Verdict.PASS, good) if passed else Check(Verdict.FAIL, bad)
-
-
 def unreadable(reason: str) -> Check:
     """Fail a check that needs evidence which can't be read."""
     return Check(Verdict.FAIL, f"the evidence can't be read: {reason}")
@@ -60,11 +56,9 @@ def unreadable(reason: str) -> Check:
 
 def evidence_integrity(sealed: str, recomputed: str) -> Check:
     """Compare the hash of the stored bytes, which were read as canonical lines, with the sealed one."""
-    return _judged(
-        passed=sealed == recomputed,
-        good=f"SHA-256 of events.jsonl is the sealed {sealed}",
-        bad=f"SHA-256 of events.jsonl is {recomputed}, sealed was {sealed}",
-    )
+    if sealed != recomputed:
+        return Check(Verdict.FAIL, f"SHA-256 of events.jsonl is {recomputed}, sealed was {sealed}")
+    return Check(Verdict.PASS, f"SHA-256 of events.jsonl is the sealed {sealed}")
 
 
 def llm_boundary(folder: Path | None) -> Check:
@@ -74,11 +68,12 @@ def llm_boundary(folder: Path | None) -> Check:
     audit as well.
     """
     found = audit(folder)
-    return _judged(
-        passed=not found,
-        good="a maintainer's guard, not a wall: law and proof import each other and listed names of polars, pyarrow, orjson "
+    if found:
+        return Check(Verdict.FAIL, "; ".join(found[:3]))
+    return Check(
+        Verdict.PASS,
+        "a maintainer's guard, not a wall: law and proof import each other and listed names of polars, pyarrow, orjson "
         "and the standard library only",
-        bad="; ".join(found[:3]),
     )
 
 
@@ -102,7 +97,7 @@ def first_difference(one: bytes, other: bytes) -> int:
     return one.count(b"\n", 0, byte) + 1
 
 
-def manifest_bound(run: SealedRun, rebuilt: bytes, started: RunStarted) -> Check:
+def manifest_bound(run: SealedRun, rebuilt: bytes, manifest_hash: str, started: RunStarted) -> Check:
     """Compare the rebuilt manifest with the stored one, and re-derive every id and hash that RUN_STARTED names."""
     if rebuilt != run.manifest:
         return Check(Verdict.FAIL, f"the manifest {_difference(rebuilt, run.manifest)}")
@@ -112,7 +107,7 @@ def manifest_bound(run: SealedRun, rebuilt: bytes, started: RunStarted) -> Check
         return Check(Verdict.FAIL, str(error))
     if started["run_id"] != run.run_id:
         return Check(Verdict.FAIL, f"run_id is {started['run_id']}, the run goes by {run.run_id}")
-    return Check(Verdict.PASS, f"{sha256(rebuilt)} binds the run id, the evidence root and the score root")
+    return Check(Verdict.PASS, f"{manifest_hash} binds the run id, the evidence root and the score root")
 
 
 def _difference(rebuilt: bytes, stored: bytes) -> str:
@@ -196,3 +191,58 @@ def receipt_separation(evidence: Evidence) -> Check:
     A receipt forged into the evidence makes it unreadable, and this check fail with it.
     """
     return Check(Verdict.PASS, f"none of the {evidence.count} events is a receipt or carries a field of one")
+
+
+def anchor_check(anchor: Anchor, manifest_hash: str, seen: Seen | None = None, trust: AnchorTrust | None = None) -> Check:
+    """Judge an anchor by what the chain says.
+
+    Parameters
+    ----------
+    anchor
+        What is on record.
+    manifest_hash
+        Of the manifest rebuilt from the evidence: the memo must be exactly this text.
+    seen
+        What the chain says of ``anchor.signature``; null when it could not be asked.
+    trust
+        Keys and clusters; without a key nothing passes.
+    """
+    trust = trust or AnchorTrust()
+    if anchor.status == AnchorStatus.NOT_ANCHORED:
+        return Check(Verdict.NOT_APPLICABLE, "the run is not anchored")
+    if anchor.status == AnchorStatus.FAILED:
+        return Check(Verdict.FAIL, f"anchoring on {anchor.cluster} failed")
+    if anchor.signature is None:
+        return Check(Verdict.PENDING, f"the manifest hash waits to be anchored on {anchor.cluster}")
+    if seen is None:
+        return Check(Verdict.PENDING, f"{anchor.cluster} could not be asked for {anchor.signature}")
+    wrong = _contradiction(anchor, manifest_hash, seen, trust)
+    if wrong:
+        return Check(Verdict.FAIL, wrong)
+    if seen.signature is None:
+        return Check(Verdict.PENDING, f"{anchor.cluster} does not hold {anchor.signature} (yet, or any more)")
+    if not trust.signers:
+        return Check(Verdict.PENDING, f"the memo is on {anchor.cluster}, but no key is trusted to have signed it")
+    return Check(Verdict.PASS, f"{manifest_hash} stands on {anchor.cluster} in {seen.signature}, signed by a trusted key")
+
+
+def _contradiction(anchor: Anchor, manifest_hash: str, seen: Seen, trust: AnchorTrust) -> str | None:
+    """Name what the chain says against the record."""
+    expected = trust.genesis.get(anchor.cluster)
+    if seen.genesis_hash != expected:
+        return f"the chain asked has genesis hash {seen.genesis_hash}, {anchor.cluster} has {expected or 'none that is known'}"
+    if seen.signature is None:
+        return None
+    if seen.signature != anchor.signature or not seen.signed:
+        return f"the transaction given for {anchor.signature} does not carry that signature, or it does not hold"
+    if seen.error is not None:
+        return f"transaction {seen.signature} failed on {anchor.cluster}: {seen.error}"
+    memos = [instruction for instruction in seen.instructions if instruction.program_id in MEMO_PROGRAMS]
+    if not memos:
+        return f"transaction {seen.signature} calls no known memo program"
+    if manifest_hash.encode() not in [memo.data for memo in memos]:
+        return f"the memo is {memos[0].data[:100]!r}, the manifest hash {manifest_hash}"
+    signers = {signer for memo in memos if memo.data == manifest_hash.encode() for signer in memo.signers}
+    if trust.signers and not signers & trust.signers:
+        return f"the memo is signed by {', '.join(sorted(signers)) or 'nobody'}, which is not trusted"
+    return None

@@ -13,10 +13,9 @@ from clvlab.errors import EvidenceError
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
 from clvlab.proof.canonical import canonical, parsed, sha256
-from clvlab.proof.events import Kind, event_line, score_lines
+from clvlab.proof.events import Kind, event_line, read_single, score_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.limits import MAX_DISCLOSURE_BYTES, MAX_LINE_BYTES, MAX_STARTED_BYTES, check_lines
-from clvlab.proof.lines import read_single
 from clvlab.proof.manifest import check_ids, manifest
 from clvlab.proof.merkle import check_inclusion, inclusion_proof, leaf_hash, leaf_hashes
 from clvlab.proof.seal import SealedRun
@@ -114,9 +113,8 @@ def check_disclosure(text: bytes) -> str:
         raise EvidenceError("the manifest is not about this run")
     check_ids(evidence.started)
     seq = pl.lit(lines["decision"]["index"], pl.Int64)
-    row = scores(positions(evidence.decisions, evidence.closes), evidence.window, evidence.max_close_age_s).with_columns(
-        seq=seq
-    )
+    placed = positions(evidence.decisions, evidence.closes, evidence.market)
+    row = scores(placed, evidence.window, evidence.max_close_age_s).with_columns(seq=seq)
     if score_lines(row) != given["score"]["line"].encode() + b"\n":
         raise EvidenceError(f"the law scores the decision otherwise: {score_lines(row)[:-1].decode()}")
     return sha256(given["manifest"].encode())

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
+import orjson
+
 from clvlab.errors import EvidenceError
 from clvlab.law.closing import SealedWindow
-from clvlab.law.schema import LAW_VERSION, Causality
+from clvlab.law.schema import LAW_VERSION, SAFE_INTEGER, Causality
 from clvlab.proof.canonical import canonical, sha256
 
 # RUN_STARTED: everything that shapes the result of a run, known before its tape is opened.
@@ -71,6 +73,7 @@ class RunStarted(TypedDict):
 
 
 VERIFIER_VERSION = "clvlab-proof/1"
+MAX_MANIFEST_BYTES = 1 << 20
 _RUN_SCHEMAS = ("clvlab-run/1", "clvlab-run/2")
 _SINCE_TWO = {Causality.TRANSCRIPT, Causality.STEPPED, Causality.STEPPED_BLOCKS, Causality.ASKED}
 _MANIFEST_SCHEMA = "clvlab-manifest/1"
@@ -177,3 +180,32 @@ def manifest(
         "verifier_version": VERIFIER_VERSION,
         "commit_index": commit_index,
     }
+
+
+def stated_hash(manifest: bytes) -> str:
+    """Return the evidence hash that a manifest states.
+
+    Raises
+    ------
+    EvidenceError
+        It states none, or is larger than a manifest may be.
+    """
+    try:
+        return str(orjson.loads(_bounded(manifest))["evidence_hash"])
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise EvidenceError(f"the manifest states no evidence_hash: {error}") from error
+
+
+def stated_index(manifest: bytes) -> int | None:
+    """Return where the run log committed to the run, as its manifest states it; null without a log, or if it can't be read."""
+    try:
+        index = orjson.loads(_bounded(manifest))["commit_index"]
+    except (EvidenceError, orjson.JSONDecodeError, KeyError, TypeError):  # the rebuilt one then differs from it, which says so
+        return None
+    return index if type(index) is int and 0 <= index <= SAFE_INTEGER else None
+
+
+def _bounded(manifest: bytes) -> bytes:
+    if len(manifest) > MAX_MANIFEST_BYTES:
+        raise EvidenceError(f"it has {len(manifest):,} bytes, the limit is {MAX_MANIFEST_BYTES:,}")
+    return manifest

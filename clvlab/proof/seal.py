@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
-import orjson
 import polars as pl
 
-from clvlab.errors import EvidenceError
-from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.proof.events import Kind, batches, close_lines, decision_lines, event_line, score_lines
-from clvlab.proof.limits import MAX_STARTED_BYTES, PART_LIMITS, check_lines, check_started
-from clvlab.proof.manifest import RunStarted, manifest
+from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines, check_started
+from clvlab.proof.manifest import RunStarted, manifest, stated_hash, stated_index
 from clvlab.proof.merkle import Digest
 
 
@@ -44,10 +41,7 @@ class SealedRun:
     @property
     def evidence_hash(self) -> str:
         """The hash that was sealed: as the manifest states it, not recomputed."""
-        try:
-            return str(orjson.loads(self._bounded_manifest())["evidence_hash"])
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise EvidenceError(f"the manifest states no evidence_hash: {error}") from error
+        return stated_hash(self.manifest)
 
     @property
     def content_hash(self) -> str | None:
@@ -58,21 +52,7 @@ class SealedRun:
     @property
     def commit_index(self) -> int | None:
         """Where the run log committed to the run, as the manifest states it; null without a log, or if it can't be read."""
-        try:
-            index = orjson.loads(self._bounded_manifest())["commit_index"]
-        except (
-            EvidenceError,
-            orjson.JSONDecodeError,
-            KeyError,
-            TypeError,
-        ):  # the manifest then differs from the rebuilt one, which says so
-            return None
-        return index if type(index) is int and 0 <= index <= SAFE_INTEGER else None
-
-    def _bounded_manifest(self) -> bytes:
-        if len(self.manifest) > PART_LIMITS["manifest.json"]:
-            raise EvidenceError(f"it has {len(self.manifest):,} bytes, the limit is {PART_LIMITS['manifest.json']:,}")
-        return self.manifest
+        return stated_index(self.manifest)
 
     @property
     def manifest_hash(self) -> str:
