@@ -21,7 +21,7 @@ from pyarrow import json as arrow_json
 
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import RECEIPTS, SAFE_INTEGER, SCORES, VERDICTS, Schema
-from clvlab.proof.canonical import JsonObject, canonical, parsed
+from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.limits import check_lines
 
 _BATCH_ROWS = 8192
@@ -100,10 +100,10 @@ class Kind(StrEnum):
 
 
 class Event(TypedDict):
-    """A line that was read alone: one of a kind of which there are few."""
+    """A line of a kind of which there are few, read alone; who reads it checks what its payload holds."""
 
     kind: str
-    payload: JsonObject
+    payload: Any
     seq: int
 
 

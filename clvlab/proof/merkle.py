@@ -54,8 +54,8 @@ class Frontier:
             position += size
             self.size += size
             while self._subtrees and self._subtrees[-1][0] == size:  # two of one size are one of twice that
-                _, left = self._subtrees.pop()
-                size, subtree = 2 * size, node_hash(left, subtree)
+                _, before = self._subtrees.pop()
+                size, subtree = 2 * size, node_hash(before, subtree)
             self._subtrees.append((size, subtree))
 
     def root(self) -> bytes:

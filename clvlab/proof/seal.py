@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
 
 import polars as pl
 
@@ -77,7 +76,7 @@ class Sealer(Digest):
 def seal(
     started: RunStarted,
     decisions: pl.DataFrame,
-    errors: list[dict[str, Any]],
+    errors: Sequence[Mapping[str, object]],
     closes: pl.DataFrame,
     scores: pl.DataFrame,
     commit_index: int | None = None,
@@ -116,7 +115,7 @@ def seal(
         evidence.add(event_line(Kind.AGENT_ERROR, payload, evidence.count))
     if closes.height:
         evidence.add(close_lines(closes))
-    sealed: dict[str, Any] = {"agent_errors": len(errors), "decisions": decisions.height, "market_closes": closes.height}
+    sealed: dict[str, int | str] = {"agent_errors": len(errors), "decisions": decisions.height, "market_closes": closes.height}
     if captured is not None:
         sealed |= {"content_hash": captured}
     evidence.add(event_line(Kind.RUN_SEALED, sealed, evidence.count))
