@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import RLock, Thread
-from typing import Any, TypedDict
+from typing import Any
 
 from solders.hash import Hash
 from solders.litesvm import LiteSVM
@@ -64,17 +64,6 @@ class ChainFault:
     message: str = "Node is unhealthy"
     data: Any = None
     seconds: float = 5.0
-
-
-class _Config(TypedDict, total=False):
-    """What a call asks for beside its first parameter."""
-
-    before: str
-    commitment: str
-    encoding: str
-    limit: int
-    maxSupportedTransactionVersion: int
-    skipPreflight: bool
 
 
 @dataclass(frozen=True)
@@ -168,7 +157,7 @@ class DevChain:
         latest = str(self._svm.latest_blockhash())
         return self._at({"blockhash": latest, "lastValidBlockHeight": self._born[latest] + _MAX_AGE})
 
-    def _send(self, encoded: str, config: _Config) -> str:
+    def _send(self, encoded: str, config: JsonObject) -> str:
         try:
             raw = b64decode(encoded, validate=True)
         except Base64Error as error:
@@ -210,7 +199,7 @@ class DevChain:
         depth = self.slot - landed.slot
         return _LEVELS[(depth >= _CONFIRMED) + (depth >= _FINALIZED)]
 
-    def _sure(self, landed: _Landed, config: _Config) -> bool:
+    def _sure(self, landed: _Landed, config: JsonObject) -> bool:
         return _LEVELS.index(self._level(landed)) >= _LEVELS.index(config.get("commitment") or "finalized")
 
     def _statuses(self, signatures: list[str]) -> Mapping[str, object]:
@@ -229,7 +218,7 @@ class DevChain:
             "confirmationStatus": level,
         }
 
-    def _history(self, address: str, config: _Config) -> Sequence[Mapping[str, object]]:
+    def _history(self, address: str, config: JsonObject) -> Sequence[Mapping[str, object]]:
         """List what names an account, newest first, from behind ``before`` on."""
         entries = []
         for signature, landed in reversed(self._landed.items()):
@@ -242,7 +231,7 @@ class DevChain:
         start = names.index(config["before"]) + 1 if config.get("before") else 0
         return entries[start : start + (config.get("limit") or 1000)]
 
-    def _transaction(self, signature: str, config: _Config) -> Mapping[str, object] | None:
+    def _transaction(self, signature: str, config: JsonObject) -> Mapping[str, object] | None:
         landed = self._landed.get(signature)
         if config.get("encoding") != "base64":
             raise NodeError(-32602, "this chain gives transactions as base64 only")

@@ -11,7 +11,7 @@ import polars as pl
 
 from clvlab.errors import EvidenceError
 from clvlab.law.gate import verdicts
-from clvlab.law.policy import ExecutionMode, PolicyEnvelope
+from clvlab.law.policy import ExecutionMode
 from clvlab.law.positions import proposals
 from clvlab.law.schema import VERDICTS, Action
 from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor, AnchorStatus, AnchorTrust, Seen
@@ -149,29 +149,25 @@ def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> 
         executed = read_receipts(receipts)
     except EvidenceError as error:
         return Check(Verdict.FAIL, f"the receipts can't be read: {error}")
-    fault = _executed_against(executed, allowed, evidence)
-    if fault:
-        return Check(Verdict.FAIL, fault)
-    told = _executions_checked(executed.height, allowed.height, evidence.policy)
-    return Check(Verdict.PASS, f"recomputed, {allowed.height} of {backs} BACKs were allowed; {told}")
+    try:
+        checked = _check_executed(executed, allowed, evidence)
+    except EvidenceError as error:
+        return Check(Verdict.FAIL, str(error))
+    return Check(Verdict.PASS, f"recomputed, {allowed.height} of {backs} BACKs were allowed; {checked}")
 
 
-def _executions_checked(receipts: int, allowed: int, policy: PolicyEnvelope) -> str:
-    """Say how much of what was executed was checked; receipts may be lost, and the verdict does not depend on that."""
-    if policy.execution_mode != ExecutionMode.PAPER or not allowed:
-        return "none was to be executed, and there is no receipt"
-    if not receipts:
-        return "there is no receipt, so that nothing was checked of what was executed"
-    missing = f", and {allowed - receipts} have none, of which nothing was checked" if receipts < allowed else ""
-    return f"each of {receipts} receipts is for one of them{missing}"
+def _check_executed(receipts: pl.DataFrame, allowed: pl.DataFrame, evidence: Evidence) -> str:
+    """Refuse a receipt that no allowed action stands behind, or say how much of what was executed was checked.
 
-
-def _executed_against(receipts: pl.DataFrame, allowed: pl.DataFrame, evidence: Evidence) -> str | None:
-    """Name the first receipt that no allowed action stands behind."""
+    Receipts may be lost, and the verdict does not depend on that.
+    """
+    asked = evidence.policy.execution_mode == ExecutionMode.PAPER
     if receipts.is_empty():
-        return None
-    if evidence.policy.execution_mode != ExecutionMode.PAPER:
-        return f"the run asked no venue ({evidence.policy.execution_mode}), and has {receipts.height} receipts"
+        if asked and allowed.height:
+            return "there is no receipt, so that nothing was checked of what was executed"
+        return "none was to be executed, and there is no receipt"
+    if not asked:
+        raise EvidenceError(f"the run asked no venue ({evidence.policy.execution_mode}), and has {receipts.height} receipts")
     own = allowed.select("agent_id", decision_seq="seq", run_id=pl.lit(evidence.started["run_id"]), proposed="stake")
     matched = receipts.join(own, on=["decision_seq", "agent_id", "run_id"], how="left", maintain_order="left")
     wrong = matched.filter(
@@ -180,9 +176,13 @@ def _executed_against(receipts: pl.DataFrame, allowed: pl.DataFrame, evidence: E
         | ~pl.col("venue").is_in(evidence.policy.venue_allowlist)
         | ~pl.col("decision_seq").is_first_distinct()
     )
-    if wrong.is_empty():
-        return None
-    return f"{wrong.height} receipt(s) without an allowed action of that kind, the first for seq {wrong['decision_seq'][0]}"
+    if wrong.height:
+        raise EvidenceError(
+            f"{wrong.height} receipt(s) without an allowed action of that kind, the first for seq {wrong['decision_seq'][0]}"
+        )
+    missing = allowed.height - receipts.height
+    without = f", and {missing} have none, of which nothing was checked" if missing > 0 else ""
+    return f"each of {receipts.height} receipts is for one of them{without}"
 
 
 def receipt_separation(evidence: Evidence) -> Check:

@@ -335,13 +335,8 @@ def _events(text: bytes, payload: list[tuple[str, pa.DataType]]) -> dict[str, pl
     return {**_fields(frame["payload"]), "seq": frame["seq"]}
 
 
-def _fields(column: pl.Series) -> dict[str, pl.Series]:
-    return {field.name: field for field in column.struct.unnest()}
-
-
-def _states(column: pl.Series) -> dict[str, pl.Series]:
-    """Return the columns of a market's state under the names that they have in a frame."""
-    return {name if name == "sides" else f"state_{name}": field for name, field in _fields(column).items()}
+def _fields(column: pl.Series, prefix: str = "") -> dict[str, pl.Series]:
+    return {prefix + field.name: field for field in column.struct.unnest()}
 
 
 def _frame(columns: Mapping[str, pl.Series], schema: Schema) -> pl.DataFrame:
@@ -350,8 +345,8 @@ def _frame(columns: Mapping[str, pl.Series], schema: Schema) -> pl.DataFrame:
 
 def _decisions(text: bytes) -> tuple[pl.DataFrame, bytes]:
     columns = _events(text, _DECISION_FIELDS)
-    columns |= _fields(columns["action"]) | _fields(columns["untrusted"]) | _states(columns["market_state"])
-    columns["action"] = columns["type"]
+    columns |= _fields(columns["action"]) | _fields(columns["untrusted"]) | _fields(columns["market_state"], "state_")
+    columns |= {"action": columns["type"], "sides": columns["state_sides"]}
     columns |= {phase: _fields(verdict)["reasons"] for phase, verdict in _fields(columns["policy"]).items()}
     frame = _frame(columns, DECISION_EVENTS)
     return frame, decision_lines(frame)
@@ -359,7 +354,8 @@ def _decisions(text: bytes) -> tuple[pl.DataFrame, bytes]:
 
 def _closes(text: bytes) -> tuple[pl.DataFrame, bytes]:
     columns = _events(text, _CLOSE_FIELDS)
-    frame = _frame(columns | _states(columns["closing"]), CLOSE_EVENTS)
+    columns |= _fields(columns["closing"], "state_")
+    frame = _frame(columns | {"sides": columns["state_sides"]}, CLOSE_EVENTS)
     return frame, close_lines(frame)
 
 

@@ -190,22 +190,20 @@ def stated_hash(manifest: bytes) -> str:
     EvidenceError
         It states none, or is larger than a manifest may be.
     """
+    if len(manifest) > MAX_MANIFEST_BYTES:
+        raise EvidenceError(f"it has {len(manifest):,} bytes, the limit is {MAX_MANIFEST_BYTES:,}")
     try:
-        return str(orjson.loads(_bounded(manifest))["evidence_hash"])
+        return str(orjson.loads(manifest)["evidence_hash"])
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise EvidenceError(f"the manifest states no evidence_hash: {error}") from error
 
 
 def stated_index(manifest: bytes) -> int | None:
     """Return where the run log committed to the run, as its manifest states it; null without a log, or if it can't be read."""
+    if len(manifest) > MAX_MANIFEST_BYTES:
+        return None
     try:
-        index = orjson.loads(_bounded(manifest))["commit_index"]
-    except (EvidenceError, orjson.JSONDecodeError, KeyError, TypeError):  # the rebuilt one then differs from it, which says so
+        index = orjson.loads(manifest)["commit_index"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):  # the rebuilt one then differs from it, which says so
         return None
     return index if type(index) is int and 0 <= index <= SAFE_INTEGER else None
-
-
-def _bounded(manifest: bytes) -> bytes:
-    if len(manifest) > MAX_MANIFEST_BYTES:
-        raise EvidenceError(f"it has {len(manifest):,} bytes, the limit is {MAX_MANIFEST_BYTES:,}")
-    return manifest
