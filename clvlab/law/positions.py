@@ -114,28 +114,28 @@ def check_values(
 
 
 def check_coherence(
-    decisions: pl.DataFrame, closes: pl.DataFrame, closing_policy: ClosingPolicy, duration_s: int | None
-) -> pl.Series:
-    """Return the row in ``closes`` of the market that each decision backs, null where it backs none, of what a tape could give.
+    decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series, closing_policy: ClosingPolicy, duration_s: int | None
+) -> None:
+    """Refuse evidence that no tape gives.
 
     Parameters
     ----------
     decisions, closes
         ``DECISION_EVENTS`` and ``CLOSE_EVENTS``, of which every line alone is well-formed.
+    market
+        Their ``market_rows``.
     closing_policy, duration_s
         As sealed.
 
     Raises
     ------
     EvidenceError
-        Two lines contradict each other; or closes are not as ``positions`` requires.
+        Two lines contradict each other.
     """
-    market = _market_rows(decisions, closes)
     _check_times(decisions, closes, duration_s)
     messages, prices = _messages(decisions, closes, market)
     _check_messages(messages, prices, closes)
     _check_latest(messages, decisions, market, closes, closing_policy)
-    return market
 
 
 def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int | None) -> None:
@@ -282,7 +282,7 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series |
     decisions, closes
         ``DECISION_EVENTS`` and ``CLOSE_EVENTS``: exactly what stands in evidence, in order of ``seq``.
     market
-        What ``check_coherence`` returned of them; null of those that it was not asked about.
+        Their ``market_rows``, where they are at hand.
 
     Returns
     -------
@@ -295,7 +295,7 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series |
         Not exactly one close for every market that a BACK names, sorted by (fixture_id, market_key); or sides of a state
         that are not sorted and unique.
     """
-    market = _market_rows(decisions, closes) if market is None else market
+    market = market_rows(decisions, closes) if market is None else market
     entries, quotes = _prices(decisions), _prices(closes)
     own = entries["side"] == taken(decisions["side"], entries["row"])  # sides are unique: at most one of each decision
     row, unpriced = entries["row"].filter(own), nulls(decisions.height)
@@ -315,7 +315,7 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series |
     return conform(frame, POSITIONS, "POSITIONS")
 
 
-def _market_rows(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
+def market_rows(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
     """Return the row in ``closes`` of the market that each decision backs; null where it backs none.
 
     Raises

@@ -11,7 +11,7 @@ import polars as pl
 
 from clvlab.errors import EvidenceError
 from clvlab.law.gate import verdicts
-from clvlab.law.policy import ExecutionMode
+from clvlab.law.policy import ExecutionMode, PolicyEnvelope
 from clvlab.law.positions import proposals
 from clvlab.law.schema import VERDICTS, Action
 from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor, AnchorStatus, AnchorTrust, Seen
@@ -134,11 +134,11 @@ def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> 
     receipts
         ``receipts.jsonl``: what venues said, which no other check reads.
     """
-    decisions = evidence.decisions
+    decisions, policy = evidence.decisions, evidence.limits.policy
     backs = int((decisions["action"] == Action.BACK).sum())
     if backs == 0 and not receipts:
         return Check(Verdict.NOT_APPLICABLE, "the run has no BACK")
-    judged = verdicts(proposals(decisions, placed), evidence.policy)
+    judged = verdicts(proposals(decisions, placed), policy)
     if not all(judged[phase].equals(decisions[phase], null_equal=True) for phase in VERDICTS):
         wrong = pl.select(pl.any_horizontal(judged[phase].ne_missing(decisions[phase]) for phase in VERDICTS)).to_series()
         first = decisions.filter(wrong)["seq"][0]
@@ -150,30 +150,30 @@ def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> 
     except EvidenceError as error:
         return Check(Verdict.FAIL, f"the receipts can't be read: {error}")
     try:
-        checked = _check_executed(executed, allowed, evidence)
+        checked = _check_executed(executed, allowed, policy, evidence.started["run_id"])
     except EvidenceError as error:
         return Check(Verdict.FAIL, str(error))
     return Check(Verdict.PASS, f"recomputed, {allowed.height} of {backs} BACKs were allowed; {checked}")
 
 
-def _check_executed(receipts: pl.DataFrame, allowed: pl.DataFrame, evidence: Evidence) -> str:
+def _check_executed(receipts: pl.DataFrame, allowed: pl.DataFrame, policy: PolicyEnvelope, run_id: str) -> str:
     """Refuse a receipt that no allowed action stands behind, or say how much of what was executed was checked.
 
     Receipts may be lost, and the verdict does not depend on that.
     """
-    asked = evidence.policy.execution_mode == ExecutionMode.PAPER
+    asked = policy.execution_mode == ExecutionMode.PAPER
     if receipts.is_empty():
         if asked and allowed.height:
             return "there is no receipt, so that nothing was checked of what was executed"
         return "none was to be executed, and there is no receipt"
     if not asked:
-        raise EvidenceError(f"the run asked no venue ({evidence.policy.execution_mode}), and has {receipts.height} receipts")
-    own = allowed.select("agent_id", decision_seq="seq", run_id=pl.lit(evidence.started["run_id"]), proposed="stake")
+        raise EvidenceError(f"the run asked no venue ({policy.execution_mode}), and has {receipts.height} receipts")
+    own = allowed.select("agent_id", decision_seq="seq", run_id=pl.lit(run_id), proposed="stake")
     matched = receipts.join(own, on=["decision_seq", "agent_id", "run_id"], how="left", maintain_order="left")
     wrong = matched.filter(
         pl.col("proposed").is_null()
         | ~pl.col("stake").is_between(0, pl.col("proposed"))
-        | ~pl.col("venue").is_in(evidence.policy.venue_allowlist)
+        | ~pl.col("venue").is_in(policy.venue_allowlist)
         | ~pl.col("decision_seq").is_first_distinct()
     )
     if wrong.height:

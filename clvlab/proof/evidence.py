@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from clvlab.errors import EvidenceError, PolicyError, WindowError
 from clvlab.law.closing import Window, read_window
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.positions import check_coherence, check_values
+from clvlab.law.positions import check_coherence, check_values, market_rows
 from clvlab.law.schema import LAW_VERSION, LOCKED_IN, MODE_LABELS, Causality, ClosingPolicy, Held, SourceMode
 from clvlab.proof.canonical import HASH, JsonObject
 from clvlab.proof.events import SEALED_ORDER, Event, Kind, read_lines, read_single
@@ -39,7 +40,16 @@ _ERROR: _Types = {"agent_id": (str,), "error": (str,), "fixture_id": _OPTIONAL_I
 _STEP_BY_STEP = {Causality.STEPPED, Causality.STEPPED_BLOCKS}
 
 
-@dataclass(frozen=True, slots=True)
+class Limits(NamedTuple):
+    """What a run was held to, as it is sealed: its window, how its pack closes and how old a close may be, and its policy."""
+
+    window: Window
+    closing_policy: ClosingPolicy
+    max_close_age_s: int | None
+    policy: PolicyEnvelope
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What stands in a sealed run.
 
@@ -53,21 +63,13 @@ class Evidence:
         Payloads of AGENT_ERROR.
     captured
         Content hash of the pack that a live run captured, as RUN_SEALED has it; null of a replay.
-    window, policy, max_close_age_s
-        The window and the policy envelope as sealed, and the pack's limit on the age of a close; null without one.
-    market
-        The row in ``closes`` of the market that each decision backs; null where it backs none.
     """
 
     started: RunStarted
     decisions: pl.DataFrame
     closes: pl.DataFrame
     errors: list[JsonObject]
-    captured: str | None
-    window: Window
-    policy: PolicyEnvelope
-    max_close_age_s: int | None
-    market: pl.Series
+    captured: str | None = None
 
     @property
     def content_hash(self) -> str | None:
@@ -78,6 +80,51 @@ class Evidence:
     def count(self) -> int:
         """Number of events: of lines."""
         return self.decisions.height + len(self.errors) + self.closes.height + 2
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What the run was held to.
+
+        Raises
+        ------
+        EvidenceError
+            RUN_STARTED says something else than is sealed of a run.
+        """
+        sealed = self.started["policy"]
+        try:
+            limits = read_window(self.started["window"])
+            policy = PolicyEnvelope.sealed(sealed)
+            if sealed != policy.payload(()):
+                raise EvidenceError("the sealed policy is not as a policy is sealed")
+        except (AttributeError, KeyError, TypeError, ValueError, PolicyError, WindowError) as error:
+            raise EvidenceError(f"RUN_STARTED is malformed: {error!r}") from error
+        return Limits(*limits, policy)
+
+    @property
+    def window(self) -> Window:
+        """The window as sealed."""
+        return self.limits.window
+
+    @property
+    def max_close_age_s(self) -> int | None:
+        """The pack's limit on the age of a close, as sealed; null without one."""
+        return self.limits.max_close_age_s
+
+    @property
+    def policy(self) -> PolicyEnvelope:
+        """The policy envelope as sealed."""
+        return self.limits.policy
+
+    @cached_property
+    def market(self) -> pl.Series:
+        """The row in ``closes`` of the market that each decision backs; null where it backs none.
+
+        Raises
+        ------
+        EvidenceError
+            Not exactly one close for every market that a BACK names, sorted.
+        """
+        return market_rows(self.decisions, self.closes)
 
 
 def read_evidence(events: bytes) -> Evidence:
@@ -119,14 +166,15 @@ def read_evidence(events: bytes) -> Evidence:
 
     deciders = set(decisions["agent_id"].drop_nulls().unique())  # 4
     _check_started(started, first - 1, failures, deciders)
-    window, closing_policy, max_close_age_s, policy = _limits(started)
+    evidence = Evidence(started, decisions, closes, failures, captured)
+    limits = evidence.limits
     _check_mode(started, captured)
     _check_numbers(opening, decisions, errors, closes, sealed)
-    check_values(decisions, closes, window, started["binding"]["fixture_ids"], SEALED_ORDER)
+    check_values(decisions, closes, limits.window, started["binding"]["fixture_ids"], SEALED_ORDER)
     _check_errors(failures, started["agents"], deciders)
 
-    market = check_coherence(decisions, closes, closing_policy, window.duration_s)  # 5
-    return Evidence(started, decisions, closes, failures, captured, window, policy, max_close_age_s, market)
+    check_coherence(decisions, closes, evidence.market, limits.closing_policy, limits.window.duration_s)  # 5
+    return evidence
 
 
 def _check_failures(count: int, agents: Any) -> None:
@@ -209,18 +257,6 @@ def _check_started(started: RunStarted, size: int, errors: list[JsonObject], dec
         raise EvidenceError("a fixture id is no integer")
     if not deciders <= set(ids):
         raise EvidenceError("a decision is by an agent that RUN_STARTED does not name")
-
-
-def _limits(started: RunStarted) -> tuple[Window, ClosingPolicy, int | None, PolicyEnvelope]:
-    """Read the window, how the pack closes, its limit on the age of a close, and the policy envelope, each as it is sealed."""
-    try:
-        limits = read_window(started["window"])
-        policy = PolicyEnvelope.sealed(started["policy"])
-        if started["policy"] != policy.payload(()):
-            raise EvidenceError("the sealed policy is not as a policy is sealed")
-    except (AttributeError, KeyError, TypeError, ValueError, PolicyError, WindowError) as error:
-        raise EvidenceError(f"RUN_STARTED is malformed: {error!r}") from error
-    return *limits, policy
 
 
 def _check_mode(started: RunStarted, captured: object) -> None:

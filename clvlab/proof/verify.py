@@ -180,8 +180,9 @@ def _digest_of(lines: bytes, reading: Future[_Rederived] | None = None) -> Diges
 def _rederived(run: SealedRun) -> _Rederived:
     """Read the evidence and score it again: ``POSITIONS``, ``SCORES`` and their lines."""
     evidence = read_evidence(run.events)
+    limits = evidence.limits
     placed = positions(evidence.decisions, evidence.closes, evidence.market)
-    rederived = scores(placed, evidence.window, evidence.max_close_age_s)
+    rederived = scores(placed, limits.window, limits.max_close_age_s)
     return evidence, placed, rederived, _written(rederived, run.scores)
 
 
