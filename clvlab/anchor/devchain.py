@@ -9,7 +9,7 @@ import json
 import time
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -24,6 +24,7 @@ from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata
 
 from clvlab.proof.anchor import MEMO_PROGRAMS
+from clvlab.proof.canonical import JsonObject
 
 GENESIS_HASH = str(Hash(sha256(b"clvlab devchain").digest()))
 _MAX_AGE = 150  # blocks for which a blockhash may be used, as on the public clusters
@@ -149,14 +150,14 @@ class DevChain:
             except (TypeError, ValueError, KeyError) as error:
                 raise NodeError(-32602, f"Invalid params: {error}") from error
 
-    def _at(self, value: Any) -> dict[str, Any]:
+    def _at(self, value: Any) -> Mapping[str, object]:
         return {"context": {"slot": self.slot}, "value": value}
 
-    def _latest(self) -> dict[str, Any]:
+    def _latest(self) -> Mapping[str, object]:
         latest = str(self._svm.latest_blockhash())
         return self._at({"blockhash": latest, "lastValidBlockHeight": self._born[latest] + _MAX_AGE})
 
-    def _send(self, encoded: str, config: dict[str, Any]) -> str:
+    def _send(self, encoded: str, config: JsonObject) -> str:
         try:
             raw = b64decode(encoded, validate=True)
         except Base64Error as error:
@@ -198,14 +199,14 @@ class DevChain:
         depth = self.slot - landed.slot
         return _LEVELS[(depth >= _CONFIRMED) + (depth >= _FINALIZED)]
 
-    def _sure(self, landed: _Landed, config: dict[str, Any]) -> bool:
+    def _sure(self, landed: _Landed, config: JsonObject) -> bool:
         return _LEVELS.index(self._level(landed)) >= _LEVELS.index(config.get("commitment") or "finalized")
 
-    def _statuses(self, signatures: list[str]) -> dict[str, Any]:
+    def _statuses(self, signatures: list[str]) -> Mapping[str, object]:
         self.pass_slots(1)
         return self._at([self._status(self._landed.get(signature)) for signature in signatures])
 
-    def _status(self, landed: _Landed | None) -> dict[str, Any] | None:
+    def _status(self, landed: _Landed | None) -> Mapping[str, object] | None:
         if landed is None:
             return None
         level = self._level(landed)
@@ -217,7 +218,7 @@ class DevChain:
             "confirmationStatus": level,
         }
 
-    def _history(self, address: str, config: dict[str, Any]) -> list[dict[str, Any]]:
+    def _history(self, address: str, config: JsonObject) -> Sequence[Mapping[str, object]]:
         """List what names an account, newest first, from behind ``before`` on."""
         entries = []
         for signature, landed in reversed(self._landed.items()):
@@ -230,7 +231,7 @@ class DevChain:
         start = names.index(config["before"]) + 1 if config.get("before") else 0
         return entries[start : start + (config.get("limit") or 1000)]
 
-    def _transaction(self, signature: str, config: dict[str, Any]) -> dict[str, Any] | None:
+    def _transaction(self, signature: str, config: JsonObject) -> Mapping[str, object] | None:
         landed = self._landed.get(signature)
         if config.get("encoding") != "base64":
             raise NodeError(-32602, "this chain gives transactions as base64 only")
@@ -310,14 +311,14 @@ def server(chain: DevChain, port: int = 0) -> ThreadingHTTPServer:
     return made
 
 
-def _answered(chain: DevChain, request: dict[str, Any]) -> tuple[int, Any]:
+def _answered(chain: DevChain, request: JsonObject) -> tuple[int, Any]:
     method, number = request.get("method", ""), request.get("id")
     if fault := chain.fault("hang", method):
         time.sleep(fault.seconds)
     if fault := chain.fault("http", method):
         return fault.status, {"error": "injected"}
     try:
-        answer: dict[str, Any] = {"result": chain.answer(method, request.get("params") or [])}
+        answer: Mapping[str, object] = {"result": chain.answer(method, request.get("params") or [])}
     except NodeError as error:
         data = {} if error.data is None else {"data": error.data}
         answer = {"error": {"code": error.code, "message": error.message, **data}}

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from clvlab.base.files import MAX_KEYS_BYTES, file_bytes_or_none, lock, replace_file
 from clvlab.errors import AnchorConflictError, AnchorError, EvidenceError
 from clvlab.proof.anchor import Anchor, AnchorStatus
-from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.canonical import JsonObject, canonical, parsed
 
 ANCHOR_FILE = "anchor.json"
 _SCHEMA = "clvlab-anchor/1"
@@ -48,7 +48,7 @@ class AnchorRecord:
         """Return the record with one more signed transaction."""
         return replace(self, attempts=(*self.attempts, attempt))
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> JsonObject:
         """Return the record as a JSON value."""
         return {"schema": _SCHEMA, **asdict(self)}
 

@@ -18,8 +18,8 @@ from clvlab.anchor.records import AnchorRecord, AnchorRecords
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.anchor.transaction import keypair, read_seen, signed_memo, transaction_bytes
 from clvlab.errors import AnchorConflictError, AnchorError
-from clvlab.proof.anchor import GENESIS, Anchor, AnchorStatus, AnchorTrust, Seen, anchor_check
-from clvlab.proof.checks import Check, Verdict
+from clvlab.proof.anchor import GENESIS, Anchor, AnchorStatus, AnchorTrust, Seen
+from clvlab.proof.checks import Check, Verdict, anchor_check
 
 _MEMO = re.compile(r"sha256:[0-9a-f]{64}")
 # Nodes behind one address may lag behind each other: a signature counts as expired only so many blocks later.

@@ -10,8 +10,8 @@ from clvlab.anchor.records import AnchorRecord
 from clvlab.arena.events import anchor_event
 from clvlab.arena.jobs import PostponedError
 from clvlab.errors import AnchorConflictError, AnchorUnavailableError, UnknownRunError
-from clvlab.proof.anchor import Anchor, AnchorStatus, anchor_check
-from clvlab.proof.checks import Check, Verdict
+from clvlab.proof.anchor import Anchor, AnchorStatus
+from clvlab.proof.checks import Check, Verdict, anchor_check
 from clvlab.runs.progress import Tell
 from clvlab.store import anchors, competitions, jobs, runs
 from clvlab.store.database import Connection, Database

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import NotRequired, TypedDict, cast
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NotRequired, TypedDict, cast
 
 import polars as pl
 
-from clvlab.errors import WindowError
+from clvlab.errors import EvidenceError, WindowError
 from clvlab.law.schema import CLOSES, FIXTURE_CLOSES, SAFE_INTEGER, CloseKind, ClosingPolicy, EndRule, conform
-from clvlab.law.tape import Tape, last_row_at
+from clvlab.law.tape import Tape, check_close_age, last_row_at
 
 # A price that nobody could take for longer than this is no closing price, whatever it was before (law.md, "Close").
 LAST_OPEN_MAX_AGE_MS = 300_000
@@ -109,6 +110,29 @@ def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s
     if max_close_age_s is not None:
         sealed["max_close_age_s"] = max_close_age_s
     return sealed
+
+
+def read_window(sealed: Mapping[str, Any]) -> tuple[Window, ClosingPolicy, int | None]:
+    """Read a sealed window back: the window, how the pack closes, and its limit on the age of a close.
+
+    Raises
+    ------
+    WindowError
+        A value out of its range.
+    EvidenceError
+        Other keys than ``sealed_window`` gives.
+    AttributeError, KeyError, TypeError, ValueError
+        It lacks a value, or has one of another kind.
+    """
+    policy, max_close_age_s = ClosingPolicy(sealed["closing_policy"]), sealed.get("max_close_age_s")
+    if max_close_age_s is not None:
+        check_close_age(max_close_age_s)
+    own = {one.name: sealed[one.name] for one in fields(Window) if one.name != "close_source"}
+    own["market_allowlist"] = tuple(own["market_allowlist"])
+    window = Window(**own, close_source=sealed.get("close_source"))
+    if sealed != sealed_window(window, policy, max_close_age_s):
+        raise EvidenceError("the sealed window has other keys than a window")
+    return window, policy, max_close_age_s
 
 
 def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:

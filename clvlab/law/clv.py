@@ -8,7 +8,7 @@ the price taken at the closing probability ("CLV %") is shown beside it and neve
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import polars as pl
 
@@ -81,6 +81,19 @@ def reason(window: Window, max_close_age_s: int | None) -> pl.Expr:
     return chain
 
 
+@cache
+def _score() -> list[pl.Expr]:
+    """Return what follows from the reason: whether a position is valid, and how it is scored."""
+    scored = pl.col("reason") == Reason.SCORED
+    valid = pl.col("reason").is_in([Reason.SCORED.value, Reason.WAIT_UNSCORED.value, Reason.PENDING_HORIZON.value])
+    return [
+        valid.alias("valid"),
+        pl.when(scored).then(clv_bps()).alias("clv_bps"),
+        pl.when(scored).then(edge_bps()).alias("edge_bps"),
+        closing_age_ms().alias("closing_age_ms"),
+    ]
+
+
 def scores(positions: pl.DataFrame, window: Window, max_close_age_s: int | None) -> pl.DataFrame:
     """Score every position.
 
@@ -98,18 +111,11 @@ def scores(positions: pl.DataFrame, window: Window, max_close_age_s: int | None)
     pl.DataFrame
         ``SCORES`` in order of ``seq``: one row per decision; ``clv_bps`` and ``edge_bps`` are null unless scored.
     """
-    scored = pl.col("reason") == Reason.SCORED
-    valid = pl.col("reason").is_in([Reason.SCORED.value, Reason.WAIT_UNSCORED.value, Reason.PENDING_HORIZON.value])
     return conform(
         conform(positions, POSITIONS, "POSITIONS")
         .lazy()
         .with_columns(reason=reason(window, max_close_age_s))
-        .with_columns(
-            valid=valid,
-            clv_bps=pl.when(scored).then(clv_bps()),
-            edge_bps=pl.when(scored).then(edge_bps()),
-            closing_age_ms=closing_age_ms(),
-        )
+        .with_columns(_score())
         .sort("seq")
         .select(*SCORES)
         .collect(engine="in-memory"),

@@ -19,7 +19,7 @@ from clvlab.log.note import Checkpoint, Keys, decode, trusted_checkpoint
 from clvlab.log.standing import Standing
 from clvlab.proof.anchor import MEMO_PROGRAMS
 from clvlab.proof.bundle import anchor_of, run_of
-from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.canonical import JsonObject, canonical, parsed
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.manifest import inputs_hash, sources_hash
 from clvlab.proof.merkle import check_consistency, check_inclusion, leaf_hash
@@ -225,7 +225,7 @@ def commit_of(parts: Mapping[str, bytes], log: Mapping[str, Any], verification: 
     return commit
 
 
-def log_part(parts: Mapping[str, bytes]) -> dict[str, Any]:
+def log_part(parts: Mapping[str, bytes]) -> JsonObject:
     """Read part ``log.json`` of a bundle, of which nothing is proved by that.
 
     Raises
@@ -242,7 +242,7 @@ def log_part(parts: Mapping[str, bytes]) -> dict[str, Any]:
     return log
 
 
-def _seen(log: dict[str, Any], newest: Checkpoint, keys: Keys, seen: str | None) -> None:
+def _seen(log: JsonObject, newest: Checkpoint, keys: Keys, seen: str | None) -> None:
     """Require the newest checkpoint to extend the earlier one, and one of them to be what the reader has seen."""
     shown = [newest.text]
     if log["earlier"] is not None:
@@ -256,7 +256,7 @@ def _seen(log: dict[str, Any], newest: Checkpoint, keys: Keys, seen: str | None)
         raise BundleError("no proof from the checkpoint that you have seen")
 
 
-def _prove(value: dict[str, Any], newest: Checkpoint, name: str) -> None:
+def _prove(value: JsonObject, newest: Checkpoint, name: str) -> None:
     """Require an entry to stand in the tree."""
     leaf, proof = leaf_hash(value["entry"].encode()), _hashes(value["proof"])
     if not check_inclusion(leaf, value["index"], newest.size, proof, newest.root):
@@ -269,7 +269,7 @@ def _hashes(texts: list[Any]) -> list[bytes]:
     return [bytes.fromhex(text) for text in texts]
 
 
-def _typed(value: Any, types: Mapping[str, Any], name: str, **exactly: str) -> dict[str, Any]:
+def _typed(value: Any, types: Mapping[str, Any], name: str, **exactly: str) -> JsonObject:
     """Require exactly these keys and types, integers from 0, and some values; True is no integer."""
     kinds = {key: kind if isinstance(kind, tuple) else (kind,) for key, kind in types.items()}
     if not isinstance(value, dict) or value.keys() != types.keys():

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from clvlab.errors import EvidenceError
-from clvlab.proof.canonical import parsed
+from clvlab.proof.canonical import JsonObject, parsed
 
 ENTRY_SCHEMA = "clvlab-log/6"
 _WITHOUT_SOURCES = "clvlab-log/2"  # whose commitments name no source, and whose results no pack
@@ -166,13 +166,14 @@ class Answered:
 
 Entry = Commit | Outcome | Restart | Segment | Planned | Opened | Audits | Answered
 
-_ALL: dict[str, Any] = {"kind": str, "schema": str, "ts_ms": int}
+_Types = dict[str, type | tuple[type, ...]]
+_ALL: _Types = {"kind": str, "schema": str, "ts_ms": int}
 _OLDER = (_WITHOUT_PACK, _WITHOUT_SOURCES)
-_OF_A_RUN: dict[str, Any] = _ALL | {"run_id": str}
-_PACK: dict[str, Any] = {"content_hash": (str, type(None))}
-_COMMIT: dict[str, Any] = _OF_A_RUN | {"inputs_hash": str, "owner": str}
-_RESULT: dict[str, Any] = _OF_A_RUN | {"commit_index": int, "manifest_hash": str}
-_KEYS: dict[tuple[str, str], dict[str, Any]] = {
+_OF_A_RUN: _Types = _ALL | {"run_id": str}
+_PACK: _Types = {"content_hash": (str, type(None))}
+_COMMIT: _Types = _OF_A_RUN | {"inputs_hash": str, "owner": str}
+_RESULT: _Types = _OF_A_RUN | {"commit_index": int, "manifest_hash": str}
+_KEYS: dict[tuple[str, str], _Types] = {
     (EntryKind.COMMIT, _WITHOUT_PACK): _COMMIT,
     (EntryKind.COMMIT, _WITHOUT_SOURCES): _COMMIT | _PACK,
     (EntryKind.COMMIT, ENTRY_SCHEMA): _COMMIT | _PACK | {"sources_hash": str},
@@ -217,7 +218,7 @@ def entry_and_time(data: bytes) -> tuple[Entry, int]:
     return _entry(entry, stated["kind"]), entry["ts_ms"]
 
 
-def _entry(entry: dict[str, Any], kind: str) -> Entry:
+def _entry(entry: JsonObject, kind: str) -> Entry:
     if kind == EntryKind.RESTART:
         return Restart(entry["before"], entry["kept"], entry["log"])
     if kind == EntryKind.SEGMENT:

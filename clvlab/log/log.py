@@ -19,7 +19,7 @@ from clvlab.errors import LogConflictError, LogError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.log.entries import AUDITS_SCHEMA, ENTRY_SCHEMA, OF_RUNS, SEGMENT_SCHEMA, EntryKind, Segment, read_entry
 from clvlab.log.tree import Nodes, completed_roots, inclusion, tree_root
-from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.canonical import JsonObject, canonical, parsed
 from clvlab.proof.manifest import sources_hash
 
 _MAX_NAME = 300
@@ -152,7 +152,7 @@ def commit_anew(rows: LogRows, run_id: str, ts_ms: int) -> int:
     return _commit(rows, run_id, before | {"ts_ms": ts_ms}, before.get("content_hash"), _further(rows, run_id, known))
 
 
-def _commit(rows: LogRows, run_id: str, entry: dict[str, Any], content_hash: str | None, further: int) -> int:
+def _commit(rows: LogRows, run_id: str, entry: JsonObject, content_hash: str | None, further: int) -> int:
     index = _append(rows, EntryKind.COMMIT, run_id, entry["owner"], entry, content_hash)
     if further > 0:
         _note_audits(rows, run_id, index, further, entry["ts_ms"])
@@ -161,7 +161,7 @@ def _commit(rows: LogRows, run_id: str, entry: dict[str, Any], content_hash: str
 
 def _note_audits(rows: LogRows, run_id: str, committed: int, further: int, ts_ms: int) -> None:
     known = entry_of(rows, committed)
-    content: dict[str, Any] = {"agents": further, "commit_index": committed, "ts_ms": ts_ms}
+    content: JsonObject = {"agents": further, "commit_index": committed, "ts_ms": ts_ms}
     _append(rows, EntryKind.AUDITS, run_id, known["owner"], content, known.get("content_hash"))
 
 
@@ -255,7 +255,7 @@ def _newest(rows: LogRows, run_id: str, size: int | None = None) -> tuple[int | 
     return committed, about[-1] if about and about[-1][1] != EntryKind.COMMIT else None
 
 
-def _end(rows: LogRows, kind: EntryKind, run_id: str, content: dict[str, Any], ts_ms: int) -> int:
+def _end(rows: LogRows, kind: EntryKind, run_id: str, content: JsonObject, ts_ms: int) -> int:
     committed, ended = _newest(rows, run_id)
     if committed is None:
         raise LogConflictError(f"run {run_id} has no commitment; {kind} must follow one")
@@ -279,7 +279,7 @@ def _end(rows: LogRows, kind: EntryKind, run_id: str, content: dict[str, Any], t
     return _append(rows, kind, run_id, known["owner"], content, known.get("content_hash"))
 
 
-def _append(rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: dict[str, Any], content_hash: str | None) -> int:
+def _append(rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: JsonObject, content_hash: str | None) -> int:
     if not 0 <= content["ts_ms"] <= SAFE_INTEGER:
         raise LogError(f"a time of {content['ts_ms']} ms is out of range")
     schema = AUDITS_SCHEMA if kind in (EntryKind.AUDITS, EntryKind.ANSWERED) else ENTRY_SCHEMA
@@ -314,9 +314,9 @@ def name_fault(name: str) -> str | None:
     return None if name.isprintable() else f"a name that can't be printed: {name[:80]!a}"
 
 
-def entry_of(rows: LogRows, index: int) -> dict[str, Any]:
+def entry_of(rows: LogRows, index: int) -> JsonObject:
     """Read an entry."""
-    entry: dict[str, Any] = parsed(rows.entry(index))
+    entry: JsonObject = parsed(rows.entry(index))
     return entry
 
 

@@ -45,7 +45,7 @@ def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: An
     return canonical({"parts": listed, "schema": BUNDLE_SCHEMA}) + b"\n" + b"".join(content for _, content in given)
 
 
-def context(run: SealedRun) -> dict[str, Any]:
+def context(run: SealedRun) -> Mapping[str, object]:
     """Say of which run and pack a bundle is, for those who read no further; the manifest and the evidence say so too."""
     started = parsed(first_line(run.events))["payload"]
     names = ("pack_id", "fixture_ids", "content_hash")

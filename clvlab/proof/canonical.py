@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 import re
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER
+
+JsonObject: TypeAlias = dict[str, Any]
+"""An object as it was read, of any keys and values until somebody has checked them."""
 
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
 

@@ -14,11 +14,11 @@ from clvlab.law.gate import verdicts
 from clvlab.law.policy import ExecutionMode, PolicyEnvelope
 from clvlab.law.positions import proposals
 from clvlab.law.schema import VERDICTS, Action
-from clvlab.proof.audit import audit
-from clvlab.proof.canonical import sha256
+from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor, AnchorStatus, AnchorTrust, Seen
+from clvlab.proof.closure import audit
+from clvlab.proof.events import read_receipts
 from clvlab.proof.evidence import Evidence
 from clvlab.proof.limits import PART_LIMITS
-from clvlab.proof.lines import read_receipts
 from clvlab.proof.manifest import RunStarted, check_ids
 from clvlab.proof.seal import SealedRun
 
@@ -49,10 +49,6 @@ class Check:
     detail: str
 
 
-def _judged(*, passed: bool, good: str, bad: str) -> Check:
-    return Check(Verdict.PASS, good) if passed else Check(Verdict.FAIL, bad)
-
-
 def unreadable(reason: str) -> Check:
     """Fail a check that needs evidence which can't be read."""
     return Check(Verdict.FAIL, f"the evidence can't be read: {reason}")
@@ -60,11 +56,9 @@ def unreadable(reason: str) -> Check:
 
 def evidence_integrity(sealed: str, recomputed: str) -> Check:
     """Compare the hash of the stored bytes, which were read as canonical lines, with the sealed one."""
-    return _judged(
-        passed=sealed == recomputed,
-        good=f"SHA-256 of events.jsonl is the sealed {sealed}",
-        bad=f"SHA-256 of events.jsonl is {recomputed}, sealed was {sealed}",
-    )
+    if sealed != recomputed:
+        return Check(Verdict.FAIL, f"SHA-256 of events.jsonl is {recomputed}, sealed was {sealed}")
+    return Check(Verdict.PASS, f"SHA-256 of events.jsonl is the sealed {sealed}")
 
 
 def llm_boundary(folder: Path | None) -> Check:
@@ -74,11 +68,12 @@ def llm_boundary(folder: Path | None) -> Check:
     audit as well.
     """
     found = audit(folder)
-    return _judged(
-        passed=not found,
-        good="a maintainer's guard, not a wall: law and proof import each other and listed names of polars, pyarrow, orjson "
+    if found:
+        return Check(Verdict.FAIL, "; ".join(found[:3]))
+    return Check(
+        Verdict.PASS,
+        "a maintainer's guard, not a wall: law and proof import each other and listed names of polars, pyarrow, orjson "
         "and the standard library only",
-        bad="; ".join(found[:3]),
     )
 
 
@@ -102,7 +97,7 @@ def first_difference(one: bytes, other: bytes) -> int:
     return one.count(b"\n", 0, byte) + 1
 
 
-def manifest_bound(run: SealedRun, rebuilt: bytes, started: RunStarted) -> Check:
+def manifest_bound(run: SealedRun, rebuilt: bytes, manifest_hash: str, started: RunStarted) -> Check:
     """Compare the rebuilt manifest with the stored one, and re-derive every id and hash that RUN_STARTED names."""
     if rebuilt != run.manifest:
         return Check(Verdict.FAIL, f"the manifest {_difference(rebuilt, run.manifest)}")
@@ -112,7 +107,7 @@ def manifest_bound(run: SealedRun, rebuilt: bytes, started: RunStarted) -> Check
         return Check(Verdict.FAIL, str(error))
     if started["run_id"] != run.run_id:
         return Check(Verdict.FAIL, f"run_id is {started['run_id']}, the run goes by {run.run_id}")
-    return Check(Verdict.PASS, f"{sha256(rebuilt)} binds the run id, the evidence root and the score root")
+    return Check(Verdict.PASS, f"{manifest_hash} binds the run id, the evidence root and the score root")
 
 
 def _difference(rebuilt: bytes, stored: bytes) -> str:
@@ -139,11 +134,11 @@ def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> 
     receipts
         ``receipts.jsonl``: what venues said, which no other check reads.
     """
-    decisions = evidence.decisions
+    decisions, policy = evidence.decisions, evidence.limits.policy
     backs = int((decisions["action"] == Action.BACK).sum())
     if backs == 0 and not receipts:
         return Check(Verdict.NOT_APPLICABLE, "the run has no BACK")
-    judged = verdicts(proposals(decisions, placed), evidence.policy)
+    judged = verdicts(proposals(decisions, placed), policy)
     if not all(judged[phase].equals(decisions[phase], null_equal=True) for phase in VERDICTS):
         wrong = pl.select(pl.any_horizontal(judged[phase].ne_missing(decisions[phase]) for phase in VERDICTS)).to_series()
         first = decisions.filter(wrong)["seq"][0]
@@ -154,40 +149,40 @@ def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> 
         executed = read_receipts(receipts)
     except EvidenceError as error:
         return Check(Verdict.FAIL, f"the receipts can't be read: {error}")
-    fault = _executed_against(executed, allowed, evidence)
-    if fault:
-        return Check(Verdict.FAIL, fault)
-    told = _executions_checked(executed.height, allowed.height, evidence.policy)
-    return Check(Verdict.PASS, f"recomputed, {allowed.height} of {backs} BACKs were allowed; {told}")
+    try:
+        checked = _check_executed(executed, allowed, policy, evidence.started["run_id"])
+    except EvidenceError as error:
+        return Check(Verdict.FAIL, str(error))
+    return Check(Verdict.PASS, f"recomputed, {allowed.height} of {backs} BACKs were allowed; {checked}")
 
 
-def _executions_checked(receipts: int, allowed: int, policy: PolicyEnvelope) -> str:
-    """Say how much of what was executed was checked; receipts may be lost, and the verdict does not depend on that."""
-    if policy.execution_mode != ExecutionMode.PAPER or not allowed:
-        return "none was to be executed, and there is no receipt"
-    if not receipts:
-        return "there is no receipt, so that nothing was checked of what was executed"
-    missing = f", and {allowed - receipts} have none, of which nothing was checked" if receipts < allowed else ""
-    return f"each of {receipts} receipts is for one of them{missing}"
+def _check_executed(receipts: pl.DataFrame, allowed: pl.DataFrame, policy: PolicyEnvelope, run_id: str) -> str:
+    """Refuse a receipt that no allowed action stands behind, or say how much of what was executed was checked.
 
-
-def _executed_against(receipts: pl.DataFrame, allowed: pl.DataFrame, evidence: Evidence) -> str | None:
-    """Name the first receipt that no allowed action stands behind."""
+    Receipts may be lost, and the verdict does not depend on that.
+    """
+    asked = policy.execution_mode == ExecutionMode.PAPER
     if receipts.is_empty():
-        return None
-    if evidence.policy.execution_mode != ExecutionMode.PAPER:
-        return f"the run asked no venue ({evidence.policy.execution_mode}), and has {receipts.height} receipts"
-    own = allowed.select("agent_id", decision_seq="seq", run_id=pl.lit(evidence.started["run_id"]), proposed="stake")
+        if asked and allowed.height:
+            return "there is no receipt, so that nothing was checked of what was executed"
+        return "none was to be executed, and there is no receipt"
+    if not asked:
+        raise EvidenceError(f"the run asked no venue ({policy.execution_mode}), and has {receipts.height} receipts")
+    own = allowed.select("agent_id", decision_seq="seq", run_id=pl.lit(run_id), proposed="stake")
     matched = receipts.join(own, on=["decision_seq", "agent_id", "run_id"], how="left", maintain_order="left")
     wrong = matched.filter(
         pl.col("proposed").is_null()
         | ~pl.col("stake").is_between(0, pl.col("proposed"))
-        | ~pl.col("venue").is_in(evidence.policy.venue_allowlist)
+        | ~pl.col("venue").is_in(policy.venue_allowlist)
         | ~pl.col("decision_seq").is_first_distinct()
     )
-    if wrong.is_empty():
-        return None
-    return f"{wrong.height} receipt(s) without an allowed action of that kind, the first for seq {wrong['decision_seq'][0]}"
+    if wrong.height:
+        raise EvidenceError(
+            f"{wrong.height} receipt(s) without an allowed action of that kind, the first for seq {wrong['decision_seq'][0]}"
+        )
+    missing = allowed.height - receipts.height
+    without = f", and {missing} have none, of which nothing was checked" if missing > 0 else ""
+    return f"each of {receipts.height} receipts is for one of them{without}"
 
 
 def receipt_separation(evidence: Evidence) -> Check:
@@ -196,3 +191,58 @@ def receipt_separation(evidence: Evidence) -> Check:
     A receipt forged into the evidence makes it unreadable, and this check fail with it.
     """
     return Check(Verdict.PASS, f"none of the {evidence.count} events is a receipt or carries a field of one")
+
+
+def anchor_check(anchor: Anchor, manifest_hash: str, seen: Seen | None = None, trust: AnchorTrust | None = None) -> Check:
+    """Judge an anchor by what the chain says.
+
+    Parameters
+    ----------
+    anchor
+        What is on record.
+    manifest_hash
+        Of the manifest rebuilt from the evidence: the memo must be exactly this text.
+    seen
+        What the chain says of ``anchor.signature``; null when it could not be asked.
+    trust
+        Keys and clusters; without a key nothing passes.
+    """
+    trust = trust or AnchorTrust()
+    if anchor.status == AnchorStatus.NOT_ANCHORED:
+        return Check(Verdict.NOT_APPLICABLE, "the run is not anchored")
+    if anchor.status == AnchorStatus.FAILED:
+        return Check(Verdict.FAIL, f"anchoring on {anchor.cluster} failed")
+    if anchor.signature is None:
+        return Check(Verdict.PENDING, f"the manifest hash waits to be anchored on {anchor.cluster}")
+    if seen is None:
+        return Check(Verdict.PENDING, f"{anchor.cluster} could not be asked for {anchor.signature}")
+    wrong = _contradiction(anchor, manifest_hash, seen, trust)
+    if wrong:
+        return Check(Verdict.FAIL, wrong)
+    if seen.signature is None:
+        return Check(Verdict.PENDING, f"{anchor.cluster} does not hold {anchor.signature} (yet, or any more)")
+    if not trust.signers:
+        return Check(Verdict.PENDING, f"the memo is on {anchor.cluster}, but no key is trusted to have signed it")
+    return Check(Verdict.PASS, f"{manifest_hash} stands on {anchor.cluster} in {seen.signature}, signed by a trusted key")
+
+
+def _contradiction(anchor: Anchor, manifest_hash: str, seen: Seen, trust: AnchorTrust) -> str | None:
+    """Name what the chain says against the record."""
+    expected = trust.genesis.get(anchor.cluster)
+    if seen.genesis_hash != expected:
+        return f"the chain asked has genesis hash {seen.genesis_hash}, {anchor.cluster} has {expected or 'none that is known'}"
+    if seen.signature is None:
+        return None
+    if seen.signature != anchor.signature or not seen.signed:
+        return f"the transaction given for {anchor.signature} does not carry that signature, or it does not hold"
+    if seen.error is not None:
+        return f"transaction {seen.signature} failed on {anchor.cluster}: {seen.error}"
+    memos = [instruction for instruction in seen.instructions if instruction.program_id in MEMO_PROGRAMS]
+    if not memos:
+        return f"transaction {seen.signature} calls no known memo program"
+    if manifest_hash.encode() not in [memo.data for memo in memos]:
+        return f"the memo is {memos[0].data[:100]!r}, the manifest hash {manifest_hash}"
+    signers = {signer for memo in memos if memo.data == manifest_hash.encode() for signer in memo.signers}
+    if trust.signers and not signers & trust.signers:
+        return f"the memo is signed by {', '.join(sorted(signers)) or 'nobody'}, which is not trusted"
+    return None

@@ -1,14 +1,28 @@
-"""Trust closure: the sources that decide a score, what may not stand beside them, and one digest over them."""
+"""Trust closure: the sources that decide a score, what may not stand beside them, one digest over them, and what they import.
+
+Nothing but the law, the proof and a fixed set of names may decide a score. The trust folders are closed: what they import is
+audited with them. An allowlist, not a list of known model vendors, so that tomorrow's vendor fails too. Dynamic imports have no
+allowed form.
+
+The audit guards maintainers against a slip. It is no wall: code that wants to hide from it can, by changing the audit itself,
+the interpreter, or a library that is allowed.
+"""
 
 from __future__ import annotations
 
+import ast
+import gc
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.abc import SourceLoader
+from importlib.util import cache_from_source
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
+from threading import Lock
+from types import CodeType
 
 TRUST = ("errors.py", "law", "proof")
 _PACKAGE = "clvlab"
@@ -33,15 +47,20 @@ def package_folder() -> Path:
 def read_closure(root: Path) -> Closure:
     """Read the sources of a package folder, and list what Python could import in their place."""
     sources, strays = {}, []
-    for path, name, mode, state in _entries(root):
+    waiting = [(root / name, name) for name in TRUST]
+    for path, name in waiting:  # to which each folder adds what is in it
+        state = state_of(path)
+        mode = state[0]
         if S_ISLNK(mode):  # what it leads to can be changed from elsewhere
             strays.append(f"{name}: a symbolic link")
         elif path.parent.name == _CACHE:
             if not S_ISREG(mode) or ".pyc" not in path.name:
                 strays.append(f"{name}: only bytecode may stand in a cache")
+        elif S_ISDIR(mode):
+            waiting += [(inner, f"{name}/{inner.name}") for inner in path.iterdir()]
         elif S_ISREG(mode) and path.suffix == ".py":
             sources[name] = content_of(path, state)
-        elif not S_ISDIR(mode):
+        else:
             strays.append(f"{name}: only Python sources may stand in a trust folder")
     # An extension module, and a package, are imported before the source of the same name.
     for path in root.iterdir():
@@ -99,11 +118,303 @@ def content_of(path: Path, state: tuple[int, ...]) -> bytes:  # noqa: ARG001
     return path.read_bytes()
 
 
-def _entries(root: Path) -> Iterator[tuple[Path, str, int, tuple[int, ...]]]:
-    """Every file and folder of the closure, its name, mode and state; neither links nor folders in a cache are followed."""
-    waiting = [(root / name, name) for name in TRUST]
-    for path, name in waiting:
-        state = state_of(path)
-        yield path, name, state[0], state
-        if S_ISDIR(state[0]) and path.parent.name != _CACHE:
-            waiting += [(inner, f"{name}/{inner.name}") for inner in path.iterdir()]
+# What the trust folders may import: modules, and of each the names that they need.
+#
+# Names, not modules alone: most modules hold others (``pathlib.os``, ``polars.subprocess``), and some of their functions load
+# or run code (``polars.plugins``, ``typing.get_type_hints``).
+
+
+ALLOWED_NAMES: Mapping[str, frozenset[str]] = {
+    module: frozenset(names.split())
+    for module, names in {
+        "__future__": "annotations",
+        "argparse": "ArgumentParser",
+        "ast": "AST Attribute Import ImportFrom Load MatchClass Name parse walk",
+        "base64": "b64decode b64encode",
+        "bisect": "bisect_left bisect_right",
+        "collections": "Counter OrderedDict defaultdict deque",
+        "collections.abc": "Callable Collection Generator Iterable Iterator Mapping MutableMapping Sequence Set",
+        "concurrent": "",
+        "concurrent.futures": "Future ThreadPoolExecutor",
+        "csv": "DictReader DictWriter Error reader writer",
+        "dataclasses": "asdict astuple dataclass field fields replace",
+        "decimal": "Decimal InvalidOperation ROUND_HALF_EVEN ROUND_HALF_UP localcontext",
+        "enum": "Enum IntEnum StrEnum",
+        "functools": "cache cached_property lru_cache reduce",
+        "gc": "disable enable isenabled",
+        "hashlib": "sha256 sha512",
+        "io": "BytesIO StringIO",
+        "itertools": "accumulate batched chain count groupby islice pairwise repeat",
+        "json": "JSONDecodeError JSONDecoder JSONEncoder dumps loads",
+        "math": "ceil floor isfinite isnan isqrt sqrt",
+        "orjson": "JSONDecodeError JSONEncodeError OPT_APPEND_NEWLINE OPT_SORT_KEYS dumps loads",
+        "pathlib": "Path PurePath PurePosixPath",
+        "polars": """
+            Boolean CompatLevel DataFrame DataType Decimal Expr Float32 Float64 Int8 Int16 Int32 Int64 Int128 LazyFrame List
+            Categorical Null Schema Series String Struct UInt8 UInt16 UInt32 UInt64 all all_horizontal any any_horizontal
+            coalesce col collect_all concat concat_list concat_str count element exceptions exclude first fold format
+            from_arrow int_range int_ranges last len lit max max_horizontal min min_horizontal nth ones repeat select
+            struct sum sum_horizontal when zeros
+            """,
+        "polars.exceptions": "ComputeError InvalidOperationError PolarsError SchemaError",
+        "pyarrow": """
+            Array ArrowException ArrowInvalid BufferReader ChunkedArray DataType Field Schema Table array bool_
+            field float64 int8 int16 int32 int64 json large_string list_ py_buffer schema string struct table uint32 uint64
+            """,
+        "pyarrow.json": "ParseOptions ReadOptions read_json",
+        "re": "ASCII Match Pattern compile escape fullmatch match search sub",
+        "stat": "S_ISDIR S_ISLNK S_ISREG",
+        "sys": "argv exit stderr stdin stdout",
+        "threading": "Lock RLock",
+        "typing": """
+            Any ClassVar Final Literal NamedTuple NotRequired Protocol Self TYPE_CHECKING TypeAlias TypeVar TypedDict cast
+            """,
+    }.items()
+}
+
+
+# Bytecode that Python would run in place of a source: it must be what the source compiles to.
+#
+# Python runs a cached ``.pyc`` unread when its header fits the source, or promises that it does (PEP 552), so that other code
+# can stand under an innocent source.
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """What stands in the cache for a source, and the time that its header is compared with."""
+
+    name: str
+    bytecode: bytes
+    mtime: int
+
+
+def read_cache(root: Path, sources: Mapping[str, bytes]) -> tuple[Cached, ...]:
+    """Read what this Python has in its cache for the sources of a package folder."""
+    found = []
+    for name in sources:
+        source, cache = _paths(root, name)
+        try:
+            found.append(Cached(name, content_of(cache, state_of(cache)), int(source.stat().st_mtime)))
+        except OSError:  # gone, or unreadable: Python compiles the source
+            continue
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _paths(root: Path, name: str) -> tuple[Path, Path]:
+    """Return where a source is, and where its bytecode would be."""
+    return root / name, Path(cache_from_source(str(root / name)))
+
+
+def foreign_bytecode(sources: Mapping[str, bytes], found: Iterable[Cached]) -> list[str]:
+    """List the sources in whose place this Python would run other code."""
+    wrong = [entry.name for entry in found if not _runs_as_written(sources[entry.name], entry)]
+    return [f"{name}: Python would run bytecode that is not compiled from it" for name in wrong]
+
+
+class _Loader(SourceLoader):
+    """Python's own choice between a source and its cache, made on bytes that were read before."""
+
+    def __init__(self, source: bytes, entry: Cached) -> None:
+        self.source, self.entry = source, entry
+
+    def get_filename(self, fullname: str) -> str:
+        return fullname
+
+    def get_data(self, path: str | bytes) -> bytes:
+        return self.source if path == self.entry.name else self.entry.bytecode
+
+    def path_stats(self, path: str | bytes) -> Mapping[str, int]:
+        return {"mtime": self.entry.mtime, "size": len(self.get_data(path))}
+
+
+def _runs_as_written(source: bytes, entry: Cached) -> bool:
+    try:
+        code = _Loader(source, entry).get_code(entry.name)
+        own = compile(source, entry.name, "exec", dont_inherit=True)
+    except (EOFError, ImportError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
+        return False
+    return code is not None and _bare(code) == _bare(own)
+
+
+def _bare(code: CodeType) -> tuple[CodeType, bytes]:
+    """Leave out where the source was and its columns, which depend on how it was compiled."""
+    inner = tuple(_bare(value) if isinstance(value, CodeType) else value for value in code.co_consts)
+    return code.replace(co_filename="", co_linetable=b"", co_consts=inner), code.co_exceptiontable
+
+
+_OWN = ("clvlab.errors", "clvlab.law", "clvlab.proof")
+_EXCEPTIONS = frozenset(
+    {
+        ("proof/closure.py", "compile()"),
+        ("proof/closure.py", "importlib.abc.SourceLoader"),
+        ("proof/closure.py", "importlib.util.cache_from_source"),
+        ("proof/closure.py", "types.CodeType"),
+        ("proof/clv_states.py", "clv_verify"),  # run as a file, it imports the one beside it
+        ("proof/clv_states.py", "sys.path"),
+        ("proof/clv_verify.py", "os"),  # it opens files itself, without waiting for a pipe
+        ("proof/clv_verify.py", "stat"),
+        ("proof/closure.py", "sys.modules"),
+    }
+)
+_FORBIDDEN_NAMES = frozenset({"breakpoint", "compile", "eval", "exec", "getattr", "globals", "help", "locals", "vars"})
+_SPECIAL_NAMES = frozenset({"__all__", "__file__", "__name__", "__package__"})
+_SPECIAL_ATTRIBUTES = frozenset({"__file__", "__init__", "__name__", "__setattr__"})
+_FORBIDDEN_ATTRIBUTES = frozenset(
+    {"ag_frame", "builtins", "cr_frame", "exec_module", "gi_frame", "import_module", "importlib", "load_module", "meta_path",
+     "modules", "os", "path_hooks", "subprocess", "sys"}
+)  # fmt: skip
+
+_PARSING = Lock()
+
+Names = Mapping[str, Collection[str]]
+
+
+def audit(folder: Path | None = None) -> tuple[str, ...]:
+    """List every way in which the trust folders reach beyond themselves; empty is good.
+
+    Parameters
+    ----------
+    folder
+        Package folder that holds ``errors.py``, ``law`` and ``proof``; the installed one by default, of which the modules
+        that are loaded must come from these sources too. A missing one is a violation: the audit fails closed.
+    """
+    root = package_folder() if folder is None else folder
+    missing = tuple(f"{name} is missing" for name in TRUST if not (root / name).exists())
+    if missing:
+        return missing
+    closure = read_closure(root)
+    bytecode = read_cache(root, closure.sources)
+    found = _audited(tuple(closure.sources.items()), bytecode)
+    return (*closure.strays, *found, *(foreign_modules(root, closure.sources) if folder is None else ()))
+
+
+@lru_cache(maxsize=4)
+def _audited(read: tuple[tuple[str, bytes], ...], bytecode: tuple[Cached, ...]) -> tuple[str, ...]:
+    parsed = {name: _nodes(source) for name, source in read}
+    own: dict[str, set[str]] = {one: set() for one in _OWN}
+    for name in parsed:
+        parts = _module(name).split(".")
+        own |= {".".join(parts[:end]): set() for end in range(2, len(parts) + 1)}
+    for name, nodes in parsed.items():
+        if not isinstance(nodes, str):
+            own[_module(name)] |= {bound for _, bound, target, _ in _imports(nodes, name) if _is_module(target, own)}
+    found = [violation for name, nodes in parsed.items() for violation in _violations(nodes, name, own)]
+    return (*found, *foreign_bytecode(dict(read), bytecode))
+
+
+def _module(name: str) -> str:
+    return f"clvlab.{name.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}"
+
+
+def violations(source: str | bytes, name: str) -> list[str]:
+    """List what one source file (``name`` relative to the package) may not do."""
+    return list(_violations(_nodes(source), name, None))
+
+
+def _nodes(source: str | bytes) -> list[ast.AST] | str:
+    """Parse a source in the encoding that it names, or say why it can't be."""
+    try:
+        return list(ast.walk(_parsed(source)))
+    except (MemoryError, RecursionError, SyntaxError, ValueError) as error:
+        return str(error)
+
+
+def _parsed(source: str | bytes) -> ast.AST:
+    """Parse without a pause: CPython 3.11 keeps one count of the depth for all threads, so none may parse in between.
+
+    Only a collection of cycles lets another thread run here. Two of us at once would each turn collecting on for the other.
+    """
+    with _PARSING:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return ast.parse(source)
+        finally:
+            if collects:
+                gc.enable()
+
+
+def _violations(nodes: list[ast.AST] | str, name: str, own: Names | None) -> Iterator[str]:
+    if isinstance(nodes, str):
+        yield f"{name}: not Python: {nodes}"
+        return
+    for line, target in _reached(nodes, name, own):
+        if (name, target) not in _EXCEPTIONS:
+            yield f"{name}:{line}: {target}"
+
+
+def _reached(nodes: list[ast.AST], name: str, own: Names | None) -> Iterator[tuple[int, str]]:
+    """Yield what the source may not reach, with its line.
+
+    1. an import of what is not allowed; 2. a name of a module that is not allowed; 3. a module in any other place than
+    before a dot, from where it could not be followed; 4. names and attributes that lead around imports.
+    """
+    modules: dict[str, set[str]] = {}
+    for line, bound, target, imported in _imports(nodes, name):
+        modules.setdefault(bound, set()).add(target)
+        if not _allowed(imported, own):  # 1
+            yield line, imported
+    dotted = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    for node in nodes:
+        match node:
+            case ast.Attribute():
+                targets = [f"{module}.{node.attr}" for module in _named(node.value, modules, own)]
+                yield from ((node.lineno, target) for target in targets if not _allowed(target, own))  # 2
+                if not targets and _leads_around(node.attr, private=not _is_own_object(node.value)):
+                    yield node.lineno, f".{node.attr}"  # 4
+            case ast.MatchClass():
+                yield from ((node.cls.lineno, f".{attr}") for attr in node.kwd_attrs if _leads_around(attr, private=True))
+            case ast.Name() if node.id in _FORBIDDEN_NAMES or (node.id.startswith("__") and node.id not in _SPECIAL_NAMES):
+                yield node.lineno, f"{node.id}()"
+        if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in dotted:
+            yield from ((node.lineno, f"{module} as a value") for module in _named(node, modules, own))  # 3
+
+
+def _imports(nodes: list[ast.AST], name: str) -> Iterator[tuple[int, str, str, str]]:
+    """Yield line, bound name, what it is bound to, and what is imported: ``import a.b`` binds ``a``."""
+    for node in nodes:
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    top = alias.name.split(".")[0]
+                    yield node.lineno, alias.asname or top, alias.name if alias.asname else top, alias.name
+            case ast.ImportFrom():
+                package = ["clvlab", *name.split("/")[:-1]]
+                base = package[: len(package) - node.level + 1] if node.level else []
+                module = ".".join([*base, *([node.module] if node.module else [])])
+                for alias in node.names:
+                    yield node.lineno, alias.asname or alias.name, f"{module}.{alias.name}", f"{module}.{alias.name}"
+
+
+def _named(node: ast.AST, modules: Names, own: Names | None) -> list[str]:
+    """Name the modules that an expression may stand for."""
+    attributes = []
+    while isinstance(node, ast.Attribute):
+        attributes.append(node.attr)
+        node = node.value
+    named = list(modules.get(node.id, ())) if isinstance(node, ast.Name) else []
+    for attribute in reversed(attributes):
+        named = [f"{module}.{attribute}" for module in named if _is_module(module, own)]
+    return [module for module in named if _is_module(module, own)]
+
+
+def _is_module(target: str, own: Names | None) -> bool:
+    return target == "clvlab" or target in ALLOWED_NAMES or (own is not None and target in own)
+
+
+def _allowed(target: str, own: Names | None) -> bool:
+    module, _, name = target.rpartition(".")
+    if not any(target == one or target.startswith(f"{one}.") for one in _OWN):
+        return target in ALLOWED_NAMES or name in ALLOWED_NAMES.get(module, ())
+    return name != "*" and (own is None or target in own or (module in own and name not in own[module]))
+
+
+def _is_own_object(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def _leads_around(attribute: str, *, private: bool) -> bool:
+    if attribute.startswith("__"):
+        return attribute not in _SPECIAL_ATTRIBUTES
+    return attribute in _FORBIDDEN_ATTRIBUTES or (private and attribute.startswith("_"))

@@ -31,16 +31,19 @@ else:
     import clv_verify
 
 
+Row = dict[str, Any]  # of a CSV, by column, each value read as its column is
+
+
 @dataclass
 class Fixture:
     """The messages of a fixture: ``ticks`` as (tick_seq, ts_ms, in_running), and the states of each market; in order."""
 
     kickoff_ts_ms: int | None = None
     ticks: list[tuple[int, int, bool]] = field(default_factory=list)
-    markets: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    markets: dict[str, list[clv_verify.Object]] = field(default_factory=dict)
 
 
-def fixtures_of(rows: Iterable[dict[str, Any]]) -> dict[int, Fixture]:
+def fixtures_of(rows: Iterable[Row]) -> dict[int, Fixture]:
     """Group tick rows, one per side of a message and in any order, into fixtures."""
     fixtures: dict[int, Fixture] = {}
     before: dict[int, tuple[Any, ...]] = {}
@@ -59,11 +62,11 @@ def fixtures_of(rows: Iterable[dict[str, Any]]) -> dict[int, Fixture]:
     return fixtures
 
 
-def _begun(row: dict[str, Any], ts_ms: int) -> dict[str, Any]:
+def _begun(row: Row, ts_ms: int) -> clv_verify.Object:
     return {"sides": [], "suspended": row["suspended"], "tick_seq": row["tick_seq"], "ts_ms": ts_ms}
 
 
-def _side(row: dict[str, Any]) -> dict[str, Any]:
+def _side(row: Row) -> clv_verify.Object:
     return {key: row[key] for key in ("odds_milli", "prob_bps", "side")}
 
 
@@ -72,7 +75,7 @@ def times_of(fixtures: dict[int, Fixture]) -> dict[int, dict[int, int]]:
     return {number: {seq: ts for seq, ts, _ in fixture.ticks} for number, fixture in fixtures.items()}
 
 
-def fixtures_by(book: str, fixtures: dict[int, Fixture], rows: Sequence[dict[str, Any]]) -> dict[int, Fixture]:
+def fixtures_by(book: str, fixtures: dict[int, Fixture], rows: Sequence[Row]) -> dict[int, Fixture]:
     """Return fixtures with the states of one book, of which each begins at a tick and carries its time."""
     own = [row for row in rows if row["book"] == book]
     if not own:
@@ -92,7 +95,7 @@ def fixtures_by(book: str, fixtures: dict[int, Fixture], rows: Sequence[dict[str
     return found
 
 
-def window_end(fixture: Fixture, window: dict[str, Any]) -> tuple[int, int, str]:
+def window_end(fixture: Fixture, window: clv_verify.Object) -> tuple[int, int, str]:
     """Find where the window of a fixture ends: the first tick outside, the time of the close, and its kind."""
     past_last, last_ts = fixture.ticks[-1][0] + 1, fixture.ticks[-1][1]
     if window["end_rule"] == "manual_stop":
@@ -109,13 +112,13 @@ def window_end(fixture: Fixture, window: dict[str, Any]) -> tuple[int, int, str]
     return past_last, last_ts, "tape_end"
 
 
-def state_at(states: Sequence[dict[str, Any]], tick_seq: int) -> dict[str, Any] | None:
+def state_at(states: Sequence[clv_verify.Object], tick_seq: int) -> clv_verify.Object | None:
     """Return the last state of a market at or before a tick."""
     count = bisect_right(states, tick_seq, key=lambda state: state["tick_seq"])
     return states[count - 1] if count else None
 
 
-def closing_state(states: Sequence[dict[str, Any]], end_seq: int, close_ts_ms: int, policy: str) -> dict[str, Any] | None:
+def closing_state(states: Sequence[clv_verify.Object], end_seq: int, close_ts_ms: int, policy: str) -> clv_verify.Object | None:
     """Return the state in which a market closes; ``last_open`` looks behind a suspension for at most 300 s."""
     state = state_at(states, end_seq - 1)
     if policy == "last_open" and state and state["suspended"]:
@@ -125,9 +128,7 @@ def closing_state(states: Sequence[dict[str, Any]], end_seq: int, close_ts_ms: i
     return state
 
 
-def check_states(
-    evidence: clv_verify.Evidence, fixtures: dict[int, Fixture], books: Sequence[dict[str, Any]] | None = None
-) -> None:
+def check_states(evidence: clv_verify.Evidence, fixtures: dict[int, Fixture], books: Sequence[Row] | None = None) -> None:
     """Derive every state in the evidence again from the ticks; raise ``BrokenError`` at the first that differs."""
     window = evidence.started["window"]
     if "close_source" in window:
@@ -180,12 +181,12 @@ def read_ticks(path: Path) -> dict[int, Fixture]:
     return fixtures_of(_rows(path, "ticks", {**_STATE, "ts_ms": int, "in_running": _flag, "kickoff_ts_ms": _nullable}))
 
 
-def read_books(path: Path) -> list[dict[str, Any]]:
+def read_books(path: Path) -> list[Row]:
     """Read what books say from CSV."""
     return _rows(path, "books", {**_STATE, "book": _text})
 
 
-def _rows(path: Path, what: str, columns: dict[str, Callable[[str], Any]]) -> list[dict[str, Any]]:
+def _rows(path: Path, what: str, columns: dict[str, Callable[[str], Any]]) -> list[Row]:
     """Read a CSV whose columns are read so; ``what`` it holds is said where it can't be."""
     try:
         texts = csv.DictReader(io.StringIO(clv_verify.read_file(path).decode("utf-8"), newline=""))
@@ -194,9 +195,9 @@ def _rows(path: Path, what: str, columns: dict[str, Callable[[str], Any]]) -> li
         raise clv_verify.InputError(f"can't read {what} from {path}: {error!r}") from error
 
 
-def verify_states(path: Path, ticks: dict[int, Fixture], books: Sequence[dict[str, Any]] | None = None) -> dict[str, Any]:
+def verify_states(path: Path, ticks: dict[int, Fixture], books: Sequence[Row] | None = None) -> clv_verify.Object:
     """Check the states of a run folder or bundle: its evidence hash, and what is wrong, or null."""
-    found: dict[str, Any] = {"recomputed_evidence_hash": "unread"}
+    found: clv_verify.Object = {"recomputed_evidence_hash": "unread"}
     try:
         events = clv_verify.read_parts(path)["events.jsonl"]
         found["recomputed_evidence_hash"] = clv_verify.sha256(events)

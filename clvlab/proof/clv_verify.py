@@ -32,6 +32,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# A JSON object. Its keys, and what stands under each, are those of the shape by which it was read, such as EVENTS or MANIFEST.
+Object = dict[str, Any]
+
 PARTS = ("context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json")
 MEMO_PROGRAMS = (
     "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo", "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr",
@@ -194,7 +197,7 @@ WINDOW = {
     "end_rule": one_of(*CLOSE_KINDS), "market_allowlist": [TEXT], "max_close_age_s?": between(1, MAX_WINDOW_S),
     "min_clv_horizon_s": between(0, MAX_WINDOW_S), "window_id": TEXT,
 }  # fmt: skip
-EVENTS: dict[str, Any] = {
+EVENTS: Object = {
     "RUN_STARTED": {
         "agents": [AGENT], "binding": {"content_hash": null_or(TEXT), "fixture_ids": [INT], "pack_id": null_or(TEXT)},
         "isolation?": [{"agent_id": TEXT, "held": [one_of(*HELD)]}], "kind": TEXT, "law_version": one_of("clv-law/1"),
@@ -260,7 +263,7 @@ DISCLOSURE = {
 TRUST = {
     "anchor_signers": r"\{\}", "checkpoint": null_or(TEXT), "logs": [TEXT], "witness_quorum": COUNT, "witnesses": [TEXT],
 }  # fmt: skip
-NO_TRUST: dict[str, Any] = {"anchor_signers": {}, "checkpoint": None, "logs": [], "witness_quorum": 0, "witnesses": []}
+NO_TRUST: Object = {"anchor_signers": {}, "checkpoint": None, "logs": [], "witness_quorum": 0, "witnesses": []}
 OF_KIND = {
     kind: re.compile(pattern({"kind": one_of(kind), "payload": payload, "seq": COUNT})) for kind, payload in EVENTS.items()
 }
@@ -411,9 +414,9 @@ def check_signature(public: bytes, message: bytes, signature: bytes, name: str) 
 class Evidence:
     """The payloads of a run, in order; decisions with their ``seq``, closes by fixture and market."""
 
-    started: dict[str, Any]
-    decisions: list[tuple[int, dict[str, Any]]]
-    closes: dict[tuple[int, str], dict[str, Any]]
+    started: Object
+    decisions: list[tuple[int, Object]]
+    closes: dict[tuple[int, str], Object]
 
 
 def read_evidence(data: bytes) -> Evidence:
@@ -452,7 +455,7 @@ def read_evidence(data: bytes) -> Evidence:
     return evidence
 
 
-def _read_started(line: str) -> dict[str, Any]:
+def _read_started(line: str) -> Object:
     """Read RUN_STARTED: an agent's ``config`` is any canonical object, all else is of its shape."""
     event = parsed(line.encode())
     try:
@@ -467,11 +470,11 @@ def _read_started(line: str) -> dict[str, Any]:
     )
     fits = objects and OF_KIND["RUN_STARTED"].fullmatch(unescaped(bare.decode())) and event["seq"] == 0
     require(fits, "line 1 is no RUN_STARTED with exactly its keys and values")
-    payload: dict[str, Any] = event["payload"]
+    payload: Object = event["payload"]
     return payload
 
 
-def _check_started(started: dict[str, Any], *, captured: bool) -> None:
+def _check_started(started: Object, *, captured: bool) -> None:
     """Require of RUN_STARTED what its shape does not say; ``captured`` is whether RUN_SEALED names a pack."""
     binding, live = started["binding"], started["source_mode"] == "live"
     window, policy, ids = started["window"], started["policy"], [agent["agent_id"] for agent in started["agents"]]
@@ -497,16 +500,16 @@ def _check_started(started: dict[str, Any], *, captured: bool) -> None:
     require_all(rules, "RUN_STARTED")
 
 
-def _says_more(started: dict[str, Any]) -> bool:
+def _says_more(started: Object) -> bool:
     """Tell whether RUN_STARTED says what the first schema had no words for."""
     return "isolation" in started or _has_new_label(started)
 
 
-def _has_new_label(started: dict[str, Any]) -> bool:
+def _has_new_label(started: Object) -> bool:
     return any(agent["causality"] in SINCE_TWO for agent in started["agents"])
 
 
-def _is_held(started: dict[str, Any]) -> bool:
+def _is_held(started: Object) -> bool:
     """Tell whether ``isolation`` names agents of the run and what was held, each once and in order, and nothing empty."""
     stated = started.get("isolation", [])
     held = {one["agent_id"]: one["held"] for one in stated}
@@ -520,7 +523,7 @@ def _is_held(started: dict[str, Any]) -> bool:
     )
 
 
-def _in_order(agent: dict[str, Any]) -> bool:
+def _in_order(agent: Object) -> bool:
     """Tell whether the files that an agent could read, if it says any, are sorted by name and hash, and some."""
     named = [(read["name"], read["sha256"]) for read in agent.get("reads", [{"name": "", "sha256": ""}])]
     return bool(named) and named == sorted(named)
@@ -562,7 +565,7 @@ def _check_decisions(evidence: Evidence, agents: set[str]) -> None:
             waits.add(tick)
 
 
-def _ordered(state: dict[str, Any] | None) -> bool:
+def _ordered(state: Object | None) -> bool:
     """Tell whether sides are unique and in byte order, and without a probability if the market is suspended."""
     names = [side["side"] for side in state["sides"]] if state else []
     priced = state and state["suspended"] and any(side["prob_bps"] is not None for side in state["sides"])
@@ -627,9 +630,9 @@ def _last(numbers: list[int], at: int) -> int | None:
     return numbers[count - 1] if count else None
 
 
-def _messages(evidence: Evidence) -> dict[Tick, tuple[str, dict[str, Any]]]:
+def _messages(evidence: Evidence) -> dict[Tick, tuple[str, Object]]:
     """Collect market and state of every message that a line shows."""
-    messages: dict[Tick, tuple[str, dict[str, Any]]] = {}
+    messages: dict[Tick, tuple[str, Object]] = {}
     names: dict[tuple[int, str], list[str]] = {}
     shown = [(line["fixture_id"], line["action"]["market_key"], line["market_state"]) for _, line in evidence.decisions]
     for fixture, market, state in shown + [(*key, close["closing"]) for key, close in evidence.closes.items()]:
@@ -647,7 +650,7 @@ def _messages(evidence: Evidence) -> dict[Tick, tuple[str, dict[str, Any]]]:
     return messages
 
 
-def _check_times(evidence: Evidence, messages: dict[Tick, tuple[str, dict[str, Any]]]) -> None:
+def _check_times(evidence: Evidence, messages: dict[Tick, tuple[str, Object]]) -> None:
     """Require one time for each tick, times that never fall, and windows that end where those times say."""
     ends = {key[0]: (line["close_kind"], line["end_seq"], line["close_ts_ms"]) for key, line in evidence.closes.items()}
     times: dict[int, dict[int, int]] = {fixture: {} for fixture in evidence.started["binding"]["fixture_ids"]}
@@ -681,7 +684,7 @@ def _check_times(evidence: Evidence, messages: dict[Tick, tuple[str, dict[str, A
 # The law, once more: scores from the two states of a decision.
 
 
-def score_rows(evidence: Evidence) -> list[dict[str, Any]]:
+def score_rows(evidence: Evidence) -> list[Object]:
     """Score every decision by the MARKET_CLOSE of its market; a WAIT, and a decision without a market, has none."""
     window, rows = evidence.started["window"], []
     finals = {  # looked up, as one close may have as many sides as there are decisions
@@ -697,9 +700,7 @@ def score_rows(evidence: Evidence) -> list[dict[str, Any]]:
     return rows
 
 
-def _score(
-    seq: int, decision: dict[str, Any], close: dict[str, Any] | None, close_prob: Any, window: dict[str, Any]
-) -> dict[str, Any]:
+def _score(seq: int, decision: Object, close: Object | None, close_prob: Any, window: Object) -> Object:
     action, state, closing = decision["action"], decision["market_state"], close["closing"] if close else None
     market, side = action["market_key"], action["side"]
     age_ms, limit_s = close["close_ts_ms"] - closing["ts_ms"] if close and closing else None, window.get("max_close_age_s")
@@ -734,7 +735,7 @@ def _score(
     }  # fmt: skip
 
 
-def _price(state: dict[str, Any] | None, name: str | None) -> tuple[Any, Any]:
+def _price(state: Object | None, name: str | None) -> tuple[Any, Any]:
     """Look up probability and odds of a side."""
     for side in state["sides"] if state else ():
         if side["side"] == name:
@@ -758,7 +759,7 @@ def edge_bps(entry_prob_bps: int, odds_milli: int | None, close_prob_bps: int) -
 # The policy gate, once more: what was known at the decision, and what was allowed before.
 
 
-def verdicts(evidence: Evidence) -> list[tuple[int, dict[str, Any]]]:
+def verdicts(evidence: Evidence) -> list[tuple[int, Object]]:
     """Judge every BACK in both phases, in order; cooldown and caps count what was allowed to the same agent."""
     policy, used, ready_ms = evidence.started["policy"], Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
     judged = []
@@ -789,7 +790,7 @@ def _over(number: int, limit: int | None) -> bool:
     return limit is not None and number > limit
 
 
-def _gate(decision: dict[str, Any], policy: dict[str, Any], counted: dict[str, bool]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _gate(decision: Object, policy: Object, counted: dict[str, bool]) -> tuple[Object, Object]:
     """Say of every rule of the two phases, the late one first, whether a proposal breaks it."""
     action, state = decision["action"], decision["market_state"]
     stake, limit, least = action["stake"] or 0, action["limit_odds_milli"] or 0, policy["min_edge_bps"]
@@ -826,12 +827,12 @@ class Run:
     """A run as it was handed over, and what follows from its evidence; whom the caller trusts."""
 
     parts: dict[str, bytes]
-    stated: dict[str, Any]
+    stated: Object
     evidence: Evidence
     scores: list[bytes]
-    manifest: dict[str, Any]
-    trust: dict[str, Any]
-    standing: dict[str, Any] | None = None  # in the log, once that has passed
+    manifest: Object
+    trust: Object
+    standing: Object | None = None  # in the log, once that has passed
     unsigned: dict[str, int] | None = None  # what the bundle then states beside it
 
     @property
@@ -839,7 +840,7 @@ class Run:
         return sha256(canonical(self.manifest))
 
 
-def rebuilt_manifest(events: bytes, evidence: Evidence, scores: Sequence[bytes], index: Any) -> dict[str, Any]:
+def rebuilt_manifest(events: bytes, evidence: Evidence, scores: Sequence[bytes], index: Any) -> Object:
     """Assemble the manifest that evidence and scores must have; whether its commit_index is true, the log says."""
     lines = lines_of(events)
     return named_by(evidence.started) | {
@@ -850,7 +851,7 @@ def rebuilt_manifest(events: bytes, evidence: Evidence, scores: Sequence[bytes],
     }  # fmt: skip
 
 
-def named_by(started: dict[str, Any]) -> dict[str, Any]:
+def named_by(started: Object) -> Object:
     """Return what a manifest takes from RUN_STARTED."""
     roster = sorted([agent["agent_id"], agent["config_hash"]] for agent in started["agents"])
     return {
@@ -859,7 +860,7 @@ def named_by(started: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def inputs_hash(started: dict[str, Any]) -> str:
+def inputs_hash(started: Object) -> str:
     """Hash everything that shapes the result of a run; of its schema what the labels ask for."""
     keys = ("agents", "binding", "kind", "law_version", "origin_id", "policy_hash", "window")
     schema = f"clvlab-run/{2 if _has_new_label(started) else 1}"
@@ -888,7 +889,7 @@ def check_manifest(run: Run) -> None:
     check_ids(run.evidence.started)
 
 
-def check_ids(started: dict[str, Any]) -> None:
+def check_ids(started: Object) -> None:
     """Require every config_hash, the policy_hash and the run id to be of what they name."""
     for agent in started["agents"]:
         named = {"schema": "clvlab-agent-config/1", **{key: agent[key] for key in ("strategy", "strategy_version", "config")}}
@@ -1008,7 +1009,7 @@ def check_anchor(run: Run) -> None:
     require(trusted, f"{', '.join(sorted(signers))} signed, whom you do not trust to anchor on {cluster!r}")
 
 
-def trusted_keys(trust: dict[str, Any]) -> dict[str, tuple[str, bytes]]:
+def trusted_keys(trust: Object) -> dict[str, tuple[str, bytes]]:
     """Read keys ``<name>+<key id>+<base64 of type and key>`` of logs (type 1) and witnesses (type 4): name, type and key."""
     found: dict[str, tuple[str, bytes]] = {}
     names: dict[bytes, tuple[str, bytes]] = {}
@@ -1110,7 +1111,7 @@ def check_log(run: Run) -> None:
     run.unsigned = log.get("claim")
 
 
-def standing_text(at: dict[str, Any], claim: dict[str, int] | None) -> str:
+def standing_text(at: Object, claim: dict[str, int] | None) -> str:
     """Say what a log proves of a run, and what log and bundle only state; in a bundle its holder can write any number.
 
     Names stand quoted: their maker could write such sentences.
@@ -1208,15 +1209,13 @@ def taken_apart(bundle: bytes) -> dict[str, bytes]:
     return parts
 
 
-def verify(
-    path: Path, trust: dict[str, Any] | None = None, required: Sequence[str] = (), *, without_witness: bool = False
-) -> dict[str, Any]:
+def verify(path: Path, trust: Object | None = None, required: Sequence[str] = (), *, without_witness: bool = False) -> Object:
     """Check a run folder or bundle: the hashes, for each check what is wrong, or null, and which proofs count for nothing.
 
     A log that is required needs a trusted witness, unless the caller says otherwise: alone, its operator can keep two.
     """
     without: dict[str, str] = {}
-    result: dict[str, Any] = UNREAD | {"verified": False, "without": without}
+    result: Object = UNREAD | {"verified": False, "without": without}
     try:
         parts = read_parts(path)
     except BrokenError as error:
@@ -1247,7 +1246,7 @@ def verify(
     return result | {"verified": checks["evidence_integrity"] is None, "checks": checks}
 
 
-def _stated(manifest: bytes) -> dict[str, Any]:
+def _stated(manifest: bytes) -> Object:
     """Return what a stored manifest states; nothing if it can't be read."""
     try:
         value = json.loads(manifest.decode())
@@ -1256,7 +1255,7 @@ def _stated(manifest: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def check_disclosure(data: bytes, result: dict[str, Any]) -> None:
+def check_disclosure(data: bytes, result: Object) -> None:
     """Require lines under the roots in a manifest, whose hashes it notes, and the score of the decision to follow from them."""
     old = _stated(data).get("schema") == "clvlab-disclosure/1"
     require(
@@ -1307,18 +1306,18 @@ def check_disclosure(data: bytes, result: dict[str, Any]) -> None:
     result["manifest_hash"] = sha256(disclosed["manifest"].encode())
 
 
-def verify_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Any]:
+def verify_disclosure(path: Path, required: Sequence[str] = ()) -> Object:
     """Check the disclosure of one decision, which holds neither anchor nor log; the rest of its run is not judged."""
-    result: dict[str, Any] = UNREAD | {"verified": False, "without": {}}
+    result: Object = UNREAD | {"verified": False, "without": {}}
     checks: dict[str, str | None] = dict.fromkeys(required, "a disclosure holds no such proof")
     checks["disclosed"] = fault(check_disclosure, read_file(path, MAX_DISCLOSURE_BYTES), result)
     return result | {"checks": checks}
 
 
-def read_trust(path: Path) -> dict[str, Any]:
+def read_trust(path: Path) -> Object:
     """Read whom the caller trusts; what is left out is trusted with nothing."""
     try:
-        trust: dict[str, Any] = NO_TRUST | json.loads(read_file(path, MAX_KEYS_BYTES).decode("utf-8"))
+        trust: Object = NO_TRUST | json.loads(read_file(path, MAX_KEYS_BYTES).decode("utf-8"))
         shaped(canonical(trust | {"anchor_signers": trust["anchor_signers"] and {}}), TRUST, "the file")
         shaped(canonical(list(trust["anchor_signers"].values())), [[TEXT]], "anchor_signers")
     except (ValueError, TypeError, AttributeError, RecursionError, BrokenError) as error:

@@ -5,21 +5,31 @@ Beside the two lines stand those from which the law scores: RUN_STARTED, the clo
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 import polars as pl
 
 from clvlab.errors import EvidenceError
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
-from clvlab.proof.canonical import canonical, parsed, sha256
-from clvlab.proof.events import Kind, event_line, score_lines
+from clvlab.proof.canonical import JsonObject, canonical, parsed, sha256
+from clvlab.proof.events import Kind, event_line, read_single, score_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.limits import MAX_DISCLOSURE_BYTES, MAX_LINE_BYTES, MAX_STARTED_BYTES, check_lines
-from clvlab.proof.lines import read_single
 from clvlab.proof.manifest import check_ids, manifest
 from clvlab.proof.merkle import check_inclusion, inclusion_proof, leaf_hash, leaf_hashes
 from clvlab.proof.seal import SealedRun
+
+
+class _Proved(TypedDict):
+    """A line, its number in a tree of a size, and the RFC 9162 proof in hex that it stands there."""
+
+    index: int
+    line: str
+    proof: list[str]
+    size: int
+
 
 DISCLOSURE_SCHEMA = "clvlab-disclosure/2"
 _WITHOUT_CLOSE = "clvlab-disclosure/1"
@@ -33,7 +43,7 @@ _LINE = {"index": int, "line": str, "proof": list, "size": int}
 _STATED = {"commit_index", "evidence_hash", "evidence_root", "event_count", "score_root"}
 
 
-def disclosure(run: SealedRun, seq: int) -> dict[str, Any]:
+def disclosure(run: SealedRun, seq: int) -> Mapping[str, object]:
     """Prove the decision at event ``seq`` and its score row.
 
     Parameters
@@ -78,7 +88,7 @@ def _check_size(text: bytes) -> None:
         raise EvidenceError(f"the disclosure has {len(text):,} bytes, the limit is {MAX_DISCLOSURE_BYTES:,}")
 
 
-def _proved(lines: list[bytes], leaves: list[bytes], index: int) -> dict[str, Any]:
+def _proved(lines: list[bytes], leaves: list[bytes], index: int) -> _Proved:
     proof = [value.hex() for value in inclusion_proof(leaves, index)]
     return {"index": index, "line": lines[index].decode(), "proof": proof, "size": len(leaves)}
 
@@ -114,15 +124,14 @@ def check_disclosure(text: bytes) -> str:
         raise EvidenceError("the manifest is not about this run")
     check_ids(evidence.started)
     seq = pl.lit(lines["decision"]["index"], pl.Int64)
-    row = scores(positions(evidence.decisions, evidence.closes), evidence.window, evidence.max_close_age_s).with_columns(
-        seq=seq
-    )
+    placed = positions(evidence.decisions, evidence.closes, evidence.market)
+    row = scores(placed, evidence.window, evidence.max_close_age_s).with_columns(seq=seq)
     if score_lines(row) != given["score"]["line"].encode() + b"\n":
         raise EvidenceError(f"the law scores the decision otherwise: {score_lines(row)[:-1].decode()}")
     return sha256(given["manifest"].encode())
 
 
-def _manifest(text: Any) -> dict[str, Any]:
+def _manifest(text: Any) -> JsonObject:
     stated = parsed(text.encode()) if isinstance(text, str) else None
     if not isinstance(stated, dict) or not stated.keys() >= _STATED:
         raise EvidenceError("the manifest lacks what it must state")
@@ -151,7 +160,7 @@ def _check_included(name: str, line: Any, root: str) -> None:
         raise EvidenceError(f"the line of the {name} does not stand under its root")
 
 
-def _check_places(lines: dict[str, dict[str, Any]], score: dict[str, Any], count: int) -> None:
+def _check_places(lines: Mapping[str, _Proved], score: _Proved, count: int) -> None:
     """Require lines to stand where the counts of RUN_SEALED put them, under their numbers."""
     events = {name: read_single(line["line"].encode() + b"\n", _KINDS[name]) for name, line in lines.items()}
     at = {name: line["index"] for name, line in lines.items()}
@@ -174,7 +183,7 @@ def _check_places(lines: dict[str, dict[str, Any]], score: dict[str, Any], count
         raise EvidenceError("the lines do not stand where RUN_SEALED counts them")
 
 
-def _alone(lines: dict[str, dict[str, Any]]) -> Evidence:
+def _alone(lines: Mapping[str, _Proved]) -> Evidence:
     """Read the disclosed lines as evidence of one decision, numbered and counted anew."""
     payloads = {name: parsed(line["line"].encode())["payload"] for name, line in lines.items()}
     payloads["sealed"] |= {"agent_errors": 0, "decisions": 1, "market_closes": int("close" in lines)}

@@ -1,25 +1,32 @@
-"""Evidence lines: how decisions, closes and scores are written, column by column and without a row loop.
+"""Evidence lines: how decisions, closes, scores and receipts are written and read, column by column and without a row loop.
 
 A line is canonical JSON by construction: keys stand in byte order, integers are written as integers, and texts are escaped
-as RFC 8785 3.2.2.2 says. The same functions write a run and, on reading, show that its bytes could not have been others.
+as RFC 8785 3.2.2.2 says. Columns that were read are written again as lines by the same functions. If the bytes are equal, every
+line was canonical and had exactly the keys and types of its kind; if not, the first line at fault is looked up and named.
 ``docs/reference/evidence-format.md`` is the format in words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict
 
 import polars as pl
+import pyarrow as pa
+from pyarrow import json as arrow_json
 
 from clvlab.errors import EvidenceError
-from clvlab.law.schema import SCORES, VERDICTS, Schema
-from clvlab.proof.canonical import canonical
+from clvlab.law.schema import RECEIPTS, SAFE_INTEGER, SCORES, VERDICTS, Schema
+from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.limits import check_lines
 
 _BATCH_ROWS = 8192
+_BATCH_BYTES = 8 << 20
+_READERS = 2
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _ESCAPES = {chr(code): f"\\u{code:04x}" for code in range(0x20)} | _SHORT
 _RISKY = re.compile(r'["\\\x00-\x1f]')
@@ -46,6 +53,43 @@ _ENTRY_STATE, _CLOSING_STATE = '{"age_ms":<age_ms>,' + _STATE, "{" + _STATE
 _VERDICT = '{"post":{"allowed":<post_allowed>,"reasons":[<post>]},"pre":{"allowed":<pre_allowed>,"reasons":[<pre>]}}'
 _SIDE = '{"odds_milli":<odds_milli?>,"prob_bps":<prob_bps?>,"side":<side>}'
 
+# What Arrow reads of each kind of line.
+_INT, _TEXT, _BOOL = pa.int64(), pa.string(), pa.bool_()
+_SIDES_TYPE = pa.list_(pa.struct([("odds_milli", _INT), ("prob_bps", _INT), ("side", _TEXT)]))
+_STATE_FIELDS = [("sides", _SIDES_TYPE), ("suspended", _BOOL), ("tick_seq", _INT), ("ts_ms", _INT)]
+_ACTION_FIELDS = [("limit_odds_milli", _INT), ("market_key", _TEXT), ("side", _TEXT), ("stake", _INT), ("type", _TEXT)]
+_PHASE_TYPE = pa.struct([("allowed", _BOOL), ("reasons", pa.list_(_TEXT))])
+_UNTRUSTED_FIELDS = [("claimed_edge_bps", _INT), ("confidence_ppm", _INT), ("confidence_raw", _TEXT), ("reason", _TEXT)]
+_DECISION_FIELDS = [
+    ("action", pa.struct(_ACTION_FIELDS)),
+    ("agent_id", _TEXT),
+    ("fixture_id", _INT),
+    ("market_state", pa.struct([("age_ms", _INT), *_STATE_FIELDS])),
+    ("policy", pa.struct([("post", _PHASE_TYPE), ("pre", _PHASE_TYPE)])),
+    ("tick_seq", _INT),
+    ("ts_ms", _INT),
+    ("untrusted", pa.struct(_UNTRUSTED_FIELDS)),
+]
+_CLOSE_FIELDS = [
+    ("close_kind", _TEXT),
+    ("close_ts_ms", _INT),
+    ("closing", pa.struct(_STATE_FIELDS)),
+    ("end_seq", _INT),
+    ("fixture_id", _INT),
+    ("market_key", _TEXT),
+]
+_RECEIPT_FIELDS = [
+    ("agent_id", _TEXT),
+    ("decision_seq", _INT),
+    ("non_scoring", _BOOL),
+    ("odds_milli", _INT),
+    ("run_id", _TEXT),
+    ("stake", _INT),
+    ("status", _TEXT),
+    ("ts_ms", _INT),
+    ("venue", _TEXT),
+]
+
 
 class Kind(StrEnum):
     RUN_STARTED = "RUN_STARTED"
@@ -53,6 +97,14 @@ class Kind(StrEnum):
     AGENT_ERROR = "AGENT_ERROR"
     MARKET_CLOSE = "MARKET_CLOSE"
     RUN_SEALED = "RUN_SEALED"
+
+
+class Event(TypedDict):
+    """A line of a kind of which there are few, read alone; who reads it checks what its payload holds."""
+
+    kind: str
+    payload: Any
+    seq: int
 
 
 # The whole market, in byte order of side.
@@ -197,3 +249,137 @@ def _risky(frame: pl.DataFrame) -> Iterator[str]:
             texts = frame[column].explode().struct.unnest()["side"]
         if texts is not None and _RISKY.search("".join(filter(None, texts.unique().to_list()))):
             yield column
+
+
+def read_receipts(receipts: bytes) -> pl.DataFrame:
+    """Read ``receipts.jsonl`` as ``RECEIPTS``; refuses as ``read_lines`` does."""
+    if not receipts:
+        return pl.DataFrame(schema=RECEIPTS)
+    if not receipts.endswith(b"\n"):
+        raise EvidenceError("receipts.jsonl does not end with a line feed")
+    check_lines(receipts, "receipts.jsonl")
+    frame = read_lines(receipts, 0, len(receipts))
+    if frame.select(pl.any_horizontal((~pl.col(pl.Int64).is_between(-SAFE_INTEGER, SAFE_INTEGER)).any())).item():
+        raise EvidenceError("integer beyond 2**53 - 1")
+    return frame
+
+
+def read_single(line: bytes, kind: Kind) -> Event:
+    """Read one line of a kind of which there are few; refuses as ``read_lines`` does."""
+    event: Event = parsed(line[:-1])
+    if not isinstance(event, dict) or event.keys() != {"kind", "payload", "seq"} or event["kind"] != kind:
+        raise EvidenceError(f"a {kind} line was expected at {_shown(line)}")
+    if not isinstance(event["payload"], dict):
+        raise EvidenceError(f"the payload is no object in {_shown(line)}")
+    return event
+
+
+def read_lines(events: bytes, start: int, end: int, kind: Kind | None = None) -> pl.DataFrame:
+    """Read the lines of one kind between two offsets in batches; what is read must write the same bytes again.
+
+    Parameters
+    ----------
+    events, start, end
+        A text of lines, and where the first begins and the last ends.
+    kind
+        DECISION, read as ``DECISION_EVENTS``, or MARKET_CLOSE, read as ``CLOSE_EVENTS``; receipts, which have none, as
+        ``RECEIPTS``.
+
+    Raises
+    ------
+    EvidenceError
+        A line that is not canonical, or has other keys or types.
+    """
+    read, schema = _READ[kind]
+
+    def frame_of(cut: tuple[int, int]) -> pl.DataFrame:
+        text = events[slice(*cut)]
+        try:
+            text.decode()  # Arrow does not look whether a text is UTF-8, and Polars relies on it
+            frame, again = read(text)
+        except (EvidenceError, pa.ArrowException, pl.exceptions.PolarsError, ValueError) as error:
+            raise _fault(text, str(error)) from error
+        if again != text:
+            raise _fault(text, "it does not have exactly the keys and types of its kind")
+        return frame
+
+    if end - start <= _BATCH_BYTES:  # one batch at most, for which no thread is worth its start
+        return frame_of((start, end)) if start < end else pl.DataFrame(schema=schema)
+    with ThreadPoolExecutor(_READERS) as pool:  # the first batch at fault is the one reported
+        return pl.concat(pool.map(frame_of, _cuts(events, start, end)))
+
+
+def _cuts(events: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    while start < end:
+        stop = events.find(b"\n", min(start + _BATCH_BYTES, end - 1)) + 1
+        yield start, stop
+        start = stop
+
+
+def _table(text: bytes, schema: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
+    """Read one JSON object a line."""
+    table = arrow_json.read_json(
+        pa.BufferReader(text),
+        read_options=arrow_json.ReadOptions(block_size=len(text), use_threads=False),  # the batches are read in parallel
+        parse_options=arrow_json.ParseOptions(explicit_schema=pa.schema(schema), unexpected_field_behavior="error"),
+    )
+    frame = pl.from_arrow(table)
+    if not isinstance(frame, pl.DataFrame) or frame.height != text.count(b"\n"):
+        raise ValueError("not one JSON object a line")
+    return frame
+
+
+def _events(text: bytes, payload: list[tuple[str, pa.DataType]]) -> dict[str, pl.Series]:
+    """Read events of one kind: the payload's columns beside ``seq``."""
+    frame = _table(text, [("kind", _TEXT), ("payload", pa.struct(payload)), ("seq", _INT)])
+    return {**_fields(frame["payload"]), "seq": frame["seq"]}
+
+
+def _fields(column: pl.Series, prefix: str = "") -> dict[str, pl.Series]:
+    return {prefix + field.name: field for field in column.struct.unnest()}
+
+
+def _frame(columns: Mapping[str, pl.Series], schema: Schema) -> pl.DataFrame:
+    return pl.DataFrame({column: columns[column] for column in schema}, schema)
+
+
+def _decisions(text: bytes) -> tuple[pl.DataFrame, bytes]:
+    columns = _events(text, _DECISION_FIELDS)
+    columns |= _fields(columns["action"]) | _fields(columns["untrusted"]) | _fields(columns["market_state"], "state_")
+    columns |= {"action": columns["type"], "sides": columns["state_sides"]}
+    columns |= {phase: _fields(verdict)["reasons"] for phase, verdict in _fields(columns["policy"]).items()}
+    frame = _frame(columns, DECISION_EVENTS)
+    return frame, decision_lines(frame)
+
+
+def _closes(text: bytes) -> tuple[pl.DataFrame, bytes]:
+    columns = _events(text, _CLOSE_FIELDS)
+    columns |= _fields(columns["closing"], "state_")
+    frame = _frame(columns | {"sides": columns["state_sides"]}, CLOSE_EVENTS)
+    return frame, close_lines(frame)
+
+
+def _receipts(text: bytes) -> tuple[pl.DataFrame, bytes]:
+    frame = _frame(_table(text, _RECEIPT_FIELDS).to_dict(), RECEIPTS)
+    return frame, receipt_lines(frame)
+
+
+_READ: Mapping[Kind | None, tuple[Callable[[bytes], tuple[pl.DataFrame, bytes]], Schema]] = {
+    Kind.DECISION: (_decisions, DECISION_EVENTS),
+    Kind.MARKET_CLOSE: (_closes, CLOSE_EVENTS),
+    None: (_receipts, RECEIPTS),
+}
+
+
+def _fault(text: bytes, reason: str) -> EvidenceError:
+    """Name the first line that is no canonical JSON; without one, the reason stands for the whole batch."""
+    for line in text[:-1].split(b"\n"):
+        try:
+            parsed(line)
+        except EvidenceError as error:
+            return EvidenceError(f"{error} in {_shown(line)}")
+    return EvidenceError(f"{reason} near {_shown(text)}")
+
+
+def _shown(line: bytes) -> str:
+    return repr(line[:60].decode("utf-8", "replace"))

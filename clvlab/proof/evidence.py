@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from clvlab.errors import EvidenceError, PolicyError, WindowError
-from clvlab.law.closing import Window, sealed_window
-from clvlab.law.columns import changes, in_range, values
-from clvlab.law.gate import PostQuote, PreQuote
+from clvlab.law.closing import Window, read_window
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.schema import (
-    LAW_VERSION,
-    LOCKED_IN,
-    MODE_LABELS,
-    SAFE_INTEGER,
-    Action,
-    Causality,
-    CloseKind,
-    ClosingPolicy,
-    EndRule,
-    Held,
-    SourceMode,
-)
-from clvlab.law.tape import check_close_age
-from clvlab.proof.canonical import HASH, canonical
-from clvlab.proof.coherence import check_coherence
-from clvlab.proof.events import SEALED_ORDER, Kind
-from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines, check_started
-from clvlab.proof.lines import read_closes, read_decisions, read_single
-from clvlab.proof.manifest import RunStarted, run_schema
+from clvlab.law.positions import check_coherence, check_values, market_rows
+from clvlab.law.schema import LAW_VERSION, LOCKED_IN, MODE_LABELS, Causality, ClosingPolicy, Held, SourceMode
+from clvlab.proof.canonical import HASH, JsonObject
+from clvlab.proof.events import SEALED_ORDER, Event, Kind, read_lines, read_single
+from clvlab.proof.limits import MAX_LINE_BYTES, MAX_STARTED_BYTES, check_lines, check_started
+from clvlab.proof.manifest import AgentStarted, RunStarted, run_schema
 
 _Types = dict[str, tuple[type, ...]]
 
@@ -54,16 +38,18 @@ _READ: _Types = {"name": (str,), "sha256": (str,)}
 _BINDING: _Types = {"content_hash": _OPTIONAL_TEXT, "fixture_ids": (list,), "pack_id": _OPTIONAL_TEXT}
 _ERROR: _Types = {"agent_id": (str,), "error": (str,), "fixture_id": _OPTIONAL_INT, "tick_seq": _OPTIONAL_INT}
 _STEP_BY_STEP = {Causality.STEPPED, Causality.STEPPED_BLOCKS}
-# Columns that are never null; the others of a line may be.
-_GIVEN = {"seq", "agent_id", "fixture_id", "tick_seq", "ts_ms", "action", "end_seq", "close_ts_ms", "close_kind"}
-_CLOSE_KINDS = {
-    EndRule.PRE_MATCH: (CloseKind.IN_RUNNING, CloseKind.KICKOFF, CloseKind.TAPE_END),
-    EndRule.FIXED_DURATION: (CloseKind.DURATION,),
-    EndRule.MANUAL_STOP: (CloseKind.STOP,),
-}
 
 
-@dataclass(frozen=True, slots=True)
+class Limits(NamedTuple):
+    """What a run was held to, as it is sealed: its window, how its pack closes and how old a close may be, and its policy."""
+
+    window: Window
+    closing_policy: ClosingPolicy
+    max_close_age_s: int | None
+    policy: PolicyEnvelope
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What stands in a sealed run.
 
@@ -82,7 +68,7 @@ class Evidence:
     started: RunStarted
     decisions: pl.DataFrame
     closes: pl.DataFrame
-    errors: list[dict[str, Any]]
+    errors: list[JsonObject]
     captured: str | None = None
 
     @property
@@ -95,31 +81,57 @@ class Evidence:
         """Number of events: of lines."""
         return self.decisions.height + len(self.errors) + self.closes.height + 2
 
+    @cached_property
+    def limits(self) -> Limits:
+        """What the run was held to.
+
+        Raises
+        ------
+        EvidenceError
+            RUN_STARTED says something else than is sealed of a run.
+        """
+        sealed = self.started["policy"]
+        try:
+            limits = read_window(self.started["window"])
+            policy = PolicyEnvelope.sealed(sealed)
+            if sealed != policy.payload(()):
+                raise EvidenceError("the sealed policy is not as a policy is sealed")
+        except (AttributeError, KeyError, TypeError, ValueError, PolicyError, WindowError) as error:
+            raise EvidenceError(f"RUN_STARTED is malformed: {error!r}") from error
+        return Limits(*limits, policy)
+
     @property
     def window(self) -> Window:
         """The window as sealed."""
-        sealed: Mapping[str, Any] = self.started["window"]
-        own = {one.name: sealed[one.name] for one in fields(Window) if one.name != "close_source"}
-        own["market_allowlist"] = tuple(own["market_allowlist"])
-        return Window(**own, close_source=sealed.get("close_source"))
+        return self.limits.window
 
     @property
     def max_close_age_s(self) -> int | None:
         """The pack's limit on the age of a close, as sealed; null without one."""
-        limit: int | None = self.started["window"].get("max_close_age_s")
-        return limit
+        return self.limits.max_close_age_s
 
     @property
     def policy(self) -> PolicyEnvelope:
         """The policy envelope as sealed."""
-        return PolicyEnvelope.sealed(self.started["policy"])
+        return self.limits.policy
+
+    @cached_property
+    def market(self) -> pl.Series:
+        """The row in ``closes`` of the market that each decision backs; null where it backs none.
+
+        Raises
+        ------
+        EvidenceError
+            Not exactly one close for every market that a BACK names, sorted.
+        """
+        return market_rows(self.decisions, self.closes)
 
 
 def read_evidence(events: bytes) -> Evidence:
     """Read the bytes of a sealed run strictly.
 
     Steps: 1. count bytes and lines; 2. cut the bytes into the blocks of the five kinds; 3. read decisions and closes, and write
-    them again; 4. check numbering, counts and order.
+    them again; 4. check what each line says, numbering, counts and order; 5. ask the law whether one tape could have given it.
 
     Parameters
     ----------
@@ -134,29 +146,34 @@ def read_evidence(events: bytes) -> Evidence:
     """
     if not events.endswith(b"\n"):
         raise EvidenceError("the evidence is empty or does not end with a line feed")
-    check_lines(events, "events.jsonl", MAX_STARTED_BYTES)
-    first = events.index(b"\n") + 1
+    check_lines(events, "events.jsonl", MAX_STARTED_BYTES)  # 1
+
+    first = events.index(b"\n") + 1  # 2
     after = _end_of(Kind.DECISION, events, first)
     closes_from = _start_of(Kind.MARKET_CLOSE, events, after)
     closes_to = _end_of(Kind.MARKET_CLOSE, events, closes_from)
 
-    started = read_single(events[:first], Kind.RUN_STARTED)
-    _check_failures(events.count(b"\n", after, closes_from), started["payload"].get("agents"))
-    decisions = read_decisions(events, first, after)
+    opening = read_single(events[:first], Kind.RUN_STARTED)  # 3
+    started: RunStarted = opening["payload"]
+    _check_failures(events.count(b"\n", after, closes_from), started.get("agents"))
+    decisions = read_lines(events, first, after, Kind.DECISION)
     errors = [read_single(line + b"\n", Kind.AGENT_ERROR) for line in events[after:closes_from].split(b"\n")[:-1]]
-    closes = read_closes(events, closes_from, closes_to)
+    closes = read_lines(events, closes_from, closes_to, Kind.MARKET_CLOSE)
     _check_end(events, closes_to)
     sealed = read_single(events[closes_to:], Kind.RUN_SEALED)
     captured = sealed["payload"].get("content_hash")
-    evidence = Evidence(started["payload"], decisions, closes, [event["payload"] for event in errors], captured)
-    _check_started(evidence)
-    _check_mode(evidence)
-    _check_numbers(evidence, started, errors, sealed)
-    _check_values(evidence)
-    _check_order(evidence)
-    _check_errors(evidence)
-    window = evidence.started["window"]
-    check_coherence(decisions, closes, ClosingPolicy(window["closing_policy"]), window["duration_s"])
+    failures = [event["payload"] for event in errors]
+
+    deciders = set(decisions["agent_id"].drop_nulls().unique())  # 4
+    _check_started(started, first - 1, failures, deciders)
+    evidence = Evidence(started, decisions, closes, failures, captured)
+    limits = evidence.limits
+    _check_mode(started, captured)
+    _check_numbers(opening, decisions, errors, closes, sealed)
+    check_values(decisions, closes, limits.window, started["binding"]["fixture_ids"], SEALED_ORDER)
+    _check_errors(failures, started["agents"], deciders)
+
+    check_coherence(decisions, closes, evidence.market, limits.closing_policy, limits.window.duration_s)  # 5
     return evidence
 
 
@@ -185,14 +202,15 @@ def _start_of(kind: Kind, events: bytes, start: int) -> int:
     return found + 1 if found >= 0 else max(events.rfind(b"\n", start - 1, len(events) - 1) + 1, start)
 
 
-def _check_numbers(evidence: Evidence, started: dict[str, Any], errors: list[dict[str, Any]], sealed: dict[str, Any]) -> None:
-    n, m, k = evidence.decisions.height, len(errors), evidence.closes.height
+def _check_numbers(started: Event, decisions: pl.DataFrame, errors: list[Event], closes: pl.DataFrame, sealed: Event) -> None:
+    n, m, k = decisions.height, len(errors), closes.height
     seqs = [started["seq"], *(event["seq"] for event in errors), sealed["seq"]]
-    counted = (evidence.decisions["seq"] == pl.int_range(1, n + 1, eager=True)).all() and (
-        evidence.closes["seq"] == pl.int_range(n + m + 1, n + m + k + 1, eager=True)
+    counted = (decisions["seq"] == pl.int_range(1, n + 1, eager=True)).all() and (
+        closes["seq"] == pl.int_range(n + m + 1, n + m + k + 1, eager=True)
     ).all()
-    named = {} if evidence.captured is None else {"content_hash": evidence.captured}
     stated = sealed["payload"]
+    captured = stated.get("content_hash")
+    named = {} if captured is None else {"content_hash": captured}
     if any(type(number) is not int for number in (*seqs, *(stated[name] for name in stated if name not in named))):
         raise EvidenceError("seq and the counts of RUN_SEALED must be integers")
     if not counted or seqs != [0, *range(n + 1, n + m + 1), n + m + k + 1]:
@@ -201,86 +219,29 @@ def _check_numbers(evidence: Evidence, started: dict[str, Any], errors: list[dic
         raise EvidenceError(f"RUN_SEALED counts {stated}, before it stand {n} decisions, {m} errors, {k} closes")
 
 
-def _check_values(evidence: Evidence) -> None:
-    decisions, closes = evidence.decisions, evidence.closes
-    for frame in (decisions, closes):  # beyond 2**53 - 1 a reader with doubles would see another number than was hashed
-        if any(frame[column].null_count() for column in frame.columns if column in _GIVEN):
-            raise EvidenceError("null where a value must stand")
-        if not all(in_range(column, -SAFE_INTEGER, SAFE_INTEGER) for column in frame if column.dtype == pl.Int64):
-            raise EvidenceError("integer beyond 2**53 - 1")
-    back, wait = decisions["action"] == Action.BACK, decisions["action"] == Action.WAIT
-    stateless, unjudged = decisions["sides"].is_null(), decisions["pre"].is_null()
-    kinds = [kind.value for kind in _CLOSE_KINDS[EndRule(evidence.window.end_rule)]]
-    bad_values = {
-        "an action is neither BACK nor WAIT": not (back | wait).all(),
-        f"a close_kind is none of {kinds}, which its end_rule gives": not values(closes["close_kind"]) <= set(kinds),
-        # Look-ahead written into the evidence: the price after the tick in place of the one at it.
-        "a market state is later than its decision": (decisions["state_tick_seq"] > decisions["tick_seq"]).any()
-        or (decisions["state_ts_ms"] > decisions["ts_ms"]).any(),
-        # A close from play would score a decision by what nobody knew before.
-        "a closing state is outside its window": (closes["state_tick_seq"] >= closes["end_seq"]).any()
-        or (closes["state_ts_ms"] > closes["close_ts_ms"]).any(),
-        "a time is negative": not (in_range(decisions["state_ts_ms"], 0) and in_range(decisions["ts_ms"], 0)),
-        "a closing time is negative": not (in_range(closes["state_ts_ms"], 0) and in_range(closes["close_ts_ms"], 0)),
-        "a WAIT, or a BACK without a market, has a state": not (
-            stateless | (back & decisions["market_key"].is_not_null())
-        ).all(),
-        "a stake is negative": not in_range(decisions["stake"], 0),
-        "a limit is negative, or beyond 2**31 - 1": not in_range(decisions["limit_odds_milli"], 0, 2**31 - 1),
-        # A verdict left out would hide that an action was refused.
-        "a BACK has no verdict of the policy, or a WAIT has one": (unjudged != wait).any(),
-        "a confidence is no probability": not in_range(decisions["confidence_ppm"], 0, 1_000_000),
-        "a decision is on a fixture that is not replayed": not values(decisions["fixture_id"])
-        <= set(evidence.started["binding"]["fixture_ids"]),
-    }
-    for phase, known in (("pre", PreQuote), ("post", PostQuote)):
-        if not values(decisions[phase].explode()) <= set(known):
-            raise EvidenceError(f"a reason of the {phase}-quote phase is none of {', '.join(known)}")
-    for text, is_bad in bad_values.items():
-        if is_bad:
-            raise EvidenceError(text)
-
-
-def _check_order(evidence: Evidence) -> None:
-    # One order of the same decisions, or one run would have many hashes, and the best of them could be sought.
-    key = evidence.decisions[list(SEALED_ORDER)]
-    if not key.equals(key.sort(SEALED_ORDER, nulls_last=False)):
-        raise EvidenceError(f"decisions are not in the order of {', '.join(SEALED_ORDER)}")
-    other = changes(key["ts_ms"])
-    for name in SEALED_ORDER[1:]:
-        other |= changes(key[name])
-    if not other.all():
-        raise EvidenceError("an agent decides twice on the same side of a market at a tick")
-    waits = key.filter(key["action"] == Action.WAIT)[["agent_id", "fixture_id", "tick_seq"]]
-    if waits.height and waits.is_duplicated().any():
-        raise EvidenceError("an agent waits twice at a tick")
-
-
-def _check_errors(evidence: Evidence) -> None:
+def _check_errors(errors: list[JsonObject], agents: list[AgentStarted], deciders: set[str]) -> None:
     """Require agents to fail once and then to have decided nothing; a run in which all failed is not sealed."""
     # An agent that could fail with its decisions kept would fail when it loses (choices.md, "an agent that raises an error").
-    failed, named = (
-        [error["agent_id"] for error in evidence.errors],
-        {agent["agent_id"] for agent in evidence.started["agents"]},
-    )
+    failed, named = [error["agent_id"] for error in errors], {agent["agent_id"] for agent in agents}
     if not named.issuperset(failed) or len(failed) == len(named):
         raise EvidenceError("a failed agent is not named by RUN_STARTED, or all of them failed")
     if failed != sorted(set(failed)):
         raise EvidenceError("an agent fails twice, or failures are not in byte order")
-    if not values(evidence.decisions["agent_id"]).isdisjoint(failed):
+    if not deciders.isdisjoint(failed):
         raise EvidenceError("a decision is by an agent that failed")
 
 
-def _check_started(evidence: Evidence) -> None:
-    started = evidence.started
+def _check_started(started: RunStarted, size: int, errors: list[JsonObject], deciders: set[str]) -> None:
+    """Require RUN_STARTED, whose line has so many bytes, to name its agents as they are named below it."""
     isolation: _Types = {"isolation": (list,)} if "isolation" in started else {}
     _check_types(started, _STARTED | isolation, "RUN_STARTED")
     _check_types(started["binding"], _BINDING, "the binding")
     for agent in started["agents"]:
         _check_agent(agent)
-    for error in evidence.errors:
+    for error in errors:
         _check_types(error, _ERROR, "AGENT_ERROR")
-    check_started(started)
+    if size > MAX_LINE_BYTES:  # a shorter line is within every limit
+        check_started(started)
     _check_isolation(started)
     if (started["law_version"], started["schema"]) != (LAW_VERSION, run_schema(started)):
         raise EvidenceError(
@@ -294,22 +255,13 @@ def _check_started(evidence: Evidence) -> None:
         raise EvidenceError(f"a causality is none of {', '.join(Causality)}")
     if any(type(number) is not int for number in started["binding"]["fixture_ids"]):
         raise EvidenceError("a fixture id is no integer")
-    if not values(evidence.decisions["agent_id"]) <= set(ids):
+    if not deciders <= set(ids):
         raise EvidenceError("a decision is by an agent that RUN_STARTED does not name")
-    try:
-        policy = ClosingPolicy(started["window"]["closing_policy"])
-        check_close_age(evidence.max_close_age_s)
-        if canonical(started["window"]) != canonical(sealed_window(evidence.window, policy, evidence.max_close_age_s)):
-            raise EvidenceError("the sealed window has other keys than a window")
-        if canonical(started["policy"]) != canonical(evidence.policy.payload(())):
-            raise EvidenceError("the sealed policy is not as a policy is sealed")
-    except (AttributeError, KeyError, TypeError, ValueError, PolicyError, WindowError) as error:
-        raise EvidenceError(f"RUN_STARTED is malformed: {error!r}") from error
 
 
-def _check_mode(evidence: Evidence) -> None:
+def _check_mode(started: RunStarted, captured: object) -> None:
     """Require a live run to say so everywhere, and a replay nowhere."""
-    started, binding = evidence.started, evidence.started["binding"]
+    binding = started["binding"]
     if (started["source_mode"], started["mode_label"]) not in MODE_LABELS.items():
         raise EvidenceError(
             f"{started['source_mode']!r} is labelled {started['mode_label']!r}; a replay is a Backtest, never live"
@@ -318,9 +270,9 @@ def _check_mode(evidence: Evidence) -> None:
     # A pack that is known beforehand is no live feed; one that was captured is known by its hash when the run is sealed.
     if live and (binding["pack_id"], binding["content_hash"]) != (None, None):
         raise EvidenceError(f"a live run is bound to pack {binding['pack_id']!r} before it began")
-    named = isinstance(evidence.captured, str) and HASH.fullmatch(evidence.captured) is not None
-    if named != live or (evidence.captured is not None) != live:
-        raise EvidenceError(f"RUN_SEALED of a {started['source_mode']} has the content_hash {evidence.captured!r}")
+    named = isinstance(captured, str) and HASH.fullmatch(captured) is not None
+    if named != live or (captured is not None) != live:
+        raise EvidenceError(f"RUN_SEALED of a {started['source_mode']} has the content_hash {captured!r}")
     if any((agent["causality"] == Causality.LIVE) != live for agent in started["agents"]):
         raise EvidenceError(f"causality {Causality.LIVE.value!r} is that of all agents of a live run, and of no others")
 

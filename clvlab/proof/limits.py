@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from clvlab.errors import EvidenceError
-from clvlab.proof.events import Kind, event_line
-from clvlab.proof.manifest import RunStarted
+from clvlab.proof.canonical import canonical
+from clvlab.proof.manifest import MAX_MANIFEST_BYTES, RunStarted
 
 MAX_BYTES = 4 << 30
 MAX_LINE_BYTES = 4 << 20
@@ -16,7 +16,7 @@ MIN_MEAN_LINE_BYTES = 64  # no line of any kind is as short
 MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES)  # a line stands in it as a text, whose quotes are escaped
 PART_LIMITS = {
     "context.json": MAX_LINE_BYTES,  # the binding of RUN_STARTED
-    "manifest.json": 1 << 20,
+    "manifest.json": MAX_MANIFEST_BYTES,
     "anchor.json": 1 << 20,
     "log.json": 1 << 20,
 }
@@ -79,16 +79,20 @@ def check_started(started: RunStarted) -> None:
     EvidenceError
         Too many agents or fixtures, or transcripts that are too long together.
     """
-    size = len(event_line(Kind.RUN_STARTED, started, 0)) - 1
+    size = _line_bytes(started)
     if size > MAX_STARTED_BYTES:
         raise EvidenceError(
             f"RUN_STARTED has {size:,} bytes, the limit is {MAX_STARTED_BYTES:,}: fewer agents, or shorter transcripts, fit"
         )
     if size > MAX_LINE_BYTES:
         bare: RunStarted = {**started, "agents": [{**agent, "config": {}} for agent in started["agents"]]}
-        size = len(event_line(Kind.RUN_STARTED, bare, 0)) - 1
+        size = _line_bytes(bare)
     if size > MAX_LINE_BYTES:
         raise EvidenceError(
             f"RUN_STARTED has {size:,} bytes without its agents' configurations, the limit is {MAX_LINE_BYTES:,}: "
             "fewer agents or fixtures fit"
         )
+
+
+def _line_bytes(started: RunStarted) -> int:
+    return len(canonical({"kind": "RUN_STARTED", "payload": started, "seq": 0}))

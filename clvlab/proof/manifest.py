@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NotRequired, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import NotRequired, TypedDict
+
+import orjson
 
 from clvlab.errors import EvidenceError
 from clvlab.law.closing import SealedWindow
-from clvlab.law.schema import LAW_VERSION, Causality
-from clvlab.proof.canonical import canonical, sha256
+from clvlab.law.schema import LAW_VERSION, SAFE_INTEGER, Causality
+from clvlab.proof.canonical import JsonObject, canonical, sha256
 
 # RUN_STARTED: everything that shapes the result of a run, known before its tape is opened.
 #
@@ -28,7 +30,7 @@ class AgentStarted(TypedDict):
     agent_id: str
     strategy: str
     strategy_version: str
-    config: dict[str, Any]
+    config: JsonObject
     config_hash: str
     proof_mode: str
     causality: str
@@ -64,13 +66,14 @@ class RunStarted(TypedDict):
     window: SealedWindow
     binding: BindingStarted
     agents: list[AgentStarted]
-    policy: dict[str, Any]
+    policy: JsonObject
     policy_hash: str
     run_id: str
     isolation: NotRequired[list[IsolationStarted]]
 
 
 VERIFIER_VERSION = "clvlab-proof/1"
+MAX_MANIFEST_BYTES = 1 << 20
 _RUN_SCHEMAS = ("clvlab-run/1", "clvlab-run/2")
 _SINCE_TWO = {Causality.TRANSCRIPT, Causality.STEPPED, Causality.STEPPED_BLOCKS, Causality.ASKED}
 _MANIFEST_SCHEMA = "clvlab-manifest/1"
@@ -78,14 +81,14 @@ _CONFIG_SCHEMA = "clvlab-agent-config/1"
 _RUN_KEY = ("agents", "binding", "kind", "law_version", "origin_id", "policy_hash", "schema", "window")
 
 
-def config_hash(strategy: str, strategy_version: str, config: dict[str, Any]) -> str:
+def config_hash(strategy: str, strategy_version: str, config: Mapping[str, object]) -> str:
     """Hash an agent's configuration with its defaults filled in; fractions stand as decimal text."""
     return sha256(
         canonical({"schema": _CONFIG_SCHEMA, "strategy": strategy, "strategy_version": strategy_version, "config": config})
     )
 
 
-def policy_hash(policy: dict[str, Any]) -> str:
+def policy_hash(policy: Mapping[str, object]) -> str:
     """Hash a policy envelope as it is sealed."""
     return sha256(canonical(policy))
 
@@ -158,7 +161,7 @@ def manifest(
     event_count: int,
     score_root: str,
     commit_index: int | None = None,
-) -> dict[str, Any]:
+) -> Mapping[str, object]:
     """Assemble the manifest of a run; its canonical bytes are what ``manifest_hash`` hashes.
 
     ``commit_index`` is where the run log committed to the run; null without a log.
@@ -177,3 +180,30 @@ def manifest(
         "verifier_version": VERIFIER_VERSION,
         "commit_index": commit_index,
     }
+
+
+def stated_hash(manifest: bytes) -> str:
+    """Return the evidence hash that a manifest states.
+
+    Raises
+    ------
+    EvidenceError
+        It states none, or is larger than a manifest may be.
+    """
+    if len(manifest) > MAX_MANIFEST_BYTES:
+        raise EvidenceError(f"it has {len(manifest):,} bytes, the limit is {MAX_MANIFEST_BYTES:,}")
+    try:
+        return str(orjson.loads(manifest)["evidence_hash"])
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise EvidenceError(f"the manifest states no evidence_hash: {error}") from error
+
+
+def stated_index(manifest: bytes) -> int | None:
+    """Return where the run log committed to the run, as its manifest states it; null without a log, or if it can't be read."""
+    if len(manifest) > MAX_MANIFEST_BYTES:
+        return None
+    try:
+        index = orjson.loads(manifest)["commit_index"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):  # the rebuilt one then differs from it, which says so
+        return None
+    return index if type(index) is int and 0 <= index <= SAFE_INTEGER else None

@@ -50,15 +50,13 @@ class Frontier:
             left = len(leaves) - position
             aligned = self.size & -self.size if self.size else 1 << left.bit_length()
             size = min(aligned, 1 << (left.bit_length() - 1))
-            self._push(size, _complete_root(leaves[position : position + size]))
+            subtree = _complete_root(leaves[position : position + size])
             position += size
-
-    def _push(self, size: int, subtree: bytes) -> None:
-        self.size += size
-        while self._subtrees and self._subtrees[-1][0] == size:
-            _, left = self._subtrees.pop()
-            size, subtree = 2 * size, node_hash(left, subtree)
-        self._subtrees.append((size, subtree))
+            self.size += size
+            while self._subtrees and self._subtrees[-1][0] == size:  # two of one size are one of twice that
+                _, before = self._subtrees.pop()
+                size, subtree = 2 * size, node_hash(before, subtree)
+            self._subtrees.append((size, subtree))
 
     def root(self) -> bytes:
         """Hash of the whole tree; of nothing for the empty tree."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
 
-import orjson
 import polars as pl
 
-from clvlab.errors import EvidenceError
-from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.proof.events import Kind, batches, close_lines, decision_lines, event_line, score_lines
-from clvlab.proof.limits import MAX_STARTED_BYTES, PART_LIMITS, check_lines, check_started
-from clvlab.proof.manifest import RunStarted, manifest
+from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines, check_started
+from clvlab.proof.manifest import RunStarted, manifest, stated_hash, stated_index
 from clvlab.proof.merkle import Digest
 
 
@@ -44,10 +40,7 @@ class SealedRun:
     @property
     def evidence_hash(self) -> str:
         """The hash that was sealed: as the manifest states it, not recomputed."""
-        try:
-            return str(orjson.loads(self._bounded_manifest())["evidence_hash"])
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise EvidenceError(f"the manifest states no evidence_hash: {error}") from error
+        return stated_hash(self.manifest)
 
     @property
     def content_hash(self) -> str | None:
@@ -58,21 +51,7 @@ class SealedRun:
     @property
     def commit_index(self) -> int | None:
         """Where the run log committed to the run, as the manifest states it; null without a log, or if it can't be read."""
-        try:
-            index = orjson.loads(self._bounded_manifest())["commit_index"]
-        except (
-            EvidenceError,
-            orjson.JSONDecodeError,
-            KeyError,
-            TypeError,
-        ):  # the manifest then differs from the rebuilt one, which says so
-            return None
-        return index if type(index) is int and 0 <= index <= SAFE_INTEGER else None
-
-    def _bounded_manifest(self) -> bytes:
-        if len(self.manifest) > PART_LIMITS["manifest.json"]:
-            raise EvidenceError(f"it has {len(self.manifest):,} bytes, the limit is {PART_LIMITS['manifest.json']:,}")
-        return self.manifest
+        return stated_index(self.manifest)
 
     @property
     def manifest_hash(self) -> str:
@@ -97,7 +76,7 @@ class Sealer(Digest):
 def seal(
     started: RunStarted,
     decisions: pl.DataFrame,
-    errors: list[dict[str, Any]],
+    errors: Sequence[Mapping[str, object]],
     closes: pl.DataFrame,
     scores: pl.DataFrame,
     commit_index: int | None = None,
@@ -136,7 +115,7 @@ def seal(
         evidence.add(event_line(Kind.AGENT_ERROR, payload, evidence.count))
     if closes.height:
         evidence.add(close_lines(closes))
-    sealed: dict[str, Any] = {"agent_errors": len(errors), "decisions": decisions.height, "market_closes": closes.height}
+    sealed: dict[str, int | str] = {"agent_errors": len(errors), "decisions": decisions.height, "market_closes": closes.height}
     if captured is not None:
         sealed |= {"content_hash": captured}
     evidence.add(event_line(Kind.RUN_SEALED, sealed, evidence.count))

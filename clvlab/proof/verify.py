@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
@@ -13,13 +14,13 @@ from clvlab.law.clv import scores
 from clvlab.law.metrics import outcomes
 from clvlab.law.positions import positions
 from clvlab.proof import checks
-from clvlab.proof.anchor import Anchor, AnchorTrust, Seen, anchor_check
+from clvlab.proof.anchor import Anchor, AnchorTrust, Seen
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.events import batches, score_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines
-from clvlab.proof.manifest import RunStarted, manifest
+from clvlab.proof.manifest import RunStarted, manifest, stated_hash, stated_index
 from clvlab.proof.merkle import Digest, pieces
 from clvlab.proof.seal import SealedRun
 
@@ -27,7 +28,7 @@ _Rederived = tuple[Evidence, pl.DataFrame, pl.DataFrame, bytes]
 _SMALL_BYTES = 1 << 20  # up to here a thread takes longer to start than it saves
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Verification:
     """The outcome of a verification.
 
@@ -43,8 +44,8 @@ class Verification:
         Verdict and explanation under each of the seven names.
     evidence
         What was read; null when it can't be.
-    scores, outcomes
-        ``SCORES`` and ``OUTCOMES`` re-derived from the evidence; null when it can't be read.
+    scores
+        ``SCORES`` re-derived from the evidence; null when it can't be read.
     """
 
     run_id: str
@@ -55,13 +56,19 @@ class Verification:
     checks: dict[str, Check]
     evidence: Evidence | None = field(default=None, repr=False)
     scores: pl.DataFrame | None = None
-    outcomes: pl.DataFrame | None = None
     anchor: Anchor = field(default_factory=Anchor)
 
     @property
     def started(self) -> RunStarted | None:
         """Payload of RUN_STARTED; null when the evidence can't be read."""
         return None if self.evidence is None else self.evidence.started
+
+    @cached_property
+    def outcomes(self) -> pl.DataFrame | None:
+        """``OUTCOMES`` of the re-derived scores; null when the evidence can't be read."""
+        if self.started is None or self.scores is None:
+            return None
+        return outcomes(self.scores, tuple(agent["agent_id"] for agent in self.started["agents"]))
 
     @property
     def passed(self) -> bool:
@@ -93,12 +100,15 @@ def verify(
     trust_folder
         Package folder to audit; the installed one by default.
     """
-    anchor, sealed_hash = anchor or Anchor(), _sealed_hash(run)
-    boundary = checks.llm_boundary(trust_folder)
+    anchor, boundary = anchor or Anchor(), checks.llm_boundary(trust_folder)
+    try:
+        sealed_hash = stated_hash(run.manifest)
+    except EvidenceError as error:
+        sealed_hash = f"unreadable:{error}"
     try:
         (evidence, placed, rederived, lines), evidence_digest, score_digest = _read_and_hashed(run)
     except EvidenceError as error:
-        others = {"llm_boundary": boundary, "anchor": anchor_check(anchor, run.manifest_hash, seen, trust)}
+        others = {"llm_boundary": boundary, "anchor": checks.anchor_check(anchor, run.manifest_hash, seen, trust)}
         return _unreadable(run, sealed_hash, str(error), others, anchor)
     recomputed = evidence_digest.hash()
     if score_digest is None or lines != run.scores:
@@ -110,28 +120,27 @@ def verify(
             evidence_root=evidence_digest.root(),
             event_count=evidence.count,
             score_root=score_digest.root(),
-            commit_index=run.commit_index,  # the log says whether it is true
+            commit_index=stated_index(run.manifest),  # the log says whether it is true
         )
     )
-    agents = tuple(agent["agent_id"] for agent in evidence.started["agents"])
+    manifest_hash = sha256(rebuilt)
     return Verification(
         run_id=run.run_id,
         verified=recomputed == sealed_hash,
         evidence_hash=sealed_hash,
         recomputed_evidence_hash=recomputed,
-        manifest_hash=sha256(rebuilt),
+        manifest_hash=manifest_hash,
         checks={
             "evidence_integrity": checks.evidence_integrity(sealed_hash, recomputed),
             "llm_boundary": boundary,
             "metrics_recomputed": checks.metrics_recomputed(run.scores, lines),
-            "manifest_bound": checks.manifest_bound(run, rebuilt, evidence.started),
+            "manifest_bound": checks.manifest_bound(run, rebuilt, manifest_hash, evidence.started),
             "policy_obeyed": checks.policy_obeyed(evidence, placed, receipts),
             "receipt_separation": checks.receipt_separation(evidence),
-            "anchor": anchor_check(anchor, sha256(rebuilt), seen, trust),
+            "anchor": checks.anchor_check(anchor, manifest_hash, seen, trust),
         },
         evidence=evidence,
         scores=rederived,
-        outcomes=outcomes(rederived, agents),
         anchor=anchor,
     )
 
@@ -171,8 +180,9 @@ def _digest_of(lines: bytes, reading: Future[_Rederived] | None = None) -> Diges
 def _rederived(run: SealedRun) -> _Rederived:
     """Read the evidence and score it again: ``POSITIONS``, ``SCORES`` and their lines."""
     evidence = read_evidence(run.events)
-    placed = positions(evidence.decisions, evidence.closes)
-    rederived = scores(placed, evidence.window, evidence.max_close_age_s)
+    limits = evidence.limits
+    placed = positions(evidence.decisions, evidence.closes, evidence.market)
+    rederived = scores(placed, limits.window, limits.max_close_age_s)
     return evidence, placed, rederived, _written(rederived, run.scores)
 
 
@@ -190,13 +200,6 @@ def _written(rederived: pl.DataFrame, stored: bytes) -> bytes:
             if end == len(stored):
                 return stored
     return b"".join(map(score_lines, batches(rederived)))
-
-
-def _sealed_hash(run: SealedRun) -> str:
-    try:
-        return run.evidence_hash
-    except EvidenceError as error:
-        return f"unreadable:{error}"
 
 
 def _unreadable(run: SealedRun, sealed_hash: str, reason: str, others: dict[str, Check], anchor: Anchor) -> Verification:

@@ -10,7 +10,8 @@ import pytest
 
 from clvlab.anchor.anchorer import NullAnchor
 from clvlab.anchor.devchain import serving
-from clvlab.proof.anchor import Anchor, anchor_check
+from clvlab.proof.anchor import Anchor
+from clvlab.proof.checks import anchor_check
 from clvlab.proof.clv_verify import base58
 from tests.anchor.test_solana import HASH
 from tests.chains import ASKED_ONCE

@@ -20,7 +20,8 @@ from clvlab.anchor.records import AnchorAttempt, AnchorRecord, FolderRecords
 from clvlab.anchor.settings import AnchorSettings, anchor_from_environment
 from clvlab.anchor.solana import SolanaAnchor
 from clvlab.errors import AnchorConflictError, AnchorError, AnchorUnavailableError
-from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor, anchor_check
+from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor
+from clvlab.proof.checks import anchor_check
 from tests.chains import ASKED_ONCE, MemoryRecords
 from tests.waiting import PATIENCE_S
 

@@ -1,8 +1,8 @@
 import polars as pl
 import pytest
 
-from clvlab.errors import SchemaError, WindowError
-from clvlab.law.closing import Window, fixture_closes, market_closes
+from clvlab.errors import EvidenceError, SchemaError, WindowError
+from clvlab.law.closing import Window, fixture_closes, market_closes, read_window, sealed_window
 from clvlab.law.schema import ClosingPolicy
 from tests.factories import make_tape, message
 
@@ -156,3 +156,45 @@ def test_empty_tape_closes_nothing():
 def test_window_out_of_range_is_refused_by_name(fields, text):
     with pytest.raises(WindowError, match=text):
         Window(**fields)
+
+
+@pytest.mark.parametrize("max_close_age_s", [None, 300])
+@pytest.mark.parametrize(
+    "window", [Window(), Window("hour", duration_s=3600, market_allowlist=("1X2", "é"), **FIXED), Window(close_source="sharp")]
+)
+def test_a_sealed_window_is_read_back_as_it_was(window, max_close_age_s):
+    sealed = sealed_window(window, ClosingPolicy.LAST_OPEN, max_close_age_s)
+
+    assert read_window(sealed) == (window, ClosingPolicy.LAST_OPEN, max_close_age_s)
+
+
+@pytest.mark.parametrize(
+    ("stated", "error"),
+    [
+        ({"min_clv_horizon_s": True}, WindowError),
+        ({"min_clv_horizon_s": 60.0}, WindowError),
+        ({"max_close_age_s": True}, WindowError),
+        ({"max_close_age_s": 0}, WindowError),
+        ({"max_close_age_s": None}, EvidenceError),
+        ({"close_source": None}, EvidenceError),
+        ({"closing_policy": "first_state"}, ValueError),
+        ({"market_allowlist": "1X2"}, EvidenceError),
+        ({"market_allowlist": {"1X2": 1}}, EvidenceError),
+        ({"extra": 1}, EvidenceError),
+    ],
+    ids=str,
+)
+def test_what_no_window_is_sealed_as_is_refused(stated, error):
+    sealed = sealed_window(Window(), ClosingPolicy.LAST_STATE, None)
+
+    with pytest.raises(error):
+        read_window({**sealed, **stated})
+
+
+@pytest.mark.parametrize("name", [*sealed_window(Window(), ClosingPolicy.LAST_STATE, None)])
+def test_a_sealed_window_lacks_nothing(name):
+    sealed = dict(sealed_window(Window(), ClosingPolicy.LAST_STATE, None))
+    del sealed[name]
+
+    with pytest.raises(KeyError, match=name):
+        read_window(sealed)

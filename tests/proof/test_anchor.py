@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor, AnchorTrust, Instruction, Seen, anchor_check
+from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor, AnchorTrust, Instruction, Seen
+from clvlab.proof.checks import anchor_check
 from clvlab.proof.verify import verify
 from tests.factories import make_sealed_run
 

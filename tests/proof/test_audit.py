@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from clvlab.proof.audit import audit, violations
-from clvlab.proof.closure import package_folder
+from clvlab.proof.closure import audit, package_folder, violations
 
 
 @pytest.fixture
@@ -227,7 +226,7 @@ def test_new_folder_below_a_trust_folder_is_audited(package):
 
 
 def test_another_parser_does_not_disturb_an_audit(package):
-    shutil.copy(package_folder() / "proof" / "audit.py", package / "proof" / "twin.py")
+    shutil.copy(package_folder() / "proof" / "closure.py", package / "proof" / "twin.py")
 
     def parse(phase, info):  # noqa: ARG001
         ast.parse("1")

@@ -8,7 +8,7 @@ from py_compile import PycInvalidationMode as Mode
 
 import pytest
 
-from clvlab.proof.audit import audit
+from clvlab.proof.closure import audit
 
 SOURCE = 'def clv(entry, close):\n    """CLV of a position."""\n    assert entry\n    return entry - close\n'
 OTHER = SOURCE.replace("entry - close", "close - entry")
@@ -61,7 +61,7 @@ def test_bytecode_compiled_without_columns_passes(source):
 
 def audited_with(flag, package):
     """Audit in an interpreter that optimises, which has a cache of its own."""
-    code = "import pathlib, sys; from clvlab.proof.audit import audit; print(audit(pathlib.Path(sys.argv[1])))"
+    code = "import pathlib, sys; from clvlab.proof.closure import audit; print(audit(pathlib.Path(sys.argv[1])))"
     done = subprocess.run([sys.executable, flag, "-c", code, package], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 

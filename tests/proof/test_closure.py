@@ -7,8 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from clvlab.proof.audit import audit
-from clvlab.proof.closure import package_folder, source_digest
+from clvlab.proof.closure import audit, package_folder, source_digest
 from tests.length import length
 
 
@@ -133,7 +132,9 @@ def test_modules_of_like_names_may_come_from_anywhere(monkeypatch):
 @pytest.mark.parametrize("flags", length([[], ["-OO"]], [[], ["-O"], ["-OO"]]))
 def test_a_copy_that_wrote_its_own_bytecode_is_clean(tmp_path, flags):
     subprocess.run(["cp", "-r", str(package_folder()), str(tmp_path)], check=True)
-    code = "from clvlab.proof.audit import audit, package_folder; import clvlab.proof.verify; print(package_folder(), audit())"
+    code = (
+        "from clvlab.proof.closure import audit, package_folder; import clvlab.proof.verify; print(package_folder(), audit())"
+    )
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"PYTHONPATH": str(tmp_path)}
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from clvlab.proof import clv_states, clv_verify
-from clvlab.proof.audit import violations
+from clvlab.proof.closure import violations
 from clvlab.store.folder import write_run
 from tests.factories import make_sealed_run, make_tape, message
 
