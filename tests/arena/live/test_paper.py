@@ -271,7 +271,7 @@ class TestWhatIsAsked:
     def test_its_end_stays_where_it_was_when_it_is_gone_on_with(self, tmp_path):
         feed = played()
         end = feed.fixtures()[0].kickoff_ts_ms - 1_000_000
-        begun = {"look": interrupting(20), "clock": lambda: end - 60_000}
+        begun = {"on_update": interrupting(20), "clock": lambda: end - 60_000}
         with pytest.raises(KeyboardInterrupt):
             followed(tmp_path, question(Pausing(20, feed), until=60.0), **begun)
 
