@@ -17,6 +17,10 @@ lint:
 test:
     pytest -n auto --dist worksteal -m "not long and not browser"
 
+# How far each verb goes, alone in its process.
+trips:
+    pytest -n 0 tests/architecture/test_trips.py
+
 # The long duels, at their whole length.
 duels:
     CLVLAB_DUELS=whole pytest -n 2 --dist worksteal -m "long and not browser" tests
