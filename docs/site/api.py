@@ -29,7 +29,7 @@ class ApiPage:
     names: tuple[str, ...]
 
 
-_VERBS = "clvlab.lab.laboratory.making.Verbs"
+_VERBS = "clvlab.lab.laboratory.methods.Verbs"
 _METHODS = {"backtest", "backtests", "compare", "grade_bets", "sweep", "walk_forward"}
 """Functions that are methods of a laboratory which keeps nothing, and where they stand."""
 _RESULTS, _PROOFS, _SHEETS = "clvlab.lab.results", "clvlab.lab.proofs", "clvlab.report"

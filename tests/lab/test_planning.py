@@ -13,7 +13,7 @@ from clvlab.errors import (
     UnsupportedError,
 )
 from clvlab.lab.laboratory.local import LocalBackend
-from clvlab.lab.laboratory.making import Verbs
+from clvlab.lab.laboratory.methods import Verbs
 from clvlab.proof.canonical import canonical, sha256
 from tests.logs import audited
 

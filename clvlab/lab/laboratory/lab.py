@@ -15,7 +15,7 @@ from clvlab.base.naming import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import MissingExtraError, PackFormatError, StoreUnreachableError, UnsupportedError
 from clvlab.lab.laboratory.local import LocalBackend
-from clvlab.lab.laboratory.making import Verbs
+from clvlab.lab.laboratory.methods import Verbs
 from clvlab.lab.laboratory.place import Backend
 from clvlab.lab.laboratory.requests import HoldOut, agent_spec, agent_specs, capturing, live_request, run_request
 from clvlab.lab.results.pack import Pack

@@ -14,7 +14,7 @@ from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, StatisticsError, UnknownPackError, UnknownRunError
 from clvlab.lab.laboratory.listing import AgentListing, Listing
 from clvlab.lab.laboratory.local import HERE
-from clvlab.lab.laboratory.making import Verbs
+from clvlab.lab.laboratory.methods import Verbs
 from clvlab.lab.laboratory.requests import agent_spec, check_audit, pack_given, several
 from clvlab.lab.results.audit import AuditReport
 from clvlab.lab.results.grid import GridWork

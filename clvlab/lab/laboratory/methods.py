@@ -1,0 +1,593 @@
+"""What can be done with packs, agents and runs: alike in a laboratory, which keeps runs, and by the verbs without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from clvlab.base.naming import names_checked
+from clvlab.bets.reading import BetsReading
+from clvlab.drawing.showing import check_settings
+from clvlab.engine.agent import Agent
+from clvlab.errors import PageError, QueryError, StatisticsError, UnknownRunError, UnsupportedError
+from clvlab.lab.laboratory.listing import Listing
+from clvlab.lab.laboratory.place import Backend
+from clvlab.lab.laboratory.requests import Folds, agent_spec, agent_specs, asked_as, run_request, several
+from clvlab.lab.progress import Progress
+from clvlab.lab.results.bets import GradedBets
+from clvlab.lab.results.comparison import Comparison
+from clvlab.lab.results.grid import GridWork
+from clvlab.lab.results.pack import Pack
+from clvlab.lab.results.result import Result
+from clvlab.lab.results.run import Run, VerificationResult
+from clvlab.lab.results.sweeping import Sweep, check_draws
+from clvlab.lab.results.walking import WalkForward
+from clvlab.lab.validation import shown
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.packs.importers.frames import Frame
+from clvlab.runs.search.search import check_trials, grid_of
+from clvlab.statistics.measures import measure_of
+
+
+class Verbs:
+    """What can be done in a place: runs made and set beside each other, grids searched, and what is there listed and read."""
+
+    def __init__(self, place: Backend) -> None:
+        self._open: Backend | None = place
+
+    @property
+    def _place(self) -> Backend:
+        if self._open is None:
+            raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
+        return self._open
+
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedError("a laboratory stays in its process: open it there with clvlab.Lab(...), and send its results")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @names_checked
+    def close(self) -> None:
+        """Release the file or the connections; what was in memory is gone.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> with cl.Lab() as lab:
+        ...     lab.runs().frame.height
+        0
+        """
+        if self._open is not None:
+            self._open.close()
+        self._open = None
+
+    def __repr__(self) -> str:
+        if self._open is None:
+            return "<Lab: closed; next: clvlab.Lab(...)>"
+        return f"<Lab: {self._place.where}; next: .packs(), .backtest(pack, agent), .runs(), .leaderboard()>"
+
+    @names_checked
+    def packs(self) -> Listing:
+        """List the packs that can be named here: imported ones and those that come with clvlab, or those of the service.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> cl.Lab().packs().frame.select("pack_id", "fixtures").rows()
+        [('season', 300), ('starter', 12)]
+        """
+        return self._place.packs()
+
+    @names_checked
+    def runs(self, limit: int | None = 50) -> Listing:
+        """List runs, newest first: at most ``limit`` of them, or all.
+
+        Raises
+        ------
+        PageError
+            A limit that is no number of runs.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> lab = cl.Lab()
+        >>> _ = lab.backtest("starter")
+        >>> lab.runs().frame.select("kind", "status", "agents").rows()
+        [('backtest', 'sealed', 'baseline')]
+        """
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise PageError(f"a limit is a number of runs, or None for all, not {limit!r:.80}")
+        return self._place.runs(limit)
+
+    @names_checked
+    def open_run(self, run_id: str) -> Result:
+        """Read a sealed run: its bytes, and all that they say.
+
+        Raises
+        ------
+        UnknownRunError
+            Unknown, or not sealed.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> lab = cl.Lab()
+        >>> run_id = lab.backtest("starter", "cumulative-drift").run.run_id
+        >>> lab.open_run(run_id).tear_sheet(resamples=100, draws=10).clv.n
+        128
+        """
+        if not isinstance(run_id, str):
+            raise UnknownRunError(f"a run is named by its id, not {run_id!r:.80}")
+        return self._place.open_run(run_id)
+
+    @names_checked
+    def verify(self, run: str | Result | Run) -> VerificationResult:
+        """Have the proof of a kept run recomputed from the stored bytes, here or by the service.
+
+        A service also asks the chain about an anchor; to trust nobody, ``open_run(run_id).verify()`` recomputes here.
+
+        Raises
+        ------
+        UnknownRunError
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> lab = cl.Lab()
+        >>> lab.verify(lab.backtest("starter")).verified
+        True
+        """
+        if isinstance(run, Run):
+            run = run.run_id
+        if not isinstance(run, str | Result):
+            raise UnknownRunError(f"a run is named by its id, or is one of this laboratory, not {run!r:.80}")
+        return self._place.verify(run if isinstance(run, str) else run.run.run_id)
+
+    @names_checked
+    def leaderboard(self) -> Listing:
+        """Rank agents by mean CLV, in bps of probability, pooled over all their runs here.
+
+        Those that can't hold the past come first, whatever their rank: see ``hindsight_possible``.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> lab = cl.Lab()
+        >>> _ = lab.compete("starter", ["baseline", "cumulative-drift"])
+        >>> lab.leaderboard().frame.select("rank", "agent_id").rows()
+        [(1, 'baseline'), (2, 'cumulative-drift')]
+        """
+        return self._place.leaderboard()
+
+    @names_checked
+    def sql(self, statement: str) -> Listing:
+        """Answer a SQL statement, in DuckDB's dialect, over what is here.
+
+        The tables are ``runs``; ``agents``, ``scores`` and ``decisions`` of all sealed runs, each with its ``run_id``, columns
+        and units as in the documentation of the law; ``packs``; and, but at a service, ``fixtures``, ``ticks`` and
+        ``results``, each with its ``pack_id``. Files and networks are out of reach.
+
+        Raises
+        ------
+        QueryError
+            Anything but one SELECT, or one that can't be answered.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> lab = cl.Lab()
+        >>> _ = lab.backtest("starter", "cumulative-drift")
+        >>> lab.sql("select reason, count(*) as n from scores group by reason order by n desc").frame.rows()
+        [('scored', 129), ('closing_suspended', 6), ('pending_horizon', 1)]
+        """
+        if not isinstance(statement, str):
+            raise QueryError(f"a SQL statement is a text, not {statement!r:.80}")
+        from clvlab.sql import query  # loads a database
+
+        return Listing(f"Answer of {self._place.where}", query(statement, self._place.tables()), ".frame")
+
+    @names_checked
+    def sweep(
+        self,
+        pack: Pack | str | Path,
+        agent: str | Agent,
+        grid: Mapping[str, Sequence[Any]],
+        *,
+        fixtures: Sequence[int] | None = None,
+        window: Window | None = None,
+        policy: PolicyEnvelope | None = None,
+        executor: Executor | None = None,
+        progress: Progress | bool = True,
+        earlier_trials: int = 0,
+        by: str = "clv",
+        level: float = 0.95,
+        resamples: int = 5_000,
+        seed: int = 0,
+    ) -> Sweep:
+        """Score an agent at every point of a grid of parameters, and say what is left of the best when all trials count.
+
+        Nothing is sealed until ``.best().seal()``. A laboratory has on record all points of all its sweeps and all its runs
+        over the same pack, each once: they deflate the best of this sweep as well.
+
+        Parameters
+        ----------
+        pack, fixtures, window, policy
+            As for ``backtest``.
+        agent
+            As for ``backtest``.
+        grid
+            Values of each parameter.
+        executor
+            Any ``concurrent.futures.Executor`` whose processes can import clvlab and read the pack's folder, that of a Dask
+            cluster for instance (``Client.get_executor()``). By default this process, and all cores of this machine once a few
+            seconds of work are left. What comes out is the same.
+        progress
+            Whether a bar is shown, in a notebook or a terminal; or what is called after each point with how many are done and
+            how many there are.
+        earlier_trials
+            Trials that were made elsewhere before this sweep: they deflate its best.
+        by
+            What the points are judged by: ``clv``, the law's measure; ``edge``, the value of the price taken at the closing
+            probability; or ``price_ratio``.
+        level
+            Of the intervals.
+        resamples, seed
+            Of the highest that chance gives over all points; 1,000 resamples or more.
+
+        Raises
+        ------
+        StatisticsError
+            A grid without a parameter or a value, with a value twice, or with a parameter named as a column of the frame; a
+            negative number of earlier trials; no such measure; too few resamples.
+        UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
+            As for ``backtest``; a note names the point of the grid.
+        UnsupportedError
+            At a service.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> found = cl.sweep("starter", "cumulative-drift", {"warmup_ticks": [10, 20], "cooldown_s": [0, 600]})
+        >>> found.trials, found.best().seal().run.verify().passed
+        (4, True)
+        >>> lab = cl.Lab()
+        >>> lab.sweep("starter", "cumulative-drift", {"warmup_ticks": [10, 20]}).trials
+        2
+        >>> lab.sweep("starter", "cumulative-drift", {"warmup_ticks": [20, 40, 80]}).trials
+        4
+        """
+        asked, values = run_request(pack, fixtures, window, policy), grid_of(grid)
+        check_draws(level, seed, resamples)
+        measure_of(by)
+        check_trials(earlier_trials)
+        trials, recorded = self._place.sweep(asked, agent_spec(agent), values, GridWork(executor, progress))
+        return Sweep(trials, values, earlier_trials + recorded, by, level, resamples, seed)
+
+    @names_checked
+    def walk_forward(
+        self,
+        pack: Pack | str | Path,
+        agent: str | Agent,
+        grid: Mapping[str, Sequence[Any]],
+        *,
+        folds: int = 5,
+        by: str | Mapping[int, object] = "kickoff",
+        objective: str = "clv",
+        fixtures: Sequence[int] | None = None,
+        window: Window | None = None,
+        level: float = 0.95,
+        executor: Executor | None = None,
+        progress: Progress | bool = True,
+    ) -> WalkForward:
+        """Choose the best point of a grid on the folds so far, let it decide on the next one, and go on.
+
+        Parameters
+        ----------
+        pack, agent, fixtures, window
+            As for ``backtest``.
+        grid
+            Values of each parameter.
+        folds
+            Of as many fixtures each as can be; the first one only trains.
+        by
+            ``kickoff``, or a mapping from fixture to the name of its fold, in whose order they follow each other.
+        objective
+            The measure by which points are chosen: ``clv``, ``edge`` or ``price_ratio``.
+        level
+            Of the intervals.
+        executor, progress
+            As for ``sweep``.
+
+        Raises
+        ------
+        StatisticsError
+            A grid or folds that can't be; no point with an interval in training; or no such measure.
+        UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
+            As for ``sweep``.
+        UnsupportedError
+            At a service.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> found = cl.walk_forward("season", "cumulative-drift", {"warmup_ticks": [20, 40]}, folds=3, progress=False)
+        >>> found.frame["fold"].to_list(), found.frame["n"].sum() == found.sheet.with_at_close.n - found.sheet.left_out
+        ([1, 2], True)
+        """
+        asked, values = run_request(pack, fixtures, window), grid_of(grid)
+        check_settings(level)
+        measure_of(objective)
+        return self._place.walk(
+            asked, agent_spec(agent), values, Folds(folds, by, objective, level), GridWork(executor, progress)
+        )
+
+    @names_checked
+    def backtest(
+        self,
+        pack: Pack | str | Path,
+        agent: str | Agent = "baseline",
+        *,
+        params: Mapping[str, Any] | None = None,
+        fixtures: Sequence[int] | None = None,
+        window: Window | None = None,
+        close: str | None = None,
+        policy: PolicyEnvelope | None = None,
+        audit: bool = True,
+        stepped: bool = False,
+    ) -> Result:
+        """Replay a pack through an agent, score it by the law, and seal it.
+
+        A laboratory keeps the run; the same backtest again changes nothing. A service backtests its templates.
+
+        Parameters
+        ----------
+        pack
+            A pack, its id, or the path of its folder.
+        agent
+            Name of a template (``clvlab.agents()``); a function under ``@clvlab.strategy``, or a plain one whose first
+            parameter is named ``ticks``; a ``clvlab.TickAgent``; or ``file.py:name`` of one of these.
+        params
+            Parameters of a template or strategy that differ from its defaults.
+        fixtures
+            Fixture ids; all by default.
+        window
+            End rule, horizon and markets; ``pre_match``, 60 s, all markets by default.
+        close
+            The book whose own states are entry and close, of a pack that keeps its books; the consensus by default. It is the
+            window's ``close_source``, which may not name another one.
+        policy
+            Limits under which actions are executed on paper; scores do not depend on it.
+        audit
+            Whether an agent of one's own is audited for look-ahead before the run is sealed.
+        stepped
+            Whether a ``clvlab.TickAgent`` is asked step by step instead: its process, which the system must be able to lock in,
+            gets each message after its answer to the one before. It needs no audit. Any other agent of one's own gets blocks of
+            messages so, cut where nobody knew, and is compared with a process that knows no cut.
+
+        Raises
+        ------
+        UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, LookaheadError, WindowError, DecisionError
+        PackFormatError, PolicyError
+            No fixture; a policy that is not a ``clvlab.PolicyEnvelope``.
+        ArgumentError
+            ``audit=False`` where no audit would be made.
+        UnsupportedError
+            At a service, for an agent of one's own, a transcript, or ``audit=False``.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> cl.backtest("starter", "baseline", fixtures=[90000000]).report["n_fixtures"]
+        1
+        >>> lab = cl.Lab()
+        >>> bt = lab.backtest("starter", "cumulative-drift")
+        >>> lab.verify(bt.run_id).passed
+        True
+        """
+        asked = run_request(pack, fixtures, window, policy, audit=audit, close=close)
+        return self._place.backtest(asked, agent_spec(asked_as(agent, stepped=stepped), params))
+
+    @names_checked
+    def grade_bets(
+        self,
+        bets: Frame | str | Path,
+        odds: Pack | str | Path,
+        *,
+        columns: Mapping[str, str | None] | None = None,
+        market: str | None = None,
+        odds_format: str | None = None,
+        time_zone: str | None = None,
+        time_format: str | None = None,
+        team_aliases: str | Path | None = None,
+        window: Window | None = None,
+        agent_id: str = "bets",
+    ) -> GradedBets:
+        r"""Grade bets that somebody placed: each is scored by the law at the last tick that is not later than it, and sealed.
+
+        Bets on one side of a market at one tick are one decision, with their stakes summed in cents; ``.bets`` keeps the rows.
+        Rows that are not on the tape stand in ``.unmatched``, each with its reason: they are told, and no evidence. The
+        bettor's own price gives ``edge_own_price_bps`` there, on the bettor's word. Nothing is guessed but the meaning of
+        columns, by their usual names; ``.columns`` shows it.
+
+        Parameters
+        ----------
+        bets
+            Path of a CSV file, or a frame of Polars, pandas or another library that hands out Arrow; a row a bet. Needed are
+            the time, the fixture, the market and the side; price, stake, book and result are read where they are there. A
+            fixture is named by its id, its source's id, or both teams, and then perhaps a kickoff.
+        odds
+            A pack, its id, or the path of its folder.
+        columns
+            Columns by meaning, as ``{"time": "placed_at"}``: ``time``, ``date``, ``fixture``, ``home``, ``away``, ``kickoff``,
+            ``market``, ``side``, ``price``, ``stake``, ``book``, ``result``; None for what is not to be read.
+        market
+            The market of every row, in place of a column.
+        odds_format
+            Of prices that do not say which format they are in: ``decimal`` or ``american``; or of all, ``fractional`` or
+            ``probability``.
+        time_zone
+            IANA zone of times that carry none.
+        time_format
+            How times are written, as ``strptime`` takes it; ISO 8601 and unix times by default.
+        team_aliases
+            A TOML file of names of teams beside the usual ones, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``.
+        window
+            As for ``backtest``.
+        agent_id
+            Under which the bets are sealed.
+
+        Raises
+        ------
+        SourceError
+            No bets, columns that can't be told, a time without a zone, stakes in two currencies; the message names the value.
+        OddsError
+            A price that may be in two formats.
+        UnknownPackError, AgentError, WindowError
+        UnsupportedError
+            At a service.
+
+        Examples
+        --------
+        >>> import clvlab as cl, polars as pl
+        >>> bets = pl.DataFrame(
+        ...     {
+        ...         "placed_at": ["2026-01-02T09:00Z", "2026-01-02T09:00Z"],
+        ...         "match": ["Birch North - Glen North", "Nobody - Nowhere"],
+        ...         "market": ["1X2", "1X2"],
+        ...         "pick": ["home", "home"],
+        ...         "odds": [2.1, 2.1],
+        ...         "stake": ["£10", "£5"],
+        ...     }
+        ... )
+        >>> graded = cl.grade_bets(bets, "starter")
+        >>> graded.bets["clv_bps"].to_list(), graded.unmatched["reason"].to_list(), graded.verify().passed
+        ([70, None], ['fixture_unknown'], True)
+        """
+        how = BetsReading(columns, market, odds_format, time_zone, time_format, team_aliases)
+        return self._place.grade_bets(run_request(odds, None, window), bets, how, agent_id)
+
+    @names_checked
+    def backtests(
+        self,
+        packs: Sequence[Pack | str | Path],
+        agent: str | Agent = "baseline",
+        *,
+        params: Mapping[str, Any] | None = None,
+        window: Window | None = None,
+        policy: PolicyEnvelope | None = None,
+        audit: bool = True,
+        executor: Executor | None = None,
+    ) -> tuple[Result, ...]:
+        """Backtest an agent over several packs, a sealed run each, in their order.
+
+        Parameters
+        ----------
+        packs
+            Packs, their ids, or the paths of their folders.
+        agent, params, window, policy, audit
+            As for ``backtest``.
+        executor
+            Who computes: any ``concurrent.futures.Executor`` whose processes can import clvlab and read the packs' folders; by
+            default this process, and, once a few seconds of work are left, all cores of this machine. The runs are the same.
+
+        Raises
+        ------
+        ExecutorError
+            What is no executor, or a broken one; or a process that died again and again.
+        PackFormatError
+            No list of packs.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> runs = cl.Lab().backtests(["starter", "season"], "cumulative-drift")
+        >>> [(run.pack.pack_id, run.run.verify().passed) for run in runs]
+        [('starter', True), ('season', True)]
+        """
+        asked = [run_request(pack, None, window, policy, audit=audit) for pack in several(packs)]
+        return self._place.backtests(asked, agent_spec(agent, params), GridWork(executor).executor)
+
+    @names_checked
+    def compete(
+        self,
+        pack: Pack | str | Path,
+        agents: Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
+        *,
+        fixtures: Sequence[int] | None = None,
+        window: Window | None = None,
+        policy: PolicyEnvelope | None = None,
+        audit: bool = True,
+    ) -> Result:
+        """Let several agents decide on the same tape, in one sealed run.
+
+        Parameters
+        ----------
+        agents
+            A list of agents, as for ``backtest``; or a mapping from names to agents, or to agents with their parameters.
+        pack, fixtures, window, policy, audit
+            As for ``backtest``.
+
+        Raises
+        ------
+        DecisionError
+            No agent, or two of one name.
+        UnsupportedError
+            At a service: an agent of one's own, more than one fixture, a window or policy, or ``audit=False``.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> both = {"early": ("cumulative-drift", {"warmup_ticks": 10}), "late": ("cumulative-drift", {"warmup_ticks": 80})}
+        >>> found = cl.Lab().compete("starter", both)
+        >>> found.agent_ids, found.compare().differences["fixtures"].to_list()
+        (['early', 'late'], [12])
+        """
+        return self._place.compete(run_request(pack, fixtures, window, policy, audit=audit), agent_specs(agents))
+
+    @names_checked
+    def compare(self, runs: Sequence[Result | str], by: str = "clv", *, level: float = 0.95) -> Comparison:
+        """Compare agents over the same pack with the first one: settings, paired difference, positions in common.
+
+        Parameters
+        ----------
+        runs
+            Backtests and competitions, of which every agent takes part: at least two agents. In a laboratory also ids of runs.
+        by
+            The measure: ``clv``, ``edge`` or ``price_ratio``.
+        level
+            Of the intervals.
+
+        Raises
+        ------
+        StatisticsError
+            Fewer than two agents, or different packs; or no such measure.
+        UnknownRunError
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> both = cl.compare([cl.backtest("starter", "baseline"), cl.backtest("starter", "cumulative-drift")])
+        >>> both.differences["fixtures"].to_list()
+        [12]
+        >>> lab = cl.Lab()
+        >>> first = lab.backtest("starter", "baseline").run_id
+        >>> lab.compare([first, lab.backtest("starter", "cumulative-drift")]).names
+        ['baseline', 'cumulative-drift']
+        """
+        if isinstance(runs, str) or not isinstance(runs, Iterable):
+            raise StatisticsError(
+                f"a list of backtests, competitions and ids of runs can be compared, not {shown(runs)}: write compare([a, b])"
+            )
+        found = [self.open_run(one) if isinstance(one, str) else one for one in runs]
+        for one in found:
+            if not isinstance(one, Result):
+                raise StatisticsError(f"backtests, competitions and ids of runs can be compared, not {shown(one)}")
+        return Comparison(tuple(agent for one in found for agent in one.parts), by, level)
