@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from clvlab.errors import PageError
 from clvlab.store import runs
 from clvlab.store.database import Connection
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", bound=Mapping[str, Any])
 MAX_PAGE = 200
 
 
@@ -31,7 +31,7 @@ def page_of(
     return found[:limit], cursor_of(found[limit - 1], key) if len(found) > limit else None
 
 
-def cursor_of(row: Any, key: str) -> str:
+def cursor_of(row: Mapping[str, Any], key: str) -> str:
     """Return the cursor that names a row."""
     return f"{row['created_ts_ms']}.{row[key]}"
 

@@ -261,7 +261,9 @@ def columns(table: Table, kind: type[object]) -> list[Column[Any]]:
 
 def first(connection: Connection, query: Select[Any], kind: Callable[..., _T]) -> _T | None:
     """Return the one row of a query as the ``TypedDict`` whose fields are its columns; None without any."""
-    return next(iter(rows(connection, query, kind)), None)
+    found = connection.execute(query)
+    names, row = map(str, found.keys()), found.first()
+    return None if row is None else kind(zip(names, row, strict=True))
 
 
 def rows(connection: Connection, query: Select[Any], kind: Callable[..., _T]) -> list[_T]:

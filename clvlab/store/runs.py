@@ -114,6 +114,9 @@ class RunRow(EvidenceHashes):
     ranked: bool
 
 
+_ROW = select(*columns(runs, RunRow))
+
+
 def add(connection: Connection, values: Mapping[str, object]) -> bool:
     """Put a run on record before its tape is opened; a failed or removed one is queued again.
 
@@ -142,7 +145,7 @@ def name_pack(connection: Connection, run_id: str, pack_id: str, content_hash: s
 
 def row(connection: Connection, run_id: str, *, lock: bool = False) -> RunRow | None:
     """Return the row of a run."""
-    query = select(*columns(runs, RunRow)).where(runs.c.run_id == run_id)
+    query = _ROW.where(runs.c.run_id == run_id)
     return first(connection, query.with_for_update() if lock else query, RunRow)
 
 
