@@ -427,7 +427,7 @@ def test_audit_says_what_stands_beside_a_bundles_run_and_where_times_fall(tmp_pa
         "run.clv, audited over 7 entries: 1 earlier and 1 later commitments over its pack by its owner, 1 abandoned; "
         "1 commitment under other packs of this owner, 0 that name none"
     ) in said
-    assert "times fall from one entry to the next 1 times, first at entry 6" in said
+    assert "times fall from one entry to the next 1 time, first at entry 6" in said
     assert "log that calls itself log.example: 7 entries" in said
 
 

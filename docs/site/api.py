@@ -74,6 +74,7 @@ PAGES = (
             "clvlab.engine.lookahead.BlindDraw",
             "clvlab.agents.columnar.Strategy",
             "clvlab.agents.isolation.isolated.IsolatedAgent",
+            "clvlab.agents.isolation.frames.Configured",
             "clvlab.engine.agent.Agent",
             "clvlab.engine.agent.Identity",
             "clvlab.engine.live.Follower",
