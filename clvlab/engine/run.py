@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
+import orjson
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, Isolated, identify, sealable
@@ -333,7 +334,8 @@ def judged(
     sealed = seal(started, decisions, failures.errors, replayed.closes, scored, commit_index, captured)
     receipts = fills(sealed.run_id, decisions, proposed, policy)
     board = outcomes(scored, tuple(agent["agent_id"] for agent in started["agents"]))
-    evidence = Evidence(started, decisions, replayed.closes, failures.errors, captured)
+    stated = orjson.loads(sealed.events.partition(b"\n")[0])["payload"]  # as the bytes have it, for whoever reads them back
+    evidence = Evidence(stated, decisions, replayed.closes, failures.errors, captured)
     return RunResult(sealed, evidence, scored, board, receipts, failures.causes)
 
 

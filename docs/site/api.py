@@ -158,6 +158,9 @@ PAGES = (
             "clvlab.proof.seal.SealedRun",
             "clvlab.proof.verify.Verification",
             "clvlab.proof.manifest.RunStarted",
+            "clvlab.proof.manifest.AgentStarted",
+            "clvlab.proof.evidence.Evidence",
+            "clvlab.proof.evidence.SealedLimits",
         ),
     ),
     ApiPage(
