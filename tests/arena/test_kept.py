@@ -1,4 +1,5 @@
 import json
+
 import polars as pl
 import pytest
 
