@@ -166,14 +166,13 @@ class Answered:
 
 Entry = Commit | Outcome | Restart | Segment | Planned | Opened | Audits | Answered
 
-_Types = dict[str, type | tuple[type, ...]]
-_ALL: _Types = {"kind": str, "schema": str, "ts_ms": int}
+_ALL: dict[str, object] = {"kind": str, "schema": str, "ts_ms": int}
 _OLDER = (_WITHOUT_PACK, _WITHOUT_SOURCES)
-_OF_A_RUN: _Types = _ALL | {"run_id": str}
-_PACK: _Types = {"content_hash": (str, type(None))}
-_COMMIT: _Types = _OF_A_RUN | {"inputs_hash": str, "owner": str}
-_RESULT: _Types = _OF_A_RUN | {"commit_index": int, "manifest_hash": str}
-_KEYS: dict[tuple[str, str], _Types] = {
+_OF_A_RUN: dict[str, object] = _ALL | {"run_id": str}
+_PACK: dict[str, object] = {"content_hash": (str, type(None))}
+_COMMIT: dict[str, object] = _OF_A_RUN | {"inputs_hash": str, "owner": str}
+_RESULT: dict[str, object] = _OF_A_RUN | {"commit_index": int, "manifest_hash": str}
+_KEYS: dict[tuple[str, str], dict[str, object]] = {
     (EntryKind.COMMIT, _WITHOUT_PACK): _COMMIT,
     (EntryKind.COMMIT, _WITHOUT_SOURCES): _COMMIT | _PACK,
     (EntryKind.COMMIT, ENTRY_SCHEMA): _COMMIT | _PACK | {"sources_hash": str},

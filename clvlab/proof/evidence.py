@@ -40,7 +40,7 @@ _ERROR: _Types = {"agent_id": (str,), "error": (str,), "fixture_id": _OPTIONAL_I
 _STEP_BY_STEP = {Causality.STEPPED, Causality.STEPPED_BLOCKS}
 
 
-class Limits(NamedTuple):
+class SealedLimits(NamedTuple):
     """What a run was held to, as it is sealed: its window, how its pack closes and how old a close may be, and its policy."""
 
     window: Window
@@ -82,7 +82,7 @@ class Evidence:
         return self.decisions.height + len(self.errors) + self.closes.height + 2
 
     @cached_property
-    def limits(self) -> Limits:
+    def limits(self) -> SealedLimits:
         """What the run was held to.
 
         Raises
@@ -98,7 +98,7 @@ class Evidence:
                 raise EvidenceError("the sealed policy is not as a policy is sealed")
         except (AttributeError, KeyError, TypeError, ValueError, PolicyError, WindowError) as error:
             raise EvidenceError(f"RUN_STARTED is malformed: {error!r}") from error
-        return Limits(*limits, policy)
+        return SealedLimits(*limits, policy)
 
     @property
     def window(self) -> Window:
