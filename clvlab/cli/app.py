@@ -20,7 +20,7 @@ from clvlab.cli import proof
 from clvlab.cli.bets import bets_app
 from clvlab.cli.live import capture, devfeed, live
 from clvlab.cli.log import log_app, witness
-from clvlab.cli.machine import agents_app, backup, doctor, version
+from clvlab.cli.machine import agents_app, backup, dev_token, doctor, rebuild_leaderboard, retention, serve, version, worker
 from clvlab.cli.options import (
     HORIZON_S,
     FixturesOption,
@@ -56,7 +56,6 @@ from clvlab.cli.printing import (
 from clvlab.cli.progress import interruptible, stages
 from clvlab.cli.runs import compare, report, runs, verify
 from clvlab.cli.searching import sweep
-from clvlab.cli.serving import dev_token, rebuild_leaderboard, retention, serve, worker
 from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
 from clvlab.report import listing
 from clvlab.report.headline import headline_of

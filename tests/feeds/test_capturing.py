@@ -13,8 +13,7 @@ import pytest
 from clvlab.errors import FeedError
 from clvlab.feeds.capturing import Capturing
 from clvlab.feeds.devfeeds.faults import read_plan
-from clvlab.feeds.devfeeds.script import Scripted
-from clvlab.feeds.devfeeds.txline import TOKENS, TxLineServer
+from clvlab.feeds.devfeeds.txline import TOKENS, Scripted, TxLineServer
 from clvlab.feeds.feed import Cut, GapCause, Health, Received, Resumed, Stop
 from clvlab.packs.captures.records import Header, records_of
 from clvlab.packs.captures.replaying import Tracker

@@ -10,8 +10,7 @@ import pytest
 
 from clvlab.errors import FeedError
 from clvlab.feeds.devfeeds.faults import FaultPlan, FeedFault, PlannedFault, read_plan
-from clvlab.feeds.devfeeds.script import Scripted
-from clvlab.feeds.devfeeds.txline import TOKENS, TxLineServer, txline_server
+from clvlab.feeds.devfeeds.txline import TOKENS, Scripted, TxLineServer, txline_server
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.replay import messages_of
 from clvlab.feeds.txline import TxLineFeed

@@ -253,7 +253,7 @@ def test_no_other_module_reads_parquet_of_its_own_accord():
         "packs/verifying.py",
         "sql/__init__.py",
     }
-    own = {"packs/importers/books.py", "packs/remote/fixtures.py", "packs/parquet.py", "runs/search/kept.py"}
+    own = {"packs/importers/books.py", "packs/remote/opening.py", "packs/parquet.py", "runs/search/kept.py"}
     reads = re.compile(r"pl\.(scan|read)_parquet|pq\.(ParquetFile|read_table)")
 
     package = Path(clvlab.__file__).parent

@@ -2,24 +2,326 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
+from secrets import token_hex
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from clvlab.base.files import Unfinished, flush, flush_all
+from clvlab.base.invocation import command
 from clvlab.errors import (
+    FileError,
+    MissingExtraError,
     PackError,
     PackFormatError,
     PackTamperedError,
     RemoteConflictError,
     RemoteMissingError,
+    SettingsError,
     UnknownPackError,
+    UnsupportedError,
 )
-from clvlab.packs.folder import PackFolder
-from clvlab.packs.manifest import DESCRIPTOR, PackManifest, pack_files, parse_manifest
+from clvlab.law.schema import BOOK_ROWS, FIXTURES, conform
+from clvlab.law.tape import Binding, Tape
+from clvlab.packs import invariants
+from clvlab.packs.files import fixture_digests
+from clvlab.packs.folder import MAX_WHOLE_BYTES, PackFolder
+from clvlab.packs.manifest import BOOKS_FILE, DESCRIPTOR, TICKS_FILE, Fixture, PackManifest, pack_files, parse_manifest
+from clvlab.packs.parquet import MAX_FOOTER_BYTES, Chunk, check_chunks, check_parquet, row_groups
 from clvlab.packs.reader import Pack
-from clvlab.packs.remote.bucket import Address, Bucket
-from clvlab.packs.remote.fixtures import RemoteFiles, cache_of_environment
+from clvlab.packs.remote.bucket import Address, Bucket, Version
+from clvlab.packs.rows import STORED, UNREADABLE, read_rows, stored_frame
 from clvlab.packs.verifying import verify_pack
+from clvlab.proof.canonical import sha256
+
+# Ticks of single fixtures of a pack that lies elsewhere, each verified by its digest as it is read.
+#
+# 1. Of the fixtures, the cache gives those that it has whole. 2. Of the Parquet file its footer is read, and the row groups
+# that have the others: fixtures are stored in order. 3. A fixture without the digest that the descriptor states is refused;
+# what is sound of the row groups is kept in the cache.
+
+
+# Fixtures that were read from elsewhere, kept on this machine under the digest of their ticks.
+
+
+LIMIT_BYTES = 4 << 30
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A folder of fixtures, the least recently used of which go once it holds more than its limit.
+
+    Any number of processes may share it: a file appears whole, and who reads a fixture checks it against its digest, so that a
+    damaged one is as good as none.
+    """
+
+    folder: Path
+    limit_bytes: int = LIMIT_BYTES
+
+    def read(self, digest: str) -> pl.DataFrame | None:
+        """Return the ticks that are kept under a digest, unverified; null without any that can be read."""
+        path = self._path(digest)
+        try:
+            check_parquet(path)
+            frame = stored_frame(pq.read_table(path, partitioning=None))
+            os.utime(path)
+        except UNREADABLE:  # not there, gone a moment ago, or damaged: it is read anew
+            return None
+        return frame
+
+    def keep(self, digest: str, ticks: pl.DataFrame) -> None:
+        """Keep the ticks of a fixture.
+
+        Raises
+        ------
+        FileError
+            The folder can't be written to.
+        """
+        if not self.limit_bytes:
+            return
+        path = self._path(digest)
+        unfinished = path.with_name(f".{token_hex(8)}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(ticks.to_arrow(), unfinished, compression="zstd")
+            unfinished.replace(path)
+        except OSError as error:
+            raise FileError(
+                f"fixtures can't be kept in {str(self.folder)!r}: {error.strerror}; name another folder in CLVLAB_CACHE, "
+                "or keep none with CLVLAB_CACHE_BYTES=0"
+            ) from error
+
+    def trim(self) -> None:
+        """Remove what was used least recently, until the limit holds."""
+        used = sorted(self._files())
+        total = sum(size for _, size, _ in used)
+        for _, size, path in used:
+            if total <= self.limit_bytes:
+                break
+            path.unlink(missing_ok=True)
+            total -= size
+
+    def _files(self) -> Iterator[tuple[float, int, Path]]:
+        """Yield when each file was used last, its size and path; what a process is just writing is let be."""
+        for path in self.folder.glob("fixtures/*"):
+            try:
+                found = path.stat()
+            except FileNotFoundError:  # another process removed it
+                continue
+            if not path.name.startswith(".") or found.st_mtime < time.time() - _HOUR_S:
+                yield found.st_mtime, found.st_size, path
+
+    def _path(self, digest: str) -> Path:
+        return self.folder / "fixtures" / f"{digest.removeprefix('sha256:')}.parquet"
+
+
+def cache_of_environment() -> Cache:
+    """Return the cache that ``CLVLAB_CACHE`` and ``CLVLAB_CACHE_BYTES`` name, by default in the platform's folder for caches.
+
+    Raises
+    ------
+    SettingsError
+        A size that is no whole number of bytes.
+    """
+    size = os.environ.get("CLVLAB_CACHE_BYTES", str(LIMIT_BYTES))
+    if not size.isdecimal():
+        raise SettingsError(f"CLVLAB_CACHE_BYTES must be a whole number of bytes, not {size!r}")
+    named = os.environ.get("CLVLAB_CACHE")
+    if named:
+        return Cache(Path(named), int(size))
+    try:
+        from platformdirs import user_cache_path
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("remote", error.name) from error
+    return Cache(user_cache_path("clvlab", appauthor=False), int(size))
+
+
+_TAIL_BYTES = 64 << 10  # the footer of some fifty row groups
+_AT_ONCE = 8
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class RemoteFiles:
+    """The files of a pack in a bucket or behind a web server."""
+
+    bucket: Bucket
+    manifest: PackManifest = field(repr=False)
+    cache: Cache = field(repr=False)
+    verification: str = "fixtures verified as they are read"
+
+    @property
+    def folder(self) -> Path:
+        raise UnsupportedError(
+            f"pack {self.manifest.pack_id!r} is read from {self.bucket.address}, and this needs it in a folder: "
+            f"{command('packs', 'pull', self.bucket.address, '--out', 'FOLDER')}"
+        )
+
+    def content(self, name: str, expected: str, what: str) -> bytes:
+        content = self.bucket.whole(name)
+        if sha256(content) != expected:
+            raise PackTamperedError(f"{what} at {self.bucket.address}", expected, sha256(content))
+        return content
+
+    def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        ids = [fixture.fixture_id for fixture in (self.manifest.fixtures if fixtures is None else fixtures)]
+        return pl.defer(self._books, schema=BOOK_ROWS).filter(pl.col("fixture_id").is_in(ids))
+
+    def _books(self) -> pl.DataFrame:
+        """Read the books of every fixture: their file is one whose hash the manifest has."""
+        content = self.content(BOOKS_FILE, str(self.manifest.books_sha256), f"{BOOKS_FILE} of {self.manifest.pack_id!r}")
+        try:
+            check_parquet(content)
+            return conform(pl.read_parquet(content), BOOK_ROWS, "BOOK_ROWS")
+        except (pl.exceptions.PolarsError, *UNREADABLE) as error:
+            raise PackFormatError(f"{BOOKS_FILE} in {self.bucket.address} can't be read: {error}") from error
+
+    def ticks(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+        wanted = self.manifest.fixtures if fixtures is None else fixtures
+        found = self._sound(self._kept(wanted), wanted)
+        missing = [fixture for fixture in wanted if fixture.fixture_id not in found]
+        if missing:
+            found |= self._read(missing)
+        for fixture in wanted:
+            what = f"fixture {fixture.fixture_id} of {self.manifest.pack_id!r} at {self.bucket.address}"
+            if fixture.fixture_id not in found:
+                raise PackTamperedError(what, str(fixture.digest), "other ticks")
+            if found[fixture.fixture_id].height != fixture.rows:
+                raise PackTamperedError(f"rows of {what}", str(fixture.rows), str(found[fixture.fixture_id].height))
+        tape = self._tape([found[fixture.fixture_id] for fixture in wanted], wanted)
+        try:
+            invariants.check_order(tape, self.manifest.pack_id)
+            invariants.check(tape)
+        except PackFormatError as error:
+            error.add_note(f"in {self._where}")
+            raise
+        return tape.rows, tape.series
+
+    def _kept(self, wanted: Iterable[Fixture]) -> list[pl.DataFrame]:
+        """Return what the cache has; a digest is of ticks alone, which may have had another fixture's id."""
+        found = [(fixture.fixture_id, self.cache.read(fixture.digest)) for fixture in wanted if fixture.digest]
+        return [frame.with_columns(fixture_id=pl.lit(number, pl.Int64)) for number, frame in found if frame is not None]
+
+    def _read(self, missing: Sequence[Fixture]) -> dict[int, pl.DataFrame]:
+        """Read row groups, and keep every fixture in them that is sound."""
+        ids = {fixture.fixture_id for fixture in missing}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            frames = list(pool.map(self._group, self._groups(ids)))
+        ids.update(number for frame in frames for number in frame["fixture_id"].unique())
+        found = self._sound(frames, [fixture for fixture in self.manifest.fixtures if fixture.fixture_id in ids])
+        for fixture in self.manifest.fixtures:
+            if fixture.digest and fixture.rows and fixture.fixture_id in found:
+                self.cache.keep(fixture.digest, found[fixture.fixture_id])
+        self.cache.trim()
+        return found
+
+    def _sound(self, frames: Sequence[pl.DataFrame], fixtures: Sequence[Fixture]) -> dict[int, pl.DataFrame]:
+        """Return the ticks of those fixtures that have their digest; one without ticks may have it too."""
+        empty = pl.DataFrame(schema=STORED)
+        ticks = pl.concat([empty, *frames])
+        nameless = ticks.filter(pl.any_horizontal(pl.col("market_key", "side").is_null()))["fixture_id"]
+        ticks = ticks.filter(~pl.col("fixture_id").is_in(nameless.unique().implode()))
+        by_id = {key[0]: frame for key, frame in ticks.partition_by("fixture_id", as_dict=True).items()}
+        chosen = [by_id.get(fixture.fixture_id, empty) for fixture in fixtures]
+        digests = fixture_digests(self._tape(chosen, fixtures))
+        pairs = zip(fixtures, chosen, strict=True)
+        return {fixture.fixture_id: frame for fixture, frame in pairs if digests[fixture.fixture_id] == fixture.digest}
+
+    def _tape(self, frames: Sequence[pl.DataFrame], fixtures: Sequence[Fixture]) -> Tape:
+        rows, series = read_rows(pl.concat([pl.DataFrame(schema=STORED), *frames]).lazy(), self._where)
+        kickoffs = [(fixture.fixture_id, fixture.kickoff_ts_ms) for fixture in fixtures]
+        ids = tuple(fixture.fixture_id for fixture in fixtures)
+        return Tape(Binding(None, ids, None), rows, series, pl.DataFrame(kickoffs, schema=FIXTURES, orient="row"))
+
+    @property
+    def _where(self) -> str:
+        return f"{self.bucket.address}/{TICKS_FILE}"
+
+    @cached_property
+    def _footer(self) -> tuple[pq.FileMetaData, list[list[Chunk]], Version]:
+        """The file's footer, the columns of each row group, and the version of the file that it is of."""
+        tail, version = self.bucket.tail(TICKS_FILE, _TAIL_BYTES)
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if tail[-4:] != _MAGIC or length > min(version.size, MAX_FOOTER_BYTES):
+            raise PackFormatError(f"{self._where!r} is no Parquet file")
+        if length > len(tail):
+            tail = self.bucket.part(TICKS_FILE, version.size - length, version.size, version)
+        try:
+            return pq.read_metadata(pa.BufferReader(tail)), row_groups(tail[-length:-8]), version
+        except UNREADABLE as error:
+            raise PackFormatError(f"{self._where!r} can't be read as ticks: {error}") from error
+
+    def _groups(self, ids: Collection[int]) -> list[int]:
+        """Return the row groups that have some rows of the fixtures, which are stored in order.
+
+        Statistics would say so too. pyarrow ends the process where they are damaged, so they are not looked at.
+        """
+        metadata, found, start = self._footer[0], [], 0
+        ends = accumulate(fixture.rows for fixture in self.manifest.fixtures)
+        spans = [(end - own.rows, end) for own, end in zip(self.manifest.fixtures, ends, strict=True) if own.fixture_id in ids]
+        for number in range(metadata.num_row_groups):
+            end = start + metadata.row_group(number).num_rows
+            if any(first < end and start < last for first, last in spans):
+                found.append(number)
+            start = end
+        return found
+
+    def _group(self, number: int) -> pl.DataFrame:
+        """Read one row group, whose columns lie side by side, by one request."""
+        metadata, chunks, version = self._footer
+        try:
+            start = min((chunk.start for chunk in chunks[number]), default=0)
+            end = max((chunk.end for chunk in chunks[number]), default=0)
+            if not 0 <= start < end <= min(version.size, start + MAX_WHOLE_BYTES):
+                raise PackFormatError(f"row group {number} of {self._where!r} is said to lie at bytes {start:,} to {end:,}")
+            content = self.bucket.part(TICKS_FILE, start, end, version)
+            check_chunks(chunks[number], content, start)
+            file = _Part(content, start, version.size)
+            table = pq.ParquetFile(file, metadata=metadata, pre_buffer=True).read_row_group(number, columns=list(STORED))
+            frame = stored_frame(table)
+        except UNREADABLE as error:
+            raise PackFormatError(f"{self._where!r} can't be read as ticks: {error}") from error
+        if frame is None:
+            raise PackFormatError(f"{self._where!r} has other columns than ticks: {table.schema.names}")
+        return frame
+
+
+class _Part(io.RawIOBase):
+    """The ticks file as pyarrow reads it, of which a part is at hand."""
+
+    def __init__(self, content: bytes, start: int, size: int) -> None:
+        self._content, self._start, self._size, self._at = content, start, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        first, last = self._at - self._start, self._at - self._start + size
+        if not 0 <= first <= last <= len(self._content):
+            raise OSError(f"{size} bytes from {self._at} on lie outside the row group")
+        self._at += size
+        return self._content[first:last]
 
 
 def open_remote(url: str, content_hash: str | None = None) -> Pack:
