@@ -27,7 +27,7 @@ Teams = tuple[frozenset[str], frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class NoMatch:
+class Unmatched:
     """Why a bet is not on the tape: a key, a sentence with its values, and fixtures of which the tape may tell the one."""
 
     reason: str
@@ -69,7 +69,7 @@ class FixtureNames:
         names = teams_of(fixture)
         return None if names is None else (self._aliases.names_of(names[0]), self._aliases.names_of(names[1]))
 
-    def find(self, told: Row) -> Fixture | NoMatch:
+    def find(self, told: Row) -> Fixture | Unmatched:
         """Return the one fixture that a bet names, or why there is none."""
         text = told.cells.get(Meaning.FIXTURE)
         found = self._by_id.get(text or "") or self._by_id.get(_as_whole(text or ""), set())
@@ -81,17 +81,17 @@ class FixtureNames:
         teams = _teams(told)
         if teams is None:
             said = "no fixture is named" if not text else f"no fixture has the id {text!r:.200}, and it does not name two teams"
-            return NoMatch("fixture_unknown", said)
+            return Unmatched("fixture_unknown", said)
         return self._by_teams(told, teams)
 
-    def _by_teams(self, told: Row, teams: tuple[str, str]) -> Fixture | NoMatch:
+    def _by_teams(self, told: Row, teams: tuple[str, str]) -> Fixture | Unmatched:
         key = (self._aliases.names_of(teams[0]), self._aliases.names_of(teams[1]))
         found, shown = self._by_names.get(key, set()), f"{teams[0]} - {teams[1]}"[:200]
         if not found:
             if self._by_names.get((key[1], key[0])):
-                return NoMatch("teams_swapped", f"{shown!r} is in the pack with its teams the other way round: name it so")
+                return Unmatched("teams_swapped", f"{shown!r} is in the pack with its teams the other way round: name it so")
             meant = self._meant(shown)
-            return NoMatch("fixture_unknown", f"no fixture is {shown!r}" + (f"; is it {meant!r}?" if meant else ""))
+            return Unmatched("fixture_unknown", f"no fixture is {shown!r}" + (f"; is it {meant!r}?" if meant else ""))
         if told.kickoff is not None:
             return self._on_the_day(told.kickoff, found, shown)
         left = self._left(told.ts_ms, found)
@@ -114,7 +114,7 @@ class FixtureNames:
         soon = {one for one in found if any(map(placed.is_within_a_day, _kickoffs(self._known[one])))}
         return soon if len(soon) == 1 else {one for one in found if self._ends_after(one, ts_ms - _DAY_MS)} or found
 
-    def _on_the_day(self, kickoff: Span, found: set[int], shown: str) -> Fixture | NoMatch:
+    def _on_the_day(self, kickoff: Span, found: set[int], shown: str) -> Fixture | Unmatched:
         """Return the fixture that kicks off within a day of the time told; of several, the one at exactly that time."""
         near = {one for one in found if any(map(kickoff.is_within_a_day, _kickoffs(self._known[one])))}
         exact = {one for one in near if kickoff.first_ms == kickoff.last_ms and kickoff.first_ms in _kickoffs(self._known[one])}
@@ -123,16 +123,16 @@ class FixtureNames:
         if near:
             return self._ambiguous(f"{shown!r} fits several fixtures within a day of its kickoff: name it by its id", near)
         if not any(_kickoffs(self._known[one]) for one in found):
-            return NoMatch("kickoff_differs", f"{shown!r} has no kickoff in the pack: name it by its id")
-        return NoMatch("kickoff_differs", f"no fixture {shown!r} kicks off within a day of the time told")
+            return Unmatched("kickoff_differs", f"{shown!r} has no kickoff in the pack: name it by its id")
+        return Unmatched("kickoff_differs", f"no fixture {shown!r} kicks off within a day of the time told")
 
     def _ends_after(self, fixture_id: int, ts_ms: int) -> bool:
         kickoffs = _kickoffs(self._known[fixture_id])
         return not kickoffs or max(kickoffs) >= ts_ms
 
-    def _ambiguous(self, said: str, found: set[int]) -> NoMatch:
+    def _ambiguous(self, said: str, found: set[int]) -> Unmatched:
         listed = ", ".join(map(str, sorted(found)[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
-        return NoMatch("fixture_ambiguous", f"{said} ({listed})", tuple(sorted(found)))
+        return Unmatched("fixture_ambiguous", f"{said} ({listed})", tuple(sorted(found)))
 
 
 def teams_of(fixture: Fixture) -> tuple[str, str] | None:

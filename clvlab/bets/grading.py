@@ -14,7 +14,7 @@ from clvlab.agents.proposals import Bet, bets_sha256
 from clvlab.agents.registry import template
 from clvlab.agents.template import Params
 from clvlab.bets.columns import Columns, Meaning
-from clvlab.bets.fixtures import NoMatch
+from clvlab.bets.fixtures import Unmatched
 from clvlab.bets.placing import Position, positions_of
 from clvlab.bets.reading import BetRecord, BetsReading, Row, read_record
 from clvlab.bets.values import CENTS
@@ -175,7 +175,7 @@ class BetRows:
         return law | {"flags": row["flags"], "told": told, "untrusted": {name: row[name] for name in _OWN}}
 
 
-def bet_rows(record: BetRecord, positions: Sequence[Position | NoMatch], done: Run) -> BetRows:
+def bet_rows(record: BetRecord, positions: Sequence[Position | Unmatched], done: Run) -> BetRows:
     """Set every row of a record beside the decision that it is part of.
 
     Returns
@@ -213,7 +213,7 @@ def bet_rows(record: BetRecord, positions: Sequence[Position | NoMatch], done: R
     return BetRows(frame.drop("pack_result", "lost_kickoff"), record.columns, done.scores.height)
 
 
-def _told(told: Row, position: Position | NoMatch) -> tuple[Any, ...]:
+def _told(told: Row, position: Position | Unmatched) -> tuple[Any, ...]:
     place = (
         (None, None, position.fixture_id, position.tick_seq, position.market_key, position.side)
         if isinstance(position, Position)
@@ -273,7 +273,7 @@ class Grading:
     pack: Pack
     window: Window
     record: BetRecord = field(repr=False)
-    positions: tuple[Position | NoMatch, ...] = field(repr=False)
+    positions: tuple[Position | Unmatched, ...] = field(repr=False)
     agent_id: str = STRATEGY
 
     @cached_property

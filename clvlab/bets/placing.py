@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from clvlab.base.naming import nearest
 from clvlab.bets.columns import Meaning
-from clvlab.bets.fixtures import FixtureNames, NoMatch, Teams
+from clvlab.bets.fixtures import FixtureNames, Teams, Unmatched
 from clvlab.bets.reading import Row
 from clvlab.law.closing import Window, fixture_closes
 from clvlab.law.markets import Market, MarketKind, Role, key_parts, may_be_handicap, period_named, role_of, unread_keys
@@ -56,7 +56,7 @@ _SIDES: Mapping[str, Role | str] = {"team1": Role.HOME, "team2": Role.AWAY, "yes
 _SHOWN = 6
 
 
-def position_of(market: str, side: str, markets: Markets, teams: Teams | None) -> tuple[str, str] | NoMatch:
+def position_of(market: str, side: str, markets: Markets, teams: Teams | None) -> tuple[str, str] | Unmatched:
     """Return market key and side, or why there is none.
 
     Parameters
@@ -82,20 +82,20 @@ def position_of(market: str, side: str, markets: Markets, teams: Teams | None) -
     """
     found = _markets_of(market, side, markets, teams)
     if len(found) > 1:
-        return NoMatch("market_ambiguous", f"{market!r:.120} fits several markets: {_listed(found)}")
+        return Unmatched("market_ambiguous", f"{market!r:.120} fits several markets: {_listed(found)}")
     if not found:
         meant = nearest(market, markets)
         near = f" (is it {meant!r}?)" if meant else ""
         unread = next(iter(unread_keys(markets)), None)
         also = "" if unread is None else f"; {unread}"
         said = f"{market!r:.120} names no market of the fixture{near}: lines and handicaps go by their keys, as in"
-        return NoMatch("market_unknown", f"{said} {_listed(list(markets))}{also}")
+        return Unmatched("market_unknown", f"{said} {_listed(list(markets))}{also}")
     sides = markets[found[0]]
     own = _sides_of(side, found[0], sides, teams)
     if len(own) != 1:
         kind = "side_ambiguous" if own else "side_unknown"
         said = "fits several sides" if own else "is no side"
-        return NoMatch(kind, f"{side!r:.120} {said} of {found[0]!r}, which has: {_listed(sides)}")
+        return Unmatched(kind, f"{side!r:.120} {said} of {found[0]!r}, which has: {_listed(sides)}")
     return found[0], own[0]
 
 
@@ -238,7 +238,7 @@ class Position:
 
 def positions_of(
     rows: Sequence[Row], pack: Pack, window: Window, aliases: TeamAliases = NO_ALIASES
-) -> list[Position | NoMatch]:
+) -> list[Position | Unmatched]:
     """Put every bet on the tape of a pack, or say why it is not on it.
 
     A bet is taken at the last tick of its fixture that is not later than it: prices after it were not known to the bettor.
@@ -250,12 +250,12 @@ def positions_of(
     meant = [() if any(one in held_out for one in own) else own for own in meant]  # whose ticks nobody may read
     wanted = sorted({one for own in meant for one in own})
     if not wanted:
-        return [one for one in fixtures if isinstance(one, NoMatch)]
+        return [one for one in fixtures if isinstance(one, Unmatched)]
     places, by_id = _Places(pack.tape(wanted), window), {one.fixture_id: one for one in pack.manifest.fixtures}
-    found: list[Position | NoMatch] = []
+    found: list[Position | Unmatched] = []
     for told, one, own in zip(rows, fixtures, meant, strict=True):
         placed = [places.place(told, by_id[fixture_id], known.teams_of(by_id[fixture_id])) for fixture_id in own]
-        if isinstance(one, NoMatch):
+        if isinstance(one, Unmatched):
             open_then = [place for place in placed if isinstance(place, Position)]
             found.append(open_then[0] if len(open_then) == 1 else one)
         else:
@@ -263,19 +263,19 @@ def positions_of(
     return found
 
 
-def _fixture(told: Row, known: FixtureNames, held_out: dict[int, str]) -> Fixture | NoMatch:
+def _fixture(told: Row, known: FixtureNames, held_out: dict[int, str]) -> Fixture | Unmatched:
     """Return the fixture of a bet that says what is needed of it."""
     market, side = told.cells.get(Meaning.MARKET, ""), told.cells[Meaning.SIDE]
     if told.ts_ms is None:
-        return NoMatch("time_unreadable", told.no_time or "there is no time")
+        return Unmatched("time_unreadable", told.no_time or "there is no time")
     if told.stake is None:
-        return NoMatch("stake_unreadable", f"stake {told.cells.get(Meaning.STAKE)!r:.80} is no amount of a cent or more")
+        return Unmatched("stake_unreadable", f"stake {told.cells.get(Meaning.STAKE)!r:.80} is no amount of a cent or more")
     if market is None or side is None:
-        return NoMatch("market_unknown" if market is None else "side_unknown", "the cell is empty")
+        return Unmatched("market_unknown" if market is None else "side_unknown", "the cell is empty")
     found = known.find(told)
     if isinstance(found, Fixture) and found.fixture_id in held_out:
         plan = held_out[found.fixture_id]
-        return NoMatch("fixture_held_out", f"fixture {found.fixture_id} is held out by plan {plan} until that is opened")
+        return Unmatched("fixture_held_out", f"fixture {found.fixture_id} is held out by plan {plan} until that is opened")
     return found
 
 
@@ -294,21 +294,21 @@ class _Places:
         columns = ("fixture_id", "close_ts_ms", "close_kind")
         self._closes = {row[0]: row[1:] for row in fixture_closes(tape, window).select(columns).iter_rows()}
 
-    def place(self, told: Row, fixture: Fixture, teams: Teams | None) -> Position | NoMatch:
+    def place(self, told: Row, fixture: Fixture, teams: Teams | None) -> Position | Unmatched:
         """Return where a bet lies, whose time is told."""
         ts_ms, own = told.ts_ms or 0, fixture.fixture_id
         if own not in self._ticks:
-            return NoMatch("before_first_tick", f"fixture {own} has no tick in the pack")
+            return Unmatched("before_first_tick", f"fixture {own} has no tick in the pack")
         sides = {market: sides for market, (_, sides) in self._markets[own].items()}
         found = position_of(told.cells.get(Meaning.MARKET) or "", told.cells[Meaning.SIDE] or "", sides, teams)
-        if isinstance(found, NoMatch):
+        if isinstance(found, Unmatched):
             return found
         first_ms, (close_ms, kind) = self._markets[own][found[0]][0], self._closes[own]
         if ts_ms < first_ms:
-            return NoMatch(
+            return Unmatched(
                 "before_first_tick", f"placed at {moment(ts_ms)}, and {found[0]!r} is first quoted at {moment(first_ms)}"
             )
         if ts_ms > close_ms or (ts_ms == close_ms and kind in (CloseKind.IN_RUNNING, CloseKind.KICKOFF)):
-            return NoMatch("after_close", f"placed at {moment(ts_ms)}, and the market closed at {moment(close_ms)}")
+            return Unmatched("after_close", f"placed at {moment(ts_ms)}, and the market closed at {moment(close_ms)}")
         times, ticks = self._ticks[own]
         return Position(own, ticks[bisect_right(times, ts_ms) - 1], *found)

@@ -51,7 +51,7 @@ def with_states(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
     Steps: 1. sort; 2. read the states acted on; 3. close every market that a BACK names.
     """
     named = decisions.sort(SEALED_ORDER, nulls_last=False)
-    own = tape.judged_by(window.close_source)  # entry and close: a book's level beside the consensus is no movement
+    own = tape.at_source(window.close_source)  # entry and close: a book's level beside the consensus is no movement
     if own is not tape:
         named = named.with_columns(*market_rows(own, named))
     back = named["action"] == Action.BACK

@@ -165,7 +165,7 @@ class Tape:
             None if self.books is None else self.books.filter(pl.col("fixture_id") == fixture_id),
         )
 
-    def judged_by(self, close_source: str | None) -> Tape:
+    def at_source(self, close_source: str | None) -> Tape:
         """Return what entries and closes are read from: one book's states, or those of the consensus, which is this tape.
 
         Raises

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from clvlab.packs.matching.fixtures import Listed
+from clvlab.packs.matching.fixtures import ListedFixture
 from clvlab.packs.matching.matching import EXACT_MS, FAR_MS, NEAR_MS, SURELY_ALIKE, LikelyPair, likely_pairs
 from clvlab.packs.matching.names import likeness, words_of
 from clvlab.packs.matching.prices import Sketch, are_same_quotes, sketches
@@ -186,8 +186,8 @@ def _likely(left: Sequence[Match], own: Sequence[Match], others: Sequence[Match]
     return likely_pairs(first, asked, [listed for one in own for listed in islice(_listed(one, one.fixture_id), 1)])
 
 
-def _listed(one: Match, number: int) -> Iterator[Listed]:
-    return (Listed(number, one.names, at) for at in one.kickoffs) if len(one.names) == 2 else iter(())
+def _listed(one: Match, number: int) -> Iterator[ListedFixture]:
+    return (ListedFixture(number, one.names, at) for at in one.kickoffs) if len(one.names) == 2 else iter(())
 
 
 def _is_same(pair: LikelyPair, *, listed: bool) -> bool:

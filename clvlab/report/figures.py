@@ -12,9 +12,9 @@ from clvlab.report.means import TOO_FEW
 from clvlab.report.selection import Selection
 from clvlab.report.settling import PERCENT, Figure, Settlement, percent_of
 from clvlab.runs.run import Run
-from clvlab.statistics import BeatRate, BoundedClusters, Calibration, Delay, Estimate, Middle, Permutation
+from clvlab.statistics import BeatRate, BoundedClusters, Calibration, Delay, Estimate, Median, Permutation
 from clvlab.statistics.measures import MEASURES
-from clvlab.statistics.permutation import Moved
+from clvlab.statistics.permutation import PermutationResult
 from clvlab.words import counted, interval
 
 # What rows and pictures of a tear sheet are made of.
@@ -52,7 +52,7 @@ class Sheet(Protocol):
     @property
     def sign_flips(self) -> dict[str, float | None]: ...
     @property
-    def median(self) -> Middle: ...
+    def median(self) -> Median: ...
     @property
     def beat(self) -> BeatRate: ...
     @property
@@ -157,7 +157,7 @@ def _returned(sheet: Sheet) -> str:
     return f"; return on investment {roi.mean:+z.2f} %{_span(roi.low, roi.high)} of {roi.n:,} settled, which is not CLV"
 
 
-def _band(found: Moved | None) -> tuple[float | None, float | None, float | None]:
+def _band(found: PermutationResult | None) -> tuple[float | None, float | None, float | None]:
     return (found.mean, found.low, found.high) if found else (None, None, None)
 
 

@@ -148,7 +148,7 @@ class _FixtureLines:
         ends = fixture_closes(tape, window)
         self.close_ts_ms: dict[int, int] = dict(ends.select("fixture_id", "close_ts_ms").iter_rows())
         self.horizon_ms = 1000 * window.min_clv_horizon_s
-        self._quotes = closing_quotes(tape.judged_by(window.close_source), ends)
+        self._quotes = closing_quotes(tape.at_source(window.close_source), ends)
         self._priced: dict[tuple[int, str], MovedClose | None] = {}
 
     def close(self, fixture_id: int, market: Market) -> MovedClose | None:

@@ -34,7 +34,7 @@ from clvlab.statistics import (
     Concentration,
     Delay,
     Estimate,
-    Middle,
+    Median,
     Permutation,
     Staking,
     beat_close_rate,
@@ -292,7 +292,7 @@ class TearSheet(Shown):
         return cluster_mean(self._all["clv_bps"], self._all["fixture_id"], level=self.level)
 
     @cached_property
-    def median(self) -> Middle:
+    def median(self) -> Median:
         """Median CLV, in bps of probability."""
         return cluster_median(self.scored["clv_bps"], self.scored["fixture_id"], self.level)
 
@@ -316,7 +316,7 @@ class TearSheet(Shown):
         """The same positions, each entered at a random later message: the value of acting now."""
         run, horizon_s = self.source.evidence, self.source.window.min_clv_horizon_s
         ends = run.closes.select("fixture_id", "end_seq", "close_ts_ms").unique()
-        tape = self._tape.judged_by(self.source.window.close_source)
+        tape = self._tape.at_source(self.source.window.close_source)
         return delay(tape, self.scored, ends, horizon_s=horizon_s, draws=self.draws, seed=self.seed)
 
     @cached_property

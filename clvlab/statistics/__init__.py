@@ -4,7 +4,7 @@ from clvlab.statistics.bankroll import Bankroll, bankroll
 from clvlab.statistics.beating import (
     BeatRate,
     Difference,
-    Middle,
+    Median,
     beat_close_rate,
     cluster_median,
     paired_difference,
@@ -45,7 +45,7 @@ __all__ = [
     "Errors",
     "Estimate",
     "Family",
-    "Middle",
+    "Median",
     "Overfitting",
     "Permutation",
     "Share",

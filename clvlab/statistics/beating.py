@@ -50,7 +50,7 @@ class BeatRate:
 
 
 @dataclass(frozen=True, slots=True)
-class Middle:
+class Median:
     """The median of clustered values and its interval, in their unit; null without values."""
 
     median: float | None
@@ -115,7 +115,7 @@ def beat_close_rate(clv_bps: pl.Series, fixtures: pl.Series, level: float = 0.95
     return BeatRate(beat, tied, lost, rate, *wilson_interval(rate, known, level), effective)
 
 
-def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) -> Middle:
+def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) -> Median:
     """Return the median and Woodruff's interval: the clustered error of the share below it, read back as quantiles.
 
     Parameters
@@ -130,16 +130,16 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
     Examples
     --------
     >>> cluster_median(pl.Series(range(101)), pl.Series(range(101)))
-    Middle(median=50.0, low=40.0, high=60.0)
+    Median(median=50.0, low=40.0, high=60.0)
     """
     median = values.median()
     if not isinstance(median, int | float):
-        return Middle(None, None, None)
+        return Median(None, None, None)
     # a value at the median is half below it: so a median that many values share is no surprise
     below = pl.select((values < median).cast(pl.Float64) + 0.5 * (values == median).cast(pl.Float64)).to_series()
     sums, rows, _ = sum_by_cluster(below, clusters)
     if rows.len() < MIN_CLUSTERS:
-        return Middle(float(median), None, None)
+        return Median(float(median), None, None)
     found = cluster_errors(sums)
     reach = float(two_sided_quantile(found.degrees, level)[0] * found.errors[0])
     low, high = _quantile(values, 0.5 - reach, "nearest"), _quantile(values, 0.5 + reach, "nearest")
@@ -148,7 +148,7 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
         low = _quantile(values, 0.5 - reach, "lower")
     if high < median:
         high = _quantile(values, 0.5 + reach, "higher")
-    return Middle(float(median), low, high)
+    return Median(float(median), low, high)
 
 
 def _normal_quantile(level: float) -> float:

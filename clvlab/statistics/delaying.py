@@ -21,7 +21,7 @@ import numpy.typing as npt
 import polars as pl
 
 from clvlab.law.tape import Tape
-from clvlab.statistics.permutation import Moved
+from clvlab.statistics.permutation import PermutationResult
 
 Ints = npt.NDArray[np.int64]
 
@@ -30,7 +30,7 @@ EDGES_S = (0, 300, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_80
 
 
 @dataclass(frozen=True, slots=True)
-class Delay(Moved):
+class Delay(PermutationResult):
     """The same positions entered later; ``gain`` is the value of acting now.
 
     Attributes

@@ -113,7 +113,7 @@ def _drawn(size: int, resamples: int, seed: int) -> Iterator[Floats]:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class PermutationResult:
     """Mean CLV of the decisions beside that of the same decisions moved at random, in bps of probability.
 
     Attributes
@@ -161,7 +161,7 @@ _MARKET = ["fixture_id", "market_key"]
 
 
 @dataclass(frozen=True, slots=True)
-class Permutation(Moved):
+class Permutation(PermutationResult):
     """The same decisions in other fixtures; ``gain`` is what the choice of fixture and side adds.
 
     Attributes
@@ -220,7 +220,7 @@ def permute_fixtures(
     """
     if scored.is_empty():
         return None
-    ends, tape = fixture_closes(tape, window), tape.judged_by(window.close_source)
+    ends, tape = fixture_closes(tape, window), tape.at_source(window.close_source)
     keys = scored["market_key"].unique().sort()
     markets = _markets(tape, ends, keys)
     fixture = ends["fixture_id"].search_sorted(scored["fixture_id"]).to_numpy().astype(np.int64)

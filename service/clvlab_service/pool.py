@@ -89,7 +89,7 @@ class BoundedPool:
         self._pending = 0
         self._mean_s: float | None = None  # nothing is measured yet
         self._mean_held_s = 0.0
-        self._flights: dict[str, asyncio.Future[Any]] = {}
+        self._inflight: dict[str, asyncio.Future[Any]] = {}
         self._coming: dict[str, _Coming] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -112,11 +112,11 @@ class BoundedPool:
         ------
         BusyError
         """
-        flight = self.flight(key)
-        if flight is None:
+        inflight = self.inflight(key)
+        if inflight is None:
             with self.place():
-                flight = self.fly(key, partial(function, *args, **kwargs))
-        answer: _T = await asyncio.shield(flight)
+                inflight = self.submit(key, partial(function, *args, **kwargs))
+        answer: _T = await asyncio.shield(inflight)
         return answer
 
     async def share_next(self, key: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -188,34 +188,34 @@ class BoundedPool:
         """Return what those who ask for the same take turns by: the first starts it, the others find it started."""
         return self._turns.setdefault(key, asyncio.Lock())
 
-    def flight(self, key: str) -> asyncio.Future[Any] | None:
+    def inflight(self, key: str) -> asyncio.Future[Any] | None:
         """Return the work that is under way under a key."""
-        return self._flights.get(key)
+        return self._inflight.get(key)
 
-    def fly(self, key: str, work: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
+    def submit(self, key: str, work: Callable[[], _T], tenant: str = "") -> asyncio.Future[_T]:
         """Start work that all who ask under the same key wait for; whoever starts it holds a place, and parties take turns.
 
         Of what nobody waits for any more, an error is nobody's: whoever asks again is told from the store.
         """
-        flying = self._flights[key] = self._start(work, party)
-        flying.add_done_callback(lambda done: self._landed(key, done))
-        return flying
+        started = self._inflight[key] = self._start(work, tenant)
+        started.add_done_callback(lambda done: self._forget(key, done))
+        return started
 
-    def _landed(self, key: str, done: asyncio.Future[Any]) -> None:
-        if self._flights.get(key) is done:  # else another has started under its key since
-            del self._flights[key]
+    def _forget(self, key: str, done: asyncio.Future[Any]) -> None:
+        if self._inflight.get(key) is done:  # else another has started under its key since
+            del self._inflight[key]
         _heed(done)
 
-    def _start(self, work: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
-        future = self._launch(partial(self._timed, work), party)
+    def _start(self, work: Callable[[], _T], tenant: str = "") -> asyncio.Future[_T]:
+        future = self._launch(partial(self._timed, work), tenant)
         self._count(1)
         future.add_done_callback(lambda _: self._count(-1))
         return future
 
-    def _launch(self, work: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
+    def _launch(self, work: Callable[[], _T], tenant: str = "") -> asyncio.Future[_T]:
         if self._ended:  # nothing would ever call it
             raise ShuttingDownError
-        future = self._threads.start(work, party)
+        future = self._threads.start(work, tenant)
         self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
         return future

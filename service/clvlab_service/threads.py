@@ -21,23 +21,23 @@ class Rounds:
         self._changed = Condition()
         self._ended = False
 
-    def put(self, party: str, call: Callable[[], None]) -> None:
-        """Add to what a party has waiting."""
+    def put(self, tenant: str, call: Callable[[], None]) -> None:
+        """Add to what a tenant has waiting."""
         with self._changed:
-            self._of.setdefault(party, deque()).append(call)
+            self._of.setdefault(tenant, deque()).append(call)
             self._changed.notify()
 
     def get(self) -> Callable[[], None] | None:
-        """Wait for the first of the party whose turn it is; null once the queue has ended."""
+        """Wait for the first of the tenant whose turn it is; null once the queue has ended."""
         with self._changed:
             self._changed.wait_for(lambda: self._of or self._ended)
             if self._ended:
                 return None
-            party = next(iter(self._of))
-            waiting = self._of.pop(party)
+            tenant = next(iter(self._of))
+            waiting = self._of.pop(tenant)
             call = waiting.popleft()
             if waiting:
-                self._of[party] = waiting  # behind the others
+                self._of[tenant] = waiting  # behind the others
             return call
 
     def end(self) -> None:
@@ -58,7 +58,7 @@ class DaemonThreads:
         self._count, self._name = count, name
         self._threads: list[Thread] = []
 
-    def start(self, function: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
+    def start(self, function: Callable[[], _T], tenant: str = "") -> asyncio.Future[_T]:
         """Have a function called on a thread, in the context of the caller; to be asked for on the event loop."""
         loop, context = asyncio.get_running_loop(), copy_context()
         answer: asyncio.Future[_T] = loop.create_future()
@@ -73,7 +73,7 @@ class DaemonThreads:
             with suppress(RuntimeError):  # the loop has ended, and nobody waits
                 loop.call_soon_threadsafe(_settle, answer, settle, outcome)
 
-        self._queue.put(party, call)
+        self._queue.put(tenant, call)
         if len(self._threads) < self._count:
             thread = Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
             self._threads.append(thread)

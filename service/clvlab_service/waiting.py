@@ -69,7 +69,7 @@ def path_here(request: Request, path: str) -> str:
     return root + path
 
 
-async def landed(flight: asyncio.Future[Any], prefer: Preference, default_s: float | None) -> bool:
+async def wait_for(inflight: asyncio.Future[Any], prefer: Preference, default_s: float | None) -> bool:
     """Wait for work as long as the request prefers, or so many seconds, null without end; returns whether it is over.
 
     Raises
@@ -77,7 +77,7 @@ async def landed(flight: asyncio.Future[Any], prefer: Preference, default_s: flo
     Exception
         What the work raised.
     """
-    done, _ = await asyncio.wait({flight}, timeout=default_s if prefer.wait_s is None else prefer.wait_s)
+    done, _ = await asyncio.wait({inflight}, timeout=default_s if prefer.wait_s is None else prefer.wait_s)
     for over in done:
         over.result()
     return bool(done)

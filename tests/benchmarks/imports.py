@@ -165,10 +165,10 @@ def _floor(path: str) -> Callable[[], dict[str, Any]]:
 
 def _books(path: str) -> Callable[[], dict[str, Any]]:
     from clvlab.packs.importers.betfair_files import market_files
-    from clvlab.packs.importers.source import Account, Options
+    from clvlab.packs.importers.source import ImportStats, Options
 
     def job() -> dict[str, Any]:
-        account = Account()
+        account = ImportStats()
         for file in market_files({Path(path).name: Path(path)}, Options(), account):
             for _ in file.read(250_000):
                 for book in file.books.values():

@@ -15,10 +15,10 @@ def test_nobody_waits_behind_all_that_another_party_has_waiting():
 
     async def race():
         pool = BoundedPool("p", 1, 100, RequestMetrics())
-        first = pool.fly("first", gate.wait)
-        flights = [pool.fly(f"{n}", partial(order.append, party), party) for n, party in enumerate("aaaabbc")]
+        first = pool.submit("first", gate.wait)
+        futures = [pool.submit(f"{n}", partial(order.append, party), party) for n, party in enumerate("aaaabbc")]
         gate.set()
-        await asyncio.gather(first, *flights)
+        await asyncio.gather(first, *futures)
         await pool.close(1)
 
     asyncio.run(race())
@@ -31,7 +31,7 @@ def test_one_party_is_served_in_its_own_order():
 
     async def race():
         pool = BoundedPool("p", 1, 100, RequestMetrics())
-        await asyncio.gather(*(pool.fly(str(n), partial(order.append, n), "a") for n in range(20)))
+        await asyncio.gather(*(pool.submit(str(n), partial(order.append, n), "a") for n in range(20)))
         await pool.close(1)
 
     asyncio.run(race())

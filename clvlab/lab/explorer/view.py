@@ -321,7 +321,7 @@ def _close(tape: Tape, window: Window, market_key: str, sides: pl.Series) -> Clo
     if ends.is_empty():
         return None
     asked = pl.DataFrame({"fixture_id": ends["fixture_id"], "market_key": [market_key]})
-    tape = tape.judged_by(window.close_source)
+    tape = tape.at_source(window.close_source)
     found = market_closes(tape, asked, ends).row(0, named=True)
     probs: dict[str, int | None] = dict.fromkeys(sides)
     if found["close_row"] is not None:

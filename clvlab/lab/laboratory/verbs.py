@@ -19,7 +19,7 @@ from clvlab.lab.laboratory.requests import agent_spec, check_audit, pack_given, 
 from clvlab.lab.results.audit import AuditReport
 from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.leaderboard import Leaderboard
-from clvlab.lab.results.pack import Joined, Pack, opened_together, shut_together
+from clvlab.lab.results.pack import Joined, Pack, merge_holdouts, shut_together
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.lab.validation import shown
@@ -163,7 +163,7 @@ def concat(packs: Sequence[Pack | str | Path]) -> Pack:
     True
     """
     opened = [pack if isinstance(pack, Pack) else open_pack(pack) for pack in several(packs)]
-    return opened_together(concatenated([pack.source for pack in opened]), opened)
+    return merge_holdouts(concatenated([pack.source for pack in opened]), opened)
 
 
 @names_checked

@@ -365,7 +365,7 @@ class Pack(Shown):
         return pack_card(self.source, self._quality)
 
 
-def opened_together(made: reader.Pack, packs: Sequence[Pack]) -> Pack:
+def merge_holdouts(made: reader.Pack, packs: Sequence[Pack]) -> Pack:
     """Return what was made of several packs, bound by the plans of every laboratory that one of them was opened in."""
     return Pack(made, shut_together(packs))
 

@@ -16,7 +16,7 @@ from clvlab.packs.captures.records import CaptureRecord, Header, records_of
 from clvlab.packs.captures.replaying import Tracker, chained
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers.books import QuoteSpill, batches
-from clvlab.packs.importers.source import Account, Normalised, Options
+from clvlab.packs.importers.source import ImportStats, Normalised, Options
 from clvlab.packs.manifest import Capture, Fixture, KickoffKind, Reading
 
 METHOD = "provider messages, verbatim, as they came"
@@ -101,7 +101,7 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
     tracker, spill = Tracker(header, source.reader(live=header.live)), QuoteSpill(scratch)
     for chunk in _chunks(tracker, records):
         spill.add(ticks_of(chunk).with_columns(event=pl.col("fixture_id").cast(pl.String)))
-    account = Account(options.lenient)
+    account = ImportStats(options.lenient)
     account.messages = tracker.messages
     for reason, count in (*tracker.unreadable.items(), *tracker.arrival.counts.items()):
         account.note(f"messages without a tick or time of their own: {reason}", count)

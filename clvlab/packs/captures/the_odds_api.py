@@ -17,7 +17,7 @@ from clvlab.packs.captures.normalising import Source
 from clvlab.packs.captures.reader import StateReader
 from clvlab.packs.exchange import State
 from clvlab.packs.importers.books import book_prices
-from clvlab.packs.importers.source import Account
+from clvlab.packs.importers.source import ImportStats
 from clvlab.packs.importers.the_odds_api import RULES, ApiBook, ApiEvent, event_quotes, fixture_of
 from clvlab.packs.invariants import is_name
 from clvlab.packs.manifest import Fixture
@@ -98,7 +98,7 @@ class TheOddsApiReader(StateReader):
         event = {**event, "bookmakers": [book for book, _ in sound]}
         newest_ms = max((ts_ms for _, updates in sound for ts_ms in updates), default=0)
         markets: dict[str, dict[str, _OddsBook]] = defaultdict(dict)
-        for row in event_quotes("", number, event, newest_ms, self._format, Account(lenient=True)):
+        for row in event_quotes("", number, event, newest_ms, self._format, ImportStats(lenient=True)):
             _, key, side, book, _, seen_ms, _, odds, *_ = row
             if is_name(key) and is_name(side):
                 markets[key].setdefault(book, _OddsBook(seen_ms, {})).odds[side] = odds

@@ -27,7 +27,7 @@ from clvlab.base.naming import printable
 from clvlab.errors import SourceError
 from clvlab.packs.archives import UNPACKABLE, ArchiveEntry, Readable, decompressed, tarred, zipped
 from clvlab.packs.files import MAX_CONTENT_BYTES, check_size, lines_of, packed, whole
-from clvlab.packs.importers.source import Account
+from clvlab.packs.importers.source import ImportStats
 
 # The first bytes of a file, whatever it is named: unpacked, and told apart by what they are.
 
@@ -111,7 +111,7 @@ def _is_tar(head: bytes) -> bool:
     return True
 
 
-def json_documents(name: str, path: Path, account: Account) -> Iterator[tuple[int, Any]]:
+def json_documents(name: str, path: Path, account: ImportStats) -> Iterator[tuple[int, Any]]:
     """Return the JSON documents of a file, numbered by their lines: one a line, or one over many lines.
 
     Raises

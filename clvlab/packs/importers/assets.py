@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from clvlab.base.naming import among
 from clvlab.base.times import time_ms, zone_of
 from clvlab.errors import SourceError
-from clvlab.packs.importers.source import Account, Options, fixture_ids_of
+from clvlab.packs.importers.source import ImportStats, Options, fixture_ids_of
 from clvlab.packs.invariants import is_name
 from clvlab.packs.manifest import Fixture, KickoffKind
 
@@ -125,7 +125,7 @@ class AssetMap:
         """Take note of what a source says of an asset, for the lines that a mapping may lack."""
         self._described.setdefault(asset, (event, names))
 
-    def find(self, asset: str, account: Account, count: int = 1) -> AssetMarket | None:
+    def find(self, asset: str, account: ImportStats, count: int = 1) -> AssetMarket | None:
         """Return the market of an asset; of one that the mapping lacks take note, and return null."""
         market = self.markets.get(asset)
         if market is None:

@@ -38,7 +38,7 @@ from clvlab.packs.importers.betfair_files import (
     with_parameters,
 )
 from clvlab.packs.importers.books import QuoteSpill, batches, number_messages
-from clvlab.packs.importers.source import Account, Normalised, Options, fixture_ids_of
+from clvlab.packs.importers.source import ImportStats, Normalised, Options, fixture_ids_of
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.rows import RESULTS, Settled
 
@@ -118,7 +118,7 @@ class _FileMarket:
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
     """Read markets file by file, and write them down fixture by fixture; the kickoff is the actual off."""
-    account = Account(options.lenient)
+    account = ImportStats(options.lenient)
     spill = QuoteSpill(scratch)
     known: dict[str, _FileMarket] = {}
     for file in market_files(files, options, account):
@@ -164,7 +164,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     )
 
 
-def _spill_states(file: MarketFile, known: Mapping[str, _FileMarket], spill: QuoteSpill, account: Account) -> None:
+def _spill_states(file: MarketFile, known: Mapping[str, _FileMarket], spill: QuoteSpill, account: ImportStats) -> None:
     """Write the newest states of a file's markets away."""
     for book in file.books.values():
         states = book.take()
@@ -172,7 +172,7 @@ def _spill_states(file: MarketFile, known: Mapping[str, _FileMarket], spill: Quo
             spill.add(_ticks(book, states, account), sure=False)
 
 
-def _learn(file: MarketFile, known: dict[str, _FileMarket], account: Account) -> None:
+def _learn(file: MarketFile, known: dict[str, _FileMarket], account: ImportStats) -> None:
     """Take the facts of the markets of a file that was read to its end."""
     for book in file.books.values():
         if book.market_id in known:
@@ -210,7 +210,7 @@ def _market(name: str, book: MarketBook) -> _FileMarket:
     )
 
 
-def _ticks(book: MarketBook, states: States, account: Account) -> pl.DataFrame:
+def _ticks(book: MarketBook, states: States, account: ImportStats) -> pl.DataFrame:
     """Return the ticks of one market, still without number; ``market_key`` holds its id and what comes after its key."""
     columns, lacking, totals = priced(book, states)
     account.note("open books that lack a runner's price are suspended", lacking)
@@ -233,12 +233,12 @@ def _ticks(book: MarketBook, states: States, account: Account) -> pl.DataFrame:
     )
 
 
-def _count_overround(totals: Column, account: Account) -> None:
+def _count_overround(totals: Column, account: ImportStats) -> None:
     tens, times = np.unique(np.rint((totals / PROB_UNIT - 1.0) * 1000).astype(np.int64) * 10, return_counts=True)
     account.overround_bps.update(dict(zip(tens.tolist(), times.tolist(), strict=True)))
 
 
-def _fixtures(known: Mapping[str, _FileMarket], ids: Mapping[str, int], account: Account) -> Iterator[Fixture]:
+def _fixtures(known: Mapping[str, _FileMarket], ids: Mapping[str, int], account: ImportStats) -> Iterator[Fixture]:
     of: dict[str, list[Times]] = {}
     for market in known.values():
         of.setdefault(market.event, []).append(market.times)
@@ -258,7 +258,7 @@ class _Markets:
     kickoffs: Mapping[str, int | None]
 
 
-def _parts(spill: QuoteSpill, markets: _Markets, options: Options, account: Account) -> Iterator[pl.DataFrame]:
+def _parts(spill: QuoteSpill, markets: _Markets, options: Options, account: ImportStats) -> Iterator[pl.DataFrame]:
     for batch in batches(spill.rows_of, markets.ids, options.chunk_rows):
         left, dropped = changes(_completed(spill.rows(batch), markets.grown), markets.kickoffs)
         account.note("messages that change nothing within a minute were dropped", dropped)

@@ -23,7 +23,7 @@ from clvlab.odds.consensus import PROB_UNIT, basis_points
 from clvlab.packs.files import lines_in, lines_of
 from clvlab.packs.importers.betfair_book import Column, MarketBook, MarketDefinition, States, StreamMessage
 from clvlab.packs.importers.jumps import timed
-from clvlab.packs.importers.source import Account, Options, files_below, reason_of
+from clvlab.packs.importers.source import ImportStats, Options, files_below, reason_of
 from clvlab.packs.manifest import Fixture
 from clvlab.words import counted
 
@@ -37,7 +37,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return files_below(paths, _ENDINGS, PLAIN)
 
 
-def market_files(files: Mapping[str, Path], options: Options, account: Account) -> Iterator[MarketFile]:
+def market_files(files: Mapping[str, Path], options: Options, account: ImportStats) -> Iterator[MarketFile]:
     """Return files one after the other, those in a tar too; each has to be read before the next one is asked for."""
     for n, (name, path) in enumerate(sorted(files.items()), 1):
         if path.suffix == ".tar":
@@ -47,7 +47,7 @@ def market_files(files: Mapping[str, Path], options: Options, account: Account) 
         options.progress(f"{n:,} of {counted(len(files), 'file')} read")
 
 
-def _tarred(name: str, path: Path, options: Options, account: Account) -> Iterator[MarketFile]:
+def _tarred(name: str, path: Path, options: Options, account: ImportStats) -> Iterator[MarketFile]:
     try:
         with tarfile.open(path, "r|") as tar:
             for member in tar:
@@ -84,7 +84,7 @@ class MarketFile:
 
     name: str
     lines: Iterator[tuple[int, bytes]]
-    account: Account
+    account: ImportStats
     books: dict[str, MarketBook] = field(default_factory=dict)
     _sport: str = ""
     _last_ms: int = 0

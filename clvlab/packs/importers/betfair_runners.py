@@ -24,7 +24,7 @@ from clvlab.odds.consensus import Consensus
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, quote_parts
 from clvlab.packs.importers.rows import CsvRow, opened_csv
 from clvlab.packs.importers.scraped import decimal_of
-from clvlab.packs.importers.source import Account, Normalised, Options, files_below, fixture_ids_of
+from clvlab.packs.importers.source import ImportStats, Normalised, Options, files_below, fixture_ids_of
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.rows import RESULTS, Settled
 from clvlab.words import counted
@@ -79,7 +79,7 @@ def shape_of(header: Sequence[str]) -> tuple[str, ...] | None:
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
     """Read tables file by file, and make each market's ticks of its runners."""
-    account = Account(options.lenient)
+    account = ImportStats(options.lenient)
     reading = _RunnersReading(options, account, zone_of(options.time_zone), QuoteSpill(scratch))
     for name, path in sorted(files.items()):
         reading.file(name, path)
@@ -105,7 +105,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 class _RunnersReading:
     """Reads files, and keeps what they say."""
 
-    def __init__(self, options: Options, account: Account, zone: ZoneInfo | None, spill: QuoteSpill) -> None:
+    def __init__(self, options: Options, account: ImportStats, zone: ZoneInfo | None, spill: QuoteSpill) -> None:
         self.events: dict[str, _RunnersEvent] = {}
         self.results: list[tuple[str, str, str, str, str | None]] = []
         self.spill = spill

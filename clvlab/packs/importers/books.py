@@ -15,7 +15,7 @@ from clvlab.errors import SourceError
 from clvlab.law.schema import BOOKS, ODDS_MILLI, TICKS, Schema
 from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusTicks, Flags, Ints, basis_points, consensus_ticks
 from clvlab.odds.margin import Floats, Margin, fair_probabilities, overround
-from clvlab.packs.importers.source import Account, Options, SourcePart
+from clvlab.packs.importers.source import ImportStats, Options, SourcePart
 from clvlab.packs.invariants import MAX_NAME_BYTES
 
 # Messages of books from what they were written as: odds whose margin is removed, or probabilities that have none.
@@ -25,7 +25,7 @@ _MOST_OFF = 0.1  # of the sum of fair probabilities from 1
 
 
 def priced(
-    heads: pl.DataFrame, odds: Floats, fair: Floats | None, books: list[str], options: Options, account: Account
+    heads: pl.DataFrame, odds: Floats, fair: Floats | None, books: list[str], options: Options, account: ImportStats
 ) -> BookMessages:
     """Return messages whose every side has a probability, the others withdrawn.
 
@@ -61,7 +61,7 @@ def priced(
     return BookMessages(market, ts_ms, numbers.to_numpy(), seen_ms, prob, milli)
 
 
-def _is_within(odds: Floats, complete: Flags, options: Options, account: Account) -> Flags:
+def _is_within(odds: Floats, complete: Flags, options: Options, account: ImportStats) -> Flags:
     """Count the overround of the messages with odds on every side, and tell which of all are not beyond ``max_overround``."""
     within = np.ones(len(odds), dtype=np.bool_)
     full: Flags = complete & ~np.isnan(odds).any(axis=1)
@@ -200,7 +200,7 @@ def batches(rows_of: Mapping[str, int], fixture_ids: Mapping[str, int], chunk_ro
 
 
 def book_ticks(
-    quotes: pl.DataFrame, fixture_ids: Mapping[str, int], options: Options, rules: Consensus, account: Account
+    quotes: pl.DataFrame, fixture_ids: Mapping[str, int], options: Options, rules: Consensus, account: ImportStats
 ) -> SourcePart:
     """Make ticks of ``QUOTES`` of whole fixtures: margin removed book by book, then the consensus of the fresh ones.
 
@@ -240,14 +240,14 @@ _KEY = ("fixture_id", "market_key", "side")
 
 
 def quote_parts(
-    spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account
+    spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: ImportStats
 ) -> Iterator[SourcePart]:
     """Return the ticks of spilled quotes that count in order of their times, some events at a time."""
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options, rules, account)
 
 
-def _named(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
+def _named(quotes: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
     """Refuse quotes whose market or side has a name that no pack can hold."""
     name = pl.col("market_key", "side")
     wrong = pl.any_horizontal(~name.str.len_bytes().is_between(1, MAX_NAME_BYTES) | name.str.contains(r"[\x00-\x1f\x7f]"))
@@ -257,7 +257,7 @@ def _named(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
     return quotes.filter(~wrong)
 
 
-def _settled_once(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
+def _settled_once(quotes: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
     """Drop quotes that say the same twice, and refuse those that contradict each other."""
     key = [*_MESSAGE, "side"]
     if not quotes.select(key).is_duplicated().any():
@@ -279,7 +279,7 @@ def _settled_once(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
 
 
 def _market_ticks(
-    rows: pl.DataFrame, sides: pl.DataFrame, n_sides: int, options: Options, rules: Consensus, account: Account
+    rows: pl.DataFrame, sides: pl.DataFrame, n_sides: int, options: Options, rules: Consensus, account: ImportStats
 ) -> tuple[pl.DataFrame, BookMessages]:
     """Return ticks, still without their number, of the markets with so many sides, and the messages that they were made of.
 

@@ -25,7 +25,7 @@ from clvlab.law.schema import BOOKS, ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.packs.files import whole
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, at_ticks, batches, book_ticks
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, SourcePart, files_below, fixture_ids_of
+from clvlab.packs.importers.source import NO_ODDS, ImportStats, Normalised, Options, SourcePart, files_below, fixture_ids_of
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.rows import RESULTS, Settled
 from clvlab.words import counted
@@ -65,7 +65,7 @@ class MatchRow:
     cells: Mapping[str, str]
 
 
-def matches(name: str, path: Path, account: Account) -> Iterator[MatchRow]:
+def matches(name: str, path: Path, account: ImportStats) -> Iterator[MatchRow]:
     """Read the matches of one file; rows of another width than the header, or that can't be read, are refused."""
     rows = csv.reader(io.StringIO(_text(name, path, account), newline=""), strict=True)
     header: list[str] = []
@@ -98,7 +98,7 @@ def matches(name: str, path: Path, account: Account) -> Iterator[MatchRow]:
         raise SourceError(f"{name}: has no header")
 
 
-def _text(name: str, path: Path, account: Account) -> str:
+def _text(name: str, path: Path, account: ImportStats) -> str:
     content = whole(path)
     try:
         return content.decode("utf-8-sig")
@@ -198,7 +198,7 @@ MARKETS = (
 )
 
 
-def prices(match: MatchRow, market: FileMarket, prefixes: Sequence[str], mark: str, account: Account) -> dict[str, float]:
+def prices(match: MatchRow, market: FileMarket, prefixes: Sequence[str], mark: str, account: ImportStats) -> dict[str, float]:
     """Return the odds of every side under the first prefix that has them all, or none.
 
     ``mark`` is ``C`` for closing odds, and empty for those before the match.
@@ -272,7 +272,7 @@ class OfferedBooks:
         own = folder / "books"
         own.mkdir()
         self._spill, self._rows, self._refused = QuoteSpill(own), list[tuple[Any, ...]](), 0
-        self._account = Account(lenient=True)
+        self._account = ImportStats(lenient=True)
 
     def add(self, match: MatchRow) -> None:
         """Take what all books say of a match."""
@@ -306,7 +306,7 @@ class OfferedBooks:
         if not known:
             return pl.DataFrame(schema=BOOKS)
         rows = self._spill.rows(known).sort("file", "line")
-        said = book_ticks(rows, ids, options, _ANY, Account(lenient=True)).books
+        said = book_ticks(rows, ids, options, _ANY, ImportStats(lenient=True)).books
         return pl.DataFrame(schema=BOOKS) if said is None else at_ticks(said, ticks)
 
 
@@ -393,7 +393,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     unknown = [name for name in preference if name not in _PREFIXES]
     if unknown:
         raise SourceError(f"unknown closing source {unknown[0]!r}: use some of {', '.join(_PREFIXES)}")
-    account = Account(options.lenient)
+    account = ImportStats(options.lenient)
     spill, offered = QuoteSpill(scratch), OfferedBooks(scratch) if options.books else None
     fixtures: dict[str, tuple[str, str, int | None]] = {}
     settled: list[tuple[str, str, str, str, str]] = []
@@ -438,7 +438,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 
 def _parts(
-    spill: QuoteSpill, offered: OfferedBooks | None, ids: Mapping[str, int], options: Options, account: Account
+    spill: QuoteSpill, offered: OfferedBooks | None, ids: Mapping[str, int], options: Options, account: ImportStats
 ) -> Iterator[SourcePart]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         rows = spill.rows(batch).sort("file", "line")
@@ -446,7 +446,7 @@ def _parts(
         yield part if offered is None else SourcePart(part.ticks, offered.books(batch, ids, options, part.ticks))
 
 
-def _quotes(match: MatchRow, preference: Sequence[str], account: Account) -> Iterator[tuple[Any, ...]]:
+def _quotes(match: MatchRow, preference: Sequence[str], account: ImportStats) -> Iterator[tuple[Any, ...]]:
     """Return the quotes of one match: before it, and at its close."""
     start = start_ms(match)
     for market in MARKETS:
@@ -468,7 +468,7 @@ def _quotes(match: MatchRow, preference: Sequence[str], account: Account) -> Ite
 
 
 def _chosen(
-    match: MatchRow, market: FileMarket, preference: Sequence[str], account: Account
+    match: MatchRow, market: FileMarket, preference: Sequence[str], account: ImportStats
 ) -> tuple[str, dict[str, float], dict[str, float]] | None:
     """Return the first source with closing odds: pre-match odds if it has them, and closing odds; else pre-match odds."""
     before = {source: prices(match, market, _PREFIXES[source][market.prefixes], "", account) for source in preference}

@@ -20,7 +20,7 @@ from clvlab.packs.exchange import WHOLE, Quote, millionths, names_of, number
 from clvlab.packs.importers.archives import json_documents
 from clvlab.packs.importers.assets import AssetMap, AssetMarket, asset_map
 from clvlab.packs.importers.shares import ListedShare, ShareSpill, Trade, price_millionths, quote_share, taker, trade_price
-from clvlab.packs.importers.source import Account, Normalised, Options, files_below, reason_of
+from clvlab.packs.importers.source import ImportStats, Normalised, Options, files_below, reason_of
 from clvlab.packs.rows import RESULTS, Settled
 
 NORMALISER = "kalshi/1"
@@ -37,7 +37,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
     """Read answers in any order; what they quote is put in order of time."""
-    account = Account(options.lenient)
+    account = ImportStats(options.lenient)
     assets = asset_map("kalshi", options)
     reading = _KalshiReading(assets, options, account, ShareSpill(assets, scratch))
     for name, path in sorted(files.items()):
@@ -67,7 +67,7 @@ class _KalshiReading:
 
     assets: AssetMap
     options: Options
-    account: Account
+    account: ImportStats
     spill: ShareSpill
     results: dict[tuple[int, str, str], str] = field(default_factory=dict)
 

@@ -21,7 +21,7 @@ from clvlab.packs.exchange import AssetBooks, Change, Level, millionths, number
 from clvlab.packs.importers.assets import AssetMap, asset_map, markets_of
 from clvlab.packs.importers.rows import parquet_columns, parquet_rows
 from clvlab.packs.importers.shares import StateSpill
-from clvlab.packs.importers.source import Account, Normalised, Options, files_below, reason_of
+from clvlab.packs.importers.source import ImportStats, Normalised, Options, files_below, reason_of
 from clvlab.packs.manifest import Capture, Gap
 from clvlab.words import counted
 
@@ -50,7 +50,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
     """Read the hours one after the other."""
-    account = Account(options.lenient)
+    account = ImportStats(options.lenient)
     assets = asset_map("pmxt", options)
     hours = _hours(files)
     reading = _Reading(assets, options, account, StateSpill(scratch))
@@ -106,7 +106,7 @@ def _hours(files: Mapping[str, Path]) -> list[tuple[int, str]]:
 class _Reading:
     """Reads hours in order, and keeps the states that they leave behind."""
 
-    def __init__(self, assets: AssetMap, options: Options, account: Account, spill: StateSpill) -> None:
+    def __init__(self, assets: AssetMap, options: Options, account: ImportStats, spill: StateSpill) -> None:
         self.spill = spill
         self._assets, self._options, self._account = assets, options, account
         self._books = AssetBooks(again_after_ms=_AGAIN_MS)

@@ -22,7 +22,7 @@ from clvlab.odds.integers import largest_remainder
 from clvlab.packs.exchange import MARKET_KEY, odds_milli
 from clvlab.packs.files import lines_of, whole
 from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps
-from clvlab.packs.importers.source import Account, Normalised, Options, reason_of, ticks_frame
+from clvlab.packs.importers.source import ImportStats, Normalised, Options, reason_of, ticks_frame
 from clvlab.packs.manifest import Fixture
 
 NORMALISER = "polymarket/1"
@@ -44,7 +44,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     """Return ``fixtures.json`` and the quote files of one folder, by flat names: ``<fixture>-home.jsonl.gz``."""
     if len(paths) != 1 or not (paths[0] / _FIXTURES).is_file():
         raise SourceError(f"give one folder with a {_FIXTURES}, not {', '.join(str(path) for path in paths)}")
-    fixtures = {str(fixture.fixture_id) for fixture in _fixtures(paths[0] / _FIXTURES, Account(lenient=True))}
+    fixtures = {str(fixture.fixture_id) for fixture in _fixtures(paths[0] / _FIXTURES, ImportStats(lenient=True))}
     endings = [f"*/{name}.{ending}" for name in _SIDES for ending in ("jsonl", "jsonl.gz")]
     files = sorted(file for ending in endings for file in paths[0].glob(ending) if file.parent.name in fixtures)
     return {_FIXTURES: paths[0] / _FIXTURES} | {f"{file.parent.name}-{file.name}": file for file in files}
@@ -52,7 +52,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> Normalised:
     """Read the quotes of every fixture that ``fixtures.json`` lists, and make rounds of them."""
-    account = Account(options.lenient)
+    account = ImportStats(options.lenient)
     if _FIXTURES not in files:
         raise SourceError(f"there is no {_FIXTURES} among {sorted(files)}")
     fixtures = _fixtures(files[_FIXTURES], account)
@@ -70,7 +70,7 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
 
 
 def _parts(
-    fixtures: Sequence[Fixture], files: Mapping[str, Path], options: Options, account: Account
+    fixtures: Sequence[Fixture], files: Mapping[str, Path], options: Options, account: ImportStats
 ) -> Iterator[pl.DataFrame]:
     for fixture in fixtures:
         of = {name: [file for file in files if file.startswith(f"{fixture.fixture_id}-{name}.jsonl")] for name in _SIDES}
@@ -87,7 +87,7 @@ def _parts(
         yield ticks_frame(_rows(fixture.fixture_id, sorted(quotes, key=lambda quote: (quote.ts_s, quote.side)), account))
 
 
-def _fixtures(path: Path, account: Account) -> tuple[Fixture, ...]:
+def _fixtures(path: Path, account: ImportStats) -> tuple[Fixture, ...]:
     try:
         listed = orjson.loads(whole(path))
     except orjson.JSONDecodeError as error:
@@ -121,7 +121,7 @@ def _fixture(entry: Any) -> Fixture:
     )
 
 
-def _read(file: str, path: Path, fixture_id: int, name: str, account: Account) -> Iterator[_Quote]:
+def _read(file: str, path: Path, fixture_id: int, name: str, account: ImportStats) -> Iterator[_Quote]:
     before = -1
     try:
         false = jumps(_times(path, fixture_id), longest_ms=None)
@@ -173,7 +173,7 @@ def _rounds(quotes: Sequence[_Quote]) -> Iterator[dict[str, _Quote]]:
         yield current
 
 
-def _rows(fixture_id: int, quotes: Sequence[_Quote], account: Account) -> Iterator[tuple[Any, ...]]:
+def _rows(fixture_id: int, quotes: Sequence[_Quote], account: ImportStats) -> Iterator[tuple[Any, ...]]:
     for seq, quoted in enumerate(_rounds(quotes)):
         ts_ms = max(quote.ts_s for quote in quoted.values()) * 1000
         head = (fixture_id, seq, ts_ms, False, MARKET_KEY)

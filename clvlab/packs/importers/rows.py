@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from clvlab.errors import SourceError
 from clvlab.packs.files import MAX_LINE_BYTES, lines_of
-from clvlab.packs.importers.source import Account
+from clvlab.packs.importers.source import ImportStats
 from clvlab.packs.parquet import batches, opened, parquet_schema
 from clvlab.packs.rows import UNREADABLE
 
@@ -57,7 +57,7 @@ def header_of(line: str) -> list[str]:
         return []
 
 
-def opened_csv(name: str, path: Path, account: Account) -> tuple[list[str], Iterator[CsvRow]]:
+def opened_csv(name: str, path: Path, account: ImportStats) -> tuple[list[str], Iterator[CsvRow]]:
     """Return the header and the rows; one of another width than the header is refused.
 
     Raises
@@ -74,7 +74,7 @@ def opened_csv(name: str, path: Path, account: Account) -> tuple[list[str], Iter
     return header, _rows(name, header, csv.reader(lines, delimiter=delimiter_of(first), strict=True), account)
 
 
-def _rows(name: str, header: list[str], reader: _Reader, account: Account) -> Iterator[CsvRow]:
+def _rows(name: str, header: list[str], reader: _Reader, account: ImportStats) -> Iterator[CsvRow]:
     try:
         for row in reader:
             if not any(cell.strip() for cell in row):
@@ -89,7 +89,7 @@ def _rows(name: str, header: list[str], reader: _Reader, account: Account) -> It
         raise SourceError(f"{name}:{reader.line_num + 1}: no CSV from here on: {error}") from error
 
 
-def text_lines(name: str, path: Path, account: Account) -> Iterator[str]:
+def text_lines(name: str, path: Path, account: ImportStats) -> Iterator[str]:
     """Return every line, an empty one for what is blank or refused, so that the reader counts as the file does."""
     given = 0
     for number, line in lines_of(path):

@@ -20,7 +20,7 @@ from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, quote_parts
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, fixture_ids_of
+from clvlab.packs.importers.source import NO_ODDS, ImportStats, Normalised, Options, fixture_ids_of
 from clvlab.packs.manifest import Fixture, KickoffKind
 
 CLOSING_MS = 1000
@@ -49,7 +49,7 @@ class Scrapes:
     """The matches and quotes that were read so far."""
 
     options: Options
-    account: Account
+    account: ImportStats
     spill: QuoteSpill
     _matches: dict[str, _Scraped] = field(default_factory=dict)
     _rows: list[tuple[object, ...]] = field(default_factory=list)
@@ -128,7 +128,7 @@ class Scrapes:
 
 def scrapes(options: Options, scratch: Path) -> Scrapes:
     """Return nothing read so far."""
-    return Scrapes(options, Account(options.lenient), QuoteSpill(scratch))
+    return Scrapes(options, ImportStats(options.lenient), QuoteSpill(scratch))
 
 
 def decimal_of(text: object, form: str = OddsFormat.DECIMAL) -> float | None:

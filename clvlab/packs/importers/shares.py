@@ -17,7 +17,7 @@ from clvlab.odds.integers import largest_remainder
 from clvlab.packs.exchange import WHOLE, Quote, ShareMarket, State, millionths, odds_milli
 from clvlab.packs.importers.assets import AssetMap, AssetMarket, markets_of
 from clvlab.packs.importers.books import QuoteSpill, batches, number_messages
-from clvlab.packs.importers.source import Account, Options
+from clvlab.packs.importers.source import ImportStats, Options
 
 # From the states of markets to ticks: spilled to disk as they come, then numbered some fixtures at a time.
 
@@ -46,7 +46,7 @@ class StateSpill:
             self._place += len(self._held)
             self._held = []
 
-    def parts(self, options: Options, account: Account) -> Iterator[pl.DataFrame]:
+    def parts(self, options: Options, account: ImportStats) -> Iterator[pl.DataFrame]:
         """Return ``TICKS`` of some whole fixtures at a time, in ascending order of fixture_id."""
         self._flush()
         ids = {event: int(event) for event in self._spill.rows_of}
@@ -77,7 +77,7 @@ def states_frame(states: Iterable[State], place: int = 0) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={name: _SCHEMA[name] for name in order}, orient="row")
 
 
-def last_states(states: pl.DataFrame, account: Account) -> pl.DataFrame:
+def last_states(states: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
     """Return ``TICKS`` of states of whole fixtures, of which the last of one market at one time counts."""
     last = states.filter(pl.col("place") == pl.col("place").max().over(_AT))
     account.note("states that another of the same time followed", states["place"].n_unique() - last["place"].n_unique())
@@ -208,7 +208,7 @@ class ShareSpill:
         self._spill.add(pl.DataFrame(self._held, schema=SHARES, orient="row"))
         self._held = []
 
-    def parts(self, options: Options, account: Account) -> Iterator[pl.DataFrame]:
+    def parts(self, options: Options, account: ImportStats) -> Iterator[pl.DataFrame]:
         """Return ``TICKS`` of some whole fixtures at a time, in ascending order of fixture_id."""
         self._flush()
         kickoffs = {fixture.fixture_id: fixture.kickoff_ts_ms or 0 for fixture in self.assets.fixtures}
@@ -226,7 +226,7 @@ class ShareSpill:
             yield last_states(pl.concat(frames), account)
 
     def _states(
-        self, market: AssetMarket, rows: pl.DataFrame, kickoff_ms: int, options: Options, account: Account
+        self, market: AssetMarket, rows: pl.DataFrame, kickoff_ms: int, options: Options, account: ImportStats
     ) -> Iterator[State]:
         if (market.fixture_id, market.key) not in self.quoted:
             account.note("markets that serve to enter, not to close: a trade is no standing quote")
@@ -244,7 +244,7 @@ class ShareSpill:
             )
 
 
-def _quoted(market: AssetMarket, rows: pl.DataFrame, account: Account) -> Iterator[State]:
+def _quoted(market: AssetMarket, rows: pl.DataFrame, account: ImportStats) -> Iterator[State]:
     """Make a state of the quotes of each time; where an asset has none at that time the market is suspended."""
     for ts_ms, group in groupby(rows.iter_rows(named=True), key=lambda row: int(row["ts_ms"])):
         quotes: dict[str, Quote] = {}
@@ -279,7 +279,7 @@ class _Last(NamedTuple):
     takes_yes: bool
 
 
-def _traded(market: AssetMarket, rows: pl.DataFrame, age_ms: int, account: Account) -> Iterator[State]:
+def _traded(market: AssetMarket, rows: pl.DataFrame, age_ms: int, account: ImportStats) -> Iterator[State]:
     """Make a state at each trade: the last trades of the sides, normalised, if none of them is too old."""
     last: dict[str, _Last] = {}
     repeated = pl.col("trade").is_not_null() & ~pl.struct("asset", "trade").is_first_distinct()
@@ -291,7 +291,7 @@ def _traded(market: AssetMarket, rows: pl.DataFrame, age_ms: int, account: Accou
         yield _trade_state(market, ts_ms, fresh, account)
 
 
-def _trade_state(market: AssetMarket, ts_ms: int, fresh: Mapping[str, _Last], account: Account) -> State:
+def _trade_state(market: AssetMarket, ts_ms: int, fresh: Mapping[str, _Last], account: ImportStats) -> State:
     sides = tuple(market.sides)
     head = partial(State, market.fixture_id, market.key, ts_ms, in_running=False, sides=sides)
     nothing = (None,) * len(sides)

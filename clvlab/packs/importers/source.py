@@ -148,7 +148,7 @@ def reason_of(error: Exception) -> str:
 
 
 @dataclass(slots=True)
-class Account:
+class ImportStats:
     """What an import met: rows and files refused, what is to note, books and their overround.
 
     Attributes
@@ -225,8 +225,8 @@ class Account:
 
 
 def left_files(left: Iterable[tuple[str, str]]) -> tuple[RefusedRows, ...]:
-    """Return files, given by name and with the reason why they were left, as ``Account.refuse_file`` counts them."""
-    account = Account(lenient=True)
+    """Return files, given by name and with the reason why they were left, as ``ImportStats.refuse_file`` counts them."""
+    account = ImportStats(lenient=True)
     for name, why in left:
         account.leave_file(name, why)
     return account.refused_rows()
@@ -266,7 +266,7 @@ class Normalised:
 
     parts: Iterable[pl.DataFrame | SourcePart]
     fixtures: tuple[Fixture, ...]
-    account: Account
+    account: ImportStats
     provenance: str
     normaliser: str
     margin: str

@@ -19,7 +19,7 @@ from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, quote_parts
 from clvlab.packs.importers.mapping import Mapped, Meaning
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, files_below, fixture_ids_of
+from clvlab.packs.importers.source import NO_ODDS, ImportStats, Normalised, Options, files_below, fixture_ids_of
 from clvlab.packs.importers.table_files import TableChunk, csv_chunks, parquet_chunks
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.rows import RESULTS, Settled
@@ -48,7 +48,7 @@ class TableRows:
     results: pl.DataFrame
 
 
-def meant(chunk: TableChunk, options: Options, account: Account) -> TableRows:
+def meant(chunk: TableChunk, options: Options, account: ImportStats) -> TableRows:
     """Return what the rows of a chunk mean; a row with a bad time, odds or flag is refused as a whole."""
     mapping = chunk.mapping
     zone = zone_of(options.time_zone or mapping.time_zone)
@@ -77,7 +77,7 @@ def meant(chunk: TableChunk, options: Options, account: Account) -> TableRows:
     return TableRows(quotes, facts, _results(quotes, chunk, account))
 
 
-def _fair(long: pl.DataFrame, mapping: Mapped, file: str, account: Account) -> tuple[pl.Series, pl.Series]:
+def _fair(long: pl.DataFrame, mapping: Mapped, file: str, account: ImportStats) -> tuple[pl.Series, pl.Series]:
     """Return the probabilities of a table that gives them, and which rows say none or a valid one; the others are refused."""
     if not mapping.has_fair:
         return pl.Series("fair", [None] * long.height, dtype=pl.Float64), pl.Series([True] * long.height, dtype=pl.Boolean)
@@ -91,7 +91,7 @@ def _fair(long: pl.DataFrame, mapping: Mapped, file: str, account: Account) -> t
     return fair.set(~sound, None), ~wrong
 
 
-def _heads(chunk: TableChunk, mapping: Mapped, zone: ZoneInfo | None, account: Account) -> tuple[pl.DataFrame, pl.Series]:
+def _heads(chunk: TableChunk, mapping: Mapped, zone: ZoneInfo | None, account: ImportStats) -> tuple[pl.DataFrame, pl.Series]:
     """Return the columns that every quote of a row shares, and which rows can be read."""
     rows, columns = chunk.rows, mapping.columns
     nothing = pl.Series([None] * rows.height, dtype=pl.String)
@@ -238,7 +238,7 @@ def _written(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:
     return numbers.fill_null(float("nan")).to_numpy()
 
 
-def _results(quotes: pl.DataFrame, chunk: TableChunk, account: Account) -> pl.DataFrame:
+def _results(quotes: pl.DataFrame, chunk: TableChunk, account: ImportStats) -> pl.DataFrame:
     """Return how sides were settled: each side's own result, or in a wide table the name of the one that won."""
     named = quotes.filter(pl.col("result").is_not_null())
     text = pl.col("result").str.to_lowercase()
@@ -271,7 +271,7 @@ def find_parquet(paths: Sequence[Path]) -> dict[str, Path]:
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
     """Read tables a chunk of rows at a time; a book's message is all its rows about one market at one time."""
-    account = Account(options.lenient)
+    account = ImportStats(options.lenient)
     rules = options.rules(_RULES)
     spill = QuoteSpill(scratch)
     known = _KnownColumns(account)
@@ -298,7 +298,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     )
 
 
-def _chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[TableChunk]:
+def _chunks(name: str, path: Path, options: Options, account: ImportStats) -> Iterator[TableChunk]:
     """Read a file; when lenient, one that is no such table, as of an older header or of something else, is passed over."""
     read = parquet_chunks if name.endswith(".parquet") else csv_chunks
     try:
@@ -310,7 +310,7 @@ def _chunks(name: str, path: Path, options: Options, account: Account) -> Iterat
 class _KnownColumns:
     """Names, kickoffs and results of the fixtures met so far."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: ImportStats) -> None:
         self.names: dict[str, tuple[str, ...]] = {}
         self.announced: dict[str, tuple[int, int]] = {}  # event -> (when it was said, kickoff), as said first
         self.kickoffs: dict[str, tuple[int, int]] = {}  # the same, as said last

@@ -13,7 +13,7 @@ import pyarrow as pa
 from clvlab.errors import SourceError
 from clvlab.packs.importers.mapping import Mapped, check_mapping
 from clvlab.packs.importers.rows import text_lines
-from clvlab.packs.importers.source import Account, Options
+from clvlab.packs.importers.source import ImportStats, Options
 from clvlab.packs.parquet import batches, opened, parquet_schema
 from clvlab.packs.rows import UNREADABLE
 
@@ -30,7 +30,7 @@ class TableChunk:
     line: pl.Series
 
 
-def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[TableChunk]:
+def csv_chunks(name: str, path: Path, options: Options, account: ImportStats) -> Iterator[TableChunk]:
     """Read a CSV; a row of another width than the header is refused.
 
     Raises
@@ -78,7 +78,7 @@ def _frame(header: list[str], rows: list[list[str]]) -> pl.DataFrame:
     return frame.with_columns(pl.when(text != "").then(text))
 
 
-def parquet_chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[TableChunk]:
+def parquet_chunks(name: str, path: Path, options: Options, account: ImportStats) -> Iterator[TableChunk]:
     """Read a Parquet file by batches of rows; a row's line is its number from 1.
 
     Raises

@@ -27,7 +27,7 @@ from clvlab.packs.importers import the_odds_api_changes as changes
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import (
     NO_ODDS,
-    Account,
+    ImportStats,
     Normalised,
     Options,
     SourcePart,
@@ -158,7 +158,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     """Read snapshots, or changes, and make consensus ticks of them."""
     if any(name.endswith(".parquet") for name in files):
         return changes.normalise(files, options, scratch)
-    account = Account(options.lenient)
+    account = ImportStats(options.lenient)
     rules = options.rules(RULES)
     spill = QuoteSpill(scratch)
     known = _Known()
@@ -210,7 +210,7 @@ class _Known:
 
 
 def _parts(
-    spill: QuoteSpill, ids: Mapping[str, int], known: _Known, options: Options, rules: Consensus, account: Account
+    spill: QuoteSpill, ids: Mapping[str, int], known: _Known, options: Options, rules: Consensus, account: ImportStats
 ) -> Iterator[SourcePart]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         quotes = spill.rows(batch).sort("ts_ms", "file", "line")
@@ -250,7 +250,7 @@ def _times(known: _Known, scope: str, kind: str, book: str) -> set[int]:
     return alone | known.covered.get((known.sport_of.get(scope, scope), kind, book), set())
 
 
-def _snapshot(name: str, path: Path, known: _Known, options: Options, account: Account) -> list[tuple[Any, ...]]:
+def _snapshot(name: str, path: Path, known: _Known, options: Options, account: ImportStats) -> list[tuple[Any, ...]]:
     """Return the quotes of one file."""
     try:
         answer = orjson.loads(whole(path))
@@ -286,7 +286,7 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
     return rows
 
 
-def _opened(name: str, answer: Any, account: Account) -> tuple[int, Sequence[ApiEvent]]:
+def _opened(name: str, answer: Any, account: ImportStats) -> tuple[int, Sequence[ApiEvent]]:
     """Return the time at which a snapshot could be seen, and its events."""
     if isinstance(answer, dict) and "data" in answer:
         data = answer["data"]
@@ -337,7 +337,7 @@ def _learn(known: _Known, event: Mapping[str, Any], ts_ms: int) -> None:
 
 
 def event_quotes(
-    name: str, number: int, event: ApiEvent, ts_ms: int, form: OddsFormat, account: Account
+    name: str, number: int, event: ApiEvent, ts_ms: int, form: OddsFormat, account: ImportStats
 ) -> Iterator[tuple[Any, ...]]:
     """Read an event of an answer that could be seen at that time, as rows of ``QUOTES``; bad prices go to the account.
 

@@ -21,7 +21,7 @@ from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.files import whole
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, SourcePart, fixture_ids_of, league_named
+from clvlab.packs.importers.source import NO_ODDS, ImportStats, Normalised, Options, SourcePart, fixture_ids_of, league_named
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.parquet import check_parquet
 from clvlab.packs.rows import UNREADABLE
@@ -55,7 +55,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> Normalised:
     """Read the changes some events at a time, and make consensus ticks of them."""
-    account = Account(options.lenient)
+    account = ImportStats(options.lenient)
     rules = options.rules(_RULES)
     (ticks_name,) = [name for name in files if name.endswith(TICKS)]
     (fixtures_name,) = files.keys() - {ticks_name}
@@ -142,7 +142,7 @@ def _collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
 _Listed = tuple[str, str, int, str | None]
 
 
-def _fixtures(name: str, path: Path, account: Account) -> dict[str, _Listed]:
+def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _Listed]:
     """Event -> home team, away team, kickoff, and league where the list has a column of it."""
     try:
         reader = csv.DictReader(io.StringIO(whole(path).decode()), strict=True)
@@ -180,7 +180,7 @@ def _parts(
     ids: Mapping[str, int],
     options: Options,
     rules: Consensus,
-    account: Account,
+    account: ImportStats,
 ) -> Iterator[SourcePart]:
     named = pl.DataFrame(
         [(event, home, away) for event, (home, away, *_) in teams.items()],
@@ -193,7 +193,7 @@ def _parts(
         yield book_ticks(quotes, ids, options, rules, account)
 
 
-def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: Account) -> pl.DataFrame:
+def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: ImportStats) -> pl.DataFrame:
     """Refuse rows that can't be read, and take the price from those whose odds are not valid: from there on it is not known."""
     form = asked or (OddsFormat.DECIMAL if rows["is_decimal"].all() else OddsFormat.AMERICAN)
     odds = pl.Series("odds", decimal_odds(rows["price"].to_numpy(), form))

@@ -20,7 +20,7 @@ from clvlab.packs.importers.archives import ArchiveKind, head_of, kind_of
 from clvlab.packs.importers.assets import AssetMap, asset_map
 from clvlab.packs.importers.rows import opened_csv, parquet_columns, parquet_rows
 from clvlab.packs.importers.shares import ShareSpill, Trade, taker, trade_price
-from clvlab.packs.importers.source import Account, Normalised, Options, files_below
+from clvlab.packs.importers.source import ImportStats, Normalised, Options, files_below
 from clvlab.words import counted
 
 NORMALISER = "trades/1"
@@ -44,7 +44,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
     """Read archives in any order; trades are put in order of time."""
-    account = Account(options.lenient)
+    account = ImportStats(options.lenient)
     assets = asset_map("trades", options)
     spill = ShareSpill(assets, scratch)
     zone = zone_of(options.time_zone)
@@ -70,7 +70,9 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     )
 
 
-def _take(name: str, rows: pl.DataFrame, spill: ShareSpill, zone: ZoneInfo | None, options: Options, account: Account) -> None:
+def _take(
+    name: str, rows: pl.DataFrame, spill: ShareSpill, zone: ZoneInfo | None, options: Options, account: ImportStats
+) -> None:
     """Take the trades of mapped assets among some rows."""
     assets = spill.assets
     known = pl.col("asset").is_in(list(assets.markets))
@@ -126,7 +128,7 @@ def _columns(name: str, header: Sequence[str], said: Mapping[str, str]) -> dict[
     return {meaning: column for meaning, column in found.items() if column is not None}
 
 
-def _csv(name: str, path: Path, assets: AssetMap, options: Options, account: Account) -> Iterator[pl.DataFrame]:
+def _csv(name: str, path: Path, assets: AssetMap, options: Options, account: ImportStats) -> Iterator[pl.DataFrame]:
     header, rows = opened_csv(name, path, account)
     columns = _columns(name, header, assets.columns)
     schema = {"line": pl.Int64} | dict.fromkeys(COLUMNS, pl.String)
@@ -139,7 +141,7 @@ def _csv(name: str, path: Path, assets: AssetMap, options: Options, account: Acc
     yield pl.DataFrame(held, schema=schema, orient="row")
 
 
-def _parquet(name: str, path: Path, assets: AssetMap, options: Options, _account: Account) -> Iterator[pl.DataFrame]:
+def _parquet(name: str, path: Path, assets: AssetMap, options: Options, _account: ImportStats) -> Iterator[pl.DataFrame]:
     columns = _columns(name, parquet_columns(name, path), assets.columns)
     line = 1
     for rows in parquet_rows(name, path, sorted(set(columns.values())), options.chunk_rows, times=(columns["time"],)):

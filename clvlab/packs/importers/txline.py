@@ -20,7 +20,7 @@ from clvlab.odds.integers import WHOLE_BPS, half_up
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.books import QuoteSpill, batches
 from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps
-from clvlab.packs.importers.source import Account, Normalised, Options, reason_of
+from clvlab.packs.importers.source import ImportStats, Normalised, Options, reason_of
 from clvlab.packs.invariants import MAX_NAME_BYTES, is_name
 from clvlab.packs.manifest import Capture, Fixture, Gap, Reading
 from clvlab.words import counted
@@ -92,7 +92,7 @@ class _CaptureFile:
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
     """Read messages in the order of time; captures of one fixture follow each other, the silence between them is a gap."""
-    account = Account(options.lenient)
+    account = ImportStats(options.lenient)
     spill = QuoteSpill(scratch)
     captures = []
     for number, name in enumerate(sorted(files)):
@@ -149,7 +149,7 @@ def _parts(spill: QuoteSpill, in_order: Sequence[int], options: Options) -> Iter
         yield numbered.with_columns(tick_seq=seq).select(*TICKS)
 
 
-def _read(number: int, name: str, path: Path, spill: QuoteSpill, account: Account, options: Options) -> _CaptureFile:
+def _read(number: int, name: str, path: Path, spill: QuoteSpill, account: ImportStats, options: Options) -> _CaptureFile:
     capture = _CaptureFile(number)
     seen: set[str] = set()
     sides: dict[tuple[int, str], frozenset[str]] = {}

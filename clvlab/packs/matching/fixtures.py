@@ -8,7 +8,7 @@ from clvlab.law.markets import Market
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedFixture:
     """A fixture as one source lists it.
 
     Attributes

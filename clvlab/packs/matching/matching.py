@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from clvlab.law.markets import Role
-from clvlab.packs.matching.fixtures import Listed, Matched, Pair, RefusedMatch
+from clvlab.packs.matching.fixtures import ListedFixture, Matched, Pair, RefusedMatch
 from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, may_be_alike, words_of
 from clvlab.packs.matching.prices import PriceGap, gap_between
 
@@ -47,7 +47,7 @@ WEEK_MS = 7 * 24 * 3_600_000
 DAILY_SHARE = 0.1  # of the times that a team plays again within a week, which a few kickoffs that were moved do not reach
 
 
-def playing_daily(first: Sequence[Listed], second: Sequence[Listed]) -> set[int]:
+def playing_daily(first: Sequence[ListedFixture], second: Sequence[ListedFixture]) -> set[int]:
     """Return the fixtures of the first source that are of competitions in which teams play on following days.
 
     Teams that meet each other are of one competition, and so are those that they meet. How soon a team plays again is seen
@@ -71,7 +71,7 @@ def playing_daily(first: Sequence[Listed], second: Sequence[Listed]) -> set[int]
     return {one.fixture_id for one in first if one.names and leagues.root(_teams(one)[0]) in daily}
 
 
-def _teams(one: Listed) -> list[str]:
+def _teams(one: ListedFixture) -> list[str]:
     return [" ".join(words_of(name)) for name in one.names]
 
 
@@ -109,7 +109,7 @@ Gaps = Callable[[int, int, bool], PriceGap | None]
 
 
 def matched(
-    first: Sequence[Listed], second: Sequence[Listed], gaps: Gaps | None = None, aliases: TeamAliases = NO_ALIASES
+    first: Sequence[ListedFixture], second: Sequence[ListedFixture], gaps: Gaps | None = None, aliases: TeamAliases = NO_ALIASES
 ) -> Matched:
     """Match the fixtures of two sources.
 
@@ -179,7 +179,9 @@ class LikelyPair(NamedTuple):
         return abs(self.gap_ms) <= NEAR_MS
 
 
-def likely_pairs(first: Sequence[Listed], second: Sequence[Listed], calendar: Sequence[Listed]) -> list[LikelyPair]:
+def likely_pairs(
+    first: Sequence[ListedFixture], second: Sequence[ListedFixture], calendar: Sequence[ListedFixture]
+) -> list[LikelyPair]:
     """Return which fixtures of the first source may be which of the second, each judged by itself.
 
     Unlike ``matched`` it asks no prices, and several fixtures may be one: whoever asks wants to miss none.
@@ -200,7 +202,7 @@ def likely_pairs(first: Sequence[Listed], second: Sequence[Listed], calendar: Se
     return [LikelyPair(edge.first, edge.second, edge.alike, edge.gap_ms, edge.first in daily) for edge in left]
 
 
-def _edges(first: Sequence[Listed], second: Sequence[Listed], aliases: TeamAliases = NO_ALIASES) -> list[_Edge]:
+def _edges(first: Sequence[ListedFixture], second: Sequence[ListedFixture], aliases: TeamAliases = NO_ALIASES) -> list[_Edge]:
     """Return pairs whose teams are alike, and whose kickoffs are not further apart than one may have been moved."""
     times = sorted(one.kickoff_ts_ms for one in second if one.kickoff_ts_ms is not None)
     timed = [
@@ -225,17 +227,17 @@ class _Calendar:
     every match that they play.
     """
 
-    def __init__(self, listed: Sequence[Listed], aliases: TeamAliases) -> None:
+    def __init__(self, listed: Sequence[ListedFixture], aliases: TeamAliases) -> None:
         self._aliases = aliases
         timed = [(one.kickoff_ts_ms, place, one) for place, one in enumerate(listed) if one.kickoff_ts_ms is not None]
         self._all = sorted((item for item in timed if len(item[2].names) == 2), key=itemgetter(0, 1))
-        self._of_team = defaultdict[str, list[tuple[int, int, Listed]]](list)
+        self._of_team = defaultdict[str, list[tuple[int, int, ListedFixture]]](list)
         for item in self._all:
             for name in set(item[2].names):
                 self._of_team[name].append(item)
         self._alike: dict[str, list[str]] = {}
 
-    def near(self, one: Listed, at: int) -> list[tuple[int, Listed]]:
+    def near(self, one: ListedFixture, at: int) -> list[tuple[int, ListedFixture]]:
         """Return the fixtures within a day or so, in order, of which a team is like the first team of one."""
         if len(one.names) != 2:
             return []
@@ -243,7 +245,7 @@ class _Calendar:
         if high - low <= _FEW:
             near = self._all[low:high]
             return [(then, other) for then, _, other in near if any(self._are_like(one.names[0], name) for name in other.names)]
-        found = dict[int, tuple[int, Listed]]()
+        found = dict[int, tuple[int, ListedFixture]]()
         for name in self._like(one.names[0]):
             own = self._of_team[name]
             low, high = _far(own, at)
@@ -259,12 +261,12 @@ class _Calendar:
         return (self._aliases.teams or may_be_alike(one, other)) and self._aliases.likeness(one, other) >= LEAST_ALIKE
 
 
-def _far(timed: Sequence[tuple[int, int, Listed]], at: int) -> tuple[int, int]:
+def _far(timed: Sequence[tuple[int, int, ListedFixture]], at: int) -> tuple[int, int]:
     """Return where those begin and end that are not further from a time than a kickoff may have been moved."""
     return bisect_left(timed, at - FAR_MS, key=itemgetter(0)), bisect_right(timed, at + FAR_MS, key=itemgetter(0))
 
 
-def _edge(one: Listed, other: Listed, gap_ms: int, aliases: TeamAliases) -> _Edge | None:
+def _edge(one: ListedFixture, other: ListedFixture, gap_ms: int, aliases: TeamAliases) -> _Edge | None:
     if len(one.names) != 2 or len(other.names) != 2:
         return None
     likeness = aliases.likeness
@@ -358,7 +360,9 @@ def _judged(edge: _Edge, gaps: Gaps | None, *, daily: bool) -> Pair | RefusedMat
     return Pair(edge.first, edge.second, edge.turned, edge.alike, gap_s, own.gap_bps)
 
 
-def gaps_of(first: dict[int, Listed], second: dict[int, Listed], first_prices: Prices, second_prices: Prices) -> Gaps:
+def gaps_of(
+    first: dict[int, ListedFixture], second: dict[int, ListedFixture], first_prices: Prices, second_prices: Prices
+) -> Gaps:
     """Return what measures the gap of prices, from the prices of each source's fixtures."""
 
     def gap(one: int, other: int, turned: bool) -> PriceGap | None:  # noqa: FBT001  as ``Gaps`` is called

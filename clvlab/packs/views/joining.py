@@ -16,7 +16,7 @@ from clvlab.law.schema import BOOK_ROWS
 from clvlab.law.tape import Tape
 from clvlab.packs.books import STREAM
 from clvlab.packs.manifest import Fixture
-from clvlab.packs.matching.fixtures import Listed, Matched
+from clvlab.packs.matching.fixtures import ListedFixture, Matched
 from clvlab.packs.matching.markets import MATCHING_VERSION, MATCHING_VERSIONS, market_of
 from clvlab.packs.matching.matching import gaps_of, matched
 from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, folded
@@ -264,13 +264,15 @@ def _names(packs: Sequence[Pack]) -> tuple[str, ...]:
     return tuple(providers) if unique else tuple(pack.pack_id for pack in packs)
 
 
-def listed(pack: Pack, tape: Tape, version: str = MATCHING_VERSION) -> list[Listed]:
+def listed(pack: Pack, tape: Tape, version: str = MATCHING_VERSION) -> list[ListedFixture]:
     """Return the fixtures of a pack as they are matched by a version."""
     sides: dict[int, dict[str, list[str]]] = {}
     for fixture_id, market_key, side in tape.series.select("fixture_id", "market_key", "side").iter_rows():
         sides.setdefault(fixture_id, {}).setdefault(market_key, []).append(side)
     return [
-        Listed(one.fixture_id, one.names, one.kickoff_ts_ms, markets_of(sides.get(one.fixture_id, {}), one.names, version))
+        ListedFixture(
+            one.fixture_id, one.names, one.kickoff_ts_ms, markets_of(sides.get(one.fixture_id, {}), one.names, version)
+        )
         for one in pack.manifest.fixtures
     ]
 
@@ -281,7 +283,9 @@ def markets_of(sides: Mapping[str, Sequence[str]], names: Sequence[str], version
     return tuple(market for market in found if market is not None)
 
 
-def _matched(first: Sequence[Listed], second: Sequence[Listed], ours: Tape, theirs: Tape, aliases: TeamAliases) -> Matched:
+def _matched(
+    first: Sequence[ListedFixture], second: Sequence[ListedFixture], ours: Tape, theirs: Tape, aliases: TeamAliases
+) -> Matched:
     one, other = ({own.fixture_id: own for own in source} for source in (first, second))
     return matched(first, second, gaps_of(one, other, _Prices(ours), _Prices(theirs)), aliases)
 

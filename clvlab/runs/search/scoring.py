@@ -52,7 +52,7 @@ class Scorer:
     """
 
     def __init__(self, tape: Tape, window: Window) -> None:
-        own = tape.judged_by(window.close_source)
+        own = tape.at_source(window.close_source)
         check_prices(own.rows)
         self.tape, self.window, self._own = tape, window, own
         ends = fixture_closes(tape, window)

@@ -17,7 +17,7 @@ from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import ApplicationDep, BacktestPool, CursorQuery, PageSizeQuery, SheetPool
 from clvlab_service.negotiation import Responses
 from clvlab_service.openapi import problems
-from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, landed
+from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, wait_for
 
 router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=JsonRoute)
 reports = APIRouter(prefix="/backtests", tags=["backtests"], route_class=RevalidatedRoute)
@@ -76,11 +76,11 @@ async def run_backtest(
     asked = await run_in_threadpool(application.backtests.ask, body, key)
     if not asked.known:
         async with pool.turn(asked.run_id):
-            flight = pool.flight(asked.run_id)
-            with nullcontext() if flight else pool.place():
+            inflight = pool.inflight(asked.run_id)
+            with nullcontext() if inflight else pool.place():
                 await run_in_threadpool(application.backtests.enter, asked)
-                flight = flight or pool.fly(asked.run_id, partial(application.jobs.settle, asked.run_id))
-        if not await landed(flight, prefer, None if isinstance(body, BacktestRunRequest) else _QUICK_S):
+                inflight = inflight or pool.submit(asked.run_id, partial(application.jobs.settle, asked.run_id))
+        if not await wait_for(inflight, prefer, None if isinstance(body, BacktestRunRequest) else _QUICK_S):
             state = await run_in_threadpool(application.backtests.state, asked)
             if state["status"] not in OVER:
                 return accepted(request, state, f"/backtests/{state['backtest_id']}", prefer)

@@ -30,7 +30,7 @@ from clvlab_service.examples import RESULT_1X2
 from clvlab_service.negotiation import Responses
 from clvlab_service.openapi import problems
 from clvlab_service.reading import EventPages, ReadPlace, json_list
-from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, landed
+from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, wait_for
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 owned = APIRouter(prefix="/competitions", tags=["competitions"], route_class=AuthenticatedRoute)
@@ -208,8 +208,8 @@ async def start(
             if await run_in_threadpool(competitions.is_live, competition_id):
                 begun = await run_in_threadpool(competitions.started, competition_id)
                 return JSONResponse(begun, 202, {"Location": f"/competitions/{competition_id}"})
-            flight = pool.fly(run_id, partial(application.jobs.settle, run_id), principal)
-    if not await landed(flight, prefer, None):
+            inflight = pool.submit(run_id, partial(application.jobs.settle, run_id), principal)
+    if not await wait_for(inflight, prefer, None):
         state = await run_in_threadpool(application.jobs.state, run_id)
         if state["status"] not in OVER:
             return accepted(request, {"competition_id": competition_id, **state}, f"/competitions/{competition_id}", prefer)

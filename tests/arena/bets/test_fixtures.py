@@ -6,7 +6,7 @@ import pytest
 
 from clvlab.base.times import days_of
 from clvlab.bets.columns import Meaning
-from clvlab.bets.fixtures import FixtureNames, NoMatch
+from clvlab.bets.fixtures import FixtureNames, Unmatched
 from clvlab.bets.placing import position_of
 from clvlab.bets.reading import Row
 from clvlab.packs.manifest import Fixture
@@ -79,7 +79,7 @@ def test_a_fixture_is_found_by_its_id_or_by_both_names(row, found):
 def test_a_fixture_that_is_not_sure_is_not_matched(row, reason, said):
     found = FixtureNames(KNOWN).find(row)
 
-    assert isinstance(found, NoMatch)
+    assert isinstance(found, Unmatched)
     assert found.reason == reason
     assert re.search(said, found.detail)
 
@@ -157,7 +157,7 @@ def test_a_team_is_found_by_any_of_its_names(named, found):
 
     place = FixtureNames(known, aliases).find(told(named))
 
-    assert (place.reason if isinstance(place, NoMatch) else place.fixture_id) == found
+    assert (place.reason if isinstance(place, Unmatched) else place.fixture_id) == found
 
 
 def test_a_side_is_found_by_any_name_of_its_team():

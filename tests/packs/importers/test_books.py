@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from clvlab.errors import SourceError
 from clvlab.odds.consensus import Consensus
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
-from clvlab.packs.importers.source import Account, Options, fixture_ids_of
+from clvlab.packs.importers.source import ImportStats, Options, fixture_ids_of
 
 MESSAGE = st.tuples(
     st.integers(0, 60),
@@ -29,7 +29,7 @@ def quotes(messages):
 
 
 def ticks(rows):
-    return book_ticks(rows, fixture_ids_of(["e"]), Options(), Consensus(min_books=2, max_age_s=600), Account()).ticks
+    return book_ticks(rows, fixture_ids_of(["e"]), Options(), Consensus(min_books=2, max_age_s=600), ImportStats()).ticks
 
 
 @settings(max_examples=60)
@@ -60,7 +60,7 @@ def test_a_message_beyond_the_overround_is_suspended_and_counted():
     rows = rows.filter(market_key="x||")
     found = {}
     for limit in (None, 0.5):
-        account = Account()
+        account = ImportStats()
         rules, options = Consensus(min_books=3, max_age_s=600), Options(max_overround=limit, books=True)
         found[limit] = book_ticks(rows, fixture_ids_of(["e"]), options, rules, account), account.notes
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from clvlab.packs.matching.fixtures import Listed
+from clvlab.packs.matching.fixtures import ListedFixture
 from clvlab.packs.matching.markets import market_of
 from clvlab.packs.matching.matching import FAR_MS, gaps_of, matched
 
@@ -65,14 +65,14 @@ class Match:
 class Source:
     """A source's fixtures and prices, by the number that it gives them."""
 
-    listed: dict[int, Listed] = field(default_factory=dict)
+    listed: dict[int, ListedFixture] = field(default_factory=dict)
     prices: dict[int, dict[tuple[str, str], tuple[list[int], list[int]]]] = field(default_factory=dict)
     truth: dict[int, Match] = field(default_factory=dict)
 
     def add(self, number: int, match: Match, key: str, sides: dict[str, tuple[float, float]], **other: object) -> None:
         teams, kickoff = other.get("teams", match.teams), other.get("kickoff_ms", match.kickoff_ms)
         market = market_of(key, sides, teams)
-        self.listed[number] = Listed(number, tuple(teams), kickoff, () if market is None else (market,))
+        self.listed[number] = ListedFixture(number, tuple(teams), kickoff, () if market is None else (market,))
         times = [kickoff - 30 * HOUR_MS, kickoff - HOUR_MS // 2]
         self.prices[number] = {(key, side): (times, [round(10_000 * one) for one in own]) for side, own in sides.items()}
         self.truth[number] = match

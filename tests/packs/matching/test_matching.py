@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from clvlab.packs.matching.fixtures import Listed
+from clvlab.packs.matching.fixtures import ListedFixture
 from clvlab.packs.matching.markets import market_of
 from clvlab.packs.matching.matching import gaps_of, matched
 from clvlab.packs.matching.names import likeness
@@ -73,7 +73,7 @@ def listing(*fixtures, probs=(5000, 3000, 2000)):
     for number, (home, away, hours, *own) in enumerate(fixtures, start=1):
         kickoff = None if hours is None else T + round(hours * HOUR)
         market = market_of("1X2||", ["part1", "draw", "part2"], (home, away))
-        found[number] = Listed(number, (home, away), kickoff, (market,))
+        found[number] = ListedFixture(number, (home, away), kickoff, (market,))
         times = [(kickoff or T) - 60 * HOUR, (kickoff or T) - HOUR]
         quotes = own[0] if own else probs
         named = zip(("part1", "draw", "part2"), quotes, strict=True)
