@@ -448,7 +448,7 @@ LIMIT = b'"max_close_age_s":360,'
 @pytest.fixture
 def limited(tmp_path):
     """A run over a pack with a limit on the age of a close."""
-    folder = write_run(make_limited_run().run, tmp_path / "limited")
+    folder = write_run(make_limited_run().sealed, tmp_path / "limited")
     assert LIMIT in (folder / "events.jsonl").read_bytes()
     return folder
 

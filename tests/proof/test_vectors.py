@@ -17,7 +17,7 @@ VECTORS = Path(__file__).parents[1] / "vectors"
 CANONICAL, MERKLE = (json.loads((VECTORS / f"{name}.json").read_text()) for name in ("canonical", "merkle"))
 RUNS = {
     name: (json.loads((VECTORS / f"{name}.json").read_text()), make)
-    for name, make in (("run", make_sealed_run), ("run_with_close_limit", lambda: make_limited_run().run))
+    for name, make in (("run", make_sealed_run), ("run_with_close_limit", lambda: make_limited_run().sealed))
 }
 FILES = ("events.jsonl", "scores.jsonl", "manifest.json")
 HASHES = ("evidence_hash", "evidence_root", "score_root", "manifest_hash")
