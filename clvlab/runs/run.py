@@ -38,7 +38,7 @@ _OLD_CLOSE_MS = 6 * _HOUR_MS
 _AUDITED = (Causality.AUDITED_SANDBOX, Causality.AUDITED_PROCESS, Causality.STEPPED_BLOCKS)  # whose cuts a seed draws
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # the runs of two agents share their bytes
 class Run:
     """A sealed run, and what its bytes say: made here, or read back from a folder, a database or a service.
 
@@ -52,7 +52,7 @@ class Run:
     receipts
         What the paper venue said, as lines: no evidence, never scored.
     packs
-        Where its pack may be found.
+        Where its pack may be found; looked through once.
     anchor
         What is on record of its anchor; null of none.
     causes
@@ -65,7 +65,7 @@ class Run:
 
     sealed: SealedRun
     receipts: bytes = field(default=b"", repr=False)
-    packs: Iterable[Pack] = field(default=(), repr=False, compare=False)
+    packs: Iterable[Pack] = field(default=(), repr=False)
     anchor: Anchor | None = None
     causes: Mapping[str, str] = field(default_factory=dict)
     audits: Mapping[str, LookaheadReport] = field(default_factory=dict)

@@ -48,6 +48,25 @@ def test_one_agent_of_several_is_asked_for_by_its_name(both):
         both.tear_sheet("x")
 
 
+def test_each_agent_of_a_run_that_is_read_back_finds_its_pack(lab, both):
+    read = lab.open_run(both.run_id)
+
+    for name in BOTH:
+        sheets = [run.tear_sheet(name, resamples=20, draws=2) for run in (read, both)]
+        assert sheets[0].frame.equals(sheets[1].frame)
+        assert read.moved_lines(name).frame.equals(both.moved_lines(name).frame)
+        assert read.explore(agent_id=name).frame.equals(both.explore(agent_id=name).frame)
+    assert read.scores.equals(both.scores)
+
+
+def test_two_agents_of_one_run_are_not_the_same(both):
+    first, second = both.parts
+
+    assert first != second
+    assert both.tear_sheet(BOTH[0]) != both.tear_sheet(BOTH[1])
+    assert both.tear_sheet(BOTH[0]) == both.tear_sheet(BOTH[0])
+
+
 def test_only_a_backtest_has_a_report(lab, both):
     alone = lab.compete("starter", ["cumulative-drift"])
 

@@ -324,8 +324,7 @@ class Result(Shown):
     def _part(self, agent_id: str | None) -> Run:
         """Return the run as the agent's that is meant, whose pack is at hand."""
         meant = self.parts[self.agent_ids.index(self._agent(agent_id))]
-        _ = self.pack
-        return meant
+        return meant.knowing(pack=self.pack)  # packs are looked through once, and not again for each agent
 
     @property
     def _title(self) -> str:
