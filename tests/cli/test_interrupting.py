@@ -13,12 +13,13 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="terminals and signal
 
 BUSY = """
 import os, time
-from clvlab.runs.spec import backtest_spec
-from clvlab.cli import main, packs
+from clvlab.runs import spec
 def busy(*arguments, **options):
     os.write(1, b"busy\\n")
     {how}
-backtest_spec = packs.build = packs.import_source = packs.packs.verified_pack = busy
+spec.backtest_spec = busy  # before commands know it
+from clvlab.cli import main, packs
+packs.build = packs.import_source = packs.packs.verified_pack = busy
 main()
 """
 LOOKS_ALIVE = "time.sleep(3600)"

@@ -26,8 +26,8 @@ TICKS = [message(0, 0, {"part1": 5000, "part2": 5000}), message(1, 60, {"part1":
 
 def by_replay(tape, window, agent):
     found = replay(tape, locate(tape, decisions_of(agent, tape)), window)
-    rows = scores(positions(found.evidence.decisions, found.evidence.closes), window, tape.max_close_age_s)
-    return rows.with_columns(at_close(found.evidence.decisions, found.evidence.closes))
+    rows = scores(positions(found.decisions, found.closes), window, tape.max_close_age_s)
+    return rows.with_columns(at_close(found.decisions, found.closes))
 
 
 @pytest.mark.long
