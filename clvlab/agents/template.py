@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import polars as pl
@@ -136,13 +136,13 @@ class Template(Generic[C]):
     config: C
     rule: Callable[[Tape, C], pl.DataFrame]
     follow: Callable[[C], Follower] | None = None
-    identity: Identity = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @property
+    def identity(self) -> Identity:
+        """Who the agent is; made each time of what it decides by, so that no change to what was returned is ever sealed."""
         config = self.config.model_dump(mode="json")
         causality = Causality.TRANSCRIPT if self.config.repeats else Causality.TEMPLATE
-        identity = Identity(self.agent_id, self.strategy, self.config.version, config, causality=causality)
-        object.__setattr__(self, "identity", identity)
+        return Identity(self.agent_id, self.strategy, self.config.version, config, causality=causality)
 
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Return ``DECISIONS`` of the rule, under the agent's id."""

@@ -173,11 +173,11 @@ class LiveJobs(RunJobs):
         return self.origin
 
     @contextmanager
-    def _making(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment], Run]]:
+    def _making(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment | None], Run]]:
         settings, fixture = self.live.require(), Fixture.model_validate(job.payload["fixture"])
         with self.live.following() as (feed, stop):
 
-            def made(commitment: Commitment) -> Run:
+            def made(commitment: Commitment | None) -> Run:
                 spec = self.origin.spec(job, feed, fixture, settings.grace_s)
                 telling = EventWriter(lambda happenings: self._tell(job, happenings), tell, feed, stop)
                 done = self._followed(spec, settings.folder / job.run_id, stop, commitment, telling)
@@ -189,7 +189,9 @@ class LiveJobs(RunJobs):
 
             yield made
 
-    def _followed(self, spec: LiveSpec, folder: Path, stop: Stop, commitment: Commitment, telling: EventWriter) -> Run | None:
+    def _followed(
+        self, spec: LiveSpec, folder: Path, stop: Stop, commitment: Commitment | None, telling: EventWriter
+    ) -> Run | None:
         was_begun = is_begun(folder)
         try:
             with telling:

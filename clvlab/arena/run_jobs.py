@@ -69,7 +69,7 @@ class RunJobs:
         """What asked for the runs."""
 
     @abstractmethod
-    def _making(self, job: Job, tell: Tell) -> AbstractContextManager[Callable[[Commitment], Run]]:
+    def _making(self, job: Job, tell: Tell) -> AbstractContextManager[Callable[[Commitment | None], Run]]:
         """Return what makes the run of a job, and lets its data go at the end."""
 
     def perform(self, job: Job, tell: Tell) -> None:
@@ -93,7 +93,7 @@ class ReplayJobs(RunJobs):
         return self.origin
 
     @contextmanager
-    def _making(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment], Run]]:
+    def _making(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment | None], Run]]:
         yield lambda commitment: perform(self.origin.spec(job), commitment, tell)
 
 

@@ -71,8 +71,8 @@ class Recorder(Protocol[Asked]):
         """The log in which runs are committed to; null without one."""
         ...
 
-    def commit(self, spec: Asked) -> Commitment:
-        """Commit to a run before its data is opened; again if it was abandoned."""
+    def commit(self, spec: Asked) -> Commitment | None:
+        """Commit to a run before its data is opened, again if it was abandoned; null where nothing is on record."""
         ...
 
     def keep(self, run: Run) -> None:
@@ -89,9 +89,8 @@ class NoRecorder:
 
     log = None
 
-    def commit(self, spec: RunSpec) -> Commitment:
-        """Name the run."""
-        return Commitment(spec.run_id)
+    def commit(self, spec: RunSpec) -> None:
+        """Commit to nothing."""
 
     def keep(self, run: Run) -> None:
         """Pass over what was made."""
@@ -128,7 +127,7 @@ def execute(spec: ReplaySpec, recorder: Recorder[ReplaySpec] = NOWHERE, tell: Te
 def lifecycle(
     spec: Asked,
     recorder: Recorder[Asked],
-    make: Callable[[Commitment], Run],
+    make: Callable[[Commitment | None], Run],
     is_left: Callable[[ClvlabError], bool] = lambda error: False,  # noqa: ARG005
 ) -> Run:
     """Lead a run through its life: commit to it, make it, keep it.
@@ -142,7 +141,7 @@ def lifecycle(
     recorder
         Where it is committed to and kept.
     make
-        Makes it of what it was committed to as.
+        Makes it of what it was committed to as, if it was.
     is_left
         Which errors leave it open too; at any other it is abandoned.
 
@@ -218,7 +217,7 @@ def _check(run_id: str, commitment: Commitment | None) -> None:
         raise PlanChangedError(commitment.run_id, run_id)
 
 
-_Asked = tuple[ReplaySpec, Commitment]
+_Asked = tuple[ReplaySpec, Commitment | None]
 
 
 def execute_all(

@@ -23,7 +23,7 @@ from clvlab.law.schema import Causality, Reason, SourceMode
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.proof.anchor import Anchor
-from clvlab.proof.events import receipt_lines
+from clvlab.proof.events import read_receipts, receipt_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.manifest import AgentStarted, RunStarted
 from clvlab.proof.seal import SealedRun
@@ -370,11 +370,12 @@ def reopen(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> Run:
     Raises
     ------
     EvidenceError
-        The evidence can't be read.
+        The evidence can't be read, or the receipts.
     PackTamperedError
         The run was made over another pack than this one, or captured another.
     """
     run = Run(sealed, receipts, [pack])
     if run.evidence.content_hash != pack.content_hash:
         raise PackTamperedError(f"the pack of {sealed.run_id}", run.content_hash, pack.content_hash)
+    read_receipts(receipts)  # a page that is made of the run says nothing of its checks
     return run

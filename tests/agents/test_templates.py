@@ -236,6 +236,15 @@ def test_sealed_configuration_can_be_run_again():
     assert without_floats(again.identity.config) == sealed
 
 
+def test_what_is_sealed_of_a_template_is_what_it_decides_by_whatever_was_done_to_its_identity():
+    agent = template("baseline")
+    agent.identity.config["stake"] = 7
+
+    test = performed(open_pack("starter"), agent)
+
+    assert test.agent["config"]["stake"] == 100 == test.evidence.decisions["stake"].max()
+
+
 @pytest.mark.parametrize("text", ["0,3", "1e-1", "nan", "0.3 ", "--1", ""])
 def test_text_that_is_no_decimal_is_no_fraction(text):
     with pytest.raises(AgentError, match="min_persistence"):

@@ -5,7 +5,7 @@ import pytest
 
 from clvlab.arena.kept import KeptRuns, trial_ids
 from clvlab.arena.packs import open_pack
-from clvlab.errors import LookaheadError, PackTamperedError
+from clvlab.errors import EvidenceError, LookaheadError, PackTamperedError
 from clvlab.law.closing import Window
 from clvlab.log.log import counts
 from clvlab.runs.run import reopen
@@ -75,6 +75,17 @@ def test_a_run_reopens_over_its_own_pack_only():
 
     with pytest.raises(PackTamperedError, match=done.sealed.run_id):
         reopen(open_pack("season"), done.sealed)
+
+
+@pytest.mark.parametrize(
+    "unreadable",
+    [lambda lines: b"none\n", lambda lines: lines[:-1], lambda lines: lines.replace(b'"venue"', b'"place"', 1)],  # noqa: ARG005
+)
+def test_a_run_whose_receipts_cannot_be_read_is_not_reopened(unreadable):
+    done = performed(open_pack("starter"), "baseline", fixture_ids=FIXTURES)
+
+    with pytest.raises(EvidenceError):
+        reopen(done.pack, done.sealed, unreadable(done.receipts))
 
 
 def test_a_trial_is_what_shapes_scores():

@@ -8,11 +8,11 @@ from clvlab.arena.packs import open_pack
 from clvlab.errors import DecisionError, LogConflictError, PlanChangedError, RunConflictError
 from clvlab.log.log import counts, entry_of
 from clvlab.proof.verify import verify
-from clvlab.runs.execute import Commitment, execute, perform
+from clvlab.runs.execute import Commitment, execute, execute_all, perform
 from clvlab.runs.in_folder import FolderRecorder, load
-from clvlab.runs.spec import backtest_spec
+from clvlab.runs.spec import ReplaySpec, backtest_spec
 from clvlab.store.runlog import RunLog
-from tests.factories import FailingAgent, performed
+from tests.factories import FailingAgent, make_agent, make_decisions, performed
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +133,18 @@ def test_run_that_would_be_another_than_was_committed_to_is_refused(pack):
 
     with pytest.raises(PlanChangedError, match="run_0 was committed to"):
         perform(plan, Commitment("run_0"))
+
+
+def test_run_that_nobody_committed_to_is_what_its_agent_was_when_it_was_asked(pack):
+    agent = make_agent(make_decisions())
+    spec = ReplaySpec(agents=[agent], pack=pack, fixtures=[pack.fixture_ids[0]])
+    planned = spec.run_id
+    object.__setattr__(agent, "identity", replace(agent.identity, strategy_version="2"))
+
+    (made,) = execute_all([spec], 1)
+
+    assert made.run_id == execute(spec).run_id != planned
+    assert made.agent["strategy_version"] == "2"
 
 
 def test_run_of_another_owner_is_refused(pack):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -182,6 +182,7 @@ class LiveSpec(RunSpec):
 
     feed: Feed
     fixture: Fixture
+    origin_id: str = field()
     kind: str = "live"
     grace_s: int = GRACE_S
     until_ts_ms: int | None = None
@@ -195,7 +196,7 @@ class LiveSpec(RunSpec):
             self.window,
             self.policy,
             kind=self.kind,
-            origin_id=str(self.origin_id),
+            origin_id=self.origin_id,
             closing_policy=SOURCES[self.feed.name].closing_policy,
         )
 

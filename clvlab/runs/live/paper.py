@@ -95,11 +95,11 @@ class Begun:
             said = "without a log" if begun is None else f"under entry {begun} of its log"
             raise LogError(f"{self.spec.run_id} was begun {said}: go on with it likewise, or remove {str(self.folder)!r}")
 
-    def committed(self, commitment: Commitment) -> None:
+    def committed(self, commitment: Commitment | None) -> None:
         """Note under which entry of a log it was begun, before its first message."""
         stored = _read(self.folder)
         if "commit_index" not in stored:
-            _write(self.folder, {**stored, "commit_index": commitment.index})
+            _write(self.folder, {**stored, "commit_index": None if commitment is None else commitment.index})
 
     def over(self) -> None:
         """Note that it is sealed, or failed: what is asked for next is another run."""
@@ -228,7 +228,7 @@ def _made(
     """Follow a run, on the record; what can be mended, and an end before its time, leave it to be gone on with."""
     spec = begun.spec
 
-    def followed(commitment: Commitment) -> Run:
+    def followed(commitment: Commitment | None) -> Run:
         try:
             done = follow(
                 spec,
@@ -273,7 +273,7 @@ class _Noted:
     def log(self) -> LogStore | None:
         return self.recorder.log
 
-    def commit(self, spec: LiveSpec) -> Commitment:
+    def commit(self, spec: LiveSpec) -> Commitment | None:
         commitment = self.recorder.commit(spec)
         self.begun.committed(commitment)
         return commitment
