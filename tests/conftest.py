@@ -1,3 +1,4 @@
+import gc
 import os
 import shutil
 import sqlite3
@@ -13,11 +14,28 @@ from hypothesis import HealthCheck, settings
 
 from clvlab.packs.importers import betfair
 from clvlab.packs.importers.betfair import Changes
+from tests.length import length
 from tests.postgres import patient_stores, postgres_server, say
 
 # A machine that does other things besides is no failure: nothing that hypothesis draws is held to the clock.
-settings.register_profile("clvlab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "clvlab",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=length(30, settings.default.max_examples),
+)
 settings.load_profile("clvlab")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Look for no garbage while modules are imported, and never among their million objects, which stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

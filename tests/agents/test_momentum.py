@@ -11,6 +11,7 @@ from clvlab.agents.registry import template
 from clvlab.odds.integers import micro_logits
 from tests.agents.strategies import EAGER, tapes
 from tests.factories import make_tape, message
+from tests.length import length
 
 STRATEGY = "sharp-momentum-v2"
 # Every condition is met by a rise, so that each test sets the one that it is about.
@@ -154,7 +155,7 @@ def test_what_is_claimed_is_the_rise_so_far_and_the_rule_of_succession():
 
 
 @given(tapes())
-@settings(max_examples=80)
+@settings(max_examples=length(30, 80))
 def test_the_columns_decide_as_a_loop_over_the_messages_does(tape):
     config = template(STRATEGY, EAGER[STRATEGY]).config
 

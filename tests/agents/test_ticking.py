@@ -12,6 +12,7 @@ from clvlab.proof import clv_states
 from clvlab.proof.evidence import read_evidence
 from tests.engine.strategies import games
 from tests.factories import AUDITED, MARKET, make_own_run, make_tape, message
+from tests.length import length
 
 TAPE = make_tape(
     [
@@ -195,7 +196,7 @@ def test_tick_agent_passes_the_audit():
 
 
 @given(games(), st.randoms(use_true_random=False))
-@settings(max_examples=50)
+@settings(max_examples=length(20, 50))
 def test_walk_that_goes_on_when_the_tape_grows_decides_as_one_over_the_whole(game, dice):
     tape = Tape.from_ticks(game.ticks, game.fixtures)
     messages = tape.messages.select("ts_ms", "fixture_id", "tick_seq").rows()
@@ -222,7 +223,7 @@ def messages_until(tape, cut):
 
 
 @given(games())
-@settings(max_examples=50)
+@settings(max_examples=length(20, 50))
 def test_book_holds_the_states_that_the_scalar_law_finds(game):
     tape = Tape.from_ticks(game.ticks, game.fixtures)
     fixtures = clv_states.fixtures_of([row | {"kickoff_ts_ms": None} for row in game.rows])

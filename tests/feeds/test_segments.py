@@ -13,6 +13,7 @@ from clvlab.packs.captures.records import CaptureRecord, Header, end_line, name_
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.txline import TxLineReader
 from clvlab.packs.files import MAX_LINE_BYTES, file_sha256
+from tests.length import length
 
 HEADER = Header("txline", "synthetic-devfeed", "cap", 1, None)
 FIVE_MINUTES = 300_000
@@ -310,7 +311,7 @@ def tracked(records):
     return [placed for record in records for placed in tracker.take(record)], tracker.ledger(), tracker.unreadable
 
 
-@settings(max_examples=60)
+@settings(max_examples=length(20, 60))
 @given(batches=st.lists(st.tuples(ITEMS, st.sampled_from(["go on", "roll", "kill", "tear"])), max_size=5))
 def test_what_is_read_again_is_what_was_written_however_it_was_broken_up(tmp_path_factory, batches):
     folder = tmp_path_factory.mktemp("capture")

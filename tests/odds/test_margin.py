@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from clvlab.errors import OddsError
 from clvlab.odds.margin import Margin, fair_probabilities, overround
+from tests.length import length
 from tests.vectors.oracles import METHODS, books
 
 ORACLE = json.loads((Path(__file__).parents[1] / "vectors" / "margin.json").read_text(encoding="utf-8"))
@@ -61,7 +62,7 @@ def test_an_outcome_that_a_market_does_not_have_changes_nothing(method):
     assert np.isnan(wide[0, 1])
 
 
-@settings(max_examples=200)
+@settings(max_examples=length(60, 200))
 @example(method=Margin.ADDITIVE, odds=[9.0, 1.001953125, 1.001953125])
 @given(
     method=st.sampled_from(list(Margin)),

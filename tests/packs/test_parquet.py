@@ -4,6 +4,7 @@ import random
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -17,19 +18,9 @@ from clvlab.errors import PackFormatError
 from clvlab.packs import parquet
 from clvlab.packs.parquet import MAX_BATCH_TEXT_BYTES, batches, check_parquet, opened, row_groups
 from clvlab.packs.rows import RESULTS, UNREADABLE
+from tests.length import length
 
 ROWS = 150_000
-TABLE = pa.table(
-    {
-        "few": [f"x{number % 7}" for number in range(ROWS)],
-        "number": list(range(ROWS)),
-        "list": [["q", None]] * ROWS,
-        "levels": [[{"price": "0.1", "size": 5}]] * ROWS,
-        "map": pa.array([[("k", "v")]] * ROWS, pa.map_(pa.string(), pa.string())),
-        "nothing": pa.nulls(ROWS),
-        "text": pa.array([f"text {number}" for number in range(ROWS)], pa.large_string()),
-    }
-)
 WRITERS = {
     "default": {},
     "pages of version 2": {"data_page_version": "2.0"},
@@ -38,9 +29,6 @@ WRITERS = {
     "small groups": {"row_group_size": 1000, "store_schema": False},
     "deltas of lengths": {"use_dictionary": False, "column_encoding": {"text": "DELTA_LENGTH_BYTE_ARRAY"}},
 }
-LONG = pa.table({"text": ["x" * (140 << 20)]})
-THREE = pa.table({"text": ["x" * (60 << 20)] * 3})
-NOUGHTS = pa.Array.from_buffers(pa.int8(), 20_000_000, [None, pa.py_buffer(bytes(20_000_000))])
 FIXTURES = "event_id,sport_key,commence_time,home_team,away_team\ne1,soccer_x,2026-07-04T17:00:00Z,Ash,Elm\n"
 PEAK = """
 import resource, sys
@@ -63,6 +51,34 @@ except Exception as error:
 """
 
 
+@cache
+def honest(rows=ROWS):
+    return pa.table(
+        {
+            "few": [f"x{number % 7}" for number in range(rows)],
+            "number": list(range(rows)),
+            "list": [["q", None]] * rows,
+            "levels": [[{"price": "0.1", "size": 5}]] * rows,
+            "map": pa.array([[("k", "v")]] * rows, pa.map_(pa.string(), pa.string())),
+            "nothing": pa.nulls(rows),
+            "text": pa.array([f"text {number}" for number in range(rows)], pa.large_string()),
+        }
+    )
+
+
+def long():
+    return pa.table({"text": ["x" * (140 << 20)]})
+
+
+def three():
+    return pa.table({"text": ["x" * (60 << 20)] * 3})
+
+
+def noughts():
+    same = pa.Array.from_buffers(pa.int8(), 20_000_000, [None, pa.py_buffer(bytes(20_000_000))])
+    return pa.table({"n": pa.DictionaryArray.from_arrays(same, [1])})
+
+
 def written(table, path, **options):
     pq.write_table(table, path, compression=options.pop("compression", "zstd"), **options)
     return path
@@ -70,30 +86,30 @@ def written(table, path, **options):
 
 @pytest.mark.parametrize("options", WRITERS.values(), ids=WRITERS)
 def test_honest_files_of_pyarrow_are_read_as_they_are(options, tmp_path):
-    path = written(TABLE, tmp_path / "x.parquet", **options)
+    path = written(honest(), tmp_path / "x.parquet", **options)
 
     check_parquet(path.read_bytes())
-    with opened(path, TABLE.column_names) as file:
-        read = pa.concat_tables(list(batches(file, 10_000, TABLE.column_names)))
-    assert read.cast(TABLE.schema).equals(TABLE)
+    with opened(path, honest().column_names) as file:
+        read = pa.concat_tables(list(batches(file, 10_000, honest().column_names)))
+    assert read.cast(honest().schema).equals(honest())
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4", "snappy", "gzip", "uncompressed"])
 def test_honest_files_of_polars_are_within_the_limits(compression, tmp_path):
-    pl.DataFrame(TABLE.drop(["nothing"])).write_parquet(tmp_path / "x.parquet", compression=compression)
+    pl.DataFrame(honest().drop(["nothing"])).write_parquet(tmp_path / "x.parquet", compression=compression)
 
     check_parquet(tmp_path / "x.parquet")
 
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_small_files_are_within_the_limits(rows, tmp_path):
-    check_parquet(written(TABLE[:rows], tmp_path / "x.parquet"))
+    check_parquet(written(honest(rows), tmp_path / "x.parquet"))
     pl.DataFrame(schema=RESULTS).write_parquet(tmp_path / "y.parquet")
     check_parquet(tmp_path / "y.parquet")
 
 
 def test_pages_say_as_many_bytes_as_the_footer(tmp_path):
-    path = written(TABLE, tmp_path / "x.parquet", use_dictionary=False)
+    path = written(honest(), tmp_path / "x.parquet", use_dictionary=False)
     content = path.read_bytes()
     group = pq.read_metadata(path).row_group(0)
     length = int.from_bytes(content[-8:-4], "little")
@@ -108,21 +124,17 @@ def test_pages_say_as_many_bytes_as_the_footer(tmp_path):
 @pytest.mark.parametrize(
     ("table", "options", "says"),
     [
-        (LONG, {}, "a page of column 'text' unpacks to 146,800,644 bytes, the limit is 134,217,728"),
-        (LONG, {"use_dictionary": False, "data_page_version": "2.0"}, "a page of column 'text' unpacks to 146,800,6"),
-        (
-            pa.table({"text": ["x" * (60 << 20)] * 3}),
-            {"use_dictionary": False, "write_batch_size": 1},
-            "bytes unpack to more than",
-        ),
-        (pa.table({"n": pa.DictionaryArray.from_arrays(NOUGHTS, [1])}), {}, "bytes unpack to more than"),
-        (TABLE, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}, "is encoded as DELTA_BYTE_ARRAY"),
+        (long, {}, "a page of column 'text' unpacks to 146,800,644 bytes, the limit is 134,217,728"),
+        (long, {"use_dictionary": False, "data_page_version": "2.0"}, "a page of column 'text' unpacks to 146,800,6"),
+        (three, {"use_dictionary": False, "write_batch_size": 1}, "bytes unpack to more than"),
+        (noughts, {}, "bytes unpack to more than"),
+        (honest, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}, "is encoded as DELTA_BYTE_ARRAY"),
     ],
     ids=["one text", "one text, version 2", "three texts", "rows", "prefixes"],
 )
 def test_small_file_that_unpacks_to_much_is_refused(table, options, says, tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "_BASE_BYTES", 64 << 20)  # a file of a gibibyte takes long to write
-    path = written(table, tmp_path / "x.parquet", **options)
+    path = written(table(), tmp_path / "x.parquet", **options)
 
     for source in (path, path.read_bytes()):
         with pytest.raises(pa.ArrowInvalid, match=says):
@@ -175,7 +187,7 @@ def test_texts_of_a_list_that_repeat_within_the_limit_are_read(tmp_path):
 
 def test_columns_that_nobody_reads_may_be_as_they_are(tmp_path):
     encodings = {"text": "DELTA_BYTE_ARRAY"}
-    path = written(TABLE[:500], tmp_path / "x.parquet", use_dictionary=False, column_encoding=encodings)
+    path = written(honest(500), tmp_path / "x.parquet", use_dictionary=False, column_encoding=encodings)
 
     with opened(path, ["number", "few"]) as file:
         [read] = batches(file, 1000, ["number", "few"])
@@ -186,7 +198,7 @@ def test_columns_that_nobody_reads_may_be_as_they_are(tmp_path):
 
 
 def test_columns_are_known_by_the_schema_and_not_by_what_their_chunks_say(tmp_path):
-    path = written(TABLE[:500], tmp_path / "x.parquet", use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"})
+    path = written(honest(500), tmp_path / "x.parquet", use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"})
     sound = path.read_bytes()
     footer = int.from_bytes(sound[-8:-4], "little")
     head, tail = sound[: -8 - footer], sound[-8 - footer :]
@@ -199,9 +211,9 @@ def test_columns_are_known_by_the_schema_and_not_by_what_their_chunks_say(tmp_pa
 
 
 def test_any_byte_may_be_another_and_the_file_is_read_or_refused(tmp_path):
-    sound, dice = written(TABLE[:500], tmp_path / "x.parquet", row_group_size=100).read_bytes(), random.Random(8)
+    sound, dice = written(honest(500), tmp_path / "x.parquet", row_group_size=100).read_bytes(), random.Random(8)
     fine = refused = 0
-    for _ in range(1500):
+    for _ in range(length(500, 1500)):
         data = bytearray(sound)
         for _ in range(dice.choice([1, 2, 8])):
             data[dice.randrange(len(data))] = dice.randrange(256)
@@ -211,7 +223,7 @@ def test_any_byte_may_be_another_and_the_file_is_read_or_refused(tmp_path):
             refused += 1
         else:
             fine += 1
-    assert min(fine, refused) > 100
+    assert min(fine, refused) > length(33, 100)
 
 
 def test_ticks_and_books_of_a_folder_are_looked_at_when_the_pack_is_opened(monkeypatch):
@@ -231,7 +243,7 @@ def test_refusing_a_file_takes_little_memory(source, tmp_path):
         "trades": ["asset", "time"],
     }[source]
     path = written(
-        pa.table({name: LONG["text"] if name == names[0] else ["x"] for name in names}), tmp_path / "x_ticks.parquet"
+        pa.table({name: long()["text"] if name == names[0] else ["x"] for name in names}), tmp_path / "x_ticks.parquet"
     )
     (tmp_path / "x_fixtures.csv").write_text(FIXTURES)  # as the-odds-api needs them
     command = [sys.executable, "-c", PEAK, source, path, tmp_path / "out"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from clvlab.proof import clv_verify
 from clvlab.proof.canonical import canonical
 from tests.factories import make_sealed_run
+from tests.length import length
 from tests.proof.walk import KINDS, SAFE, walked
 
 texts = st.text(st.sampled_from('a"\\/\x00\x08\t\n\x0b\x1f\x7f\xe9\u2028\U0001f600{}[],:0'), max_size=5)
@@ -62,7 +63,7 @@ def matched(line, kind):
 
 
 @given(lines())
-@settings(max_examples=600)
+@settings(max_examples=length(150, 600))
 def test_a_line_matches_exactly_when_walking_it_finds_no_fault(drawn):
     kind, line = drawn
 
@@ -93,7 +94,7 @@ def test_range_matches_its_integers_and_no_other_text(low, high):
 
 
 @given(st.integers(-SAFE, SAFE), st.integers(0, SAFE), st.integers(-SAFE * 9, SAFE * 9))
-@settings(max_examples=300)
+@settings(max_examples=length(80, 300))
 def test_range_of_large_integers_ends_where_it_says(low, size, other):
     high = max(low + size, 0)
     pattern = re.compile(clv_verify.between(low, high))

@@ -192,9 +192,13 @@ def test_what_is_no_file_or_has_no_place_is_told_of(tmp_path):
         import_source("csv", [tmp_path / "x.tar"], tmp_path / "q", import_options(lenient=False))
 
 
-@pytest.mark.parametrize("form", ["tar", "tar.gz", "tar.bz2", "tar.xz"])
-def test_of_an_archive_that_is_cut_off_the_files_before_are_kept_when_lenient(tmp_path, form):
-    noise = b"".join(odds(n * 7919 % 30_011) for n in range(30_000))
+@pytest.mark.parametrize(
+    ("form", "rows"),
+    [("tar", 3_000), ("tar.gz", 3_000), ("tar.bz2", 30_000), ("tar.xz", 3_000)],  # a block of bzip2 has 900 kB
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_of_an_archive_that_is_cut_off_the_files_before_are_kept_when_lenient(tmp_path, form, rows):
+    noise = b"".join(odds(n * 7919 % 30_011) for n in range(rows))
     whole = FORMS[form]({"a.csv": table("a"), "b.csv": HEADER.encode() + noise})
     (tmp_path / "x").write_bytes(whole[: len(whole) * 2 // 3])
 

@@ -7,6 +7,7 @@ from clvlab.errors import SourceError
 from clvlab.odds.consensus import Consensus
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
 from clvlab.packs.importers.source import ImportStats, Options, fixture_ids_of
+from tests.length import length
 
 MESSAGE = st.tuples(
     st.integers(0, 60),
@@ -32,7 +33,7 @@ def ticks(rows):
     return book_ticks(rows, fixture_ids_of(["e"]), Options(), Consensus(min_books=2, max_age_s=600), ImportStats()).ticks
 
 
-@settings(max_examples=60)
+@settings(max_examples=length(20, 60))
 @given(messages=st.lists(MESSAGE, max_size=30), cut=st.integers(0, 60))
 def test_ticks_of_what_was_known_at_a_time_are_the_first_ticks_of_all(messages, cut):
     everything = quotes(messages)

@@ -21,6 +21,7 @@ from clvlab.errors import ClvlabError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
 from clvlab.packs.verifying import verify_pack
+from tests.length import length
 
 DEFINITION = {
     "status": "OPEN", "inPlay": False, "marketTime": "2022-04-15T06:00:00.000Z", "eventId": "9", "eventTypeId": "2",
@@ -106,7 +107,7 @@ def becomes_a_pack_or_an_error(source, path, folder, options):
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@settings(max_examples=60)
+@settings(max_examples=length(20, 60))
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_document_becomes_a_pack_or_an_error_of_ours(source, seed):
     name, documents = SOURCES[source]
@@ -119,7 +120,7 @@ def test_a_damaged_document_becomes_a_pack_or_an_error_of_ours(source, seed):
 
 
 @pytest.mark.parametrize("source", ["csv", "football-data"])
-@settings(max_examples=60)
+@settings(max_examples=length(20, 60))
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_table_becomes_a_pack_or_an_error_of_ours(source, seed):
     text = {
@@ -153,7 +154,7 @@ POLYMARKET = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=length(20, 60))
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_price_history_becomes_a_pack_or_an_error_of_ours(seed):
     dice = random.Random(seed)
@@ -214,7 +215,7 @@ COLUMNS = [
 
 
 @pytest.mark.parametrize("source", TABLES)
-@settings(max_examples=60)
+@settings(max_examples=length(20, 60))
 @given(seed=st.integers(0, 2**32))
 def test_parquet_of_any_column_types_becomes_a_pack_or_an_error_of_ours(source, seed):
     dice = random.Random(seed)
