@@ -168,12 +168,8 @@ class LiveJobs(RunJobs):
     origin: LiveOrigin
     live: LiveFeed
 
-    @property
-    def _origin(self) -> Origin:
-        return self.origin
-
     @contextmanager
-    def _making(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment | None], Run]]:
+    def _maker(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment | None], Run]]:
         settings, fixture = self.live.require(), Fixture.model_validate(job.payload["fixture"])
         with ExitStack() as watched:
             feed, stop = watched.enter_context(self.live.following())
