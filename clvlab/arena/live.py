@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -168,19 +168,17 @@ class LiveJobs(RunJobs):
     origin: LiveOrigin
     live: LiveFeed
 
-    @property
-    def _origin(self) -> Origin:
-        return self.origin
-
     @contextmanager
-    def _making(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment | None], Run]]:
+    def _maker(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment | None], Run]]:
         settings, fixture = self.live.require(), Fixture.model_validate(job.payload["fixture"])
-        with self.live.following() as (feed, stop):
+        with ExitStack() as watched:
+            feed, stop = watched.enter_context(self.live.following())
 
             def made(commitment: Commitment | None) -> Run:
-                spec = self.origin.spec(job, feed, fixture, settings.grace_s)
-                telling = EventWriter(lambda happenings: self._tell(job, happenings), tell, feed, stop)
-                done = self._followed(spec, settings.folder / job.run_id, stop, commitment, telling)
+                with watched:  # what is kept afterwards is followed no more
+                    spec = self.origin.spec(job, feed, fixture, settings.grace_s)
+                    telling = EventWriter(lambda happenings: self._tell(job, happenings), tell, feed, stop)
+                    done = self._followed(spec, settings.folder / job.run_id, stop, commitment, telling)
                 if telling.lost is not None:
                     raise telling.lost
                 if done is None:

@@ -57,29 +57,27 @@ class RunJobs:
     ----------
     anchoring
         Begins anchors of the runs; none is due without.
+    origin
+        What asked for the runs.
     """
 
     database: Database
     clock: Callable[[], int]
     anchoring: Anchoring | None
-
-    @property
-    @abstractmethod
-    def _origin(self) -> Origin:
-        """What asked for the runs."""
+    origin: Origin
 
     @abstractmethod
-    def _making(self, job: Job, tell: Tell) -> AbstractContextManager[Callable[[Commitment | None], Run]]:
+    def _maker(self, job: Job, tell: Tell) -> AbstractContextManager[Callable[[Commitment | None], Run]]:
         """Return what makes the run of a job, and lets its data go at the end."""
 
     def perform(self, job: Job, tell: Tell) -> None:
         """Make the run of a job, and keep it."""
-        with self._making(job, tell) as make:
-            lifecycle(job, _JobRecorder(self._origin, self.database, self.clock, self.anchoring, job), make)
+        with self._maker(job, tell) as make:
+            lifecycle(job, _JobRecorder(self.origin, self.database, self.clock, self.anchoring, job), make)
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
         """Note a failure for good."""
-        self._origin.failed(connection, job, cause, self.clock())
+        self.origin.failed(connection, job, cause, self.clock())
 
 
 @dataclass(frozen=True)
@@ -88,12 +86,8 @@ class ReplayJobs(RunJobs):
 
     origin: ReplayOrigin
 
-    @property
-    def _origin(self) -> Origin:
-        return self.origin
-
     @contextmanager
-    def _making(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment | None], Run]]:
+    def _maker(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment | None], Run]]:
         yield lambda commitment: perform(self.origin.spec(job), commitment, tell)
 
 

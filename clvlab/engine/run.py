@@ -201,8 +201,7 @@ class RunResult:
     receipts
         ``RECEIPTS`` of the paper venue: no part of the seal.
     causes
-        What the errors of these agents said, by agent id: no part of the seal, as it may name what is on this machine. Empty
-        for a run that was read back.
+        What the errors of agents that failed said, by agent id: no part of the seal, as it may name what is on this machine.
     audits
         What was found of the agents that were audited, by agent id; their decisions are the run's. No part of the seal.
     """

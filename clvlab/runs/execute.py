@@ -53,17 +53,17 @@ class Commitment:
         return Commitment, (self.run_id, self.index)
 
 
-class Named(Protocol):
+class HasRunId(Protocol):
     """What says which run is meant: what shapes it, or a job."""
 
     @property
     def run_id(self) -> str: ...
 
 
-Asked = TypeVar("Asked", bound=Named, contravariant=True)
+Subject = TypeVar("Subject", bound=HasRunId, contravariant=True)
 
 
-class Recorder(Protocol[Asked]):
+class Recorder(Protocol[Subject]):
     """Where runs are committed to and kept: in a folder, with or without a log, in the database, or nowhere."""
 
     @property
@@ -71,7 +71,7 @@ class Recorder(Protocol[Asked]):
         """The log in which runs are committed to; null without one."""
         ...
 
-    def commit(self, spec: Asked) -> Commitment | None:
+    def commit(self, spec: Subject) -> Commitment | None:
         """Commit to a run before its data is opened, again if it was abandoned; null where nothing is on record."""
         ...
 
@@ -125,8 +125,8 @@ def execute(spec: ReplaySpec, recorder: Recorder[ReplaySpec] = NOWHERE, tell: Te
 
 
 def lifecycle(
-    spec: Asked,
-    recorder: Recorder[Asked],
+    spec: Subject,
+    recorder: Recorder[Subject],
     make: Callable[[Commitment | None], Run],
     is_left: Callable[[ClvlabError], bool] = lambda error: False,  # noqa: ARG005
 ) -> Run:
@@ -217,7 +217,7 @@ def _check(run_id: str, commitment: Commitment | None) -> None:
         raise PlanChangedError(commitment.run_id, run_id)
 
 
-_Asked = tuple[ReplaySpec, Commitment | None]
+_Task = tuple[ReplaySpec, Commitment | None]
 
 
 def execute_all(
@@ -246,7 +246,7 @@ def execute_all(
     """
     waiting: deque[tuple[ReplaySpec, Recorder[ReplaySpec]]] = deque()
 
-    def asked() -> Iterator[_Asked]:
+    def tasks() -> Iterator[_Task]:
         for spec in specs:
             recorder = recorder_of(spec)
             commitment = recorder.commit(spec)
@@ -254,7 +254,7 @@ def execute_all(
             yield spec, commitment
 
     try:
-        for made in parallel_map(Work(_here, _there, _said), asked(), count, executor):
+        for made in parallel_map(Work(_here, _there, _label), tasks(), count, executor):
             _, recorder = waiting[0]
             recorder.keep(made)
             waiting.popleft()
@@ -265,13 +265,13 @@ def execute_all(
         raise
 
 
-def _here(asked: Sequence[_Asked]) -> list[Run]:
-    return [perform(spec, commitment) for spec, commitment in asked]
+def _here(tasks: Sequence[_Task]) -> list[Run]:
+    return [perform(spec, commitment) for spec, commitment in tasks]
 
 
-def _there(asked: Sequence[_Asked]) -> list[Run] | Fault:
+def _there(tasks: Sequence[_Task]) -> list[Run] | Fault:
     try:
-        made = _here([(_arrived(spec), commitment) for spec, commitment in asked])
+        made = _here([(_arrived(spec), commitment) for spec, commitment in tasks])
     except ClvlabError as error:
         return Fault.of(error)
     for one in made:
@@ -279,8 +279,8 @@ def _there(asked: Sequence[_Asked]) -> list[Run] | Fault:
     return made
 
 
-def _said(asked: _Asked) -> str:
-    return f"about pack {asked[0].pack.pack_id!r}"
+def _label(task: _Task) -> str:
+    return f"about pack {task[0].pack.pack_id!r}"
 
 
 def _arrived(spec: ReplaySpec) -> ReplaySpec:

@@ -54,9 +54,9 @@ class Run:
     packs
         Where its pack may be found; looked through once.
     anchor
-        What is on record of its anchor; null of none.
+        What is on record of its anchor; null without one.
     causes
-        What the errors of agents that failed said, by agent id; empty of a run that was read back.
+        What the errors of agents that failed said, by agent id; empty for a run that was read back.
     audits
         What was found of the agents that were audited, by agent id; likewise.
     is_made

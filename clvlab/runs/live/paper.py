@@ -255,7 +255,7 @@ def _made(
     with begun.held():
         begun.require_same_log(recorder.log)
         try:
-            return lifecycle(spec, _Noted(recorder, begun), followed, is_left)
+            return lifecycle(spec, _NotingRecorder(recorder, begun), followed, is_left)
         except ClvlabError as error:
             if begun.is_over:
                 error.add_note(f"{spec.run_id} is abandoned; what it captured stays in {str(begun.folder)!r}")
@@ -263,7 +263,7 @@ def _made(
 
 
 @dataclass(frozen=True)
-class _Noted:
+class _NotingRecorder:
     """Notes what becomes of a live run in its folder, too."""
 
     recorder: Recorder[LiveSpec]

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from clvlab.agents.registry import template
+from clvlab.arena import run_jobs
 from clvlab.arena.replays import replay_run
 from clvlab.engine.run import run
 from clvlab.errors import BindingError, NotStartableError, PreflightError
@@ -79,6 +80,15 @@ def test_a_live_deploy_is_told_of_sealed_and_verified(live, tmp_path):
     assert replay_run(found, pack=captured(tmp_path, answer["run_id"]).folder).agrees
     card = live.runs.card(answer["run_id"])
     assert (card["run"]["source_mode"], card["run"]["mode_label"]) == ("live", "Live paper")
+
+
+def test_a_run_is_not_watched_any_more_when_it_is_kept(live, monkeypatch):
+    keep, followed = run_jobs.keep, []
+    monkeypatch.setattr(run_jobs, "keep", lambda *given: followed.append(live.live.health()["runs"]) or keep(*given))
+
+    sealed(live, live.deploys.deploy(ALICE, DEPLOY)["run_id"])
+
+    assert followed == [0]
 
 
 def test_a_live_competition_ends_finalized_and_equals_the_replay_of_its_capture(live, tmp_path):
