@@ -154,10 +154,10 @@ def identify(agent: Agent, *, audit: bool) -> Identity:
             f"{type(agent).__name__} is code of your own, which never runs where runs are scored and sealed: "
             "give it to clvlab.isolated(...)"
         )
-    if not isinstance(agent, Isolated):
-        repeats = agent.identity.causality == Causality.TRANSCRIPT
-        return replace(agent.identity, causality=Causality.TRANSCRIPT if repeats else Causality.TEMPLATE)
     identity = agent.identity
+    if not isinstance(agent, Isolated):
+        repeats = identity.causality == Causality.TRANSCRIPT
+        return replace(identity, causality=Causality.TRANSCRIPT if repeats else Causality.TEMPLATE)
     return replace(identity, causality=agent.audited if audit or agent.steps else Causality.UNCHECKED)
 
 

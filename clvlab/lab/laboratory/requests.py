@@ -155,7 +155,9 @@ class AgentSpec:
         UnknownAgentError, AgentError
         """
         found = resolve(self.agent, self.params, window)
-        return found if self.agent_id in (None, found.identity.agent_id) else rename(found, str(self.agent_id))
+        if self.agent_id is None or self.agent_id == found.identity.agent_id:
+            return found
+        return rename(found, self.agent_id)
 
 
 @dataclass(frozen=True)
