@@ -183,9 +183,9 @@ def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Replayed:
     except (DecisionError, WindowError) as error:  # a book that the pack does not keep
         return Replayed(agrees=False, detail=str(error))
     claims = ("confidence_ppm", "confidence_raw")
-    with_states = [name for name in PROPOSAL_EVENTS if name not in claims]
+    columns = [name for name in PROPOSAL_EVENTS if name not in claims]
     for stored, made in (
-        (evidence.decisions.select(with_states), again.decisions.select(with_states)),
+        (evidence.decisions.select(columns), again.decisions.select(columns)),
         (evidence.closes.select(*CLOSE_EVENTS), again.closes),
     ):
         if not stored.equals(made):

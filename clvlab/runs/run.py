@@ -218,8 +218,9 @@ class Run:
         return len(audited(self.started) & {error["agent_id"] for error in self.evidence.errors})
 
     def moved(self, pack: Pack) -> Run:
-        """Return it with its pack, which lies elsewhere now."""
-        return replace(self).knowing(**vars(self) | {"packs": [pack], "pack": pack})
+        """Return it with its pack, which lies elsewhere now; a report is made of that one."""
+        known = {name: value for name, value in vars(self).items() if name != "report"}
+        return replace(self).knowing(**known | {"packs": [pack], "pack": pack})
 
     def part(self, agent_id: str) -> Run:
         """Return what the run says of one of its agents; its bytes stay those of all of them."""

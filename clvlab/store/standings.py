@@ -75,10 +75,8 @@ class StandingRow(_AgentRow, CountedRuns):
 
 def counted(connection: Connection, row: Row, content_hash: str) -> set[int]:
     """Return the fixtures of a pack that a row has already."""
-    columns, (owner, agent_id) = counted_fixtures.c, row
-    query = select(columns.fixture_id).where(
-        columns.owner == owner, columns.agent_id == agent_id, columns.content_hash == content_hash
-    )
+    of, (owner, agent_id) = counted_fixtures.c, row
+    query = select(of.fixture_id).where(of.owner == owner, of.agent_id == agent_id, of.content_hash == content_hash)
     return set(connection.execute(query).scalars())
 
 

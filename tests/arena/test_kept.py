@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -75,6 +76,16 @@ def test_a_run_reopens_over_its_own_pack_only():
 
     with pytest.raises(PackTamperedError, match=done.sealed.run_id):
         reopen(open_pack("season"), done.sealed)
+
+
+def test_a_run_whose_pack_lies_elsewhere_now_is_reported_over_that():
+    done = performed(open_pack("starter"), "baseline", fixture_ids=FIXTURES)
+    report, elsewhere = done.report, replace(done.pack, files=replace(done.pack.files, verification="as it was read"))
+
+    moved = done.moved(elsewhere)
+
+    assert moved.report == {**report, "pack_verification": "as it was read"}
+    assert moved.verification is done.verification
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,16 @@ def test_an_agent_with_parameters_or_of_another_type_is_refused(verb, agent):
         verb("starter", agent, *([{"warmup_ticks": [10]}] if verb == cl.sweep else []))
 
 
+def test_a_pack_that_is_not_there_is_named_before_any_code_of_an_agent_runs(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("import clvlab as cl\n\nraise RuntimeError\n\n\n@cl.strategy\ndef agent(ticks):\n    return ticks\n")
+
+    with pytest.raises(UnknownPackError, match="no-such-pack"):
+        cl.backtest("no-such-pack", f"{path}:agent")
+    with pytest.raises(UnknownAgentError, match="does not run"):
+        cl.backtest("starter", f"{path}:agent")
+
+
 def test_a_class_is_no_entry_of_a_competition(lab):
     with pytest.raises(AgentError, match="FailingAgent"):
         lab.compete("starter", ["baseline", FailingAgent])
