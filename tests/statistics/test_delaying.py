@@ -7,7 +7,7 @@ from tests.factories import MARKET, make_run, make_tape, message
 
 
 def ends(run):
-    return run.closes.select("fixture_id", "end_seq", "close_ts_ms").unique()
+    return run.evidence.closes.select("fixture_id", "end_seq", "close_ts_ms").unique()
 
 
 def scored(run):
