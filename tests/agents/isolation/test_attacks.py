@@ -129,8 +129,8 @@ def better(*arguments, **options):
     rise = pl.col("sides").list.eval(pl.element().struct.with_fields(prob_bps=pl.element().struct.field("prob_bps") + 300))
     return type(made)(made.decisions, made.closes.with_columns(sides=rise))
 
-original = replay.looked_up
-shards.looked_up = replay.looked_up = better
+original = replay.with_states
+shards.with_states = replay.with_states = better
 lookahead._compared = lambda timed, then, cut: lookahead._moved(timed.clear(), cut, "vanished")
 lookahead.lookahead_audit = asking.lookahead_audit = None
 agent.is_registered = lambda agent: True
@@ -170,7 +170,7 @@ def test_agent_that_replaces_the_engine_is_sealed_with_the_closes_of_the_ticks(p
 
 def test_closes_made_up_by_a_patched_engine_do_not_survive_the_ticks(patching, monkeypatch):
     """Whoever runs the engine may patch it: the run is sound, and the agent's file would patch the replay alike."""
-    original = shards.looked_up
+    original = shards.with_states
 
     def better(*arguments, **options):
         made = original(*arguments, **options)
@@ -180,7 +180,7 @@ def test_closes_made_up_by_a_patched_engine_do_not_survive_the_ticks(patching, m
         )
 
     with monkeypatch.context() as patched:
-        patched.setattr(shards, "looked_up", better)
+        patched.setattr(shards, "with_states", better)
         forged = performed(open_pack("starter"), f"{patching}:plain")
 
     assert verify(forged.sealed, forged.receipts).passed

@@ -69,7 +69,7 @@ def test_code_of_a_file_runs_in_another_process_from_its_first_line(tmp_path):
     file.write_text(
         "import os, sys, clvlab, polars as pl\n"
         "import clvlab.engine.run, clvlab.engine.run\n"
-        "clvlab.engine.run.looked_up = clvlab.engine.run.seal = None\n"
+        "clvlab.engine.run.with_states = clvlab.engine.run.seal = None\n"
         "sys.modules['clvlab.proof.verify'] = None\n"
         "PID = str(os.getpid())\n"
         "@clvlab.strategy\n"
