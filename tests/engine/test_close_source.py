@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -38,6 +39,12 @@ def pack(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("packs") / "booked"
     booked.write_booked(folder, request.param)
     return cl.open_pack(folder), request.param
+
+
+@pytest.fixture(scope="module")
+def closed_by(pack):
+    """What the decisions at random come to by a close; look-ahead is not what is asked about them."""
+    return cache(lambda close: cl.backtest(pack[0], at_random, close=close, audit=False))
 
 
 def plainly(rows, kickoff_ts_ms, decisions, close_source):
@@ -78,9 +85,9 @@ def plainly(rows, kickoff_ts_ms, decisions, close_source):
 
 
 @pytest.mark.parametrize("close", [None, *booked.NAMES])
-def test_scores_are_those_of_a_plain_loop(pack, close, tmp_path):
-    opened, seed = pack
-    done = cl.backtest(opened, at_random, close=close)
+def test_scores_are_those_of_a_plain_loop(pack, closed_by, close, tmp_path):
+    _, seed = pack
+    done = closed_by(close)
     rows = done.scores.sort("fixture_id", "tick_seq", "market_key", "side")
     named = rows.select("fixture_id", "tick_seq", "market_key", "side").rows()
 
@@ -94,18 +101,17 @@ def test_scores_are_those_of_a_plain_loop(pack, close, tmp_path):
     assert told.returncode == 0, told.stdout
 
 
-def test_points_of_a_search_are_scored_as_runs_are(pack):
+def test_points_of_a_search_are_scored_as_runs_are(pack, closed_by):
     opened, _ = pack
     found = cl.sweep(opened, at_random, {"seed": [1, 2]}, window=Window(close_source="birch"), progress=False)
 
-    sealed = cl.backtest(opened, at_random, close="birch")
+    sealed = closed_by("birch")
 
     assert found.frame.filter(seed=1)["mean_clv_bps"].item() == pytest.approx(headline_of(sealed.source).clv.mean)
 
 
-def test_a_run_says_by_whom_it_closes(pack):
-    opened, _ = pack
-    own, other = (cl.backtest(opened, at_random, close=close).run.source for close in (None, "ash"))
+def test_a_run_says_by_whom_it_closes(closed_by):
+    own, other = (closed_by(close).run.source for close in (None, "ash"))
 
     assert b"close_source" not in own.events
     assert b'"window":{"close_source":"ash","closing_policy"' in other.events
@@ -228,9 +234,9 @@ def exported(pack, tmp_path_factory):
 
 
 @pytest.mark.parametrize("close", [None, *booked.NAMES])
-def test_states_are_judged_by_rows_of_the_book_that_closes(pack, exported, tmp_path, close):
+def test_states_are_judged_by_rows_of_the_book_that_closes(closed_by, exported, tmp_path, close):
     ticks, books = exported / "ticks.csv", exported / "books.csv"
-    run = cl.backtest(pack[0], at_random, close=close).run.save(tmp_path / "runs")
+    run = closed_by(close).run.save(tmp_path / "runs")
 
     assert stand_alone(run, ticks, books)[0] == 0
     code, said = stand_alone(run, ticks)
@@ -261,8 +267,8 @@ FORGED = {
 
 
 @pytest.fixture(scope="module")
-def by_ash(pack, tmp_path_factory):
-    return cl.backtest(pack[0], at_random, close="ash").run.save(tmp_path_factory.mktemp("runs"))
+def by_ash(closed_by, tmp_path_factory):
+    return closed_by("ash").run.save(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.mark.parametrize("forgery", FORGED)
@@ -290,7 +296,7 @@ def test_windows_and_policies_of_all_kinds_give_the_states_that_plain_rows_give(
     seconds = draw.randrange(1, 5000) if rule == "fixed_duration" else None
     book = draw.choice(booked.NAMES)
     window = Window(end_rule=rule, duration_s=seconds, min_clv_horizon_s=0, close_source=book)
-    done = cl.backtest(cl.open_pack(tmp_path / "booked"), at_random, window=window).run.save(tmp_path / "runs")
+    done = cl.backtest(cl.open_pack(tmp_path / "booked"), at_random, window=window, audit=False).run.save(tmp_path / "runs")
     known = ticks.with_columns(kickoff_ts_ms=pl.lit(kept.fixtures[0].kickoff_ts_ms)).to_dicts()
     rows = books.to_dicts()
 
@@ -320,11 +326,11 @@ def test_a_pack_without_books_has_none_to_export(tmp_path):
     assert "'starter' keeps no books" in err
 
 
-def test_a_run_closed_by_a_book_that_the_pack_does_not_keep_disagrees_with_it(pack, tmp_path):
+def test_a_run_closed_by_a_book_that_the_pack_does_not_keep_disagrees_with_it(pack, closed_by, tmp_path):
     opened, seed = pack
     ticks, _ = booked.frames(seed)
     write_pack(ticks, booked.manifest(), tmp_path / "booked")
-    run = cl.backtest(opened, at_random, close="ash").run.source
+    run = closed_by("ash").run.source
     bare = load_pack(tmp_path / "booked")
     relabelled = replace(run, events=run.events.replace(opened.content_hash.encode(), bare.content_hash.encode()))
 

@@ -1,5 +1,7 @@
 """The same decisions against every close: beside runs that are sealed by each, and a loop over plain rows."""
 
+from functools import cache
+
 import polars as pl
 import pytest
 
@@ -24,23 +26,28 @@ def pack(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def sheet(pack):
-    return cl.backtest(pack, at_random).tear_sheet()
+def closed_by(pack):
+    """What the decisions at random come to by a close; look-ahead is not what is asked about them."""
+    return cache(lambda close: cl.backtest(pack, at_random, close=close, audit=False))
 
 
-def counted(pack, close):
-    done = cl.backtest(pack, at_random, close=close)
+@pytest.fixture(scope="module")
+def sheet(closed_by):
+    return closed_by(None).tear_sheet()
+
+
+def counted(done):
     return done.scores.with_columns(at_close=done.source.at_close).filter(pl.col("reason") == "scored", ~pl.col("at_close"))
 
 
-def test_every_close_says_what_a_run_by_it_says_of_the_same_decisions(pack, sheet):
-    consensus = counted(pack, None).select(*KEY, of_consensus="clv_bps")
+def test_every_close_says_what_a_run_by_it_says_of_the_same_decisions(closed_by, sheet):
+    consensus = counted(closed_by(None)).select(*KEY, of_consensus="clv_bps")
     rows = {row["close"]: row for row in sheet.tables["closes"].iter_rows(named=True)}
 
     assert list(rows) == ["consensus", *booked.NAMES]
     assert rows["consensus"]["mean_clv_bps"] == pytest.approx(sheet.clv.mean)
     for book in booked.NAMES:
-        both = counted(pack, book).join(consensus, on=KEY)
+        both = counted(closed_by(book)).join(consensus, on=KEY)
         assert rows[book]["n"] == both.height > 10
         assert rows[book]["mean_clv_bps"] == pytest.approx(both["clv_bps"].mean())
         assert rows[book]["difference_bps"] == pytest.approx((both["clv_bps"] - both["of_consensus"]).mean())
@@ -81,8 +88,8 @@ def test_the_sheet_shows_both_and_a_pack_without_books_neither(sheet):
     assert "On offer by book" not in other._repr_html_()
 
 
-def test_a_run_closed_by_a_book_has_a_whole_sheet(pack):
-    found = cl.backtest(pack, at_random, close="ash").tear_sheet()
+def test_a_run_closed_by_a_book_has_a_whole_sheet(closed_by):
+    found = closed_by("ash").tear_sheet()
 
     assert found.permutation is not None
     assert found.delay is not None
