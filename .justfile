@@ -21,9 +21,9 @@ test:
 trips:
     pytest -n 0 tests/architecture/test_trips.py
 
-# The long duels and all properties, at their whole length.
+# Every test at its whole length.
 duels:
-    CLVLAB_DUELS=whole pytest -n 2 --dist worksteal -m "(long or hypothesis) and not browser" tests
+    CLVLAB_DUELS=whole pytest -n 2 --dist worksteal -m "not browser" tests
 
 # Every test, the duels at their short length.
 all:

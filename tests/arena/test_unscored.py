@@ -33,13 +33,15 @@ def last(ticks):
     return before.unique("series", keep="last", maintain_order=True)
 
 
+NO_AUDIT = {"audit": False}  # what is said does not depend on it
 CASES = {
-    "side": (favourites(side=pl.lit("home"), market_key=pl.lit(RESULT)), {},
+    "side": (favourites(side=pl.lit("home"), market_key=pl.lit(RESULT)), NO_AUDIT,
         "'1X2_PARTICIPANT_RESULT||' has no side 'home'; it has: 'draw', 'part1', 'part2'"),
-    "market": (favourites(market_key=pl.lit("FOO")), {}, "has no 'FOO'; it has: '1X2_PARTICIPANT_RESULT||', 'ASIANHANDICAP_"),
-    "market's case": (favourites(market_key=pl.lit("1x2")), {}, "has no '1x2': did you mean '1X2_PARTICIPANT_RESULT||'?"),
-    "no market": (favourites(market_key=pl.lit(None, pl.String)), {}, "name no market: give each a market_key"),
-    "no side": (favourites(side=pl.lit(None, pl.String)), {}, "name no side: give each a side"),
+    "market": (favourites(market_key=pl.lit("FOO")), NO_AUDIT,
+        "has no 'FOO'; it has: '1X2_PARTICIPANT_RESULT||', 'ASIANHANDICAP_"),
+    "market's case": (favourites(market_key=pl.lit("1x2")), NO_AUDIT, "has no '1x2': did you mean '1X2_PARTICIPANT_RESULT||'?"),
+    "no market": (favourites(market_key=pl.lit(None, pl.String)), NO_AUDIT, "name no market: give each a market_key"),
+    "no side": (favourites(side=pl.lit(None, pl.String)), NO_AUDIT, "name no side: give each a side"),
     "transcript": ("llm", {}, "llm has no transcript, and without one it abstains from everything; give one as"),
     "bets": ("bets", {}, "no bet of bets is on the tape; clvlab.grade_bets(bets, pack) reads bets from a file"),
     "in play": (in_play, {"audit": False}, "decide before, while in_running is false"),
@@ -69,7 +71,7 @@ def test_a_run_that_scores_nothing_says_why_and_what_would_be_scored(case):
 def test_decisions_in_markets_that_the_window_leaves_out_are_told():
     window = cl.Window(market_allowlist=("OVERUNDER",))
 
-    bt = cl.backtest("starter", favourites(market_key=pl.lit(RESULT), side=pl.lit("part1")), window=window)
+    bt = cl.backtest("starter", favourites(market_key=pl.lit(RESULT), side=pl.lit("part1")), window=window, audit=False)
 
     assert "such as '1X2_PARTICIPANT_RESULT||': its market_allowlist is ['OVERUNDER']" in bt.report["warnings"][0]
     assert "next: .report['warnings'] says why" in repr(bt)

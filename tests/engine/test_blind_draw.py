@@ -7,6 +7,7 @@ import clvlab as cl
 from clvlab.engine.asking import asked_by_blocks
 from clvlab.engine.lookahead import Draw, least_found, lookahead_audit
 from tests.engine.hindsight import Abstaining, Excused
+from tests.length import length
 from tests.simulations.audits import PLANTED, Planted
 from tests.simulations.blocks import season as made_up
 from tests.simulations.moving import paths, tape_of
@@ -58,21 +59,21 @@ def test_least_that_is_found_is_found_in_95_of_100_draws(fixtures, drawn, found)
 
 
 @pytest.mark.parametrize("least_gain_bps", [0, 60])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(length(1, 3)))
 def test_doing_nothing_where_the_tape_is_no_prefix_of_time_acquits_no_fixture(least_gain_bps, seed):
     season = cl.open_pack("season").source.tape()
 
     assert not lookahead_audit(Abstaining(42, least_gain_bps), season, seed=seed).passed
 
 
-@pytest.mark.parametrize(("every", "seed"), [(1, 0), (1, 1), (1, 3), (2, 5), (2, 6), (2, 7)])
+@pytest.mark.parametrize(("every", "seed"), length([(1, 0), (2, 5)], [(1, 0), (1, 1), (1, 3), (2, 5), (2, 6), (2, 7)]))
 def test_differing_where_fixtures_end_too_early_spares_no_vetoes_before_kickoffs(every, seed):
     tape = made_up(1, 200)
 
     assert not lookahead_audit(Excused(10, every), tape, seed=seed).passed
 
 
-@pytest.mark.parametrize("seed", [1, 3, 4])
+@pytest.mark.parametrize("seed", length([1], [1, 3, 4]))
 def test_nor_does_it_by_blocks(seed):
     tape = made_up(1, 200)
 
@@ -80,7 +81,7 @@ def test_nor_does_it_by_blocks(seed):
 
 
 @pytest.mark.parametrize("ask", [lookahead_audit, asked_by_blocks])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(length(1, 3)))
 def test_vetoes_in_the_few_fixtures_that_it_enters_are_found(ask, seed):
     tape = made_up(seed, 200)
 

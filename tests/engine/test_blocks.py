@@ -12,6 +12,7 @@ from clvlab.engine.asking import BLOCKS, asked_by_blocks
 from clvlab.errors import AgentError
 from clvlab.law.actions import decisions_of
 from tests.factories import make_tape, message
+from tests.length import length
 from tests.simulations.blocks import PLANTED, Peeking, passed, season
 
 ORDER = ["ts_ms", "fixture_id", "tick_seq"]
@@ -59,7 +60,7 @@ def made_up(seed, most=60):
     return make_tape(messages, {1: 50.0})
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(length(15, 60)))
 def test_an_agent_that_looks_back_decides_as_it_does_when_asked_at_once(seed):
     tape = made_up(seed)
 

@@ -35,6 +35,11 @@ def condition(request):
     return request.param
 
 
+by_container = pytest.mark.parametrize(
+    "condition", [pytest.param("no-namespaces", marks=pytest.mark.long), "container"], indirect=True
+)
+
+
 def test_evidence_says_that_there_was_no_root_of_its_own(condition):
     assert json.loads(confined(condition, "-c", HELD).stdout) == ["calls", "files"]
 
@@ -53,6 +58,7 @@ def passes(condition, *names):
     assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-2_000:]
 
 
+@by_container
 def test_calls_are_refused_and_files_can_not_be_read(condition):
     passes(condition, "test_sandbox.py", "test_root.py")
 
