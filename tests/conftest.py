@@ -38,6 +38,11 @@ def pytest_collection():
         gc.enable()
 
 
+def pytest_unconfigure():
+    """Let what was imported be freed again: extensions count at exit what nobody freed."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def realdata() -> Path:
     """Folder of real odds that are not part of the project."""
