@@ -32,7 +32,6 @@ from clvlab.proof.evidence import read_evidence
 from tests.booked import write_booked
 from tests.commands import clvlab
 from tests.faces import CommandError, Face, parameters
-from tests.length import length
 from tests.live import FIXTURE, played
 from tests.service.serving import api
 
@@ -167,7 +166,7 @@ class TestOneQuestion:
         assert set(WINDOW) == {one.name for one in fields(Window)}
         assert set(POLICY) == {one.name for one in fields(PolicyEnvelope)}
 
-    @settings(max_examples=length(6, 12))
+    @settings(max_examples=12)
     @given(asked=questions(), apart=st.booleans())
     def test_is_sealed_alike_by_every_face(self, asked, apart, shelf, here, remote, service, tmp_path_factory):
         sealed = {
@@ -641,7 +640,7 @@ class TestEveryField:
         FACES[face].check_listed()
 
     @pytest.mark.parametrize(("face", "name"), TRIED)
-    @settings(max_examples=length(1, 2))
+    @settings(max_examples=2)
     @given(data=st.data())
     def test_shows_in_what_comes_of_it_or_is_refused_by_name(self, places, face, name, data):
         FACES[face].check_shows(data, name, places)
