@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from clvlab.anchor.anchorer import Anchorer
 from clvlab.anchor.records import AnchorRecord
 from clvlab.arena.events import anchor_event
-from clvlab.arena.jobs import PostponedError
+from clvlab.arena.jobs import PostponedError, fenced
 from clvlab.errors import AnchorConflictError, AnchorUnavailableError, UnknownRunError
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.checks import Check, Verdict, anchor_check
@@ -83,8 +83,7 @@ class Anchoring:
             anchor = self.anchorer.commit(job.run_id, row["manifest_hash"])
         except (AnchorUnavailableError, AnchorConflictError) as error:
             raise PostponedError(str(error)) from error
-        with self.database.write() as connection:
-            jobs.fence(connection, job)
+        with fenced(self.database, job) as connection:
             self._note(connection, job.run_id, anchor)
             jobs.finish(connection, job, JobStatus.DONE)
 

@@ -33,6 +33,21 @@ from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import ADDED, ENDED, Job, JobStatus
 from clvlab.store.runs import RunStatus
 
+
+@contextmanager
+def fenced(database: Database, job: Job) -> Iterator[Connection]:
+    """Open a transaction that holds a job.
+
+    Raises
+    ------
+    LeaseLostError
+        Another worker has claimed it, or it is over.
+    """
+    with database.write() as connection:
+        job_rows.fence(connection, job)
+        yield connection
+
+
 # Attempts at jobs: kept alive while they last, told how far they are, and ended early when nobody wants them any more.
 
 
@@ -184,8 +199,7 @@ class Postponing:
         delay = _DELAYS_MS[min(job.postponed, len(_DELAYS_MS) - 1)]
         logger.warning("job %d is put off for %d s: %s", job.job_id, delay // 1000, cause)
         try:
-            with self.database.write() as connection:
-                job_rows.fence(connection, job)
+            with fenced(self.database, job) as connection:
                 job_rows.postpone(connection, job, self.clock(), delay, cause)
         except LeaseLostError as error:
             logger.warning("%s", error)
@@ -220,7 +234,7 @@ class JobHandler(Protocol):
     """What a use case does with jobs of its kind."""
 
     def perform(self, job: Job, tell: Tell) -> None:
-        """Do the work, and end the job in the transaction that stores it (``fence``, then ``finish``); or postpone it."""
+        """Do the work, and end the job in the transaction that stores it (``fenced``, then ``finish``); or postpone it."""
         ...
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
@@ -273,8 +287,7 @@ class Handling:
 
     def _fail(self, handler: JobHandler, job: Job, cause: str) -> None:
         try:
-            with self.database.write() as connection:
-                job_rows.fence(connection, job)
+            with fenced(self.database, job) as connection:
                 handler.failed(connection, job, cause)
                 job_rows.finish(connection, job, JobStatus.FAILED, cause)
         except LeaseLostError as error:
@@ -285,8 +298,7 @@ class Handling:
             raise
         except Exception:  # a job whose failure can't be noted must end all the same
             logger.exception("the failure of job %d can't be noted", job.job_id)
-            with self.database.write() as connection:
-                job_rows.fence(connection, job)
+            with fenced(self.database, job) as connection:
                 job_rows.finish(connection, job, JobStatus.FAILED, cause)
 
 

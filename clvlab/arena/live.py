@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
-from clvlab.arena.jobs import PostponedError
+from clvlab.arena.jobs import PostponedError, fenced
 from clvlab.arena.run_jobs import Origin, RunJobs
 from clvlab.errors import FeedError, FileLockedError, LeaseLostError, StoreError
 from clvlab.feeds.feed import Feed, Stop
@@ -26,7 +26,6 @@ from clvlab.runs.live.following import LiveSpec, follow, is_begun
 from clvlab.runs.live.journal import Answers
 from clvlab.runs.progress import Stage, Tell
 from clvlab.runs.run import Run
-from clvlab.store import jobs
 from clvlab.store.database import Connection
 from clvlab.store.jobs import Job, JobPayload
 from clvlab.store.runlog import RunLog
@@ -212,8 +211,7 @@ class LiveJobs(RunJobs):
             raise PostponedError(str(error)) from error
 
     def _tell(self, job: Job, happenings: Sequence[Happening]) -> None:
-        with self.database.write() as connection:
-            jobs.fence(connection, job)
+        with fenced(self.database, job) as connection:
             self.origin.told(connection, job, happenings, self.clock())
 
 

@@ -25,7 +25,7 @@ from clvlab.arena.caps import Budget
 from clvlab.arena.jobs import CANCELLED, Jobs
 from clvlab.arena.pages import page_of
 from clvlab.arena.report_requests import BacktestRunRequest, PackBacktestRequest, stored_request
-from clvlab.arena.run_jobs import Fenced, Sealing
+from clvlab.arena.run_jobs import Sealing
 from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.in_database import enter, give_up
 from clvlab.arena.runs.stored import StoredRuns, require
@@ -131,7 +131,7 @@ class BacktestOrigin:
     def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
         """Say nothing: nobody listens to a backtest."""
 
-    def sealing(self, job: Job, run: Run, fenced: Fenced) -> Sealing:  # noqa: ARG002
+    def sealing(self, job: Job, run: Run) -> Sealing:
         """Keep the report."""
         report = report_of(run)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from clvlab.arena.anchoring import Anchoring
+from clvlab.arena.jobs import fenced
 from clvlab.arena.runs.in_database import begin, keep
 from clvlab.proof.anchor import Anchor
 from clvlab.runs.execute import Commitment, lifecycle, perform
@@ -19,8 +20,6 @@ from clvlab.store import jobs, usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 
-Fenced = Callable[[Job], AbstractContextManager[Connection]]
-"""Opens a transaction that holds a job."""
 Sealing = Callable[[Connection, Anchor, int], None]
 """Says what a run came to, in the transaction that keeps it: with its anchor, at that time."""
 
@@ -32,7 +31,7 @@ class Origin(Protocol):
         """Say that a run begins, for the first time or again; in the transaction that begins it."""
         ...
 
-    def sealing(self, job: Job, run: Run, fenced: Fenced) -> Sealing:
+    def sealing(self, job: Job, run: Run) -> Sealing:
         """Say of a run what may be said before it is kept, and return what is said with that."""
         ...
 
@@ -102,21 +101,15 @@ class _JobRecorder:
     job: Job
     log = None  # what was entered is committed to
 
-    @contextmanager
-    def _fenced(self, job: Job) -> Iterator[Connection]:
-        with self.database.write() as connection:
-            jobs.fence(connection, job)
-            yield connection
-
     def commit(self, spec: Job) -> Commitment:
-        with self._fenced(spec) as connection:
+        with fenced(self.database, spec) as connection:
             commitment = begin(connection, spec.run_id, self.clock())
             self.origin.begun(connection, spec, self.clock())
             return commitment
 
     def keep(self, run: Run) -> None:
-        sealed = self.origin.sealing(self.job, run, self._fenced)
-        with self._fenced(self.job) as connection:
+        sealed = self.origin.sealing(self.job, run)
+        with fenced(self.database, self.job) as connection:
             now = self.clock()
             sealed(connection, keep(connection, run, self.anchoring, now), now)
             usage.weigh(connection, self.job.run_id)

@@ -13,8 +13,9 @@ from clvlab.arena.competitions.events import finalized_events, run_events
 from clvlab.arena.competitions.requests import CompetitionConfig, CompetitionStatus, require_startable
 from clvlab.arena.competitions.roster import rostered_agent, unused_of
 from clvlab.arena.events import EventKind, event, in_batches
+from clvlab.arena.jobs import fenced
 from clvlab.arena.live import Happening, payload_of
-from clvlab.arena.run_jobs import Fenced, Sealing
+from clvlab.arena.run_jobs import Sealing
 from clvlab.arena.runs.binding import Bound, bind
 from clvlab.arena.runs.entrants import Entrant, misfits
 from clvlab.arena.runs.in_database import enter, give_up
@@ -232,7 +233,7 @@ class CompetitionOrigin:
     def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
         """Say nothing: its start said so."""
 
-    def sealing(self, job: Job, run: Run, fenced: Fenced) -> Sealing:
+    def sealing(self, job: Job, run: Run) -> Sealing:
         """Say every decision with its score, and then the ranking and the end; what was said before is not said twice."""
         competition_id = job.payload["origin_id"]
         with self.database.read() as connection:
@@ -240,7 +241,7 @@ class CompetitionOrigin:
         if row["started_seq"] is None:
             raise BindingError(f"competition {competition_id} was not started")
         for batch in in_batches(run_events(run), skipped=row["next_seq"] - row["started_seq"] - 1):
-            with fenced(job) as connection:
+            with fenced(self.database, job) as connection:
                 rows.append(connection, competition_id, self.clock(), batch, packed=True)
         return lambda connection, anchor, now_ms: _finalize(connection, job, run, anchor, now_ms)
 
@@ -293,7 +294,7 @@ class LiveCompetitionOrigin:
         ]
         rows.append(connection, job.payload["origin_id"], now_ms, events)
 
-    def sealing(self, job: Job, run: Run, fenced: Fenced) -> Sealing:  # noqa: ARG002
+    def sealing(self, job: Job, run: Run) -> Sealing:
         """Say every decision with its score, the ranking and the end."""
         captured = {"pack_id": run.pack.pack_id, "content_hash": run.pack.content_hash}
 

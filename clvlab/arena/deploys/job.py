@@ -8,8 +8,9 @@ from typing import Any
 
 from clvlab.arena.deploys.config import DeployConfig, deployed_agent
 from clvlab.arena.events import in_batches
+from clvlab.arena.jobs import fenced
 from clvlab.arena.live import Happening
-from clvlab.arena.run_jobs import Fenced, Sealing
+from clvlab.arena.run_jobs import Sealing
 from clvlab.arena.runs.binding import Bound, bind
 from clvlab.arena.runs.in_database import give_up
 from clvlab.arena.uploads.seen import Packs
@@ -70,10 +71,10 @@ class DeployOrigin:
         """Say that the run begins."""
         tell(connection, job, [("RUN_STARTED", "", {})], now_ms)
 
-    def sealing(self, job: Job, run: Run, fenced: Fenced) -> Sealing:
+    def sealing(self, job: Job, run: Run) -> Sealing:
         """Say what was done, action by action, and then that it is sealed."""
         for batch in in_batches(_actions(run, session_of(job))):
-            with fenced(job) as connection:
+            with fenced(self.database, job) as connection:
                 instances.append(connection, job.payload["origin_id"], self.clock(), batch)
         return lambda connection, anchor, now_ms: tell(connection, job, [("RUN_SEALED", "", {})], now_ms)  # noqa: ARG005
 
@@ -158,7 +159,7 @@ class LiveDeployOrigin:
         """Say what happened while it lasts."""
         tell(connection, job, happenings, now_ms)
 
-    def sealing(self, job: Job, run: Run, fenced: Fenced) -> Sealing:  # noqa: ARG002
+    def sealing(self, job: Job, run: Run) -> Sealing:
         """Say that it is sealed, and over which pack."""
         captured = {"pack_id": run.pack.pack_id, "content_hash": run.pack.content_hash}
         ended: list[Happening] = [("STATUS_CHANGED", "", {"status": "sealed"} | captured), ("RUN_SEALED", "", {})]
