@@ -25,31 +25,14 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """An error on its way from another process: its class may not let it be pickled."""
-
-    kind: type[ClvlabError]
-    arguments: tuple[Any, ...]
-    state: Mapping[str, object]
-
-    @classmethod
-    def of(cls, error: ClvlabError) -> Fault:
-        return cls(type(error), error.args, error.__dict__)
-
-    @property
-    def error(self) -> ClvlabError:
-        error = self.kind.__new__(self.kind, *self.arguments)
-        error.__dict__.update(self.state)
-        return error
+def _reduced(error: ClvlabError) -> tuple[Callable[..., ClvlabError], tuple[type[ClvlabError], tuple[Any, ...], object]]:
+    return _remade, (type(error), error.args, error.__dict__)
 
 
-def _reduced(error: ClvlabError) -> tuple[Callable[[Fault], ClvlabError], tuple[Fault]]:
-    return _remade, (Fault.of(error),)
-
-
-def _remade(fault: Fault) -> ClvlabError:
-    return fault.error
+def _remade(kind: type[ClvlabError], arguments: tuple[Any, ...], state: Mapping[str, object]) -> ClvlabError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(state)
+    return error
 
 
 # Most errors are made of facts, and would be made of their sentence when they are unpickled: a pool breaks on that.
@@ -67,7 +50,7 @@ class Work(Generic[Q, A]):
     local
         Answers some questions in this process, in their order.
     remote
-        The same in another process: a function of a module, which returns a fault where ``local`` would raise an error of ours.
+        The same in another process: a function of a module.
     label
         Names a question, in errors.
     group_by
@@ -79,7 +62,7 @@ class Work(Generic[Q, A]):
     """
 
     local: Callable[[Sequence[Q]], list[A]]
-    remote: Callable[[Sequence[Q]], list[A] | Fault]
+    remote: Callable[[Sequence[Q]], list[A]]
     label: Callable[[Q], str]
     group_by: Callable[[Q], object] = lambda question: None  # noqa: ARG005
     most: int = 1
@@ -148,7 +131,7 @@ def workers() -> int:
 
 def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor | None) -> Iterator[list[A]]:
     """Send tasks ahead, and yield their answers in order; one whose process dies is sent again."""
-    waiting: deque[tuple[tuple[Q, ...], Future[list[A] | Fault]]] = deque()
+    waiting: deque[tuple[tuple[Q, ...], Future[list[A] | ClvlabError]]] = deque()
     pool, attempts, most = executor or _cores(), 1, _WAITING * workers()
     try:
         while True:
@@ -165,8 +148,8 @@ def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor 
                 pool = executor or _cores()
                 waiting = deque((chunk, _again(pool, work, chunk, future)) for chunk, future in waiting)
                 continue
-            if isinstance(found, Fault):
-                raise found.error
+            if isinstance(found, ClvlabError):
+                raise found
             attempts = 1
             waiting.popleft()
             yield found
@@ -175,17 +158,27 @@ def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor 
             future.cancel()
 
 
-def _asked(pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...]) -> Future[list[A] | Fault]:
+def _asked(pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...]) -> Future[list[A] | ClvlabError]:
     """Send a task; one that can't be sent is lost, as one whose process died."""
     try:
-        return pool.submit(work.remote, chunk)
+        return pool.submit(_answered, work.remote, chunk)
     except RuntimeError as error:  # broken, or shut down
-        lost: Future[list[A] | Fault] = Future()
+        lost: Future[list[A] | ClvlabError] = Future()
         lost.set_exception(error)
         return lost
 
 
-def _again(pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...], future: Future[list[A] | Fault]) -> Future[list[A] | Fault]:
+def _answered(remote: Callable[[Sequence[Q]], list[A]], chunk: tuple[Q, ...]) -> list[A] | ClvlabError:
+    """Answer a task in another process; an error of ours is an answer, and no reason to ask again."""
+    try:
+        return remote(chunk)
+    except ClvlabError as error:
+        return error
+
+
+def _again(
+    pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...], future: Future[list[A] | ClvlabError]
+) -> Future[list[A] | ClvlabError]:
     """Send a task again whose process died; one that is done or under way is let be."""
     lost = future.cancelled() or (future.done() and future.exception())
     return _asked(pool, work, chunk) if lost else future

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from clvlab.base.naming import no_argument
-from clvlab.base.parallel import Fault, Work, parallel_map
-from clvlab.errors import ArgumentError, ClvlabError, PackFormatError, SourceError
+from clvlab.base.parallel import Work, parallel_map
+from clvlab.errors import ArgumentError, PackFormatError, SourceError
 from clvlab.packs.importers.frames import FRAME_FILE, frame_csv, is_frame
 from clvlab.packs.importers.importing import ImportReport, import_source
 from clvlab.packs.importers.mapping import read_mapping
@@ -115,20 +115,13 @@ def import_all(imports: Sequence[Import], executor: Executor | None = None) -> I
     if twice is not None:
         raise PackFormatError(f"two packs would stand in {str(twice)!r}: give each a folder of its own")
     quiet = (replace(one, options=replace(one.options, progress=silent)) for one in imports)  # several would talk at once
-    return parallel_map(Work(_here, _there, _said), quiet, len(imports), executor)
+    return parallel_map(Work(_here, _here, _said), quiet, len(imports), executor)
 
 
 def _here(imports: Sequence[Import]) -> list[Path]:
     for one in imports:
         import_source(one.source, one.paths, one.folder, one.options)
     return [one.folder for one in imports]
-
-
-def _there(imports: Sequence[Import]) -> list[Path] | Fault:
-    try:
-        return _here(imports)
-    except ClvlabError as error:
-        return Fault.of(error)
 
 
 def _said(one: Import) -> str:

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from clvlab.base.parallel import Fault, Work, parallel_map
+from clvlab.base.parallel import Work, parallel_map
 from clvlab.engine.agent import Agent
 from clvlab.engine.lookahead import LookaheadReport
 from clvlab.engine.lookahead import lookahead_audit as audited
-from clvlab.errors import ClvlabError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
@@ -56,11 +55,8 @@ def _here(asked: Sequence[_Asked]) -> list[LookaheadReport]:
     ]
 
 
-def _there(asked: Sequence[_Asked]) -> list[LookaheadReport] | Fault:
-    try:
-        return _here([(arrived_agent(agent), arrived_pack(pack), how) for agent, pack, how in asked])
-    except ClvlabError as error:
-        return Fault.of(error)
+def _there(asked: Sequence[_Asked]) -> list[LookaheadReport]:
+    return _here([(arrived_agent(agent), arrived_pack(pack), how) for agent, pack, how in asked])
 
 
 def _said(asked: _Asked) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.agents.template import Template
-from clvlab.base.parallel import Fault, Work, parallel_map
+from clvlab.base.parallel import Work, parallel_map
 from clvlab.engine.agent import Agent, register
 from clvlab.engine.lookahead import Draw, DrawingOf
 from clvlab.engine.run import run
@@ -269,11 +269,8 @@ def _here(tasks: Sequence[_Task]) -> list[Run]:
     return [perform(spec, commitment) for spec, commitment in tasks]
 
 
-def _there(tasks: Sequence[_Task]) -> list[Run] | Fault:
-    try:
-        made = _here([(_arrived(spec), commitment) for spec, commitment in tasks])
-    except ClvlabError as error:
-        return Fault.of(error)
+def _there(tasks: Sequence[_Task]) -> list[Run]:
+    made = _here([(_arrived(spec), commitment) for spec, commitment in tasks])
     for one in made:
         _ = one.verification  # whoever keeps it asks for it
     return made

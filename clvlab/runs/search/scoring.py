@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import lru_cache, partial
 
@@ -10,10 +10,9 @@ import polars as pl
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.agents.template import Params
-from clvlab.base.parallel import Fault, Work, parallel_map
+from clvlab.base.parallel import Work, parallel_map
 from clvlab.engine.agent import Agent, decisions_of, register
 from clvlab.engine.replay import confidence_ppm, locate, market_rows
-from clvlab.errors import ClvlabError
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.clv import scores
 from clvlab.law.positions import check_prices
@@ -145,14 +144,6 @@ def sums_at(tasks: Iterable[Task]) -> list[pl.DataFrame]:
     return [fixture_sums(_timed(search, params)) for search, params in tasks]
 
 
-def answer_at(tasks: Sequence[Task]) -> list[pl.DataFrame] | Fault:
-    """Return what ``sums_at`` returns or raises; what other processes are asked."""
-    try:
-        return sums_at(tasks)
-    except ClvlabError as error:
-        return Fault.of(error)
-
-
 def sums_of_tasks(tasks: Iterable[Task], count: int, executor: Executor | None) -> Iterator[pl.DataFrame]:
     """Yield ``FIXTURE_SUMS`` of each task, in their order; what is yielded does not depend on who computes it.
 
@@ -173,7 +164,7 @@ def sums_of_tasks(tasks: Iterable[Task], count: int, executor: Executor | None) 
     ClvlabError
         The agent, the pack or the parameters are at fault.
     """
-    return parallel_map(Work(sums_at, answer_at, _said, _search_of, _MOST_POINTS, _forget), tasks, count, executor)
+    return parallel_map(Work(sums_at, sums_at, _said, _search_of, _MOST_POINTS, _forget), tasks, count, executor)
 
 
 def _said(task: Task) -> str:
