@@ -12,12 +12,9 @@ import polars as pl
 from clvlab.base.invocation import command
 from clvlab.base.naming import nearest
 from clvlab.errors import EvidenceError, FileError, StatisticsError, UnknownRunError
-from clvlab.law.clv import scores
-from clvlab.law.positions import positions
-from clvlab.proof.evidence import read_evidence
 from clvlab.report.headline import Headline, headline
 from clvlab.runs.in_folder import load, verify_folder
-from clvlab.runs.inspector import at_close
+from clvlab.runs.run import Run
 from clvlab.statistics import paired_difference
 from clvlab.statistics.measures import MEASURES, fixture_sums, stacked
 from clvlab.statistics.verdict import Verdict, Wording, verdict
@@ -94,17 +91,16 @@ def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
     """Read what a list shows of a run; one whose evidence can't be read says why."""
     written = datetime.fromtimestamp(_written(folder), UTC)
     try:
-        sealed = load(folder)
-        evidence = read_evidence(sealed.events)
+        run = Run(load(folder))
+        evidence = run.evidence
     except (EvidenceError, FileError, UnknownRunError) as error:
         return ListedRun(folder, folder.name, written, verified=False if verify else None, fault=str(error))
-    rows = scores(positions(evidence.decisions, evidence.closes), evidence.window, evidence.max_close_age_s)
-    rows = rows.with_columns(at_close=at_close(evidence.decisions, evidence.closes))
     agents = tuple(agent["agent_id"] for agent in evidence.started["agents"])
+    rows = run.marked
     each = [rows.filter(agent_id=agent) for agent in agents]
     return ListedRun(
         folder,
-        sealed.run_id,
+        run.run_id,
         written,
         agents,
         evidence.started["binding"]["pack_id"],

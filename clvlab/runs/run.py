@@ -116,7 +116,7 @@ class Run:
     def scores(self) -> pl.DataFrame:
         """``SCORES``: one row per decision."""
         read = self.evidence
-        return scores(positions(read.decisions, read.closes), read.window, read.max_close_age_s)
+        return scores(positions(read.decisions, read.closes, read.market), read.window, read.max_close_age_s)
 
     @cached_property
     def outcomes(self) -> pl.DataFrame:
@@ -132,9 +132,9 @@ class Run:
             Its bytes can't be read.
         """
         found = self.verification
-        if found.scores is None or found.outcomes is None or found.evidence is None:
+        if found.scores is None or found.evidence is None:
             raise EvidenceError(f"run {self.run_id} can't be read: {found.recomputed_evidence_hash}")
-        return self.knowing(evidence=found.evidence, scores=found.scores, outcomes=found.outcomes)
+        return self.knowing(evidence=found.evidence, scores=found.scores)
 
     @property
     def started(self) -> RunStarted:

@@ -16,13 +16,11 @@ from clvlab.arena.runs.stored import not_sealed
 from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream, first_rows
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import EvidenceError, PageError, UnknownRunError
-from clvlab.law.clv import scores
-from clvlab.law.positions import positions
 from clvlab.law.schema import Reason, Schema
 from clvlab.proof.canonical import sha256
 from clvlab.proof.events import score_lines
-from clvlab.proof.evidence import read_evidence
 from clvlab.proof.seal import SealedRun
+from clvlab.runs.run import Run
 from clvlab.store import runs
 from clvlab.store.database import Database
 
@@ -210,8 +208,8 @@ def decision_rows(run: SealedRun, evidence_hash: str) -> pl.DataFrame:
     found = sha256(run.events)
     if found != evidence_hash:
         raise EvidenceError(f"its evidence has {found}, recorded at the seal was {evidence_hash}")
-    evidence = read_evidence(run.events)
-    scored = scores(positions(evidence.decisions, evidence.closes), evidence.window, evidence.max_close_age_s)
+    read = Run(run)
+    evidence, scored = read.evidence, read.scores
     if score_lines(scored) != run.scores:
         raise EvidenceError("its scores do not follow from the evidence")
     refusals = pl.col("pre").list.len() + pl.col("post").list.len()

@@ -37,12 +37,11 @@ from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.rows import RESULTS
 from clvlab.packs.views.opening import finder, made_again, read_view, view_file
 from clvlab.proof.anchor import Anchor
-from clvlab.runs import run
 from clvlab.runs.execute import NOWHERE, Recorder, execute, execute_all
 from clvlab.runs.live.feed import feed_at
 from clvlab.runs.live.request import LiveRequest
 from clvlab.runs.live.view import LiveView
-from clvlab.runs.run import content_hash_of
+from clvlab.runs.run import Run, content_hash_of
 from clvlab.runs.search.kept import KeptSums
 from clvlab.runs.search.search import at_point, grid_points
 from clvlab.runs.spec import ReplaySpec
@@ -157,7 +156,7 @@ class LocalBackend:
     def compete(self, request: RunRequest, agents: Sequence[AgentSpec]) -> Result:
         return Result.made(self._execute(self._spec(request, agents, "competition")))
 
-    def _execute(self, spec: ReplaySpec) -> run.Run:
+    def _execute(self, spec: ReplaySpec) -> Run:
         return execute(spec, self._recorder_of(spec))
 
     def _recorder_of(self, spec: ReplaySpec) -> Recorder[ReplaySpec]:
@@ -271,7 +270,7 @@ class LocalBackend:
         sealed, card = self._kept.runs.sealed(run_id), self._kept.runs.card(run_id)
         content_hash = str(content_hash_of(sealed))
         packs, anchor = chain(self._packs(), self._views(content_hash)), Anchor(**card["anchor"])
-        return Result(run.Run(sealed, self._kept.receipts(run_id), packs, anchor), self._view_file(content_hash))
+        return Result(Run(sealed, self._kept.receipts(run_id), packs, anchor), self._view_file(content_hash))
 
     def _keep_view(self, pack: reader.Pack) -> None:
         """Keep what a derived pack is made of beside the packs, so that its runs can be read again."""

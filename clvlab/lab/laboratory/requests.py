@@ -221,7 +221,7 @@ def asked_as(agent: Any, *, stepped: Any) -> Any:
 def run_request(
     pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True, close: str | None = None
 ) -> RunRequest:
-    """Return a question, with defaults for what was left out; ``close`` is the window's ``close_source``.
+    """Return a request, with defaults for what was left out; ``close`` is the window's ``close_source``.
 
     Raises
     ------
