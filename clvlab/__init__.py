@@ -18,8 +18,8 @@ from clvlab import errors
 if TYPE_CHECKING:
     from clvlab.agents.book import Book
     from clvlab.agents.columnar import strategy
-    from clvlab.agents.isolation.isolated import isolated
-    from clvlab.agents.ticking import TickAgent
+    from clvlab.agents.isolation.agent import isolated
+    from clvlab.agents.ticks import TickAgent
     from clvlab.arena.installation import check_extras
     from clvlab.client import Client
     from clvlab.lab import (
@@ -82,7 +82,7 @@ _HOMES = {
     "Client": "clvlab.client",
     "Lab": "clvlab.lab.laboratory.lab",
     "PolicyEnvelope": "clvlab.lab.laboratory.requests",
-    "TickAgent": "clvlab.agents.ticking",
+    "TickAgent": "clvlab.agents.ticks",
     "Window": "clvlab.lab.laboratory.requests",
     "backtest": "clvlab.lab",
     "backtests": "clvlab.lab",
@@ -93,7 +93,7 @@ _HOMES = {
     "import_odds": "clvlab.lab",
     "imports": "clvlab.lab",
     "join_sources": "clvlab.lab",
-    "isolated": "clvlab.agents.isolation.isolated",
+    "isolated": "clvlab.agents.isolation.agent",
     "leaderboard": "clvlab.lab",
     "lookahead_audit": "clvlab.lab",
     "lookahead_audits": "clvlab.lab",
@@ -111,7 +111,7 @@ def __getattr__(name: str) -> object:
     if name in _LISTED:
         return import_module(f"clvlab.{name}")
     if name not in _HOMES:
-        from clvlab.base.naming import did_you_mean
+        from clvlab.base.names import did_you_mean
 
         raise AttributeError(f"module 'clvlab' has no attribute {name!r}{did_you_mean(name, __all__)}")
     return getattr(import_module(_HOMES[name]), name)
@@ -124,7 +124,7 @@ class _Module(ModuleType):
         return import_module, (self.__name__,)
 
 
-class _Listed(_Module):
+class _CallableModule(_Module):
     """A package that lists what it has when it is called: ``clvlab.packs()``, ``clvlab.agents()``."""
 
     def __call__(self, *values: Any, **named: Any) -> Any:
@@ -136,7 +136,7 @@ class _Face(_Module):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _LISTED and isinstance(value, ModuleType):
-            value.__class__ = _Listed
+            value.__class__ = _CallableModule
         super().__setattr__(name, value)
 
 

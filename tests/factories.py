@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from clvlab import errors
-from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
+from clvlab.agents.isolation.agent import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.arena.application import Application
 from clvlab.arena.competitions.requests import AgentEntry, CompetitionConfig

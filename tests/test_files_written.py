@@ -18,7 +18,7 @@ from clvlab.errors import SettingsError
 from clvlab.log.note import Signer, read_signer, write_signer
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.synthetic import Recipe, build
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.store.folder import read_run, write_run
 from tests.factories import make_sealed_run
 

@@ -16,7 +16,7 @@ from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
 from clvlab.log.log import commit
 from clvlab.packs.synthetic import Recipe, build
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.proof.verify import verify
 from clvlab.report.tearsheet import TearSheet
 from clvlab.runs.execute import perform

@@ -22,7 +22,7 @@ NAMED_ONLY = {  # what is read elsewhere too, where nobody knows how clvlab is c
     "clvlab/feeds/devfeeds/betfair.py": "the name in a certificate",
     "clvlab/packs/captures/normalising.py": "a pack's manifest, which is hashed",
     "clvlab/proof/clv_verify.py": "a verdict, the same wherever it is reached",
-    "clvlab/log/published.py": "also an answer of a service to its callers",
+    "clvlab/log/publication.py": "also an answer of a service to its callers",
     "clvlab/log/standing.py": "a verdict, the same wherever it is reached",
     "service/clvlab_service/settings.py": "documentation of settings",
     "service/clvlab_service/serving.py": "the title of an application",

@@ -6,10 +6,10 @@ import sys
 from inspect import isfunction
 from types import ModuleType
 
+from clvlab.agents.coercion import agent_given
 from clvlab.agents.columnar import Strategy
-from clvlab.agents.given import agent_given
-from clvlab.agents.ticking import TickAgent
-from clvlab.base.naming import did_you_mean
+from clvlab.agents.ticks import TickAgent
+from clvlab.base.names import did_you_mean
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, UnknownAgentError
 

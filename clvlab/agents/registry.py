@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from clvlab.agents import momentum, proposals
 from clvlab.agents.template import MAX_SECONDS, Config, Template, average, back, backs, begins_with_one, cool_down, in_markets
-from clvlab.base.naming import among, nearest
+from clvlab.base.names import among, nearest
 from clvlab.engine.agent import is_registered, register
 from clvlab.engine.live import Follower
 from clvlab.errors import AgentError, UnknownAgentError

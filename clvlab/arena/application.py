@@ -44,7 +44,7 @@ from clvlab.arena.uploads.uploads import Uploads
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import LogBehindError, LogError, PackError, UnknownPackError, UploadsOffError
 from clvlab.log.note import Signer
-from clvlab.log.published import Published
+from clvlab.log.publication import Published
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import KickoffKind, grade_of
 from clvlab.packs.reader import Pack

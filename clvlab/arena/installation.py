@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from clvlab.arena.packs import bundled_catalog, verified_pack
-from clvlab.base.naming import did_you_mean
+from clvlab.base.names import did_you_mean
 from clvlab.errors import ArgumentError, ClvlabError, MissingExtraError
 from clvlab.runs.versions import judge
 

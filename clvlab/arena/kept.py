@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from clvlab.agents.isolation.isolated import code_name
+from clvlab.agents.isolation.agent import code_name
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.arena.anchoring import Anchoring, StoredRecords

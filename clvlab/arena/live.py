@@ -22,8 +22,8 @@ from clvlab.packs.manifest import Fixture
 from clvlab.runs.execute import Commitment
 from clvlab.runs.live.capture import LogWriter
 from clvlab.runs.live.feed import LiveFeed
-from clvlab.runs.live.following import LiveSpec, follow, is_begun
 from clvlab.runs.live.journal import Answers
+from clvlab.runs.live.spec import LiveSpec, follow, is_begun
 from clvlab.runs.progress import Stage, Tell
 from clvlab.runs.run import Run
 from clvlab.store.database import Connection

@@ -8,14 +8,14 @@ from tempfile import TemporaryDirectory
 
 from clvlab.base.invocation import command
 from clvlab.errors import PackTamperedError, UnknownPackError
-from clvlab.packs import opening
+from clvlab.packs import lookup
 from clvlab.packs.catalog import Catalog
+from clvlab.packs.lookup import bundled_catalog, pack_folder
 from clvlab.packs.manifest import DESCRIPTOR
-from clvlab.packs.opening import bundled_catalog, pack_folder
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.bucket import is_url
-from clvlab.packs.verifying import verify_pack
-from clvlab.packs.views.opening import VIEW_FILE, finder, folders_of, is_view_file, made_again, open_view, read_view
+from clvlab.packs.verification import verify_pack
+from clvlab.packs.views.view_file import VIEW_FILE, finder, folders_of, is_view_file, made_again, open_view, read_view
 
 __all__ = [
     "bundled_catalog", "catalog_at", "open_pack", "pack_folder", "pack_of_run", "packs_at", "pull_pack", "push_pack",
@@ -46,10 +46,10 @@ def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
         It can't be read at its URL.
     """
     if is_url(where):
-        from clvlab.packs.remote.opening import open_remote
+        from clvlab.packs.remote.packs import open_remote
 
         return open_remote(where, content_hash)
-    pack = open_view(Path(where), lambda _, of: _in_catalog(of)) if is_view_file(where) else opening.open_pack(where)
+    pack = open_view(Path(where), lambda _, of: _in_catalog(of)) if is_view_file(where) else lookup.open_pack(where)
     if content_hash is not None and pack.content_hash != content_hash:
         raise PackTamperedError(f"content_hash of {pack.pack_id!r}", content_hash, pack.content_hash)
     return pack
@@ -118,24 +118,24 @@ def verified_pack(where: str | Path, tell: Callable[[int, int], None] = lambda d
 
 
 def pull_pack(url: str, folder: Path) -> Pack:
-    """Bring a pack from a URL, as ``clvlab.packs.remote.opening.pull_pack``."""
-    from clvlab.packs.remote import opening as remote
+    """Bring a pack from a URL, as ``clvlab.packs.remote.packs.pull_pack``."""
+    from clvlab.packs.remote import packs as remote
 
     return remote.pull_pack(url, folder)
 
 
 def packs_at(url: str) -> list[tuple[str, Pack]]:
-    """Open the packs one level under a URL, as ``clvlab.packs.remote.opening.packs_at``."""
-    from clvlab.packs.remote import opening as remote
+    """Open the packs one level under a URL, as ``clvlab.packs.remote.packs.packs_at``."""
+    from clvlab.packs.remote import packs as remote
 
     return remote.packs_at(url)
 
 
 def push_pack(where: str | Path, url: str) -> Pack:
-    """Put a pack, by its id or folder, under a URL, as ``clvlab.packs.remote.opening.push_pack``."""
-    from clvlab.packs.remote import opening
+    """Put a pack, by its id or folder, under a URL, as ``clvlab.packs.remote.packs.push_pack``."""
+    from clvlab.packs.remote import packs
 
-    return opening.push_pack(pack_folder(where), url)
+    return packs.push_pack(pack_folder(where), url)
 
 
 def catalog_at(folder: Path) -> Catalog:

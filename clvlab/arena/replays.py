@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.isolation.agent import IsolatedAgent
 from clvlab.agents.registry import of_sealed_config
 from clvlab.arena.deploys.config import DeployConfig, deployed_agent
 from clvlab.arena.packs import pack_of_run
@@ -23,12 +23,12 @@ from clvlab.errors import AgentError, DecisionError, EntryError, PackError, Repl
 from clvlab.law.schema import DECISIONS, Causality
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
-from clvlab.packs.views.joining import otherwise_matched
+from clvlab.packs.views.join import otherwise_matched
 from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, receipt_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.seal import SealedRun
 from clvlab.runs.progress import shortened
-from clvlab.runs.sharding import Shards, sharded
+from clvlab.runs.shards import Shards, sharded
 
 _TICK = 2**31 - 1
 _DEPLOY = "deploy"

@@ -11,7 +11,7 @@ from clvlab.base.cache import BoundedCache
 from clvlab.law.schema import Reason
 from clvlab.report.headline import cumulative_line, interval_bar, verdict_of
 from clvlab.statistics import Estimate, cluster_mean
-from clvlab.statistics.cumulating import cumulative
+from clvlab.statistics.by_date import cumulative
 
 _KEPT_BYTES = 32 << 20
 _DRAWN = 12  # agents whose pictures are drawn; the others have their figures

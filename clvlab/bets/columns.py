@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from clvlab.base.naming import among, did_you_mean
+from clvlab.base.names import among, did_you_mean
 from clvlab.errors import SourceError
 
 

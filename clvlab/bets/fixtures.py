@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from clvlab.base.naming import nearest
+from clvlab.base.names import nearest
 from clvlab.base.times import Span
 from clvlab.bets.columns import Meaning
-from clvlab.bets.reading import Row
+from clvlab.bets.record import Row
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, folded, usual_aliases

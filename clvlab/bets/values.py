@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
-from clvlab.base.naming import did_you_mean
+from clvlab.base.names import did_you_mean
 from clvlab.errors import OddsError, SourceError
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.formats import OddsFormat, decimal_odds

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.arena import packs
 from clvlab.arena.installation import install_command
 from clvlab.arena.log import operations
@@ -39,8 +39,7 @@ from clvlab.cli.options import (
     params_of,
     window_of,
 )
-from clvlab.cli.packs import packs_app
-from clvlab.cli.printing import (
+from clvlab.cli.output import (
     err,
     out,
     plain,
@@ -53,17 +52,18 @@ from clvlab.cli.printing import (
     show_report,
     table,
 )
+from clvlab.cli.packs import packs_app
 from clvlab.cli.progress import interruptible, stages
 from clvlab.cli.runs import compare, report, runs, verify
-from clvlab.cli.searching import sweep
+from clvlab.cli.search import sweep
 from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
 from clvlab.report import listing
 from clvlab.report.headline import headline_of
-from clvlab.runs import in_folder
+from clvlab.runs import run_folder
 from clvlab.runs.card import proof_card
 from clvlab.runs.execute import execute
-from clvlab.runs.in_folder import LOCAL, FolderRecorder
 from clvlab.runs.run import Run
+from clvlab.runs.run_folder import LOCAL, FolderRecorder
 from clvlab.runs.spec import backtest_spec, envelope
 from clvlab.runs.versions import judge
 from clvlab.words import counted
@@ -122,7 +122,7 @@ def demo(runs_folder: RunsOption = listing.DEFAULT_RUNS, as_json: JsonOption = F
                 tests.append(execute(backtest_spec(pack, name), FolderRecorder(runs_folder, now_ms), tell))
         with err.status("verifying"):
             folders = [runs_folder / test.run_id for test in tests]
-            verdicts = [in_folder.verify_folder(folder) for folder in folders]
+            verdicts = [run_folder.verify_folder(folder) for folder in folders]
     if as_json:
         rows = zip(tests, folders, verdicts, strict=True)
         print_json(
@@ -224,8 +224,8 @@ def show(
     goes_with("the printed card, which --json and --seq do not show", seq is None and not as_json, decisions=decisions)
     with interruptible(), err.status("reading"):
         path = listing.find_run(run, runs_folder)
-        one = None if seq is None else in_folder.decision(path, seq)
-        verdict = in_folder.verify_folder(path) if one is None else None
+        one = None if seq is None else run_folder.decision(path, seq)
+        verdict = run_folder.verify_folder(path) if one is None else None
     if verdict is None:
         print_json(one)
         return

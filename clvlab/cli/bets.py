@@ -11,10 +11,10 @@ import typer
 from clvlab.arena import packs
 from clvlab.arena.log import operations
 from clvlab.base.files import written_file
-from clvlab.bets.grading import STRATEGY, BetRows, plan_grading
-from clvlab.bets.reading import BetsReading
+from clvlab.bets.grades import STRATEGY, BetRows, plan_grading
+from clvlab.bets.record import BetsReading
 from clvlab.cli.options import HORIZON_S, JsonOption, OwnerOption, RunsOption, goes_with, now_ms, window_of
-from clvlab.cli.printing import out, plain, print_json, say, show_next, show_report, show_table, table
+from clvlab.cli.output import out, plain, print_json, say, show_next, show_report, show_table, table
 from clvlab.cli.progress import interruptible, stages
 from clvlab.odds.formats import OddsFormat
 from clvlab.report.headline import headline_of
@@ -22,7 +22,7 @@ from clvlab.report.listing import DEFAULT_RUNS
 from clvlab.report.means import spelt_mean
 from clvlab.report.page import tear_sheet_page
 from clvlab.runs.execute import execute
-from clvlab.runs.in_folder import LOCAL, FolderRecorder
+from clvlab.runs.run_folder import LOCAL, FolderRecorder
 from clvlab.words import counted, plus
 
 _SHOWN = 10

@@ -18,7 +18,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.agents.registry import names_template
 from clvlab.arena.log import operations
 from clvlab.base.invocation import command
@@ -41,19 +41,19 @@ from clvlab.cli.options import (
     params_of,
     window_of,
 )
-from clvlab.cli.printing import err, facts, out, plain, print_json, show_leaderboard, show_next, show_pack, show_report
+from clvlab.cli.output import err, facts, out, plain, print_json, show_leaderboard, show_next, show_pack, show_report
 from clvlab.errors import FeedError
 from clvlab.feeds.devfeeds.faults import FaultPlan, read_plan
-from clvlab.packs.opening import open_pack
+from clvlab.packs.lookup import open_pack
 from clvlab.report.headline import headline_of
 from clvlab.report.listing import DEFAULT_RUNS
-from clvlab.runs.in_folder import LOCAL, FolderRecorder
 from clvlab.runs.live.feed import feed_at
-from clvlab.runs.live.following import GRACE_S
 from clvlab.runs.live.paper import run_live
 from clvlab.runs.live.request import LiveRequest
+from clvlab.runs.live.spec import GRACE_S
 from clvlab.runs.live.view import LiveView
 from clvlab.runs.run import Run
+from clvlab.runs.run_folder import LOCAL, FolderRecorder
 from clvlab.runs.spec import envelope, resolve
 from clvlab.words import counted, moment, odds, percent
 

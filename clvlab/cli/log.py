@@ -16,10 +16,10 @@ from clvlab.arena.log.watching import witnessed
 from clvlab.arena.runs import bundles
 from clvlab.base.files import file_bytes
 from clvlab.cli.options import CheckpointFileOption, JsonOption
-from clvlab.cli.printing import err, out, plain, print_json, show_table, table
+from clvlab.cli.output import err, out, plain, print_json, show_table, table
 from clvlab.log.audit import Recount
 from clvlab.log.note import read_signer
-from clvlab.log.published import Published
+from clvlab.log.publication import Published
 from clvlab.words import counted
 
 log_app = typer.Typer(help="Keys, checkpoints and counts of a run log.", no_args_is_help=True)

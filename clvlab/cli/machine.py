@@ -13,7 +13,7 @@ from clvlab.arena import templates
 from clvlab.arena.installation import installation
 from clvlab.base.invocation import command
 from clvlab.cli.options import CheckpointFileOption, JsonOption, goes_with
-from clvlab.cli.printing import err, facts, out, plain, plain_lines, print_json, say, show_next
+from clvlab.cli.output import err, facts, out, plain, plain_lines, print_json, say, show_next
 from clvlab.cli.progress import interruptible
 from clvlab.errors import ClvlabError, MissingExtraError
 from clvlab.runs.versions import judge

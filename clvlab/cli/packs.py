@@ -15,12 +15,12 @@ from clvlab.arena.log.captures import Witnessed, witnessed
 from clvlab.arena.runs.bundles import read_trust
 from clvlab.base.files import written_file
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
-from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, show_table, table
+from clvlab.cli.output import err, out, plain, print_json, show_pack, show_quality, show_table, table
 from clvlab.cli.progress import bar, interruptible
 from clvlab.errors import MissingExtraError, PackFormatError, PackTamperedError, SourceError
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
-from clvlab.packs import importing
+from clvlab.packs import imports
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.importers import IMPORTERS
 from clvlab.packs.importers.importing import import_source
@@ -29,8 +29,8 @@ from clvlab.packs.manifest import Grade
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.bucket import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
-from clvlab.packs.verifying import verify_pack
-from clvlab.packs.views.opening import is_view_file
+from clvlab.packs.verification import verify_pack
+from clvlab.packs.views.view_file import is_view_file
 from clvlab.words import TO_MINUTE, counted, moment
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def packs_import(
             columns, sides = texts_by_name("--column", column), texts_by_name("--side", side)
         except SourceError as error:
             raise typer.BadParameter(str(error)) from error
-        options = importing.import_options(
+        options = imports.import_options(
             lenient=lenient,
             margin=margin,
             min_books=min_books,

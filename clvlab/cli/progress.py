@@ -21,7 +21,7 @@ from rich.progress import (
 )
 
 from clvlab.cli.options import INTERRUPTED
-from clvlab.cli.printing import err, plain
+from clvlab.cli.output import err, plain
 from clvlab.runs.progress import Stage, Tell
 
 # Ctrl-C: at most half a second, and a sentence about what was written.

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.isolation.agent import IsolatedAgent
 from clvlab.anchor.settings import AnchorSettings, anchor_from_environment
 from clvlab.arena import replays
 from clvlab.arena.log import operations
@@ -20,13 +20,13 @@ from clvlab.arena.runs.bundles import push_stored
 from clvlab.base.files import new_file
 from clvlab.base.invocation import command
 from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, UrlArgument, goes_with
-from clvlab.cli.printing import err, facts, out, plain, print_json
+from clvlab.cli.output import err, facts, out, plain, print_json
 from clvlab.cli.progress import interruptible
 from clvlab.errors import BundleError, EvidenceError, MissingExtraError
 from clvlab.log.note import Signer, read_signer
-from clvlab.log.published import Published
+from clvlab.log.publication import Published
 from clvlab.report.browser.page import verifier_page
-from clvlab.runs import in_folder
+from clvlab.runs import run_folder
 
 
 def anchor_settings() -> AnchorSettings:
@@ -47,10 +47,10 @@ def further(
             opinion = by_sql(sealed.events, sealed.scores)
             found["second_opinion"] = (opinion.agrees, opinion.detail)
         if replay:
-            again = replays.replay_run(sealed, receipts, pack=pack, agents=agents, view=in_folder.view(run))
+            again = replays.replay_run(sealed, receipts, pack=pack, agents=agents, view=run_folder.view(run))
             found["replay"] = (again.agrees, again.detail)
         elif pack is not None:
-            prices = replays.prices_again(sealed, pack, in_folder.view(run))
+            prices = replays.prices_again(sealed, pack, run_folder.view(run))
             found["prices"] = (prices.agrees, prices.detail)
     except EvidenceError as error:  # the checks fail too, and are shown
         found["evidence"] = (False, f"it can't be read: {error}")
@@ -63,7 +63,7 @@ def anchor(run: RunArgument, as_json: JsonOption = False) -> None:
         interruptible(lambda: "the memo may have been sent; the same command finds it, and sends no other"),
         err.status("anchoring"),
     ):
-        done = in_folder.anchor_run(run, anchor_settings())
+        done = run_folder.anchor_run(run, anchor_settings())
     shown = {"status": done.status, "signature": done.signature, "cluster": done.cluster, "explorer_url": done.explorer_url}
     if as_json:
         print_json(shown)
@@ -144,7 +144,7 @@ def _bundled(
         signer = checkpoint.read_text(encoding="utf-8") if checkpoint else read_signer(log_key or Path())
         with operations.open_log(log) as opened:
             kept = Published(checkpoint_file, signer.verifier) if isinstance(signer, Signer) else None
-            proofs = operations.log_proofs(opened, in_folder.load(run).run_id, signer, earlier, kept)
+            proofs = operations.log_proofs(opened, run_folder.load(run).run_id, signer, earlier, kept)
     content = bundles.bundle_run(run, log=proofs)
     new_file(out_file, content)
     return len(content)

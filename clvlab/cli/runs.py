@@ -10,13 +10,13 @@ import typer
 from rich import box
 from rich.table import Table
 
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.arena import packs
 from clvlab.arena.runs import bundles
 from clvlab.base.files import written_file
 from clvlab.cli import proof
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, RunName, RunNames, RunsFolderOption, goes_with, now_ms
-from clvlab.cli.printing import err, out, plain, print_json, say, show_checks, show_next, show_report, show_table
+from clvlab.cli.output import err, out, plain, print_json, say, show_checks, show_next, show_report, show_table
 from clvlab.cli.progress import bar, interruptible, stages
 from clvlab.errors import UnknownPackError
 from clvlab.packs.reader import Pack
@@ -26,11 +26,11 @@ from clvlab.report import listing
 from clvlab.report.headline import headline_of
 from clvlab.report.listing import DEFAULT_RUNS, beside_the_first, find_run
 from clvlab.report.page import tear_sheet_page
-from clvlab.runs import in_folder
+from clvlab.runs import run_folder
 from clvlab.runs.card import proof_card, verification_answer
 from clvlab.runs.execute import execute
-from clvlab.runs.in_folder import FolderRecorder
 from clvlab.runs.run import content_hash_of, reopen
+from clvlab.runs.run_folder import FolderRecorder
 from clvlab.runs.spec import backtest_spec
 from clvlab.runs.versions import judge
 from clvlab.words import counted
@@ -120,7 +120,7 @@ def report(
     path = listing.find_run(run, runs_folder)
     with interruptible(lambda: "no page was written"), err.status("reading the run"):
         sealed, receipts = bundles.read_stored(path)
-        performed = reopen(_pack(pack, content_hash_of(sealed), in_folder.view(path)), sealed, receipts)
+        performed = reopen(_pack(pack, content_hash_of(sealed), run_folder.view(path)), sealed, receipts)
         if page is not None:
             text = tear_sheet_page(performed)
             with written_file(page) as whole:
@@ -181,7 +181,7 @@ def verify(
     def asked(path: Path) -> _Judged:
         if bundles.is_disclosure(path):
             return _Disclosed(bundles.judge_disclosure(path, required))
-        verdict = (bundles.verify_bundle if path.is_file() else in_folder.verify_with_chain)(path, proof.anchor_settings())
+        verdict = (bundles.verify_bundle if path.is_file() else run_folder.verify_with_chain)(path, proof.anchor_settings())
         further = proof.further(path, second_opinion=second_opinion, replay=replay, pack=pack, agents=agents)
         if not (trust or required):
             return _Verified(verdict, further, {}, None)

@@ -45,7 +45,7 @@ from clvlab.api.runs import (
     RunProgress,
     VerifyResponse,
 )
-from clvlab.client.asking import HttpCaller, given, path_of, raise_for_problem
+from clvlab.client.http import HttpCaller, given, path_of, raise_for_problem
 
 _PIECE = 1 << 20
 _POLL_S = 0.2
@@ -111,7 +111,7 @@ class Client(HttpCaller):
     ('sealed', ['sealed'])
     >>> client.cancel_backtest(whole["backtest_id"], "a key of nobody")
     Traceback (most recent call last):
-    clvlab.client.asking.ApiError: 409 Conflict: backtest ... is sealed: there is nothing to cancel
+    clvlab.client.http.ApiError: 409 Conflict: backtest ... is sealed: there is nothing to cancel
 
     What its owner may do with a competition, and with an instance:
 
@@ -139,7 +139,7 @@ class Client(HttpCaller):
     'sealed'
     >>> client.cancel_competition(theirs)
     Traceback (most recent call last):
-    clvlab.client.asking.ApiError: 409 Conflict: competition ... is finalized: there is nothing to cancel
+    clvlab.client.http.ApiError: 409 Conflict: competition ... is finalized: there is nothing to cancel
     >>> client.me()["competitions"] > 1, len(client.instances(strategy="baseline")["instances"]) > 0
     (True, True)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, identify, unchecked_decisions
-from clvlab.engine.asking import asked_once, located
+from clvlab.engine.decisions import asked_once, located
 from clvlab.engine.replay import locate, replay
 from clvlab.engine.run import Failures, RunResult, judged, run_started
 from clvlab.errors import AgentFailedError, DecisionError, LookaheadError, WindowError

@@ -12,7 +12,7 @@ import orjson
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, Isolated, identify, sealable
-from clvlab.engine.asking import AgentQuestion, asked
+from clvlab.engine.decisions import AgentQuestion, asked
 from clvlab.engine.lookahead import Draw, DrawingOf, LookaheadReport
 from clvlab.engine.replay import Replay, backs_only, with_seq, with_states
 from clvlab.errors import AgentFailedError, ClvlabError, DecisionError

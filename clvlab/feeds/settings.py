@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from clvlab.errors import FeedError, MissingExtraError
 from clvlab.feeds.feed import Feed
 from clvlab.packs.captures.reader import MOST_SKEW_S, SKEW_S
-from clvlab.packs.opening import open_pack
+from clvlab.packs.lookup import open_pack
 
 
 def _words(value: Any) -> Any:

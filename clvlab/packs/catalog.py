@@ -19,7 +19,7 @@ from clvlab.packs.files import file_sha256
 from clvlab.packs.folder import Stamps, stamps_of
 from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE
 from clvlab.packs.reader import Pack, load_pack
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 
 _ALLOWLIST = "catalog.json"
 

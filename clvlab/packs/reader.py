@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
-from clvlab.base.naming import among
+from clvlab.base.names import among
 from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, SourceError, UnknownFixtureError, WindowError
 from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Binding, Tape

@@ -17,8 +17,8 @@ from clvlab.packs.reader import shards_of
 from clvlab.runs.inspector import at_close
 from clvlab.runs.run import Run
 from clvlab.statistics import group_means
-from clvlab.statistics.cumulating import cumulative, falls, rolling
-from clvlab.statistics.delaying import EDGES_S
+from clvlab.statistics.by_date import cumulative, falls, rolling
+from clvlab.statistics.delays import EDGES_S
 from clvlab.statistics.measures import MEASURES
 from clvlab.words import seconds, tally
 

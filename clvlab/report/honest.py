@@ -11,8 +11,8 @@ from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.report.cautions import cautions_of_points
-from clvlab.runs.search.kept import search_points
 from clvlab.runs.search.search import check_trials, grid_of, grid_points, grid_size, search_of, spoken
+from clvlab.runs.search.sums import search_points
 from clvlab.statistics import Estimate, estimates, family_of
 from clvlab.statistics.means import finite
 from clvlab.statistics.measures import MEASURES, stacked

@@ -10,11 +10,11 @@ from pathlib import Path
 import polars as pl
 
 from clvlab.base.invocation import command
-from clvlab.base.naming import nearest
+from clvlab.base.names import nearest
 from clvlab.errors import EvidenceError, FileError, StatisticsError, UnknownRunError
 from clvlab.report.headline import Headline, headline
-from clvlab.runs.in_folder import load, verify_folder
 from clvlab.runs.run import Run
+from clvlab.runs.run_folder import load, verify_folder
 from clvlab.statistics import paired_difference
 from clvlab.statistics.measures import MEASURES, fixture_sums, stacked
 from clvlab.statistics.verdict import Verdict, Wording, verdict

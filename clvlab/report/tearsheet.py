@@ -9,7 +9,7 @@ from functools import cached_property
 
 import polars as pl
 
-from clvlab.base.naming import names_checked
+from clvlab.base.names import names_checked
 from clvlab.drawing import html
 from clvlab.drawing.calendar import calendar_map
 from clvlab.drawing.ink import interval_cell, scale, sparkline

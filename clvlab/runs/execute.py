@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.isolation.agent import IsolatedAgent
 from clvlab.agents.template import Template
 from clvlab.base.parallel import Work, parallel_map
 from clvlab.engine.agent import Agent, register
@@ -21,7 +21,7 @@ from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.log.log import LogStore, draw_audit
 from clvlab.packs.reader import Pack
-from clvlab.packs.views.opening import load_place, place_of
+from clvlab.packs.views.view_file import load_place, place_of
 from clvlab.runs.progress import Stage, Tell, cause_of, tell_nobody
 from clvlab.runs.run import Run, matched
 from clvlab.runs.spec import ReplaySpec, RunSpec, rename

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from clvlab.base.naming import did_you_mean
+from clvlab.base.names import did_you_mean
 from clvlab.engine.agent import Agent, Identity, decisions_of, fresh
 from clvlab.engine.replay import locate, replay
 from clvlab.engine.run import Failures, judged, run_started

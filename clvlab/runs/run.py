@@ -30,8 +30,8 @@ from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.runs.card import metrics, verdicts
 from clvlab.runs.inspector import at_close
-from clvlab.runs.sharding import sharded
-from clvlab.runs.unscored import in_gap, lasting_gaps, unscored
+from clvlab.runs.reasons import in_gap, lasting_gaps, unscored
+from clvlab.runs.shards import sharded
 
 _HOUR_MS = 3_600_000
 _OLD_CLOSE_MS = 6 * _HOUR_MS

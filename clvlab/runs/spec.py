@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
+from clvlab.agents.isolation.agent import IsolatedAgent, isolated
 from clvlab.agents.registry import names_template, template
 from clvlab.agents.template import Template
 from clvlab.engine.agent import Agent, identify, is_registered
@@ -21,7 +21,7 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.tape import Binding
 from clvlab.packs.reader import Pack
 from clvlab.proof.manifest import RunStarted
-from clvlab.runs.sharding import sharded
+from clvlab.runs.shards import sharded
 
 _Settings = TypeVar("_Settings", Window, PolicyEnvelope)
 

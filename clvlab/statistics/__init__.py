@@ -1,7 +1,7 @@
 """Statistics that don't flatter: fixtures, not decisions, are what is independent."""
 
 from clvlab.statistics.bankroll import Bankroll, bankroll
-from clvlab.statistics.beating import (
+from clvlab.statistics.beat_rate import (
     BeatRate,
     Difference,
     Median,
@@ -23,7 +23,7 @@ from clvlab.statistics.clusters import (
     mean_skewness,
     sum_by_cluster,
 )
-from clvlab.statistics.delaying import Delay, delay
+from clvlab.statistics.delays import Delay, delay
 from clvlab.statistics.families import Family, family_of
 from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means
 from clvlab.statistics.overfitting import Overfitting, overfitting

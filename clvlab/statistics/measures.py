@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from clvlab.base.naming import did_you_mean
+from clvlab.base.names import did_you_mean
 from clvlab.errors import StatisticsError
 from clvlab.law.schema import Reason, Schema
 from clvlab.statistics import BoundedClusters

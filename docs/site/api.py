@@ -73,7 +73,7 @@ PAGES = (
             f"{_RESULTS}.audit.AuditReport",
             "clvlab.engine.lookahead.BlindDraw",
             "clvlab.agents.columnar.Strategy",
-            "clvlab.agents.isolation.isolated.IsolatedAgent",
+            "clvlab.agents.isolation.agent.IsolatedAgent",
             "clvlab.agents.isolation.frames.Configured",
             "clvlab.engine.agent.Agent",
             "clvlab.engine.agent.Identity",

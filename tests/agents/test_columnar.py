@@ -6,7 +6,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.agents.columnar import strategy
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, DecisionError, LookaheadError, SchemaError
 from clvlab.law.closing import Window

@@ -7,7 +7,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.agents.registry import template
-from clvlab.agents.ticking import TickFollower
+from clvlab.agents.ticks import TickFollower
 from clvlab.engine.agent import Identity
 from clvlab.engine.live import Redeciding, following
 from clvlab.errors import AgentError, LookaheadError

@@ -8,7 +8,7 @@ from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs.importers.importing import import_source
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.proof.canonical import without_floats
 from tests.factories import performed
 

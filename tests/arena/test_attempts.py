@@ -14,8 +14,8 @@ from clvlab.errors import LookaheadError, StoreError
 from clvlab.law.schema import DECISIONS
 from clvlab.proof.canonical import sha256
 from clvlab.runs.execute import execute, perform
-from clvlab.runs.in_folder import FolderRecorder
 from clvlab.runs.progress import Stage
+from clvlab.runs.run_folder import FolderRecorder
 from clvlab.runs.spec import ReplaySpec, backtest_spec, resolve
 from tests.logs import entries
 from tests.test_cli import clvlab

@@ -15,7 +15,7 @@ from clvlab.arena.log.operations import log_proofs, open_log, signed_checkpoint
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.log.sources import SourceLimits
 from clvlab.errors import BundleError, LogError
-from clvlab.log.bundled import Trust
+from clvlab.log.bundles import Trust
 from clvlab.log.log import Claim, abandon, claim, commit, commit_anew, conclude
 from clvlab.log.note import Signer, open_note, write_note
 from clvlab.log.tree import completed_roots as tree_grown

@@ -4,19 +4,19 @@ import pytest
 import clvlab as cl
 from clvlab.arena.packs import open_pack
 from clvlab.arena.replays import replay_run
-from clvlab.cli.printing import show_leaderboard, show_pack, show_report
+from clvlab.cli.output import show_leaderboard, show_pack, show_report
 from clvlab.errors import UnknownFixtureError
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.schema import TICKS
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import Fixture, PackManifest
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.packs.writer import write_pack
 from clvlab.runs import ranking
 from clvlab.runs.execute import execute
-from clvlab.runs.in_folder import FolderRecorder
 from clvlab.runs.run import reopen
+from clvlab.runs.run_folder import FolderRecorder
 from clvlab.runs.spec import backtest_spec, rename, resolve
 from clvlab.store.runlog import RunLog
 from tests.factories import message, performed

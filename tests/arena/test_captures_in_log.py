@@ -6,7 +6,7 @@ import pytest
 import clvlab as cl
 from clvlab.arena.log.captures import witnessed
 from clvlab.arena.log.operations import open_log, signed_checkpoint
-from clvlab.log.bundled import Trust
+from clvlab.log.bundles import Trust
 from clvlab.log.log import note_segment
 from clvlab.log.note import Signer
 from clvlab.packs.captures.packing import pack_capture
@@ -14,7 +14,7 @@ from clvlab.packs.captures.records import Header, end_line, message_line, name_o
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import Grade
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from tests.commands import clvlab
 from tests.packs.captures.test_txline import text
 from tests.proof.bundles import LOG_KEY

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.arena.competitions.requests import AgentEntry
 from clvlab.arena.kept import KeptRuns
 from clvlab.arena.packs import open_pack

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.agents.registry import template
 from clvlab.arena import packs
 from clvlab.arena.kept import KeptRuns

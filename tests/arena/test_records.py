@@ -9,7 +9,7 @@ from clvlab.errors import DecisionError, LogConflictError, PlanChangedError, Run
 from clvlab.log.log import counts, entry_of
 from clvlab.proof.verify import verify
 from clvlab.runs.execute import Commitment, execute, execute_all, perform
-from clvlab.runs.in_folder import FolderRecorder, load
+from clvlab.runs.run_folder import FolderRecorder, load
 from clvlab.runs.spec import ReplaySpec, backtest_spec
 from clvlab.store.runlog import RunLog
 from tests.factories import FailingAgent, make_agent, make_decisions, performed

@@ -4,7 +4,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.arena.packs import open_pack
 from clvlab.arena.replays import replay_run
 from clvlab.engine.run import run

@@ -15,7 +15,7 @@ from clvlab.arena.log.operations import open_log, restart_log
 from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.base.files import lock
 from clvlab.errors import FileLockedError, LogBehindError, LogError, LogKeyError, StoreError
-from clvlab.log.bundled import Trust
+from clvlab.log.bundles import Trust
 from clvlab.log.note import Signer, checkpoint, open_note
 from clvlab.proof import clv_verify
 from clvlab.store.database import back_up
@@ -348,7 +348,7 @@ def test_file_that_can_not_be_used_stops_writes_and_checkpoints_and_names_no_pat
 
 
 def test_checkpoint_waits_a_bounded_time_for_another_that_is_being_published(tmp_path, monkeypatch):
-    monkeypatch.setattr("clvlab.log.published._LOCK_S", 0.1)
+    monkeypatch.setattr("clvlab.log.publication._LOCK_S", 0.1)
 
     with opened(None, checkpoint_file=tmp_path / "newest") as application:
         with lock(tmp_path), pytest.raises(FileLockedError):

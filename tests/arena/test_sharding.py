@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.agents.registry import TEMPLATES, template
 from clvlab.arena import packs
 from clvlab.arena.replays import prices_again, replay_run
@@ -18,10 +18,10 @@ from clvlab.law.closing import Window
 from clvlab.packs import reader
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import shards_of
-from clvlab.runs import sharding
+from clvlab.runs import shards
 from clvlab.runs.execute import perform
 from clvlab.runs.run import reopen
-from clvlab.runs.sharding import memory_bytes, sharded
+from clvlab.runs.shards import memory_bytes, sharded
 from clvlab.runs.spec import ReplaySpec
 
 PACK = packs.open_pack("starter")
@@ -31,10 +31,10 @@ DRIFT, BASELINE = template("cumulative-drift", {"cooldown_s": 60}), template("ba
 @pytest.fixture
 def large(monkeypatch):
     """Make the pack too large to be replayed at once, with five shards; return how to make it small again."""
-    small = sharding.WHOLE_ROWS
+    small = shards.WHOLE_ROWS
     monkeypatch.setattr(reader, "SHARD_ROWS", sum(f.rows for f in PACK.manifest.fixtures[:3]))
-    monkeypatch.setattr(sharding, "WHOLE_ROWS", 0)
-    return lambda: monkeypatch.setattr(sharding, "WHOLE_ROWS", small)
+    monkeypatch.setattr(shards, "WHOLE_ROWS", 0)
+    return lambda: monkeypatch.setattr(shards, "WHOLE_ROWS", small)
 
 
 def performed(*agents, fixtures=None, audit=True):
@@ -117,7 +117,7 @@ class Tired:
 
 
 def test_nothing_is_left_of_an_agent_that_fails_in_a_late_shard(large, monkeypatch):
-    monkeypatch.setattr(sharding, "_whole_because", lambda *_: None)
+    monkeypatch.setattr(shards, "_whole_because", lambda *_: None)
     monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
     tired = Tired(PACK.fixture_ids[7])
     found = performed(DRIFT, tired)
@@ -130,7 +130,7 @@ def test_nothing_is_left_of_an_agent_that_fails_in_a_late_shard(large, monkeypat
 
 @pytest.mark.usefixtures("large")
 def test_the_error_of_the_last_agent_ends_the_run(monkeypatch):
-    monkeypatch.setattr(sharding, "_whole_because", lambda *_: None)
+    monkeypatch.setattr(shards, "_whole_because", lambda *_: None)
     monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
 
     with pytest.raises(Exception, match="'tired' failed with ValueError: tired"):
@@ -187,7 +187,7 @@ def test_a_memory_that_is_none_is_refused(monkeypatch, text):
 def test_half_of_what_the_machine_or_the_container_has_may_be_used(monkeypatch, tmp_path):
     monkeypatch.delenv("CLVLAB_MEMORY_MB", raising=False)
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(sharding, "_CGROUP", limit)
+    monkeypatch.setattr(shards, "_CGROUP", limit)
     machine = memory_bytes()
     assert machine > 1 << 20
 

@@ -15,7 +15,7 @@ from clvlab.arena.uploads.worker import check_shape
 from clvlab.errors import PackError, UploadRefusedError
 from clvlab.packs.manifest import PackManifest
 from clvlab.packs.synthetic import Recipe, build
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from tests.arena.archives import files_of, member, sparse_tar, special, tarred, zipped
 from tests.booked import frames, write_booked
 

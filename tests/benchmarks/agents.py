@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from clvlab.agents.template import backs
-from clvlab.agents.ticking import TickAgent
+from clvlab.agents.ticks import TickAgent
 from clvlab.engine.agent import Identity, register
 from clvlab.law.tape import Tape
 

@@ -18,8 +18,8 @@ from clvlab.feeds.capturing import Capturing
 from clvlab.feeds.feed import Health, Item, Received, Stop
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.captures.records import Header
+from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Fixture
-from clvlab.packs.opening import open_pack
 from clvlab.runs.live.watch import Monitor
 from tests.benchmarks.measure import fresh, spread
 from tests.benchmarks.report import Budget, Equality, Figure, machine, table

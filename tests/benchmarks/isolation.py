@@ -18,7 +18,7 @@ from pathlib import Path
 import polars as pl
 
 import clvlab as cl
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.arena.packs import bundled_catalog
 from clvlab.engine.lookahead import lookahead_audit
 from clvlab.law.tape import Tape

@@ -28,13 +28,13 @@ from clvlab.law.schema import Reason
 from clvlab.law.tape import Tape
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.files import fixture_digests
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify
 from clvlab.report.tearsheet import TearSheet
-from clvlab.runs.search.scoring import Scorer
-from clvlab.runs.sharding import sharded
+from clvlab.runs.search.scorer import Scorer
+from clvlab.runs.shards import sharded
 from clvlab.statistics import estimates, sign_flip_p_values, sum_by_cluster
 from clvlab.store.folder import read_run
 from tests.benchmarks import baseline

@@ -23,7 +23,7 @@ from clvlab.law.tape import Tape
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import PackManifest
 from clvlab.packs.reader import ROW_BYTES
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.packs.writer import PackWriter
 from tests.benchmarks.data import feed
 from tests.benchmarks.import_data import write_changes

@@ -26,7 +26,7 @@ from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import load_pack
 from clvlab.packs.synthetic import Recipe, build
-from clvlab.runs.live.following import LiveSpec, follow
+from clvlab.runs.live.spec import LiveSpec, follow
 from tests.benchmarks.measure import Spread
 from tests.benchmarks.report import Budget, Figure, machine, table
 

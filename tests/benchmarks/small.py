@@ -17,7 +17,7 @@ from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
-from clvlab.packs.opening import bundled_catalog
+from clvlab.packs.lookup import bundled_catalog
 from clvlab.proof import checks
 from clvlab.proof.events import score_lines
 from clvlab.proof.evidence import read_evidence

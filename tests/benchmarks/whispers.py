@@ -18,7 +18,7 @@ from pathlib import Path
 
 import clvlab as cl
 from clvlab.agents.isolation import sandbox
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.agents.isolation.root import Resident
 from tests.factories import make_tape, message
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from clvlab.cli.options import params_of
-from clvlab.cli.searching import _spelt
+from clvlab.cli.search import _spelt
 from clvlab.errors import UnknownRunError
 from clvlab.report.listing import find_run
 from tests.commands import clvlab

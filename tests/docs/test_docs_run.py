@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import pytest
 
-from clvlab.cli import printing
+from clvlab.cli import output
 from tests.commands import clvlab
 from tests.length import whole_only
 from tests.waiting import PATIENCE_S
@@ -103,7 +103,7 @@ def run(step, page, folder, namespace, port):
         return where, printed.getvalue()
     if plain := PLAIN.fullmatch(step.code.strip()):
         command, file = plain.groups()
-        with patch.object(printing.out, "_width", WIDTH), patch.dict(os.environ, PATH=ACTIVATED):
+        with patch.object(output.out, "_width", WIDTH), patch.dict(os.environ, PATH=ACTIVATED):
             code, out, err = clvlab(folder, *expanded(ours(command, port), folder))
         assert code == 0, f"{where}\nexit status {code}\n{out}{err}"
         if file is None:

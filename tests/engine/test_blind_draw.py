@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import clvlab as cl
-from clvlab.engine.asking import asked_by_blocks
+from clvlab.engine.decisions import asked_by_blocks
 from clvlab.engine.lookahead import Draw, least_found, lookahead_audit
 from tests.engine.hindsight import Abstaining, Excused
 from tests.length import length

@@ -8,7 +8,7 @@ import pytest
 
 from clvlab.agents.registry import template
 from clvlab.engine.agent import Identity
-from clvlab.engine.asking import BLOCKS, asked_by_blocks
+from clvlab.engine.decisions import BLOCKS, asked_by_blocks
 from clvlab.errors import AgentError
 from clvlab.law.actions import decisions_of
 from tests.factories import make_tape, message

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import clvlab as cl
 from clvlab.agents.columnar import strategy
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.agents.registry import TEMPLATES, template
 from clvlab.engine.lookahead import least_found, lookahead_audit, prefix
 from clvlab.engine.run import run

@@ -15,7 +15,7 @@ from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
 from clvlab.runs.inspector import at_close
-from clvlab.runs.search.scoring import Scorer
+from clvlab.runs.search.scorer import Scorer
 from tests.engine.strategies import decisions, games, windows
 from tests.engine.test_replay_properties import tape_of
 from tests.factories import make_agent, make_decisions, make_tape, message

@@ -11,7 +11,7 @@ from clvlab.packs.captures.records import CaptureRecord, Header
 from clvlab.packs.captures.replay import ReplayReader
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.files import fixture_digests
-from clvlab.packs.opening import open_pack
+from clvlab.packs.lookup import open_pack
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from clvlab.feeds.txline import TxLineFeed
 from clvlab.packs.captures.records import CaptureRecord, Header
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.txline import TxLineReader
+from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Fixture
-from clvlab.packs.opening import open_pack
 from tests.length import length
 from tests.waiting import PATIENCE_S
 

@@ -8,7 +8,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from clvlab.errors import BundleError
-from clvlab.log.bundled import read_transaction
+from clvlab.log.bundles import read_transaction
 from clvlab.proof import clv_verify
 from clvlab.proof.anchor import MEMO_PROGRAMS
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from clvlab.bets.placing import position_of
+from clvlab.bets.positions import position_of
 from clvlab.law.closing import Window
 from clvlab.law.markets import Market, MarketKind, Role, UnreadKey, may_be_handicap, role_of
 from clvlab.packs.importers.football_data import settled

@@ -10,11 +10,11 @@ from clvlab.arena.log.public import PublicLog
 from clvlab.arena.log.watching import WitnessWatch, witnessed
 from clvlab.errors import EvidenceError, LogBehindError, LogError
 from clvlab.log.audit import Auditor
-from clvlab.log.bundled import Trust
+from clvlab.log.bundles import Trust
 from clvlab.log.entries import Restart, read_entry
 from clvlab.log.log import commit
 from clvlab.log.note import Checkpoint, Signer, write_note
-from clvlab.log.published import Published, notes_of
+from clvlab.log.publication import Published, notes_of
 from clvlab.log.restarts import Restarted, fault, restart
 from clvlab.log.witness import Witness, request
 from clvlab.proof.canonical import canonical
@@ -183,7 +183,7 @@ def test_checkpoint_that_can_not_be_kept_is_not_signed_away(tmp_path, monkeypatc
     def full(*_):
         raise OSError(28, "No space left on device", "a path")
 
-    monkeypatch.setattr("clvlab.log.published.replace_file", full)
+    monkeypatch.setattr("clvlab.log.publication.replace_file", full)
 
     with pytest.raises(LogBehindError, match=r"No space left on device$"):
         signed_checkpoint(log_of(1), FIRST, Published(tmp_path / "newest", FIRST.verifier))

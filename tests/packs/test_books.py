@@ -14,7 +14,7 @@ from clvlab.packs import folder as folders
 from clvlab.packs.books import check_books, sorted_books
 from clvlab.packs.files import file_sha256
 from clvlab.packs.reader import load_pack
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.packs.writer import write_pack
 from tests import booked
 

@@ -262,10 +262,10 @@ def test_no_other_module_reads_parquet_of_its_own_accord():
         "packs/folder.py",
         "packs/importers/the_odds_api_changes.py",
         "packs/rows.py",
-        "packs/verifying.py",
+        "packs/verification.py",
         "sql/__init__.py",
     }
-    own = {"packs/importers/books.py", "packs/remote/opening.py", "packs/parquet.py", "runs/search/kept.py"}
+    own = {"packs/importers/books.py", "packs/remote/packs.py", "packs/parquet.py", "runs/search/sums.py"}
     reads = re.compile(r"pl\.(scan|read)_parquet|pq\.(ParquetFile|read_table)")
 
     package = Path(clvlab.__file__).parent

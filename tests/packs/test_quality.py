@@ -9,11 +9,11 @@ import pytest
 import clvlab as cl
 from clvlab.errors import PackFormatError, PackTamperedError
 from clvlab.packs.importers.importing import import_source
-from clvlab.packs.importing import import_options
+from clvlab.packs.imports import import_options
 from clvlab.packs.quality import QualityAccount, Spread
 from clvlab.packs.reader import load_pack
 from clvlab.packs.rows import results_digest, sorted_results
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from tests.factories import MARKET, make_tape, message
 from tests.length import whole_only
 

@@ -18,7 +18,7 @@ from clvlab.packs.manifest import (
     read_manifest,
 )
 from clvlab.packs.reader import Pack, load_pack
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.packs.writer import write_pack
 
 

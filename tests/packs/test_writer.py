@@ -6,7 +6,7 @@ from clvlab.law.schema import TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.reader import load_pack
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.packs.writer import PackWriter, write_pack
 
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from solders.keypair import Keypair
 
 from clvlab.errors import BundleError
-from clvlab.log.bundled import Trust, judge
+from clvlab.log.bundles import Trust, judge
 from clvlab.log.note import Signer, Verifier
 from clvlab.log.standing import Standing
 from clvlab.proof import clv_verify

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.log.bundled import Trust, judge
+from clvlab.log.bundles import Trust, judge
 from clvlab.log.note import Signer, Verifier, checkpoint, open_note
 from clvlab.log.tree import completed_roots, consistency, inclusion, tree_root
 from clvlab.log.witness import request

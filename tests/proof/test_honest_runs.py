@@ -11,7 +11,7 @@ from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from clvlab.law.schema import DECISIONS
 from clvlab.packs.importers.importing import import_source
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.proof import clv_verify
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.verify import verify

@@ -13,7 +13,7 @@ from clvlab.errors import BundleError
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
-from clvlab.log.bundled import Trust
+from clvlab.log.bundles import Trust
 from clvlab.log.note import Signer, Verifier, write_note
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import bundle, read_bundle, run_of

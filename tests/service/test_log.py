@@ -17,7 +17,7 @@ from clvlab.arena.log.operations import cosign
 from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.cli import app
 from clvlab.errors import LogError
-from clvlab.log.bundled import Trust
+from clvlab.log.bundles import Trust
 from clvlab.log.note import Signer, write_signer
 from clvlab.log.witness import request
 from clvlab.proof import clv_verify

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from clvlab.packs.synthetic import Recipe, build
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from tests.arena.archives import files_of, tarred, zipped
 from tests.booked import write_booked
 from tests.service.serving import CONFIG, DEPLOY, api, assert_problem, make_entry

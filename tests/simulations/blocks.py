@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.engine.agent import Identity
-from clvlab.engine.asking import asked_by_blocks
+from clvlab.engine.decisions import asked_by_blocks
 from clvlab.law.schema import DECISIONS, TICKS
 from clvlab.law.tape import Tape
 from tests.simulations.moving import paths, tape_of

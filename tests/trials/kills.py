@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 
 from clvlab.arena.application import Application
 from clvlab.arena.log.auditing import audit
-from clvlab.log.bundled import Trust
+from clvlab.log.bundles import Trust
 from clvlab.log.note import read_signer
 from clvlab.proof.canonical import parsed
 from clvlab.store.database import Database

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.agents.book import Known, columns_of, known_of
-from clvlab.agents.ticking import DECISION_TYPES, TickFollower, in_order
+from clvlab.agents.ticks import DECISION_TYPES, TickFollower, in_order
 from clvlab.errors import AgentError, AgentFailedError
 from clvlab.law.actions import Decision
 from clvlab.law.tape import Tape

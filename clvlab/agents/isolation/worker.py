@@ -19,7 +19,7 @@ from clvlab.agents.isolation.sandbox import end_with, enter_own_root, limit_mapp
 
 if TYPE_CHECKING:
     from clvlab.agents.template import Params
-    from clvlab.agents.ticking import TickAgent, Walk
+    from clvlab.agents.ticks import TickAgent, Walk
     from clvlab.engine.agent import Agent
     from clvlab.engine.live import Follower
     from clvlab.law.tape import Tape
@@ -159,7 +159,7 @@ def _identity(agent: Agent) -> tuple[FrameKind, bytes]:
 
 def _by_message(agent: Agent) -> TypeGuard[TickAgent]:
     """Tell whether an agent decides message by message, and nowhere else."""
-    from clvlab.agents.ticking import TickAgent
+    from clvlab.agents.ticks import TickAgent
 
     return isinstance(agent, TickAgent) and type(agent).decide is TickAgent.decide
 
@@ -169,7 +169,7 @@ def _grown() -> Callable[[Any, Tape], object]:
     walk: Walk | None = None
 
     def decide(agent: Any, tape: Tape) -> object:
-        from clvlab.agents.ticking import Walk
+        from clvlab.agents.ticks import Walk
 
         nonlocal walk
         if not _by_message(agent):
@@ -185,7 +185,7 @@ def _followed(agent: Agent, followers: list[Follower], request: Request) -> tupl
     import polars as pl
 
     from clvlab.agents.isolation.columns import columns
-    from clvlab.agents.ticking import TickFollower
+    from clvlab.agents.ticks import TickFollower
     from clvlab.engine.live import Redeciding
     from clvlab.law.actions import decisions_of
     from clvlab.law.message import Message
@@ -203,7 +203,7 @@ def _followed(agent: Agent, followers: list[Follower], request: Request) -> tupl
 def _stepped(agent: Agent, requests: BinaryIO, answers: BinaryIO) -> tuple[FrameKind, bytes]:
     """Answer one message after the other, until an empty one; the next comes when the answer has left."""
     from clvlab.agents.isolation.steps import Stepper
-    from clvlab.agents.ticking import TickFollower
+    from clvlab.agents.ticks import TickFollower
     from clvlab.errors import AgentError
 
     if not _by_message(agent):

@@ -27,7 +27,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.manifest import RunStarted
 from clvlab.runs.live.feed import LiveFeed, is_genuine
-from clvlab.runs.live.following import LiveSpec
+from clvlab.runs.live.spec import LiveSpec
 from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec
 from clvlab.store import competitions as rows

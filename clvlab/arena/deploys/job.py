@@ -19,7 +19,7 @@ from clvlab.feeds.feed import Feed
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture
-from clvlab.runs.live.following import LiveSpec
+from clvlab.runs.live.spec import LiveSpec
 from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec, settings_in
 from clvlab.store import instances

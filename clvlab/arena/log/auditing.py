@@ -11,7 +11,7 @@ from clvlab.arena.log.sources import EntryNotGivenError, Head, LogSource, Source
 from clvlab.base.files import lock, replace_file
 from clvlab.errors import BundleError, EvidenceError, LogError
 from clvlab.log.audit import Auditor, Broken, Falls, PackCounts, Recount
-from clvlab.log.bundled import Trust, commit_of, log_part
+from clvlab.log.bundles import Trust, commit_of, log_part
 from clvlab.log.log import Claim
 from clvlab.log.note import Checkpoint, Keys, checkpoint, decode, open_note, trusted_checkpoint
 from clvlab.log.plans import PlanHistory

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from clvlab.arena.log.sources import LogSource, SourceLimits, entries_of, opened_source
 from clvlab.errors import EvidenceError, LogError
-from clvlab.log.bundled import Trust
+from clvlab.log.bundles import Trust
 from clvlab.log.entries import Segment, entry_and_time
 from clvlab.log.note import Checkpoint, Keys, trusted_checkpoint
 from clvlab.packs.captures.records import CaptureRecord, Header, records_of

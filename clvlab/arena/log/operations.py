@@ -13,10 +13,10 @@ from urllib.parse import quote
 from clvlab.api.answer import pick
 from clvlab.api.leaderboard import OwnerCounts
 from clvlab.errors import LogError, MissingExtraError, StoreUnreachableError
-from clvlab.log.bundled import LOG_PART, LOG_PART_WITHOUT_CLAIM
+from clvlab.log.bundles import LOG_PART, LOG_PART_WITHOUT_CLAIM
 from clvlab.log.log import LogRows, LogStore, claim, counts, proven
 from clvlab.log.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_signer
-from clvlab.log.published import Published, signed
+from clvlab.log.publication import Published, signed
 from clvlab.log.restarts import Restarted, restart
 from clvlab.log.tree import consistency, tree_root
 from clvlab.log.witness import Witness, request

@@ -13,7 +13,7 @@ from clvlab.anchor.settings import AnchorSettings
 from clvlab.api.runs import LogStanding
 from clvlab.base.files import MAX_KEYS_BYTES, file_bytes
 from clvlab.errors import BundleError, EvidenceError
-from clvlab.log.bundled import PROOFS, Trust, judge, standing_in
+from clvlab.log.bundles import PROOFS, Trust, judge, standing_in
 from clvlab.packs.remote.bucket import Address
 from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.anchor import Anchor, AnchorStatus
@@ -24,7 +24,7 @@ from clvlab.proof.disclosure import check_disclosure, disclosure
 from clvlab.proof.limits import MAX_DISCLOSURE_BYTES
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
-from clvlab.runs.in_folder import record_of
+from clvlab.runs.run_folder import record_of
 from clvlab.store.folder import read_receipts, read_run, read_view, run_files
 
 
@@ -205,7 +205,7 @@ def _check(verification: Verification) -> None:
 
 
 def _put(files: dict[str, bytes], url: str, name: str) -> str:
-    from clvlab.packs.remote.opening import push_files
+    from clvlab.packs.remote.packs import push_files
 
     push_files(files, url)
     return str(Address(url).under(name))

@@ -66,7 +66,7 @@ def _verified(settings: dict[str, Any]) -> dict[str, Any]:
     from clvlab.errors import UploadRefusedError
     from clvlab.packs.importers.archives import is_archive
     from clvlab.packs.importers.importing import import_source
-    from clvlab.packs.verifying import verify_pack
+    from clvlab.packs.verification import verify_pack
 
     request = UploadRequest.model_validate_json(settings["request"])
     given = Path("given", request.given_name)

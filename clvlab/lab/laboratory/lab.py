@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from clvlab.base.naming import names_checked
+from clvlab.base.names import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import MissingExtraError, PackFormatError, StoreUnreachableError, UnsupportedError
 from clvlab.lab.laboratory.local import LocalBackend
@@ -25,9 +25,9 @@ from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.importers.frames import Frame, is_frame
-from clvlab.packs.importing import paths_of
+from clvlab.packs.imports import paths_of
 from clvlab.runs.folds import KICKOFF
-from clvlab.runs.live.following import GRACE_S
+from clvlab.runs.live.spec import GRACE_S
 from clvlab.runs.search.search import grid_of
 from clvlab.statistics.measures import measure_of
 

@@ -14,8 +14,8 @@ import polars as pl
 
 from clvlab.arena import packs
 from clvlab.base.files import Unfinished, file_bytes_or_none, replace_file
-from clvlab.bets.grading import plan_grading
-from clvlab.bets.reading import BetsReading
+from clvlab.bets.grades import plan_grading
+from clvlab.bets.record import BetsReading
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackError, PackFormatError, UnsupportedError
 from clvlab.feeds.replay import ReplayFeed
@@ -31,19 +31,19 @@ from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import VerificationResult, verification_of
 from clvlab.lab.results.sweeping import Trial, sweep_grid
 from clvlab.lab.results.walking import WalkForward
-from clvlab.packs import importing, reader
+from clvlab.packs import imports, reader
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.rows import RESULTS
-from clvlab.packs.views.opening import finder, made_again, read_view, view_file
+from clvlab.packs.views.view_file import finder, made_again, read_view, view_file
 from clvlab.proof.anchor import Anchor
 from clvlab.runs.execute import NOWHERE, Recorder, execute, execute_all
 from clvlab.runs.live.feed import feed_at
 from clvlab.runs.live.request import LiveRequest
 from clvlab.runs.live.view import LiveView
 from clvlab.runs.run import Run, content_hash_of
-from clvlab.runs.search.kept import KeptSums
 from clvlab.runs.search.search import at_point, grid_points
+from clvlab.runs.search.sums import KeptSums
 from clvlab.runs.spec import ReplaySpec
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class LocalBackend:
         imported.folder.mkdir(parents=True, exist_ok=True)
         with Unfinished(imported.folder) as scratch:
             made = scratch / pack_id
-            importing.import_given(source, given, made, importing.import_options(**options))
+            imports.import_given(source, given, made, imports.import_options(**options))
             with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
                 _admit(imported, made, pack_id)
         return self.pack(pack_id)

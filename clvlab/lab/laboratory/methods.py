@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from clvlab.base.naming import names_checked
-from clvlab.bets.reading import BetsReading
+from clvlab.base.names import names_checked
+from clvlab.bets.record import BetsReading
 from clvlab.drawing.showing import check_settings
 from clvlab.engine.agent import Agent
 from clvlab.errors import PageError, QueryError, StatisticsError, UnknownRunError, UnsupportedError

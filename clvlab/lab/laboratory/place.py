@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
-from clvlab.bets.reading import BetsReading
+from clvlab.bets.record import BetsReading
 from clvlab.feeds.feed import Feed
 from clvlab.lab.laboratory.listing import Listing
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest

@@ -16,7 +16,7 @@ from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, names_template
 from clvlab.api.runs import RunProgress
 from clvlab.arena import packs
 from clvlab.arena.deploys.config import DeployConfig
-from clvlab.base.naming import no_argument
+from clvlab.base.names import no_argument
 from clvlab.client import ApiError, Client
 from clvlab.errors import (
     ArgumentError,

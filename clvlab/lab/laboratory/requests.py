@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clvlab.agents.given import agent_given
-from clvlab.agents.isolation.isolated import step_by_step
+from clvlab.agents.coercion import agent_given
+from clvlab.agents.isolation.agent import step_by_step
 from clvlab.agents.registry import names_template
-from clvlab.base.naming import among, fields_checked, nearest
+from clvlab.base.names import among, fields_checked, nearest
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, ArgumentError, FeedError, PackFormatError, PolicyError, UnknownPackError, WindowError
 from clvlab.lab.results.pack import Pack
@@ -19,8 +19,8 @@ from clvlab.lab.validation import fixture_ids_given, shown
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import EndRule
-from clvlab.runs.live.following import GRACE_S
 from clvlab.runs.live.request import LiveRequest, until_ts_ms
+from clvlab.runs.live.spec import GRACE_S
 from clvlab.runs.spec import rename, resolve
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from clvlab.agents.isolation.isolated import code_name
+from clvlab.agents.isolation.agent import code_name
 from clvlab.drawing import html
 from clvlab.engine.agent import Agent, Identity, sealable
 from clvlab.errors import PackTamperedError, StatisticsError
@@ -30,8 +30,8 @@ from clvlab.proof.canonical import canonical, sha256
 from clvlab.runs.folds import check_folds, folds_of, hold_out_of
 from clvlab.runs.live.request import LiveRequest
 from clvlab.runs.run import Run
-from clvlab.runs.search.kept import KeptSums
 from clvlab.runs.search.search import at_point, grid_points
+from clvlab.runs.search.sums import KeptSums
 from clvlab.runs.spec import resolve
 
 if TYPE_CHECKING:

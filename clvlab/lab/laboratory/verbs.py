@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.arena import packs as application_packs
-from clvlab.base.naming import names_checked
+from clvlab.base.names import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, StatisticsError, UnknownPackError, UnknownRunError
 from clvlab.lab.laboratory.listing import AgentListing, Listing
@@ -24,13 +24,12 @@ from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.lab.validation import shown
 from clvlab.law.tape import Tape
-from clvlab.packs import importing
 from clvlab.packs.importers.frames import Frame
-from clvlab.packs.importing import Import, import_all
+from clvlab.packs.imports import Import, import_all, import_given, import_options, paths_of
 from clvlab.packs.matching.names import read_aliases
 from clvlab.packs.views.concatenation import concatenated
-from clvlab.packs.views.joining import join_of
-from clvlab.runs import audits, in_folder
+from clvlab.packs.views.join import join_of
+from clvlab.runs import audits, run_folder
 from clvlab.runs.audits import Audit, audit_all
 from clvlab.runs.spec import resolve
 
@@ -227,7 +226,7 @@ def open_run(path: str | Path) -> Run:
         raise UnknownRunError(f"a run is opened by the path of its folder, not {shown(path)}{_saved(path)}")
     if isinstance(path, str) and _RUN_ID.fullmatch(path) and not Path(path).exists():
         raise UnknownRunError(f"no folder {path!r} here: give the path of the run's folder, or ask the Lab that keeps it")
-    return Run(in_folder.load(path), in_folder.receipts(path), in_folder.anchor(path), in_folder.view(path))
+    return Run(run_folder.load(path), run_folder.receipts(path), run_folder.anchor(path), run_folder.view(path))
 
 
 @names_checked
@@ -282,7 +281,7 @@ def import_odds(
     """
     if not isinstance(out, str | Path):
         raise PackFormatError(f"out is the path of the new pack's folder, not {shown(out)}")
-    importing.import_given(source, paths, Path(out), importing.import_options(lenient=lenient, **options))
+    import_given(source, paths, Path(out), import_options(lenient=lenient, **options))
     return open_pack(Path(out))
 
 
@@ -325,8 +324,8 @@ def imports(
     """
     if not isinstance(packs, Mapping):
         raise PackFormatError(f"packs names each pack's files by its folder, as {{'may': 'may.csv'}}, not {shown(packs)}")
-    chosen = importing.import_options(lenient=lenient, **options)
-    asked = [Import(source, tuple(importing.paths_of(paths)), Path(out), chosen) for out, paths in packs.items()]
+    chosen = import_options(lenient=lenient, **options)
+    asked = [Import(source, tuple(paths_of(paths)), Path(out), chosen) for out, paths in packs.items()]
     return tuple(open_pack(folder) for folder in import_all(asked, GridWork(executor).executor))
 
 

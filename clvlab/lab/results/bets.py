@@ -10,7 +10,7 @@ import polars as pl
 from clvlab.agents.registry import of_sealed_config
 from clvlab.agents.template import Template
 from clvlab.bets.columns import Meaning
-from clvlab.bets.grading import FLAGS, BetRows, Grading
+from clvlab.bets.grades import FLAGS, BetRows, Grading
 from clvlab.drawing import html
 from clvlab.lab.results.report import Report, Scores
 from clvlab.lab.results.result import Result
@@ -57,7 +57,7 @@ class GradedBets(Result):
 
         ``told_*`` is the text of each cell; ``unmatched`` and ``detail`` say why a row is not on the tape; ``seq, reason,
         entry_prob_bps, odds_milli, close_prob_bps, clv_bps, edge_bps`` and ``at_close`` are those of the decision that it is
-        part of; ``flags`` are those of ``clvlab.bets.grading.FLAGS``. ``own_odds_milli, own_result,
+        part of; ``flags`` are those of ``clvlab.bets.grades.FLAGS``. ``own_odds_milli, own_result,
         edge_own_price_bps`` and ``profit_own_price`` rest on the bettor's word.
         """
         return Scores(self._rows.frame)

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.base.files import replace_file
-from clvlab.base.naming import names_checked
+from clvlab.base.names import names_checked
 from clvlab.drawing import html
 from clvlab.drawing.calendar import time_columns
 from clvlab.drawing.showing import Shown
@@ -27,9 +27,9 @@ from clvlab.packs.matching.fixtures import Matched
 from clvlab.packs.quality import Quality, QualityAccount, Spread
 from clvlab.packs.reader import Pack as StoredPack
 from clvlab.packs.views.derivation import DerivedPack, derived_words
-from clvlab.packs.views.opening import view_file
 from clvlab.packs.views.rule import rule
 from clvlab.packs.views.view import REMOVED, removed, view_of
+from clvlab.packs.views.view_file import view_file
 from clvlab.statistics.paths import HOURS
 from clvlab.words import TO_MINUTE, counted, seconds, share
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import polars as pl
 
-from clvlab.base.naming import did_you_mean, names_checked
+from clvlab.base.names import did_you_mean, names_checked
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import (
@@ -29,14 +29,14 @@ from clvlab.lab.results.run import VerificationResult
 from clvlab.lab.validation import fixture_ids_given
 from clvlab.law.metrics import rank
 from clvlab.packs import reader
-from clvlab.packs.views.opening import view_file
+from clvlab.packs.views.view_file import view_file
 from clvlab.report.bankrolls import HALF_KELLY, BankrollFan
 from clvlab.report.plots import Plots
 from clvlab.report.selection import Selection
 from clvlab.report.tearsheet import TearSheet
 from clvlab.runs.card import metrics
+from clvlab.runs.reasons import lasting_gaps
 from clvlab.runs.run import Run
-from clvlab.runs.unscored import lasting_gaps
 from clvlab.statistics import Staking
 from clvlab.words import counted, mean_clv
 

@@ -19,7 +19,7 @@ from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
-from clvlab.runs import in_folder
+from clvlab.runs import run_folder
 from clvlab.runs.card import proof_card
 from clvlab.runs.inspector import inspect_decision
 
@@ -136,7 +136,7 @@ class Run:
             raise FileError(f"a run is saved in a folder, named by its path, not in {folder!r:.80}")
         if Path(folder).is_file():
             raise FileError(f"{str(folder)!r:.300} is a file: name the folder in which runs shall lie")
-        return in_folder.keep(self.source, folder, self.receipts, self.view)
+        return run_folder.keep(self.source, folder, self.receipts, self.view)
 
     def push(self, url: str) -> str:
         """Put the run into a bucket, as ``url/<run_id>/``, and return where it lies; other bytes there are never written over.

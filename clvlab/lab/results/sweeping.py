@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from clvlab.base.naming import names_checked
+from clvlab.base.names import names_checked
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
@@ -26,9 +26,9 @@ from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.report.cautions import cautions_of_points
 from clvlab.report.headline import Verdict
-from clvlab.runs.search.kept import KeptSums, search_points
-from clvlab.runs.search.scoring import point_scores
+from clvlab.runs.search.scorer import point_scores
 from clvlab.runs.search.search import Search, check_trials, grid_points, grid_size, search_of, spoken
+from clvlab.runs.search.sums import KeptSums, search_points
 from clvlab.statistics import BoundedClusters, Family, family_of
 from clvlab.statistics.measures import MEASURES, Measure, measure_of, stacked
 from clvlab.statistics.overfitting import Statistic

@@ -24,9 +24,9 @@ from clvlab.report.headline import Verdict, Wording, verdict
 from clvlab.report.tearsheet import TearSheet
 from clvlab.runs.folds import FoldStep, decided_after, last_close_ms, pooled
 from clvlab.runs.run import Run
-from clvlab.runs.search.kept import KeptSums, search_points
-from clvlab.runs.search.scoring import tape_of
+from clvlab.runs.search.scorer import tape_of
 from clvlab.runs.search.search import grid_points, search_of
+from clvlab.runs.search.sums import KeptSums, search_points
 from clvlab.runs.spec import resolve
 from clvlab.statistics import Clusters, estimates
 from clvlab.statistics.measures import Measure, fixture_sums, measure_of, stacked

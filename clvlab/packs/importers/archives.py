@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from clvlab.base.naming import printable
+from clvlab.base.names import printable
 from clvlab.errors import SourceError
 from clvlab.packs.archives import UNPACKABLE, ArchiveEntry, Readable, decompressed, tarred, zipped
 from clvlab.packs.files import MAX_CONTENT_BYTES, check_size, lines_of, packed, whole

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from clvlab.base.naming import among
+from clvlab.base.names import among
 from clvlab.base.times import time_ms, zone_of
 from clvlab.errors import SourceError
 from clvlab.packs.importers.source import ImportStats, Options, fixture_ids_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from clvlab.base.files import Unfinished
-from clvlab.base.naming import did_you_mean
+from clvlab.base.names import did_you_mean
 from clvlab.errors import PackFormatError, SourceError
 from clvlab.law.tape import Tape
 from clvlab.packs.files import file_sha256

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from clvlab.base.naming import among, did_you_mean, nearest
+from clvlab.base.names import among, did_you_mean, nearest
 from clvlab.errors import SourceError
 from clvlab.odds.formats import OddsFormat
 from clvlab.packs.manifest import KickoffKind

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from clvlab.base.naming import among
+from clvlab.base.names import among
 from clvlab.base.times import of_iso, zone_of
 from clvlab.errors import SourceError
 from clvlab.packs.exchange import MARKET_KEY

@@ -21,7 +21,7 @@ import orjson
 import pyarrow.parquet as pq
 
 from clvlab.base.invocation import command
-from clvlab.base.naming import printable
+from clvlab.base.names import printable
 from clvlab.errors import SourceError
 from clvlab.odds.formats import OddsFormat
 from clvlab.packs.files import whole

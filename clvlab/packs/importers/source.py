@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from clvlab.base.naming import did_you_mean, printable
+from clvlab.base.names import did_you_mean, printable
 from clvlab.errors import ArgumentError, OddsError, SourceError
 from clvlab.law.schema import ODDS_MILLI, TICKS, ClosingPolicy
 from clvlab.law.tape import check_close_age

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from clvlab.base.naming import among
+from clvlab.base.names import among
 from clvlab.base.times import micros_of_iso, of_iso, of_unix, zone_of
 from clvlab.errors import SourceError
 from clvlab.packs.importers.archives import ArchiveKind, head_of, kind_of

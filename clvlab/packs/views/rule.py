@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from clvlab.base.naming import did_you_mean
+from clvlab.base.names import did_you_mean
 from clvlab.base.times import LAST_MS, iso_moment
 from clvlab.errors import ViewError
 from clvlab.law.schema import MAX_CLOSE_AGE_S

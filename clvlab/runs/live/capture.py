@@ -27,7 +27,7 @@ from clvlab.packs.captures.sources import SOURCES
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import pack_id_of
 from clvlab.packs.reader import Pack
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.runs.live.watch import CaptureState, Monitor
 
 # The log hears of each segment of a capture when it is closed, before the next begins.

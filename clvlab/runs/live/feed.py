@@ -17,9 +17,9 @@ from clvlab.feeds.feed import Feed, Stop
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.feeds.settings import FeedSettings, feed_of, feed_settings
 from clvlab.packs.captures.sources import SOURCES
+from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Fixture
-from clvlab.packs.opening import open_pack
-from clvlab.runs.live.following import GRACE_S
+from clvlab.runs.live.spec import GRACE_S
 
 NO_FEED = "no live feed is configured: set CLVLAB_FEED and what it needs, and CLVLAB_LIVE_FOLDER"
 _ASKED_ANEW_S = 10.0

@@ -25,8 +25,8 @@ from clvlab.packs.reader import Pack
 from clvlab.runs.execute import Commitment, Recorder, lifecycle
 from clvlab.runs.live.capture import LogWriter
 from clvlab.runs.live.feed import chosen, feed_at
-from clvlab.runs.live.following import LiveSpec, follow
 from clvlab.runs.live.request import LiveRequest, until_ts_ms
+from clvlab.runs.live.spec import LiveSpec, follow
 from clvlab.runs.live.view import LiveView
 from clvlab.runs.run import Run
 

@@ -15,7 +15,7 @@ from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.canonical import canonical, sha256
-from clvlab.runs.live.following import GRACE_S, LiveSpec
+from clvlab.runs.live.spec import GRACE_S, LiveSpec
 
 # When a capture or a live run ends, as somebody says it: at a time, or so many seconds from now.
 

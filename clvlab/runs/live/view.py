@@ -15,8 +15,8 @@ from clvlab.law.message import Message
 from clvlab.law.schema import Schema
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.manifest import Gap
-from clvlab.runs.live.following import LiveSpec
 from clvlab.runs.live.journal import Answers, Failure
+from clvlab.runs.live.spec import LiveSpec
 from clvlab.words import count, counted, moment, nonempty, span, tally, yes
 
 PENDING = "pending_closing"

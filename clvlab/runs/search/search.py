@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.isolation.agent import IsolatedAgent
 from clvlab.agents.registry import names_template
 from clvlab.agents.template import Params
 from clvlab.engine.agent import Agent
@@ -21,9 +21,9 @@ from clvlab.errors import AgentError, ClvlabError, StatisticsError
 from clvlab.law.closing import Window
 from clvlab.law.schema import LAW_VERSION
 from clvlab.packs.reader import Pack
-from clvlab.packs.views.opening import Place, place_of
+from clvlab.packs.views.view_file import Place, place_of
 from clvlab.proof.canonical import canonical, sha256
-from clvlab.runs.sharding import Shards, sharded
+from clvlab.runs.shards import Shards, sharded
 from clvlab.runs.spec import resolve
 from clvlab.runs.versions import judge
 

@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
+from clvlab.agents.isolation.agent import IsolatedAgent, isolated
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.arena.packs import open_pack
 from clvlab.arena.replays import prices_again, replay_run
-from clvlab.engine import asking, lookahead
+from clvlab.engine import decisions, lookahead
 from clvlab.engine import run as shards
 from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.run import run
@@ -120,7 +120,7 @@ def test_walk_to_the_whole_tape_finds_no_later_tick(season, search):
 PATCHES = """
 import polars as pl
 import clvlab
-from clvlab.engine import agent, asking, lookahead, replay, run as shards
+from clvlab.engine import agent, decisions, lookahead, replay, run as shards
 from clvlab.law import closing, clv
 from clvlab.law import positions
 
@@ -132,7 +132,7 @@ def better(*arguments, **options):
 original = replay.with_states
 shards.with_states = replay.with_states = better
 lookahead._compared = lambda timed, then, cut: lookahead._moved(timed.clear(), cut, "vanished")
-lookahead.lookahead_audit = asking.lookahead_audit = None
+lookahead.lookahead_audit = decisions.lookahead_audit = None
 agent.is_registered = lambda agent: True
 
 @clvlab.strategy
@@ -153,12 +153,12 @@ def patching(tmp_path):
 
 
 def test_agent_that_replaces_the_audit_is_audited_all_the_same(patching):
-    before = (lookahead._compared, asking.lookahead_audit)
+    before = (lookahead._compared, decisions.lookahead_audit)
 
     with pytest.raises(LookaheadError):
         performed(open_pack("season"), f"{patching}:peek")
 
-    assert (lookahead._compared, asking.lookahead_audit) == before
+    assert (lookahead._compared, decisions.lookahead_audit) == before
 
 
 def test_agent_that_replaces_the_engine_is_sealed_with_the_closes_of_the_ticks(patching):
@@ -292,7 +292,7 @@ def test_process_is_asked_when_those_that_were_asked_before_have_ended(season, m
             super().close()
             running[:] = [one for one in running if one is not self]
 
-    monkeypatch.setattr("clvlab.agents.isolation.isolated.AgentProcess", Watched)
+    monkeypatch.setattr("clvlab.agents.isolation.agent.AgentProcess", Watched)
     alone = cl.strategy(agent_id="alone")(lambda ticks: ticks.filter(pl.col("tick_seq") == 3))
 
     for max_rows in (season.rows.height, season.rows.height // 2):

@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.agents.isolation.tapes import write_tape
-from clvlab.engine.asking import asked_by_blocks
+from clvlab.engine.decisions import asked_by_blocks
 from clvlab.engine.lookahead import prefix
 from tests.factories import make_tape, message
 

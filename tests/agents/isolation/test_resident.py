@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from clvlab.agents.isolation import root, sandbox
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.agents.isolation.root import Resident
 from clvlab.agents.isolation.sandbox import can_lock_in
-from tests.agents.isolation.test_isolated import Own, outcomes
+from tests.agents.isolation.test_agent import Own, outcomes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
 LARGE = 300_000

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from clvlab.agents.isolation.agent import isolated
 from clvlab.agents.isolation.code import code_of
-from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.isolation.limits import ProcessLimits
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.errors import AgentFailedError
 from clvlab.law.schema import Held
-from tests.agents.isolation.test_isolated import Own, outcomes, reason_of
+from tests.agents.isolation.test_agent import Own, outcomes, reason_of
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
@@ -144,7 +144,7 @@ def test_folder_of_a_tape_is_gone_with_its_process(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     assert reason_of(lambda: "asked") == "asked"
-    from clvlab.agents.isolation.isolated import _WARM
+    from clvlab.agents.isolation.agent import _WARM
 
     _WARM.close()
     assert list(tmp_path.iterdir()) == []

@@ -22,7 +22,7 @@ import polars as pl
 import pytest
 
 from clvlab.agents.isolation.sandbox import can_lock_in, python_folders
-from tests.agents.isolation.test_isolated import outcomes, reason_of
+from tests.agents.isolation.test_agent import outcomes, reason_of
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")

@@ -12,13 +12,13 @@ import polars as pl
 import pytest
 
 import clvlab as cl
+from clvlab.agents.isolation.agent import isolated, step_by_step
 from clvlab.agents.isolation.code import code_of
-from clvlab.agents.isolation.isolated import isolated, step_by_step
 from clvlab.agents.isolation.limits import ProcessLimits
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.agents.isolation.steps import Stepper, answered, steps
-from clvlab.agents.ticking import TickFollower
+from clvlab.agents.ticks import TickFollower
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, AgentFailedError, ArgumentError
 from clvlab.law.actions import decisions_of
@@ -291,7 +291,7 @@ def test_nothing_that_has_seen_a_tape_lives_beside_an_agent_that_is_asked_step_b
             super().close()
             living.discard(self)
 
-    monkeypatch.setattr("clvlab.agents.isolation.isolated.AgentProcess", Watched)
+    monkeypatch.setattr("clvlab.agents.isolation.agent.AgentProcess", Watched)
     whole = isolated(cl.strategy(agent_id="a")(lambda ticks: ticks.filter(pl.col("tick_seq") == 1)))
     whole.decide(TAPE)  # its process is kept
 

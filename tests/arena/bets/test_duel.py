@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from clvlab.arena.packs import open_pack
-from clvlab.bets.grading import plan_grading
-from clvlab.bets.reading import BetsReading
+from clvlab.bets.grades import plan_grading
+from clvlab.bets.record import BetsReading
 from clvlab.proof.evidence import read_evidence
 from clvlab.runs.execute import perform
 from tests.arena.bets.plain import ZONE, Odds, graded, random_bets, written

@@ -7,8 +7,8 @@ import pytest
 from clvlab.base.times import days_of
 from clvlab.bets.columns import Meaning
 from clvlab.bets.fixtures import FixtureNames, Unmatched
-from clvlab.bets.placing import position_of
-from clvlab.bets.reading import Row
+from clvlab.bets.positions import position_of
+from clvlab.bets.record import Row
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.matching.names import TeamAliases
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from clvlab.arena.application import Application, LiveSettings
 from clvlab.feeds.replay import ReplayFeed
-from clvlab.packs.opening import open_pack
+from clvlab.packs.lookup import open_pack
 
 KILLED_LEASE_MS = 600  # so that another process soon takes up what one that was killed held
 

@@ -7,13 +7,13 @@ import clvlab as cl
 from clvlab.agents.registry import template
 from clvlab.arena.replays import replay_run
 from clvlab.feeds.feed import Received, Stop
-from clvlab.runs.live.following import LiveSpec, follow
 from clvlab.runs.live.journal import Answers, Failure, Journal
+from clvlab.runs.live.spec import LiveSpec, follow
 from tests.live import FIXTURE, MESSAGES, Around, Pausing, played
 
 OWN = """
 import clvlab as cl
-import clvlab.agents.ticking as ticking
+import clvlab.agents.ticks as ticking
 
 
 class Own(cl.TickAgent):

@@ -25,9 +25,9 @@ from clvlab.feeds.replay import ReplayFeed
 from clvlab.log.log import segments
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.files import file_sha256, fixture_digests
-from clvlab.packs.opening import open_pack
+from clvlab.packs.lookup import open_pack
 from clvlab.packs.reader import load_pack
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.runs.live.capture import capture, segments_folder
 from clvlab.runs.live.watch import CaptureState, MarketAge
 from clvlab.store.runlog import RunLog

@@ -14,8 +14,8 @@ from clvlab.arena.replays import replay_run
 from clvlab.engine.run import run
 from clvlab.errors import BindingError, NotStartableError, PreflightError
 from clvlab.law.closing import Window
-from clvlab.packs.opening import open_pack
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.lookup import open_pack
+from clvlab.packs.verification import verify_pack
 from tests.arena.live.services import live_application
 from tests.factories import ALICE, make_competition
 from tests.length import length

@@ -11,10 +11,10 @@ from clvlab.arena.packs import open_pack
 from clvlab.arena.replays import prices_again, replay_run
 from clvlab.errors import PackTamperedError, ReplayError
 from clvlab.proof.canonical import canonical
-from clvlab.runs.in_folder import FolderRecorder
 from clvlab.runs.live.paper import run_live
 from clvlab.runs.live.request import LiveRequest
 from clvlab.runs.run import content_hash_of, reopen
+from clvlab.runs.run_folder import FolderRecorder
 from tests.live import FIXTURE, Cutting, played
 
 OWN = """

@@ -14,9 +14,9 @@ from clvlab.engine.run import run
 from clvlab.errors import DecisionError, SourceError
 from clvlab.feeds.feed import Cut, GapCause, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.proof.verify import verify
-from clvlab.runs.live.following import LiveSpec, follow
+from clvlab.runs.live.spec import LiveSpec, follow
 from tests.length import length
 from tests.live import Cutting, Pausing
 from tests.waiting import PATIENCE_S
@@ -318,7 +318,7 @@ def test_a_run_that_was_over_when_its_process_died_is_sealed_as_it_was(plan, tmp
 
     plan = replace(plan, feed=Markless(plan.feed, None), grace_s=60)
     with monkeypatch.context() as dying:
-        dying.setattr(f"clvlab.runs.live.following.{died_in}", die)
+        dying.setattr(f"clvlab.runs.live.spec.{died_in}", die)
         with pytest.raises(KeyboardInterrupt):
             follow(plan, tmp_path / "run", Stop(), on_message=tell, clock=lambda: now[0])
 

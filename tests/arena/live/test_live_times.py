@@ -10,10 +10,10 @@ from clvlab.engine.run import run
 from clvlab.feeds.devfeeds.txline import txline_message
 from clvlab.feeds.feed import Health, Received, Stop
 from clvlab.feeds.replay import messages_of
+from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Fixture
-from clvlab.packs.opening import open_pack
-from clvlab.packs.verifying import verify_pack
-from clvlab.runs.live.following import LiveSpec, follow
+from clvlab.packs.verification import verify_pack
+from clvlab.runs.live.spec import LiveSpec, follow
 from tests.live import FIXTURE
 
 DAY = 86_400_000

@@ -13,10 +13,10 @@ from clvlab.log.entries import EntryKind
 from clvlab.log.log import entry_of
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.verify import verify
-from clvlab.runs.in_folder import FolderRecorder
 from clvlab.runs.live.feed import chosen
 from clvlab.runs.live.paper import run_live
 from clvlab.runs.live.request import LiveRequest, until_of, until_ts_ms
+from clvlab.runs.run_folder import FolderRecorder
 from tests.live import FIXTURE, MESSAGES, Cutting, Ending, Pausing, interrupting, played
 from tests.waiting import PATIENCE_S
 

@@ -9,7 +9,7 @@ from distributed import Client, LocalCluster
 from clvlab.arena import packs
 from clvlab.base import parallel
 from clvlab.law.closing import Window
-from clvlab.runs.search.scoring import sums_at, sums_of_tasks
+from clvlab.runs.search.scorer import sums_at, sums_of_tasks
 from clvlab.runs.search.search import search_of
 from tests.frames import assert_all_equal
 

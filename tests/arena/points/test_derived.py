@@ -3,7 +3,7 @@ import warnings
 import polars as pl
 import pytest
 
-from clvlab.runs.search.kept import derived_file, read_derived
+from clvlab.runs.search.sums import derived_file, read_derived
 
 FRAME = pl.DataFrame({"fixture_id": [1, 2], "clv_sums": [10.0, -3.5]})
 CONTENT = derived_file(FRAME, "a/b.parquet")

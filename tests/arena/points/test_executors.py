@@ -14,7 +14,7 @@ from clvlab.base import parallel
 from clvlab.base.parallel import workers
 from clvlab.errors import AgentError, ExecutorError, PackTamperedError
 from clvlab.law.closing import Window
-from clvlab.runs.search.scoring import sums_at, sums_of_tasks
+from clvlab.runs.search.scorer import sums_at, sums_of_tasks
 from clvlab.runs.search.search import search_of
 from tests.frames import assert_all_equal
 

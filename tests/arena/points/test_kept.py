@@ -7,10 +7,10 @@ import pytest
 from clvlab.arena import packs
 from clvlab.errors import AgentError
 from clvlab.law.closing import Window
-from clvlab.runs.search import scoring
-from clvlab.runs.search.kept import POINT_SUMS, KeptSums, search_points
-from clvlab.runs.search.scoring import sums_at
+from clvlab.runs.search import scorer
+from clvlab.runs.search.scorer import sums_at
 from clvlab.runs.search.search import search_of
+from clvlab.runs.search.sums import POINT_SUMS, KeptSums, search_points
 from tests.frames import assert_all_equal
 
 DIGEST = "clvlab.derived.digest"
@@ -32,7 +32,7 @@ def computed(monkeypatch):
         points.extend(params for _, params in tasks)
         return sums_at(tasks)
 
-    monkeypatch.setattr(scoring, "sums_at", counted)
+    monkeypatch.setattr(scorer, "sums_at", counted)
     return points
 
 

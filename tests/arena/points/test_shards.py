@@ -11,11 +11,11 @@ from clvlab.base import parallel
 from clvlab.errors import PackTooLargeError, UnknownFixtureError
 from clvlab.law.closing import Window
 from clvlab.packs import reader
-from clvlab.runs import sharding
-from clvlab.runs.search import kept, scoring
-from clvlab.runs.search.kept import KeptSums, search_points
-from clvlab.runs.search.scoring import point_scores
+from clvlab.runs import shards
+from clvlab.runs.search import scorer, sums
+from clvlab.runs.search.scorer import point_scores
 from clvlab.runs.search.search import search_of
+from clvlab.runs.search.sums import KeptSums, search_points
 from tests.frames import assert_all_equal
 
 PACK = packs.open_pack("starter")
@@ -27,8 +27,8 @@ WHOLE = search_of(PACK, "cumulative-drift", PACK.fixture_ids[1:], Window(), POIN
 def large(monkeypatch):
     """Make the pack too large to be scored at once, and three points too many to wait for the next shard."""
     monkeypatch.setattr(reader, "SHARD_ROWS", sum(f.rows for f in PACK.manifest.fixtures[:3]))
-    monkeypatch.setattr(sharding, "WHOLE_ROWS", 0)
-    monkeypatch.setattr(kept, "_HELD", 3 * len(PACK.fixture_ids))
+    monkeypatch.setattr(shards, "WHOLE_ROWS", 0)
+    monkeypatch.setattr(sums, "_HELD", 3 * len(PACK.fixture_ids))
 
 
 def cut():
@@ -59,13 +59,13 @@ def test_what_is_kept_of_a_shard_is_not_computed_again(tmp_path, monkeypatch):
     assert len(files) == len(POINTS) * len(cut().parts)
     lost = max(files)
     lost.unlink()
-    computed, sums_at = [], scoring.sums_at
+    computed, sums_at = [], scorer.sums_at
 
     def counted(tasks):
         computed.extend(tasks)
         return sums_at(tasks)
 
-    monkeypatch.setattr(scoring, "sums_at", counted)
+    monkeypatch.setattr(scorer, "sums_at", counted)
 
     assert_all_equal(
         search_points(cut(), POINTS, len(POINTS), kept=KeptSums(tmp_path)), search_points(WHOLE, POINTS, len(POINTS))

@@ -18,7 +18,7 @@ from clvlab.packs.captures.records import CaptureRecord, Header, read_header
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.sources import SOURCES
 from clvlab.packs.files import fixture_digests
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from tests.packs.captures.test_lies import KALSHI, POLYMARKET, betfair, txline
 
 NOW = 1_782_417_600_000

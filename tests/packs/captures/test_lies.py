@@ -8,7 +8,7 @@ from clvlab.feeds.feed import Received
 from clvlab.feeds.segments import Segments
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.captures.records import Header
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 
 NOW = 1_700_000_000_000
 NEVER = "0001-01-01T00:00:00+23:59"  # a day before there are dates in UTC

@@ -14,9 +14,9 @@ from clvlab.feeds.segments import Segments
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.captures.records import Header
 from clvlab.packs.files import content_digest, fixture_digests
+from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import PackManifest
-from clvlab.packs.opening import open_pack
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 
 MINUTES = 300_000
 

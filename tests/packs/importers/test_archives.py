@@ -12,8 +12,8 @@ import pytest
 from clvlab.errors import SourceError
 from clvlab.packs.importers import archives
 from clvlab.packs.importers.importing import import_source
-from clvlab.packs.importing import import_options
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.imports import import_options
+from clvlab.packs.verification import verify_pack
 from tests.commands import clvlab
 from tests.packs.importers.test_betfair import OPENING, change, offers, stream
 from tests.packs.importers.test_recognition import TEXTS

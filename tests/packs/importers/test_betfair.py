@@ -13,7 +13,7 @@ from clvlab.errors import SourceError
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from tests.factories import performed, seen_kickoffs
 
 T = 1_650_000_000_000

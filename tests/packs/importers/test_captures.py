@@ -10,7 +10,7 @@ from clvlab.packs.files import content_digest, file_sha256
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
 from clvlab.packs.reader import load_pack
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 
 MESSAGE = {
     "FixtureId": 7, "MessageId": "a", "Ts": 1_700_000_000_000, "Bookmaker": "TXLineStablePriceDemargined", "BookmakerId": 10021,

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from clvlab.errors import ClvlabError
 from clvlab.packs.importers.importing import import_source
-from clvlab.packs.importing import import_options
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.imports import import_options
+from clvlab.packs.verification import verify_pack
 from tests.length import length
 from tests.packs.importers import test_betfair_runners as runners
 from tests.packs.importers import test_fuzz, test_fuzz_sources

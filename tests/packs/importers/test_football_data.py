@@ -10,7 +10,7 @@ from clvlab.odds.margin import Margin
 from clvlab.packs.importers.football_data import handicap, result_1x2, totals
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from tests.factories import performed
 
 HEADER = (

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from clvlab.errors import ClvlabError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from tests.length import length
 
 DEFINITION = {

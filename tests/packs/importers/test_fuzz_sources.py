@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from clvlab.errors import SourceError
 from clvlab.packs.importers.recognition import recognised
-from clvlab.packs.importing import import_options
+from clvlab.packs.imports import import_options
 from tests.length import length
 from tests.packs.importers.test_fuzz import COLUMNS, becomes_a_pack_or_an_error, damaged
 from tests.samples import oddsharvester, oddsportal, pmxt

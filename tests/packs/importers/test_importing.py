@@ -15,7 +15,7 @@ from clvlab.errors import ArgumentError, OddsError, SourceError, WindowError
 from clvlab.odds.margin import Margin
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from tests.packs.importers.test_betfair import OPENING, change, offers, stream
 from tests.samples.__main__ import SOURCES
 

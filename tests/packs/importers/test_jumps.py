@@ -7,7 +7,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.importers.betfair_files import JUMPED
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps, timed
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from tests.packs.importers import test_betfair as betfair
 from tests.packs.importers import test_pmxt as pmxt
 from tests.packs.importers.test_captures import MESSAGE, later, polymarket, txline

@@ -10,8 +10,8 @@ import pytest
 from clvlab.errors import SourceError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import fixture_id_of
-from clvlab.packs.importing import import_options
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.imports import import_options
+from clvlab.packs.verification import verify_pack
 from tests.length import length
 from tests.packs.importers.plain import said, state_of
 from tests.samples import kalshi

@@ -2,8 +2,8 @@ import pytest
 
 from clvlab.errors import SourceError
 from clvlab.packs.importers.importing import import_source
-from clvlab.packs.importing import import_options
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.imports import import_options
+from clvlab.packs.verification import verify_pack
 from tests.packs.importers.plain import said
 from tests.samples import oddsportal
 

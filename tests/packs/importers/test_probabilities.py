@@ -7,8 +7,8 @@ import clvlab as cl
 from clvlab.errors import SourceError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.recognition import probabilities_of
-from clvlab.packs.importing import import_options
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.imports import import_options
+from clvlab.packs.verification import verify_pack
 
 NOTE = "probabilities without odds: nothing is on offer that could be bet"
 

@@ -14,7 +14,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.importers import IMPORTERS
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.recognition import LOOKED_FOR, recognised, recognised_file
-from clvlab.packs.importing import import_options
+from clvlab.packs.imports import import_options
 from clvlab.packs.synthetic import Recipe, build
 from tests.commands import clvlab
 from tests.samples.__main__ import SOURCES as SAMPLES

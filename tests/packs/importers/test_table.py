@@ -8,8 +8,8 @@ import pytest
 from clvlab.errors import OddsError, SourceError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.mapping import read_mapping, with_flags
-from clvlab.packs.importing import import_options
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.imports import import_options
+from clvlab.packs.verification import verify_pack
 from tests.factories import seen_kickoffs
 
 LONG = "fixture,time,market,side,odds,book,kickoff,result"

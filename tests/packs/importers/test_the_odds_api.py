@@ -16,7 +16,7 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.odds.margin import Margin
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options, fixture_id_of
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from tests.factories import seen_kickoffs
 from tests.length import length
 

@@ -7,8 +7,8 @@ import pytest
 
 from clvlab.errors import SourceError
 from clvlab.packs.importers.importing import import_source
-from clvlab.packs.importing import import_options
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.imports import import_options
+from clvlab.packs.verification import verify_pack
 from tests.length import length
 from tests.packs.importers.plain import odds_of, said, shared_out
 from tests.samples import trades

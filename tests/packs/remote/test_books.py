@@ -4,7 +4,7 @@ import clvlab as cl
 from clvlab.arena.packs import push_pack
 from clvlab.errors import PackTamperedError
 from clvlab.packs.reader import load_pack
-from clvlab.packs.remote.opening import pull_pack
+from clvlab.packs.remote.packs import pull_pack
 from tests import booked
 
 URL = "s3://tested/mine/booked"

@@ -47,7 +47,7 @@ def test_a_server_that_fails_is_reported_by_url_and_reason(web, many, fault, rea
 
 
 def test_a_file_that_changes_behind_a_web_server_is_noticed(web, many, monkeypatch):
-    monkeypatch.setattr("clvlab.packs.remote.opening._TAIL_BYTES", 100)
+    monkeypatch.setattr("clvlab.packs.remote.packs._TAIL_BYTES", 100)
     shutil.copytree(many, web.folder / "many")
     pack = cl.open_pack(web.url("many"))
     pack.ticks(list(pack.fixture_ids[:1]))

@@ -8,7 +8,7 @@ import clvlab as cl
 from clvlab.arena.packs import push_pack
 from clvlab.errors import FileError, SettingsError
 from clvlab.packs.reader import load_pack
-from clvlab.packs.remote.opening import Cache, cache_of_environment
+from clvlab.packs.remote.packs import Cache, cache_of_environment
 
 URL = "s3://tested/mine/many"
 

@@ -15,10 +15,10 @@ from clvlab.law.schema import BOOKS, FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs.books import at_their_times, check_books
 from clvlab.packs.manifest import Fixture, PackManifest
-from clvlab.packs.views.joining import books_of, join_of, joined_by, joints, markets_of, otherwise_matched
-from clvlab.packs.views.opening import view_file
+from clvlab.packs.views.join import books_of, join_of, joined_by, joints, markets_of, otherwise_matched
 from clvlab.packs.views.rule import rule
 from clvlab.packs.views.view import view_of
+from clvlab.packs.views.view_file import view_file
 from clvlab.packs.writer import write_pack
 from tests.commands import clvlab
 from tests.length import length

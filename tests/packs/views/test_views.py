@@ -9,7 +9,7 @@ import clvlab as cl
 from clvlab.errors import ArgumentError, PackTamperedError, ReplayError, UnknownPackError, UnsupportedError, ViewError
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
-from clvlab.packs.views.opening import load_place, place_of
+from clvlab.packs.views.view_file import load_place, place_of
 from clvlab.proof import clv_verify
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.runs.search.search import search_of

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from clvlab.base.naming import nearest
+from clvlab.base.names import nearest
 from clvlab.bets.columns import Meaning
 from clvlab.bets.fixtures import FixtureNames, Teams, Unmatched
-from clvlab.bets.reading import Row
+from clvlab.bets.record import Row
 from clvlab.law.closing import Window, fixture_closes
 from clvlab.law.markets import Market, MarketKind, Role, key_parts, may_be_handicap, period_named, role_of, unread_keys
 from clvlab.law.schema import CloseKind

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from clvlab.agents.registry import TRANSCRIBED
-from clvlab.base.naming import did_you_mean
+from clvlab.base.names import did_you_mean
 from clvlab.errors import PackError
 from clvlab.law.schema import Action, Reason
 from clvlab.packs.manifest import Gap

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 
 import polars as pl
 
-from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.isolation.agent import IsolatedAgent
 from clvlab.agents.template import Params
 from clvlab.base.parallel import Work, parallel_map
 from clvlab.engine.agent import Agent, decisions_of, register
@@ -19,7 +19,7 @@ from clvlab.law.positions import check_prices
 from clvlab.law.schema import POSITIONS, Action
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
-from clvlab.packs.views.opening import Place, load_place
+from clvlab.packs.views.view_file import Place, load_place
 from clvlab.proof.events import SEALED_ORDER
 from clvlab.runs.search.search import Search, at_point, spoken
 from clvlab.runs.spec import resolve

@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from clvlab.statistics import cluster_mean
-from clvlab.statistics.cumulating import cumulative
+from clvlab.statistics.by_date import cumulative
 
 
 def test_the_last_band_is_the_interval_of_the_mean():

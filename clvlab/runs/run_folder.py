@@ -14,7 +14,7 @@ from clvlab.base.invocation import command
 from clvlab.errors import AnchorError, LogConflictError
 from clvlab.log.log import LogStore, abandon, commit, conclude, is_concluded
 from clvlab.packs.matches import check_open, held_matches, quotes_of_asked, shut_by
-from clvlab.packs.views.opening import view_file
+from clvlab.packs.views.view_file import view_file
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun

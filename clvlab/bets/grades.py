@@ -15,8 +15,8 @@ from clvlab.agents.registry import template
 from clvlab.agents.template import Params
 from clvlab.bets.columns import Columns, Meaning
 from clvlab.bets.fixtures import Unmatched
-from clvlab.bets.placing import Position, positions_of
-from clvlab.bets.reading import BetRecord, BetsReading, Row, read_record
+from clvlab.bets.positions import Position, positions_of
+from clvlab.bets.record import BetRecord, BetsReading, Row, read_record
 from clvlab.bets.values import CENTS
 from clvlab.errors import SourceError
 from clvlab.law.closing import Window

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import clvlab.packs as packs_package
-from clvlab.base.naming import did_you_mean
+from clvlab.base.names import did_you_mean
 from clvlab.errors import UnknownPackError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack
-from clvlab.packs.verifying import verify_pack
-from clvlab.packs.views.opening import is_view_file
+from clvlab.packs.verification import verify_pack
+from clvlab.packs.views.view_file import is_view_file
 
 _MAX_PATH = 4096
 _RUN_FILE = "events.jsonl"  # of a run that is stored in a folder

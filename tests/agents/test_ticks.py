@@ -3,8 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clvlab as cl
-from clvlab.agents.isolation.isolated import isolated
-from clvlab.agents.ticking import TickAgent, Walk
+from clvlab.agents.isolation.agent import isolated
+from clvlab.agents.ticks import TickAgent, Walk
 from clvlab.engine.lookahead import lookahead_audit, prefix
 from clvlab.errors import AgentError, AgentFailedError, LookaheadError
 from clvlab.law.tape import Tape

@@ -9,7 +9,7 @@ import orjson
 import typer
 from rich.table import Table
 
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.arena import packs
 from clvlab.cli.options import (
     HORIZON_S,
@@ -25,7 +25,7 @@ from clvlab.cli.options import (
     value_of,
     window_of,
 )
-from clvlab.cli.printing import out, plain, print_json, say, show_next, show_table
+from clvlab.cli.output import out, plain, print_json, say, show_next, show_table
 from clvlab.cli.progress import bar, interruptible
 from clvlab.report.honest import HonestSearch, honest_search, named
 from clvlab.words import counted, estimate, p_value

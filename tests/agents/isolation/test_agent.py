@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.agent import isolated
 from clvlab.agents.isolation.limits import ProcessLimits
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.engine.agent import Identity

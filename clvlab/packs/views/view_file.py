@@ -14,10 +14,10 @@ from clvlab.base.files import file_bytes_or_none
 from clvlab.errors import PackError, PackTamperedError, UnknownPackError, ViewError
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack, load_pack
-from clvlab.packs.verifying import verified
+from clvlab.packs.verification import verified
 from clvlab.packs.views.concatenation import concatenated
 from clvlab.packs.views.derivation import VIEW_SCHEMA, DerivationKind, DerivedPack
-from clvlab.packs.views.joining import joined_by
+from clvlab.packs.views.join import joined_by
 from clvlab.packs.views.rule import Rule
 from clvlab.packs.views.view import view_of
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clvlab.base.invocation import command
-from clvlab.base.naming import printable
+from clvlab.base.names import printable
 from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
 from clvlab.packs.views.derivation import DerivedPack, derived_words

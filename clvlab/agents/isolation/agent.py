@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.agents.given import agent_given
+from clvlab.agents.coercion import agent_given
 from clvlab.agents.isolation.code import Code, code_in_file, code_of
 from clvlab.agents.isolation.frames import Configured
 from clvlab.agents.isolation.limits import ProcessLimits

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clvlab.agents.columnar import Strategy, strategy
-from clvlab.agents.ticking import TickAgent
+from clvlab.agents.ticks import TickAgent
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError
 

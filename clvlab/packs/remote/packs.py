@@ -41,7 +41,7 @@ from clvlab.packs.parquet import MAX_FOOTER_BYTES, Chunk, check_chunks, check_pa
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.bucket import Address, Bucket, Version
 from clvlab.packs.rows import STORED, UNREADABLE, read_rows, stored_frame
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verification import verify_pack
 from clvlab.proof.canonical import sha256
 
 # Ticks of single fixtures of a pack that lies elsewhere, each verified by its digest as it is read.

@@ -93,7 +93,7 @@ def test_a_tape_is_that_of_the_pack_in_a_folder(many, chosen):
 
 
 def test_of_many_row_groups_only_those_of_the_fixture_are_read(pushed, many, monkeypatch):
-    monkeypatch.setattr("clvlab.packs.remote.opening._TAIL_BYTES", 100)  # less than the footer, as in a large pack
+    monkeypatch.setattr("clvlab.packs.remote.packs._TAIL_BYTES", 100)  # less than the footer, as in a large pack
     metadata = pq.read_metadata(many / "ticks.parquet")
     group = metadata.row_group(3)
     size = sum(group.column(number).total_compressed_size for number in range(group.num_columns))
@@ -162,7 +162,7 @@ def test_the_hash_of_a_pack_in_a_folder_can_be_given_too(many):
 
 
 def test_a_file_that_changes_after_it_was_opened_is_noticed(pushed, many, monkeypatch):
-    monkeypatch.setattr("clvlab.packs.remote.opening._TAIL_BYTES", 100)
+    monkeypatch.setattr("clvlab.packs.remote.packs._TAIL_BYTES", 100)
     pack = cl.open_pack(URL)
     first, second = pack.fixture_ids[:2]
     pack.ticks([first])

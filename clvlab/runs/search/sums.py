@@ -23,7 +23,7 @@ from clvlab.base.files import file_bytes
 from clvlab.errors import FileError
 from clvlab.law.schema import LAW_VERSION, Schema
 from clvlab.proof.canonical import sha256
-from clvlab.runs.search.scoring import Task, sums_of_tasks
+from clvlab.runs.search.scorer import Task, sums_of_tasks
 from clvlab.runs.search.search import Search, spelled
 from clvlab.statistics.measures import FIXTURE_SUMS
 

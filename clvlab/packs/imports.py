@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from clvlab.base.naming import no_argument
+from clvlab.base.names import no_argument
 from clvlab.base.parallel import Work, parallel_map
 from clvlab.errors import ArgumentError, PackFormatError, SourceError
 from clvlab.packs.importers.frames import FRAME_FILE, frame_csv, is_frame
