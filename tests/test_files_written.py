@@ -12,7 +12,7 @@ import pytest
 
 from clvlab.arena.runs import bundles
 from clvlab.base import files
-from clvlab.base.files import Unfinished, new_file, remove_leftovers, replace_file, written_file
+from clvlab.base.files import StagingPath, new_file, remove_leftovers, replace_file, written_file
 from clvlab.cli import main
 from clvlab.errors import SettingsError
 from clvlab.log.note import Signer, read_signer, write_signer
@@ -150,7 +150,7 @@ def test_a_folder_that_is_missing_is_named_and_not_what_is_written_meanwhile(tmp
 def test_what_is_held_and_what_others_made_is_let_be(tmp_path):
     (tmp_path / ".unfinished-download").write_bytes(OLD)
     (tmp_path / ".unfinished-by-clvlab-link").symlink_to(tmp_path / "file")
-    with Unfinished(tmp_path) as held, written_file(tmp_path / "file") as file:
+    with StagingPath(tmp_path) as held, written_file(tmp_path / "file") as file:
         file.write(NEW)
         (held / "inside").write_bytes(NEW)
 

@@ -11,7 +11,7 @@ import polars as pl
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from clvlab.engine.agent import Identity
-from clvlab.engine.live import Follower, Redeciding
+from clvlab.engine.live import Follower, TapeFollower
 from clvlab.errors import AgentError
 from clvlab.law.actions import MAX_NAME_BYTES, Decision
 from clvlab.law.clv import is_allowed
@@ -150,7 +150,7 @@ class Template(Generic[C]):
 
     def following(self, fixtures: pl.DataFrame) -> AbstractContextManager[Follower]:
         """Return what decides message by message as the rule does over the whole tape; ``fixtures`` is ``FIXTURES``."""
-        return nullcontext(Redeciding(self, fixtures) if self.follow is None else self.follow(self.config))
+        return nullcontext(TapeFollower(self, fixtures) if self.follow is None else self.follow(self.config))
 
 
 def average(alpha: float, newest: float, before: float) -> float:

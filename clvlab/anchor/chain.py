@@ -33,7 +33,7 @@ _UNANSWERED = (SolanaRpcException, RPCException, RPCNoResultException, SerdeJSON
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class Confirmation:
     """How far a transaction is: whether it is as sure as asked, and why it failed if it did."""
 
     sure: bool
@@ -97,7 +97,7 @@ class Chain:
             lambda answer: (answer.value.blockhash, answer.value.last_valid_block_height),
         )
 
-    async def landings(self, signatures: Sequence[str]) -> list[Landing | None]:
+    async def landings(self, signatures: Sequence[str]) -> list[Confirmation | None]:
         """Say of each signature how far it is; null when the chain does not know it."""
         if not signatures:
             return []
@@ -106,13 +106,13 @@ class Chain:
             lambda: self._client.get_signature_statuses(asked, search_transaction_history=True), self._landings
         )
 
-    def _landings(self, answer: Any) -> list[Landing | None]:
+    def _landings(self, answer: Any) -> list[Confirmation | None]:
         return [None if status is None else self._landing(status) for status in answer.value]
 
-    def _landing(self, status: Any) -> Landing:
+    def _landing(self, status: Any) -> Confirmation:
         enough = (Level.Finalized,) if self._commitment == Commitment.FINALIZED else (Level.Confirmed, Level.Finalized)
         sure = status.confirmation_status in enough or (status.confirmation_status is None and status.confirmations is None)
-        return Landing(sure, None if status.err is None else str(status.err))
+        return Confirmation(sure, None if status.err is None else str(status.err))
 
     async def send(self, transaction: bytes) -> None:
         """Send signed bytes. Whether they arrived is for ``landings`` to say: a lost answer is no reason to sign anew.

@@ -67,7 +67,7 @@ class ChainFault:
 
 
 @dataclass(frozen=True)
-class _Landed:
+class _Transaction:
     slot: int
     raw: bytes
     error: Any
@@ -80,7 +80,7 @@ class DevChain:
         self._svm = LiteSVM().with_blockhash_check(check=False).with_transaction_history(0)
         self._lock = RLock()
         self._faults: list[ChainFault] = []
-        self._landed: dict[str, _Landed] = {}
+        self._landed: dict[str, _Transaction] = {}
         self._born: dict[str, int] = {}
         self.slot = 1000
         self.pass_slots(1)
@@ -176,7 +176,7 @@ class DevChain:
             outcome = self._svm.send_transaction(transaction)
             failure = _error(outcome.err()) if isinstance(outcome, FailedTransactionMetadata) else None
             self.pass_slots(1)
-            self._landed[signature] = _Landed(self.slot, raw, failure)
+            self._landed[signature] = _Transaction(self.slot, raw, failure)
         return signature
 
     def _preflight(self, transaction: VersionedTransaction, signature: str, *, alive: bool) -> None:
@@ -195,18 +195,18 @@ class DevChain:
             data = {"accounts": None, "err": error, "logs": logs, "unitsConsumed": 0, "returnData": None}
             raise NodeError(-32002, f"Transaction simulation failed: {error}", data)
 
-    def _level(self, landed: _Landed) -> str:
+    def _level(self, landed: _Transaction) -> str:
         depth = self.slot - landed.slot
         return _LEVELS[(depth >= _CONFIRMED) + (depth >= _FINALIZED)]
 
-    def _sure(self, landed: _Landed, config: JsonObject) -> bool:
+    def _sure(self, landed: _Transaction, config: JsonObject) -> bool:
         return _LEVELS.index(self._level(landed)) >= _LEVELS.index(config.get("commitment") or "finalized")
 
     def _statuses(self, signatures: list[str]) -> Mapping[str, object]:
         self.pass_slots(1)
         return self._at([self._status(self._landed.get(signature)) for signature in signatures])
 
-    def _status(self, landed: _Landed | None) -> Mapping[str, object] | None:
+    def _status(self, landed: _Transaction | None) -> Mapping[str, object] | None:
         if landed is None:
             return None
         level = self._level(landed)

@@ -44,7 +44,7 @@ from clvlab.arena.uploads.uploads import Uploads
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import LogBehindError, LogError, PackError, UnknownPackError, UploadsOffError
 from clvlab.log.note import Signer
-from clvlab.log.publication import Published
+from clvlab.log.publication import Publication
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import KickoffKind, grade_of
 from clvlab.packs.reader import Pack
@@ -273,7 +273,7 @@ class Application:
     ) -> None:
         if checkpoint_file is not None and not checkpoint_file.parent.is_dir():
             raise LogError(f"no folder {str(checkpoint_file.parent)!r} to keep checkpoints in")
-        published = Published(checkpoint_file, log_key.verifier if log_key else None)
+        published = Publication(checkpoint_file, log_key.verifier if log_key else None)
         self._watch = WitnessWatch(published, witness) if witness else None
         self._database = database = Database(database_url, waits, guard=published.guard)
         self._clock = clock

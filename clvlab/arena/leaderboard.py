@@ -29,13 +29,13 @@ from clvlab.store.labels import ANYBODY, Knowledge
 from clvlab.store.labels import CAUSALITIES as CAUSALITIES
 from clvlab.store.runlog import StoredLogRows
 from clvlab.store.standings import ResultRow, Row, StandingRow
-from clvlab.store.standings import Wanted as Wanted
+from clvlab.store.standings import RowQuery as RowQuery
 from clvlab.store.tables import RUN_COUNTS, SUMS
 from clvlab.store.waits import take_time
 
 _T = TypeVar("_T")
 _PPM = 1_000_000
-_ALL = Wanted()
+_ALL = RowQuery()
 KNOWLEDGE = tuple(label.value for label in Knowledge)
 _COMPARED = (*SUMS, *RUN_COUNTS, "max_drawdown", "strategy", "causality", "config_hash", "knowledge")
 
@@ -46,7 +46,7 @@ class GlobalLeaderboard:
 
     database: Database
 
-    def rows(self, after_rank: int = 0, limit: int | None = None, wanted: Wanted = _ALL) -> LeaderboardResponse:
+    def rows(self, after_rank: int = 0, limit: int | None = None, wanted: RowQuery = _ALL) -> LeaderboardResponse:
         """Rank agents, best first, in a time that grows with the rows that are answered and with nothing else.
 
         Parameters
@@ -69,7 +69,7 @@ class GlobalLeaderboard:
             return standings.revision(connection)
 
     def keyed_rows(
-        self, after_rank: int = 0, limit: int | None = None, wanted: Wanted = _ALL
+        self, after_rank: int = 0, limit: int | None = None, wanted: RowQuery = _ALL
     ) -> list[tuple[Row, LeaderboardRow]]:
         """Rank agents as ``rows`` does, each with the owner and agent id that its label stands for.
 
@@ -255,7 +255,7 @@ class Forest:
         ------
         PageError
         """
-        keyed = self.leaderboard.keyed_rows(after_rank, limit, Wanted(grouped=True, apart=True))
+        keyed = self.leaderboard.keyed_rows(after_rank, limit, RowQuery(grouped=True, apart=True))
         with self.leaderboard.database.read() as connection:
             counted = [standings.counted_in(connection, key) for key, _ in keyed]
         allowance = [_RUNS_AT_ONCE]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clvlab.errors import StatisticsError, UnknownRunError
-from clvlab.log.entries import Planned
+from clvlab.log.entries import PlanEntry
 from clvlab.log.plans import note_opening, note_plan, openings, plan_id_of
 from clvlab.packs.matches import (
     HeldMatches,
@@ -204,7 +204,7 @@ class Searches:
                 self.require_open(connection, pack, payload["fixture_ids"])
                 now = self._clock()
                 index = note_plan(
-                    StoredLogRows(connection, writing=True), Planned(plan_id, self._owner, plan_hash, pack.content_hash), now
+                    StoredLogRows(connection, writing=True), PlanEntry(plan_id, self._owner, plan_hash, pack.content_hash), now
                 )
                 contents = {pack.content_hash, *pack.sources, *self.matches.alike(connection, matches, plan_id, at_hand)}
                 made = {

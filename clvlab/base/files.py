@@ -88,7 +88,7 @@ def _try_until(take: Callable[[], None], folder: Path, patience_s: float) -> Non
         time.sleep(0.02)
 
 
-class Unfinished:
+class StagingPath:
     """A new file or folder beside what is to come of it, locked while this process works in it.
 
     What it becomes is renamed away from it, or linked; ``close`` removes what is left. Of a process that was killed a file or
@@ -196,7 +196,7 @@ def written_file(path: Path, mode: int = 0o666, *, replace: bool = False) -> Ite
     if not replace and os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     try:
-        unfinished = Unfinished(path.parent, mode, folder=False)
+        unfinished = StagingPath(path.parent, mode, folder=False)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
     try:

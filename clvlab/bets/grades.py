@@ -16,7 +16,7 @@ from clvlab.agents.template import Params
 from clvlab.bets.columns import Columns, Meaning
 from clvlab.bets.fixtures import Unmatched
 from clvlab.bets.positions import Position, positions_of
-from clvlab.bets.record import BetRecord, BetsReading, Row, read_record
+from clvlab.bets.record import BetRecord, BetsFormat, Row, read_record
 from clvlab.bets.values import CENTS
 from clvlab.errors import SourceError
 from clvlab.law.closing import Window
@@ -255,7 +255,7 @@ POLICY = PolicyEnvelope(
 
 
 @dataclass(frozen=True)
-class Grading:
+class GradingPlan:
     """Bets that were read and put on the tape of a pack, before they are scored.
 
     Attributes
@@ -310,7 +310,7 @@ class Grading:
         return bet_rows(self.record, self.positions, done)
 
 
-def plan_grading(bets: Any, pack: Pack, how: BetsReading, window: Window | None = None, agent_id: str = STRATEGY) -> Grading:
+def plan_grading(bets: Any, pack: Pack, how: BetsFormat, window: Window | None = None, agent_id: str = STRATEGY) -> GradingPlan:
     """Read bets, and put them on the tape of a pack.
 
     Parameters
@@ -334,4 +334,4 @@ def plan_grading(bets: Any, pack: Pack, how: BetsReading, window: Window | None 
     window = window or Window()
     record = read_record(bets, how)
     positions = positions_of(record.rows, pack, window, read_aliases(how.team_aliases))
-    return Grading(pack, window, record, tuple(positions), agent_id)
+    return GradingPlan(pack, window, record, tuple(positions), agent_id)

@@ -16,7 +16,7 @@ from clvlab.bets.columns import Columns, Meaning, columns_of
 from clvlab.bets.values import CENTS, cents_of, odds_milli_of, result_of
 from clvlab.errors import ArgumentError, FileError, SourceError
 from clvlab.packs.importers.frames import is_frame, plain_csv
-from clvlab.packs.rows import Settled
+from clvlab.packs.rows import Payout
 
 _MAX_BYTES = 64 << 20
 _DELIMITERS = (",", ";", "\t", "|")
@@ -57,7 +57,7 @@ class Row:
     lost_kickoff: bool
     odds_milli: int | None
     stake: int | None
-    result: Settled | None
+    result: Payout | None
     same_as: int | None
 
 
@@ -70,7 +70,7 @@ class BetRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class BetsReading:
+class BetsFormat:
     """How a record is read; what is null is guessed, or not needed.
 
     Attributes
@@ -104,7 +104,7 @@ class BetsReading:
         check_form(self.time_format)
 
 
-def read_record(bets: Any, how: BetsReading) -> BetRecord:
+def read_record(bets: Any, how: BetsFormat) -> BetRecord:
     """Read bets from a CSV file or a frame.
 
     Raises

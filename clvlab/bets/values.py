@@ -10,7 +10,7 @@ from clvlab.base.names import did_you_mean
 from clvlab.errors import OddsError, SourceError
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.formats import OddsFormat, decimal_odds
-from clvlab.packs.rows import Settled
+from clvlab.packs.rows import Payout
 
 # Prices as people write them: decimal, American and fractional beside each other, as far as each says which it is.
 
@@ -134,16 +134,16 @@ def _milli(text: str | None, form: OddsFormat | None) -> int | None:
 
 
 _USUAL = {
-    Settled.WON: "won win w winner",
-    Settled.HALF_WON: "halfwon halfwin hw",
-    Settled.VOID: "void voided push pushed refund refunded cancelled canceled",
-    Settled.HALF_LOST: "halflost halfloss halflose hl",
-    Settled.LOST: "lost lose loss l loser",
+    Payout.WON: "won win w winner",
+    Payout.HALF_WON: "halfwon halfwin hw",
+    Payout.VOID: "void voided push pushed refund refunded cancelled canceled",
+    Payout.HALF_LOST: "halflost halfloss halflose hl",
+    Payout.LOST: "lost lose loss l loser",
 }
 _RESULTS = {name: settled for settled, names in _USUAL.items() for name in names.split()}
 
 
-def result_of(cell: str | None) -> Settled | None:
+def result_of(cell: str | None) -> Payout | None:
     """Return how a bet was settled; null where that is not told, or can't be read.
 
     Examples

@@ -12,7 +12,7 @@ from clvlab.arena import packs
 from clvlab.arena.log import operations
 from clvlab.base.files import written_file
 from clvlab.bets.grades import STRATEGY, BetRows, plan_grading
-from clvlab.bets.record import BetsReading
+from clvlab.bets.record import BetsFormat
 from clvlab.cli.options import HORIZON_S, JsonOption, OwnerOption, RunsOption, goes_with, now_ms, window_of
 from clvlab.cli.output import out, plain, print_json, say, show_next, show_report, show_table, table
 from clvlab.cli.progress import interruptible, stages
@@ -60,7 +60,7 @@ def bets_grade(
 ) -> None:
     """Score bets at the last tick not later than each, against the close, and seal them as a run."""
     goes_with("--log", log, owner=owner)
-    how = BetsReading(_columns(column or []), market, odds_format, time_zone, time_format, team_aliases)
+    how = BetsFormat(_columns(column or []), market, odds_format, time_zone, time_format, team_aliases)
     with (
         interruptible(lambda: "nothing was written; the same command begins again"),
         operations.open_log(log, create=True) if log else nullcontext() as opened,

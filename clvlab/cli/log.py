@@ -19,7 +19,7 @@ from clvlab.cli.options import CheckpointFileOption, JsonOption
 from clvlab.cli.output import err, out, plain, print_json, show_table, table
 from clvlab.log.audit import Recount
 from clvlab.log.note import read_signer
-from clvlab.log.publication import Published
+from clvlab.log.publication import Publication
 from clvlab.words import counted
 
 log_app = typer.Typer(help="Keys, checkpoints and counts of a run log.", no_args_is_help=True)
@@ -42,7 +42,7 @@ def checkpoint(log: LogArgument, key: KeyOption, checkpoint_file: CheckpointFile
     """Sign the log's present state; prints the note."""
     signer = read_signer(key)
     with operations.open_log(log) as opened:
-        sys.stdout.write(operations.signed_checkpoint(opened, signer, Published(checkpoint_file, signer.verifier)))
+        sys.stdout.write(operations.signed_checkpoint(opened, signer, Publication(checkpoint_file, signer.verifier)))
 
 
 @log_app.command("restart")

@@ -24,7 +24,7 @@ from clvlab.cli.output import err, facts, out, plain, print_json
 from clvlab.cli.progress import interruptible
 from clvlab.errors import BundleError, EvidenceError, MissingExtraError
 from clvlab.log.note import Signer, read_signer
-from clvlab.log.publication import Published
+from clvlab.log.publication import Publication
 from clvlab.report.browser.page import verifier_page
 from clvlab.runs import run_folder
 
@@ -143,7 +143,7 @@ def _bundled(
     if log is not None:
         signer = checkpoint.read_text(encoding="utf-8") if checkpoint else read_signer(log_key or Path())
         with operations.open_log(log) as opened:
-            kept = Published(checkpoint_file, signer.verifier) if isinstance(signer, Signer) else None
+            kept = Publication(checkpoint_file, signer.verifier) if isinstance(signer, Signer) else None
             proofs = operations.log_proofs(opened, run_folder.load(run).run_id, signer, earlier, kept)
     content = bundles.bundle_run(run, log=proofs)
     new_file(out_file, content)

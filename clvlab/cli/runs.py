@@ -180,12 +180,12 @@ def verify(
 
     def asked(path: Path) -> _Judged:
         if bundles.is_disclosure(path):
-            return _Disclosed(bundles.judge_disclosure(path, required))
+            return _DisclosureVerdict(bundles.judge_disclosure(path, required))
         verdict = (bundles.verify_bundle if path.is_file() else run_folder.verify_with_chain)(path, proof.anchor_settings())
         further = proof.further(path, second_opinion=second_opinion, replay=replay, pack=pack, agents=agents)
         if not (trust or required):
-            return _Verified(verdict, further, {}, None)
-        return _Verified(
+            return _RunVerdict(verdict, further, {}, None)
+        return _RunVerdict(
             verdict, further, *bundles.judge_proofs(path, verdict, trust, required, without_witness=without_witness)
         )
 
@@ -201,7 +201,7 @@ def verify(
     raise typer.Exit(1 if failed else 0)
 
 
-class _Disclosed:
+class _DisclosureVerdict:
     """What holds of a disclosure."""
 
     def __init__(self, checks: Mapping[str, Check]) -> None:
@@ -219,7 +219,7 @@ class _Disclosed:
             say(f"{name}: {check.verdict.value}: {check.detail}")
 
 
-class _Verified:
+class _RunVerdict:
     """What holds of a run: its checks, opinions asked besides, and the proofs in its bundle."""
 
     def __init__(self, verdict: Verification, further: Further, proofs: Mapping[str, Check], in_log: Any) -> None:
@@ -244,7 +244,7 @@ class _Verified:
             out.print(f"{name.replace('_', ' ')}: {'[green]agrees[/]' if agrees else '[red]DISAGREES[/]'}: {plain(why)}")
 
 
-_Judged = _Disclosed | _Verified
+_Judged = _DisclosureVerdict | _RunVerdict
 
 
 def _each(found: list[Path], asked: Callable[[Path], _Judged], *, as_json: bool) -> list[_Judged]:

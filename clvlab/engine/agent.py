@@ -86,7 +86,7 @@ class Agent(Protocol):
         ...
 
 
-class Isolated(ABC):
+class ProcessAgent(ABC):
     """An agent whose code runs in processes of its own, never in this one."""
 
     @property
@@ -155,7 +155,7 @@ def identify(agent: Agent, *, audit: bool) -> Identity:
             "give it to clvlab.isolated(...)"
         )
     identity = agent.identity
-    if not isinstance(agent, Isolated):
+    if not isinstance(agent, ProcessAgent):
         repeats = identity.causality == Causality.TRANSCRIPT
         return replace(identity, causality=Causality.TRANSCRIPT if repeats else Causality.TEMPLATE)
     return replace(identity, causality=agent.audited if audit or agent.steps else Causality.UNCHECKED)
@@ -163,7 +163,7 @@ def identify(agent: Agent, *, audit: bool) -> Identity:
 
 def fresh(agent: Agent, *, silent: bool = False, grows: bool = False) -> AbstractContextManager[Agent]:
     """Return an agent that has seen nothing: a process of its own, or a template, which keeps nothing."""
-    return agent.fresh(silent=silent, grows=grows) if isinstance(agent, Isolated) else nullcontext(agent)
+    return agent.fresh(silent=silent, grows=grows) if isinstance(agent, ProcessAgent) else nullcontext(agent)
 
 
 def sealable(identity: Identity) -> dict[str, Any]:

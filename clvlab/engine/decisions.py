@@ -10,7 +10,7 @@ from functools import partial
 
 import polars as pl
 
-from clvlab.engine.agent import Agent, Identity, Isolated, decisions_of, fresh, sealable
+from clvlab.engine.agent import Agent, Identity, ProcessAgent, decisions_of, fresh, sealable
 from clvlab.engine.lookahead import (
     _ORDER,
     Drawing,
@@ -127,7 +127,7 @@ class AgentQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AgentAnswers:
     """What agents decided, what audits of them found, and what ended those that failed; the latter two by agent id."""
 
     frames: list[pl.DataFrame]
@@ -135,15 +135,15 @@ class Asked:
     failed: dict[str, Exception]
 
 
-def asked(question: AgentQuestion, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int], None]) -> Asked:
+def asked(question: AgentQuestion, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int], None]) -> AgentAnswers:
     """Ask all agents; the run goes on without those that fail.
 
     Those that are asked step by step come first, one after the other, and the others at once: a process that has seen later
     messages, of another agent or of one that was faster, would tell one that has not by the work that it does beside it.
     """
-    found = Asked([], {}, {})
-    stepped = [isinstance(agent, Isolated) and agent.steps for _, agent in agents]
-    at_once = _ISOLATED_AT_ONCE if any(isinstance(agent, Isolated) for _, agent in agents) else _AGENTS_AT_ONCE
+    found = AgentAnswers([], {}, {})
+    stepped = [isinstance(agent, ProcessAgent) and agent.steps for _, agent in agents]
+    at_once = _ISOLATED_AT_ONCE if any(isinstance(agent, ProcessAgent) for _, agent in agents) else _AGENTS_AT_ONCE
     answers: dict[str, Future[tuple[pl.DataFrame, LookaheadReport | None]]] = {}
     for steps, most in ((True, 1), (False, at_once)):
         with ThreadPoolExecutor(most) as pool:
@@ -175,7 +175,7 @@ def asked(question: AgentQuestion, agents: Sequence[tuple[Identity, Agent]], ans
 
 def _audit_of(question: AgentQuestion, identity: Identity, agent: Agent) -> Callable[[], LookaheadReport] | None:
     """Return what audits an agent, or asks it by blocks; null of one that is asked without."""
-    if question.audit is None or not isinstance(agent, Isolated) or agent.steps:
+    if question.audit is None or not isinstance(agent, ProcessAgent) or agent.steps:
         return None
     audit = asked_by_blocks if agent.blocks else lookahead_audit
     return partial(audit, agent, question.tape, seed=partial(question.audit, identity.agent_id), window=question.window)

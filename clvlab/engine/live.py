@@ -51,10 +51,10 @@ class Followable(Protocol):
 
 def following(agent: Agent, fixtures: pl.DataFrame) -> AbstractContextManager[Follower]:
     """Return what decides message by message as an agent does: by its own way, or anew over each prefix."""
-    return agent.following(fixtures) if isinstance(agent, Followable) else nullcontext(Redeciding(agent, fixtures))
+    return agent.following(fixtures) if isinstance(agent, Followable) else nullcontext(TapeFollower(agent, fixtures))
 
 
-class Redeciding:
+class TapeFollower:
     """Follows with any agent: it decides anew over all messages so far, and must decide the same about the earlier ones.
 
     Parameters

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from clvlab.engine.agent import Agent, Identity, Isolated, identify, sealable
+from clvlab.engine.agent import Agent, Identity, ProcessAgent, identify, sealable
 from clvlab.engine.decisions import AgentQuestion, asked
 from clvlab.engine.lookahead import Draw, DrawingOf, LookaheadReport
 from clvlab.engine.replay import Replay, backs_only, with_seq, with_states
@@ -26,7 +26,7 @@ from clvlab.law.schema import LAW_VERSION, MODE_LABELS, RECEIPTS, Causality, Clo
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.evidence import Evidence
 from clvlab.proof.limits import check_started
-from clvlab.proof.manifest import AgentStarted, RunStarted, config_hash, policy_hash, run_id, run_schema
+from clvlab.proof.manifest import RunStarted, SealedAgent, config_hash, policy_hash, run_id, run_schema
 from clvlab.proof.seal import SealedRun, seal
 
 # The paper venue: fills what the gate allowed, at the quote that the agent saw. No market hears of it.
@@ -76,7 +76,7 @@ Roster = Sequence[tuple[Identity, Agent]]
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class ReplayDecisions:
     """What agents decided on all shards.
 
     Attributes
@@ -105,7 +105,7 @@ def decided(
     window: Window,
     audit: DrawingOf | None,
     answered: Callable[[int, int], None],
-) -> Decided:
+) -> ReplayDecisions:
     """Ask agents about the tape of each shard, and look their decisions up on it.
 
     Parameters
@@ -127,17 +127,17 @@ def decided(
     failed: dict[str, Exception] = {}
     total = len(roster) * len(reads)
 
-    def shard(read: Read) -> Decided:
+    def shard(read: Read) -> ReplayDecisions:
         tape = read()
         left = [(identity, agent) for identity, agent in roster if identity.agent_id not in failed]
         told = answered if len(reads) == 1 else _nobody
         found = asked(AgentQuestion(tape, window, audit), left, lambda done: told(done, total))
         parts = [with_states(tape, pl.concat(found.frames), window)] if found.frames else []
-        return Decided(tape.binding, tape.closing_policy, tape.max_close_age_s, parts, found.failed, found.audits)
+        return ReplayDecisions(tape.binding, tape.closing_policy, tape.max_close_age_s, parts, found.failed, found.audits)
 
     answered(0, total)
-    shards: list[Decided] = []
-    for one in _each(shard, reads, alone=any(isinstance(agent, Isolated) for _, agent in roster)):
+    shards: list[ReplayDecisions] = []
+    for one in _each(shard, reads, alone=any(isinstance(agent, ProcessAgent) for _, agent in roster)):
         failed |= {agent_id: error for agent_id, error in one.failed.items() if agent_id not in failed}
         if len(failed) == len(roster):
             raise _last(failed)
@@ -155,7 +155,7 @@ def _nobody(done: int, total: int) -> None:
     """Pass over who has answered on one of several shards."""
 
 
-def _each(shard: Callable[[Read], Decided], reads: Sequence[Read], *, alone: bool) -> Iterator[Decided]:
+def _each(shard: Callable[[Read], ReplayDecisions], reads: Sequence[Read], *, alone: bool) -> Iterator[ReplayDecisions]:
     """Yield what comes of each shard, in their order."""
     if alone or len(reads) == 1:
         yield from map(shard, reads)
@@ -410,9 +410,9 @@ def run_started(
     return payload
 
 
-def _agent(identity: Identity) -> AgentStarted:
+def _agent(identity: Identity) -> SealedAgent:
     config = sealable(identity)
-    agent: AgentStarted = {
+    agent: SealedAgent = {
         "agent_id": identity.agent_id,
         "strategy": identity.strategy,
         "strategy_version": identity.strategy_version,

@@ -7,10 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from clvlab.errors import EvidenceError, LogError
-from clvlab.log.entries import Answered, Audits, Commit, EntryKind, Opened, Outcome, Planned, Restart, Segment, entry_and_time
+from clvlab.log.entries import (
+    AnswersEntry,
+    Audits,
+    Commit,
+    EntryKind,
+    OpeningEntry,
+    Outcome,
+    PlanEntry,
+    Restart,
+    Segment,
+    entry_and_time,
+)
 from clvlab.log.log import Claim, RunCounts, audit_seed, name_fault
 from clvlab.log.plans import PlanAuditor, PlanHistory
-from clvlab.log.restarts import Restarted
+from clvlab.log.restarts import RestartRecord
 from clvlab.proof.canonical import HASH
 from clvlab.proof.manifest import derived_run_id
 from clvlab.proof.merkle import Frontier, leaf_hash
@@ -133,7 +144,7 @@ class Auditor:
 
     broken: list[Broken] = field(default_factory=list)
     broken_count: int = 0
-    restarts: list[Restarted] = field(default_factory=list)
+    restarts: list[RestartRecord] = field(default_factory=list)
     recounts: list[Recount] = field(default_factory=list)
     falls: Falls = Falls(0, None)
     _last_ts_ms: int = 0
@@ -239,7 +250,7 @@ class Auditor:
         if isinstance(entry, Segment):
             self._segment(index, entry)
             return
-        if isinstance(entry, Planned | Opened):
+        if isinstance(entry, PlanEntry | OpeningEntry):
             rule = self._plans.add(index, entry)
             if rule is not None:
                 self.fail(rule, index)
@@ -247,7 +258,7 @@ class Auditor:
         if isinstance(entry, Audits):
             self._audits(index, entry)
             return
-        if isinstance(entry, Answered):
+        if isinstance(entry, AnswersEntry):
             self._answered(index, entry)
             return
         name = entry.owner if isinstance(entry, Commit) else entry.cause
@@ -295,7 +306,7 @@ class Auditor:
 
     def _restart(self, index: int, data: bytes) -> None:
         try:
-            found = Restarted.read(index, data)
+            found = RestartRecord.read(index, data)
         except LogError as error:
             self.fail(str(error), index)
             return
@@ -369,7 +380,7 @@ class Auditor:
             self._tallies[known.pack].further_attempts += entry.agents - known.further_attempts
             known.further_attempts = entry.agents
 
-    def _answered(self, index: int, entry: Answered) -> None:
+    def _answered(self, index: int, entry: AnswersEntry) -> None:
         of, known = entry.commit_index, self._commitments.get(entry.commit_index)
         what = f"entry {index} (ANSWERED) of run {entry.run_id[:80]!a}"
         fault = name_fault(entry.agent_id)

@@ -113,7 +113,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlanEntry:
     """A search that was planned: which, by whom, over which pack, and the hash of the plan."""
 
     plan_id: str
@@ -123,7 +123,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpeningEntry:
     """The opening of a plan's hold-out.
 
     Attributes
@@ -155,7 +155,7 @@ class Audits:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnswersEntry:
     """What an agent answered over the whole tape of a committed run, before its audit was drawn: a hash of it."""
 
     run_id: str
@@ -164,7 +164,7 @@ class Answered:
     answers_hash: str
 
 
-Entry = Commit | Outcome | Restart | Segment | Planned | Opened | Audits | Answered
+Entry = Commit | Outcome | Restart | Segment | PlanEntry | OpeningEntry | Audits | AnswersEntry
 
 _ALL: dict[str, object] = {"kind": str, "schema": str, "ts_ms": int}
 _OLDER = (_WITHOUT_PACK, _WITHOUT_SOURCES)
@@ -223,11 +223,11 @@ def _entry(entry: JsonObject, kind: str) -> Entry:
     if kind == EntryKind.SEGMENT:
         return Segment(entry["capture_id"], entry["number"], entry["sha256"])
     if kind == EntryKind.PLAN:
-        return Planned(entry["plan_id"], entry["owner"], entry["plan_hash"], entry["content_hash"])
+        return PlanEntry(entry["plan_id"], entry["owner"], entry["plan_hash"], entry["content_hash"])
     if kind == EntryKind.OPENED:
-        return Opened(entry["plan_id"], entry["plan_index"], entry["trial"], entry["again"])
+        return OpeningEntry(entry["plan_id"], entry["plan_index"], entry["trial"], entry["again"])
     if kind == EntryKind.ANSWERED:
-        return Answered(entry["run_id"], entry["commit_index"], entry["agent_id"], entry["answers_hash"])
+        return AnswersEntry(entry["run_id"], entry["commit_index"], entry["agent_id"], entry["answers_hash"])
     if kind == EntryKind.AUDITS:
         return Audits(entry["run_id"], entry["commit_index"], entry["agents"])
     run_id, pack, names_pack = entry["run_id"], entry.get("content_hash"), "content_hash" in entry

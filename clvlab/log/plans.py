@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 
 from clvlab.errors import LogConflictError
-from clvlab.log.entries import PLAN_SCHEMA, EntryKind, Opened, Planned, read_entry
+from clvlab.log.entries import PLAN_SCHEMA, EntryKind, OpeningEntry, PlanEntry, read_entry
 from clvlab.log.log import LogRows, name_fault, named
 from clvlab.log.tree import completed_roots
 from clvlab.proof.canonical import HASH, canonical
@@ -27,13 +27,13 @@ def planned(rows: LogRows, plan_id: str) -> int | None:
     return next((index for index, kind in rows.about(plan_id) if kind == EntryKind.PLAN), None)
 
 
-def openings(rows: LogRows, plan_id: str) -> list[tuple[int, Opened]]:
+def openings(rows: LogRows, plan_id: str) -> list[tuple[int, OpeningEntry]]:
     """Return the openings of a plan's hold-out, in order, with their indices."""
     found = [(index, read_entry(rows.entry(index))) for index, kind in rows.about(plan_id) if kind == EntryKind.OPENED]
-    return [(index, entry) for index, entry in found if isinstance(entry, Opened)]
+    return [(index, entry) for index, entry in found if isinstance(entry, OpeningEntry)]
 
 
-def note_plan(rows: LogRows, plan: Planned, ts_ms: int) -> int:
+def note_plan(rows: LogRows, plan: PlanEntry, ts_ms: int) -> int:
     """Note a plan, before anything of it is computed; returns its index. The same plan again has the same one.
 
     Raises
@@ -123,11 +123,11 @@ class PlanAuditor:
 
     plans: dict[str, PlanHistory] = field(default_factory=dict)
 
-    def add(self, index: int, entry: Planned | Opened) -> str | None:
+    def add(self, index: int, entry: PlanEntry | OpeningEntry) -> str | None:
         """Read an entry, and return the rule that it breaks, null for none."""
-        return self._planned(index, entry) if isinstance(entry, Planned) else self._opened(index, entry)
+        return self._planned(index, entry) if isinstance(entry, PlanEntry) else self._opened(index, entry)
 
-    def _planned(self, index: int, entry: Planned) -> str | None:
+    def _planned(self, index: int, entry: PlanEntry) -> str | None:
         name = entry.plan_id
         if not all(map(HASH.fullmatch, (entry.plan_hash, entry.content_hash))):
             return f"entry {index} plans by no hash: {entry.plan_hash[:80]!a}, {entry.content_hash[:80]!a}"
@@ -141,7 +141,7 @@ class PlanAuditor:
         self.plans[name] = PlanHistory(name, entry.owner, entry.content_hash, index)
         return None
 
-    def _opened(self, index: int, entry: Opened) -> str | None:
+    def _opened(self, index: int, entry: OpeningEntry) -> str | None:
         name, plan = entry.plan_id, self.plans.get(entry.plan_id)
         if plan is None or plan.index != entry.plan_index:
             return f"entry {index} opens plan {name[:80]!a} of entry {entry.plan_index}, which is no such plan before it"

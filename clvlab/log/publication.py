@@ -41,7 +41,7 @@ def notes_of(content: bytes) -> list[str]:
 
 
 @dataclass
-class Published:
+class Publication:
     """What is known, outside its database, to be published of a log.
 
     Attributes

@@ -19,7 +19,7 @@ from clvlab.proof.canonical import canonical
 
 
 @dataclass(frozen=True, slots=True)
-class Restarted:
+class RestartRecord:
     """A restart that was read: the last checkpoint of the origin that ended, what was kept of it, and the key from there on.
 
     ``note`` is that checkpoint as it was signed.
@@ -32,7 +32,7 @@ class Restarted:
     key: Verifier
 
     @classmethod
-    def read(cls, index: int, data: bytes) -> Restarted:
+    def read(cls, index: int, data: bytes) -> RestartRecord:
         """Read an entry.
 
         Raises
@@ -54,9 +54,9 @@ class Restarted:
         return cls(index, entry.before, before, entry.kept, key)
 
 
-def restarts(rows: LogRows) -> list[Restarted]:
+def restarts(rows: LogRows) -> list[RestartRecord]:
     """Return the restarts of a log, in order."""
-    return [Restarted.read(index, entry) for index, entry in rows.restarts()]
+    return [RestartRecord.read(index, entry) for index, entry in rows.restarts()]
 
 
 def require_key(rows: LogRows, key: Verifier) -> None:
@@ -107,7 +107,7 @@ def _said(found: Checkpoint) -> str:
     return f"a checkpoint of {found.origin!r} with {found.size} entries was published"
 
 
-def restart(rows: LogRows, notes: Sequence[str], signer: Signer, ts_ms: int) -> Restarted:
+def restart(rows: LogRows, notes: Sequence[str], signer: Signer, ts_ms: int) -> RestartRecord:
     """End the origin that published these checkpoints, and begin one under a new name and key; the same again changes nothing.
 
     Parameters
@@ -143,12 +143,12 @@ def restart(rows: LogRows, notes: Sequence[str], signer: Signer, ts_ms: int) -> 
     kept = size if all(state.size > size for state in misfits) else 0
     content = {"before": before, "kept": kept, "kind": EntryKind.RESTART.value, "log": str(signer.verifier)}
     entry = canonical(content | {"schema": RESTART_SCHEMA, "ts_ms": ts_ms})
-    done = Restarted.read(size, entry)
+    done = RestartRecord.read(size, entry)
     rows.add(size, EntryKind.RESTART.value, "", "", None, None, entry, completed_roots(rows, size, entry))
     return done
 
 
-def _require_new(signer: Signer, note: str, last: Checkpoint, history: Sequence[Restarted]) -> None:
+def _require_new(signer: Signer, note: str, last: Checkpoint, history: Sequence[RestartRecord]) -> None:
     """Require a name and a key that the log never had: readers trust one key under one name."""
     key = signer.verifier
     before = Verifier(last.origin, key.kind, key.public)

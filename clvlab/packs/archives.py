@@ -106,7 +106,7 @@ def tarred(file: BinaryIO, packing: str | None, max_bytes: int) -> Iterator[Arch
     SourceError
         It unpacks to more.
     """
-    bounded = cast("BinaryIO", _Bounded(decompressed(file, packing), max_bytes))
+    bounded = cast("BinaryIO", _BoundedFile(decompressed(file, packing), max_bytes))
     with tarfile.open(fileobj=bounded, mode="r|") as archive:
         for member in archive:
             kind = None if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE) else "no plain file"
@@ -155,7 +155,7 @@ class _Xz:
 
 
 @dataclass(slots=True)
-class _Bounded:
+class _BoundedFile:
     """A file of which only so many bytes are read."""
 
     file: Readable

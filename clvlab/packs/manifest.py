@@ -79,7 +79,7 @@ class Capture(_Model):
     gaps: tuple[Gap, ...] = ()
 
 
-class Reading(_Model):
+class TimeRule(_Model):
     """By which rule the times of messages were read, where it is not the first.
 
     ``skew_s`` is how far a time may be beyond its arrival, null of history without arrivals; ``offset_ms`` the largest offset
@@ -157,7 +157,7 @@ class PackManifest(_Model):
     kickoff: KickoffKind | None = None
     max_close_age_s: Annotated[int, Field(strict=True, ge=1, le=MAX_CLOSE_AGE_S)] | None = None
     books: tuple[str, ...] | None = None
-    reading: Reading | None = None
+    reading: TimeRule | None = None
     ticks_sha256: _Hash | None = None
     results_sha256: _Hash | None = None
     quality_sha256: _Hash | None = None

@@ -77,7 +77,7 @@ RESULTS_FILE = "results.parquet"
 _KEY = ("fixture_id", "market_key", "side")
 
 
-class Settled(StrEnum):
+class Payout(StrEnum):
     """How a bet on a side was settled; a void returns the stake, a half does one of the two with half of it."""
 
     WON = "won"
@@ -103,12 +103,12 @@ def sorted_results(results: pl.DataFrame) -> pl.DataFrame:
     Raises
     ------
     PackFormatError
-        A result that is not one of ``Settled``, a null in the key, or a side that is settled twice.
+        A result that is not one of ``Payout``, a null in the key, or a side that is settled twice.
     """
     frame = conform(results, RESULTS, "RESULTS").sort(_KEY)
-    wrong = frame.filter(~pl.col("result").is_in(list(Settled)) | pl.any_horizontal(pl.col(*_KEY, "result").is_null()))
+    wrong = frame.filter(~pl.col("result").is_in(list(Payout)) | pl.any_horizontal(pl.col(*_KEY, "result").is_null()))
     if wrong.height:
-        raise PackFormatError(f"a result must be one of {', '.join(Settled)} of a named side: found {wrong.row(0)}")
+        raise PackFormatError(f"a result must be one of {', '.join(Payout)} of a named side: found {wrong.row(0)}")
     twice = frame.filter(frame.select(_KEY).is_duplicated())
     if twice.height:
         raise PackFormatError(f"a side is settled twice: {twice.row(0)}")

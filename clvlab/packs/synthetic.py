@@ -22,7 +22,7 @@ from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, spelled_
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.integers import MICRO, WHOLE_BPS, Ints, normal_bps
 from clvlab.packs.manifest import Fixture, PackManifest, pack_id_of
-from clvlab.packs.rows import RESULTS, Settled
+from clvlab.packs.rows import RESULTS, Payout
 from clvlab.packs.writer import write_pack
 
 # Hidden numbers of synthetic fixtures: walks of integers, and what a market that forgets how it got here expects of them.
@@ -378,7 +378,7 @@ class _Feed:
         for market in MARKETS:
             winner = market.winner(self.hidden(market))
             for side in market.sides:
-                yield market.key, side, Settled.WON if side == winner else Settled.LOST
+                yield market.key, side, Payout.WON if side == winner else Payout.LOST
 
 
 def _feed(kickoff: int, league: _League, before: int, dice: Dice) -> _Feed:

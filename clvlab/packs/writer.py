@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from clvlab.base.files import Unfinished, flush, flush_all
+from clvlab.base.files import StagingPath, flush, flush_all
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import BOOK_ROWS, FIXTURES, TICKS
 from clvlab.law.tape import Tape
@@ -139,7 +139,7 @@ class PackWriter:
 
     def __enter__(self) -> PackWriter:
         self._folder.parent.mkdir(parents=True, exist_ok=True)
-        self._held = Unfinished(self._folder.parent, 0o777)
+        self._held = StagingPath(self._folder.parent, 0o777)
         self._unfinished = self._held.path
         return self
 

@@ -180,7 +180,7 @@ ALLOWED_NAMES: Mapping[str, frozenset[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cached:
+class CacheEntry:
     """What stands in the cache for a source, and the time that its header is compared with."""
 
     name: str
@@ -188,13 +188,13 @@ class Cached:
     mtime: int
 
 
-def read_cache(root: Path, sources: Mapping[str, bytes]) -> tuple[Cached, ...]:
+def read_cache(root: Path, sources: Mapping[str, bytes]) -> tuple[CacheEntry, ...]:
     """Read what this Python has in its cache for the sources of a package folder."""
     found = []
     for name in sources:
         source, cache = _paths(root, name)
         try:
-            found.append(Cached(name, content_of(cache, state_of(cache)), int(source.stat().st_mtime)))
+            found.append(CacheEntry(name, content_of(cache, state_of(cache)), int(source.stat().st_mtime)))
         except OSError:  # gone, or unreadable: Python compiles the source
             continue
     return tuple(found)
@@ -206,7 +206,7 @@ def _paths(root: Path, name: str) -> tuple[Path, Path]:
     return root / name, Path(cache_from_source(str(root / name)))
 
 
-def foreign_bytecode(sources: Mapping[str, bytes], found: Iterable[Cached]) -> list[str]:
+def foreign_bytecode(sources: Mapping[str, bytes], found: Iterable[CacheEntry]) -> list[str]:
     """List the sources in whose place this Python would run other code."""
     wrong = [entry.name for entry in found if not _runs_as_written(sources[entry.name], entry)]
     return [f"{name}: Python would run bytecode that is not compiled from it" for name in wrong]
@@ -215,7 +215,7 @@ def foreign_bytecode(sources: Mapping[str, bytes], found: Iterable[Cached]) -> l
 class _Loader(SourceLoader):
     """Python's own choice between a source and its cache, made on bytes that were read before."""
 
-    def __init__(self, source: bytes, entry: Cached) -> None:
+    def __init__(self, source: bytes, entry: CacheEntry) -> None:
         self.source, self.entry = source, entry
 
     def get_filename(self, fullname: str) -> str:
@@ -228,7 +228,7 @@ class _Loader(SourceLoader):
         return {"mtime": self.entry.mtime, "size": len(self.get_data(path))}
 
 
-def _runs_as_written(source: bytes, entry: Cached) -> bool:
+def _runs_as_written(source: bytes, entry: CacheEntry) -> bool:
     try:
         code = _Loader(source, entry).get_code(entry.name)
         own = compile(source, entry.name, "exec", dont_inherit=True)
@@ -290,7 +290,7 @@ def audit(folder: Path | None = None) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4)
-def _audited(read: tuple[tuple[str, bytes], ...], bytecode: tuple[Cached, ...]) -> tuple[str, ...]:
+def _audited(read: tuple[tuple[str, bytes], ...], bytecode: tuple[CacheEntry, ...]) -> tuple[str, ...]:
     parsed = {name: _nodes(source) for name, source in read}
     own: dict[str, set[str]] = {one: set() for one in _OWN}
     for name in parsed:

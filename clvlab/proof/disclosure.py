@@ -22,7 +22,7 @@ from clvlab.proof.merkle import check_inclusion, inclusion_proof, leaf_hash, lea
 from clvlab.proof.seal import SealedRun
 
 
-class _Proved(TypedDict):
+class _LineProof(TypedDict):
     """A line, its number in a tree of a size, and the RFC 9162 proof in hex that it stands there."""
 
     index: int
@@ -88,7 +88,7 @@ def _check_size(text: bytes) -> None:
         raise EvidenceError(f"the disclosure has {len(text):,} bytes, the limit is {MAX_DISCLOSURE_BYTES:,}")
 
 
-def _proved(lines: list[bytes], leaves: list[bytes], index: int) -> _Proved:
+def _proved(lines: list[bytes], leaves: list[bytes], index: int) -> _LineProof:
     proof = [value.hex() for value in inclusion_proof(leaves, index)]
     return {"index": index, "line": lines[index].decode(), "proof": proof, "size": len(leaves)}
 
@@ -160,7 +160,7 @@ def _check_included(name: str, line: Any, root: str) -> None:
         raise EvidenceError(f"the line of the {name} does not stand under its root")
 
 
-def _check_places(lines: Mapping[str, _Proved], score: _Proved, count: int) -> None:
+def _check_places(lines: Mapping[str, _LineProof], score: _LineProof, count: int) -> None:
     """Require lines to stand where the counts of RUN_SEALED put them, under their numbers."""
     events = {name: read_single(line["line"].encode() + b"\n", _KINDS[name]) for name, line in lines.items()}
     at = {name: line["index"] for name, line in lines.items()}
@@ -183,7 +183,7 @@ def _check_places(lines: Mapping[str, _Proved], score: _Proved, count: int) -> N
         raise EvidenceError("the lines do not stand where RUN_SEALED counts them")
 
 
-def _alone(lines: Mapping[str, _Proved]) -> Evidence:
+def _alone(lines: Mapping[str, _LineProof]) -> Evidence:
     """Read the disclosed lines as evidence of one decision, numbered and counted anew."""
     payloads = {name: parsed(line["line"].encode())["payload"] for name, line in lines.items()}
     payloads["sealed"] |= {"agent_errors": 0, "decisions": 1, "market_closes": int("close" in lines)}

@@ -16,7 +16,7 @@ from clvlab.law.schema import LAW_VERSION, LOCKED_IN, MODE_LABELS, Causality, Cl
 from clvlab.proof.canonical import HASH, JsonObject
 from clvlab.proof.events import SEALED_ORDER, Event, Kind, read_lines, read_single
 from clvlab.proof.limits import MAX_LINE_BYTES, MAX_STARTED_BYTES, check_lines, check_started
-from clvlab.proof.manifest import AgentStarted, RunStarted, run_schema
+from clvlab.proof.manifest import RunStarted, SealedAgent, run_schema
 
 _Types = dict[str, tuple[type, ...]]
 
@@ -219,7 +219,7 @@ def _check_numbers(started: Event, decisions: pl.DataFrame, errors: list[Event],
         raise EvidenceError(f"RUN_SEALED counts {stated}, before it stand {n} decisions, {m} errors, {k} closes")
 
 
-def _check_errors(errors: list[JsonObject], agents: list[AgentStarted], deciders: set[str]) -> None:
+def _check_errors(errors: list[JsonObject], agents: list[SealedAgent], deciders: set[str]) -> None:
     """Require agents to fail once and then to have decided nothing; a run in which all failed is not sealed."""
     # An agent that could fail with its decisions kept would fail when it loses (choices.md, "an agent that raises an error").
     failed, named = [error["agent_id"] for error in errors], {agent["agent_id"] for agent in agents}

@@ -24,7 +24,7 @@ class ReadFile(TypedDict):
     sha256: str
 
 
-class AgentStarted(TypedDict):
+class SealedAgent(TypedDict):
     """An agent; what it could reach stands there only if it could."""
 
     agent_id: str
@@ -39,14 +39,14 @@ class AgentStarted(TypedDict):
     network: NotRequired[bool]
 
 
-class IsolationStarted(TypedDict):
+class SealedIsolation(TypedDict):
     """What was held of the process of an agent: ``clvlab.law.schema.Held``, sorted."""
 
     agent_id: str
     held: list[str]
 
 
-class BindingStarted(TypedDict):
+class SealedBinding(TypedDict):
     """What was replayed; pack and hash are null of a tape that comes from no pack."""
 
     pack_id: str | None
@@ -64,12 +64,12 @@ class RunStarted(TypedDict):
     mode_label: str
     law_version: str
     window: SealedWindow
-    binding: BindingStarted
-    agents: list[AgentStarted]
+    binding: SealedBinding
+    agents: list[SealedAgent]
     policy: JsonObject
     policy_hash: str
     run_id: str
-    isolation: NotRequired[list[IsolationStarted]]
+    isolation: NotRequired[list[SealedIsolation]]
 
 
 VERIFIER_VERSION = "clvlab-proof/1"
@@ -93,7 +93,7 @@ def policy_hash(policy: Mapping[str, object]) -> str:
     return sha256(canonical(policy))
 
 
-def roster_hash(agents: list[AgentStarted]) -> str:
+def roster_hash(agents: list[SealedAgent]) -> str:
     """Return the one agent's ``config_hash``, or the hash of the sorted [agent_id, config_hash] pairs of several."""
     if len(agents) == 1:
         return str(agents[0]["config_hash"])

@@ -13,9 +13,9 @@ from clvlab.report.means import LEVEL, spelt_mean
 from clvlab.runs.run import Run
 from clvlab.statistics import Estimate, estimates
 from clvlab.statistics.measures import MEASURES, fixture_sums, stacked
-from clvlab.statistics.verdict import CLOSE, SEARCH, Tone, Verdict, Wording, verdict, verdict_of
+from clvlab.statistics.verdict import CLOSE, SEARCH, Phrases, Tone, Verdict, verdict, verdict_of
 
-__all__ = ["CLOSE", "SEARCH", "Tone", "Verdict", "Wording", "cumulative_line", "interval_bar"]
+__all__ = ["CLOSE", "SEARCH", "Phrases", "Tone", "Verdict", "cumulative_line", "interval_bar"]
 
 
 @dataclass(frozen=True, slots=True)

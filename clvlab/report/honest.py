@@ -16,7 +16,7 @@ from clvlab.runs.search.sums import search_points
 from clvlab.statistics import Estimate, estimates, family_of
 from clvlab.statistics.means import finite
 from clvlab.statistics.measures import MEASURES, stacked
-from clvlab.statistics.verdict import Tone, Verdict, Wording, verdict_of
+from clvlab.statistics.verdict import Phrases, Tone, Verdict, verdict_of
 from clvlab.words import p_value
 
 _LEVEL = 0.95
@@ -79,7 +79,7 @@ class HonestSearch:
             return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
         clv, passed = best.clv, best.p_family < 1 - _LEVEL
         chance = f"p {p_value(best.p_family)} counting all {self.trials:,} trials"
-        words = Wording(
+        words = Phrases(
             above="The best point beats the closing line", around="The best point is what luck over a grid can give"
         )
         spelt = verdict_of(clv, wording=words, caveat="")

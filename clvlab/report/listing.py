@@ -17,7 +17,7 @@ from clvlab.runs.run import Run
 from clvlab.runs.run_folder import load, verify_folder
 from clvlab.statistics import paired_difference
 from clvlab.statistics.measures import MEASURES, fixture_sums, stacked
-from clvlab.statistics.verdict import Verdict, Wording, verdict
+from clvlab.statistics.verdict import Phrases, Verdict, verdict
 
 DEFAULT_RUNS = Path("runs")
 LATEST = "latest"
@@ -172,7 +172,7 @@ class Beside:
     def said(self) -> Verdict:
         """The difference in one sentence."""
         first, other = self.first, self.other
-        words = Wording(
+        words = Phrases(
             f"{other} is ahead of {first}",
             f"{other} is behind {first}",
             f"{other} and {first} can't be told apart",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from clvlab.packs.rows import Settled
+from clvlab.packs.rows import Payout
 from clvlab.statistics import Calibration, Clusters, Estimate, calibrate, estimates, sum_by_cluster
 
 PERCENT = "%"
@@ -87,11 +87,11 @@ def returns_of(result: pl.Expr, odds: pl.Expr) -> pl.Expr:
     """
     gain = odds - 1
     return (
-        pl.when(result == Settled.WON).then(gain)
-        .when(result == Settled.HALF_WON).then(gain / 2)
-        .when(result == Settled.VOID).then(pl.lit(0.0))
-        .when(result == Settled.HALF_LOST).then(pl.lit(-0.5))
-        .when(result == Settled.LOST).then(pl.lit(-1.0))
+        pl.when(result == Payout.WON).then(gain)
+        .when(result == Payout.HALF_WON).then(gain / 2)
+        .when(result == Payout.VOID).then(pl.lit(0.0))
+        .when(result == Payout.HALF_LOST).then(pl.lit(-0.5))
+        .when(result == Payout.LOST).then(pl.lit(-1.0))
         .alias("profit")
     )  # fmt: skip
 
@@ -126,7 +126,7 @@ def settlement(scored: pl.DataFrame, results: pl.DataFrame | None, *, level: flo
     fixtures = frame["fixture_id"]
     sums = [*(sum_by_cluster(100 * frame[name], fixtures)[0] for name in ("profit", "expected")), _by_stake(frame)]
     (roi,), (expected,), (stake_roi,) = (estimates(one, level=level) for one in sums)
-    won = known.select(pl.when(pl.col("result").is_in([Settled.WON, Settled.LOST])).then(pl.col("result") == Settled.WON))
+    won = known.select(pl.when(pl.col("result").is_in([Payout.WON, Payout.LOST])).then(pl.col("result") == Payout.WON))
     close, entry = (calibrate(known[f"{name}_prob_bps"] / 10_000, won.to_series(), fixtures) for name in ("close", "entry"))
     return Settlement(
         frame=frame,

@@ -35,7 +35,7 @@ class Audit:
     max_rows: int = 100_000
 
 
-_Asked = tuple[Agent, Pack, Audit]
+_StoredRequest = tuple[Agent, Pack, Audit]
 
 
 def audit_all(agent: Agent, packs: Sequence[Pack], audit: Audit, executor: Executor | None = None) -> Iterator[LookaheadReport]:
@@ -49,15 +49,15 @@ def audit_all(agent: Agent, packs: Sequence[Pack], audit: Audit, executor: Execu
     return parallel_map(Work(_here, _there, _said), ((agent, pack, audit) for pack in packs), len(packs), executor)
 
 
-def _here(asked: Sequence[_Asked]) -> list[LookaheadReport]:
+def _here(asked: Sequence[_StoredRequest]) -> list[LookaheadReport]:
     return [
         lookahead_audit(agent, pack.tape(), cuts=how.cuts, seed=how.seed, max_rows=how.max_rows) for agent, pack, how in asked
     ]
 
 
-def _there(asked: Sequence[_Asked]) -> list[LookaheadReport]:
+def _there(asked: Sequence[_StoredRequest]) -> list[LookaheadReport]:
     return _here([(arrived_agent(agent), arrived_pack(pack), how) for agent, pack, how in asked])
 
 
-def _said(asked: _Asked) -> str:
+def _said(asked: _StoredRequest) -> str:
     return f"about pack {asked[1].pack_id!r}"

@@ -16,7 +16,7 @@ from clvlab.errors import PackError
 from clvlab.law.schema import Action, Reason
 from clvlab.packs.manifest import Gap
 from clvlab.packs.reader import Pack
-from clvlab.proof.manifest import AgentStarted, RunStarted
+from clvlab.proof.manifest import RunStarted, SealedAgent
 from clvlab.words import counted
 
 # Decisions beside the gaps of the capture that they were made over: what is no part of the law, and a reader has to know.
@@ -180,7 +180,7 @@ def _nothing_backed(waits: int, started: RunStarted, pack: Pack) -> str:
     return _nothing_recorded(empty[0]) if empty else _nothing_done(waits)
 
 
-def _nothing_recorded(agent: AgentStarted) -> str:
+def _nothing_recorded(agent: SealedAgent) -> str:
     if agent["strategy"] == "bets":
         return (
             f"nothing is scored: no bet of {agent['agent_id']} is on the tape; clvlab.grade_bets(bets, pack) reads bets from a "

@@ -25,7 +25,7 @@ from clvlab.packs.reader import Pack
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.events import read_receipts, receipt_lines
 from clvlab.proof.evidence import Evidence, read_evidence
-from clvlab.proof.manifest import AgentStarted, RunStarted
+from clvlab.proof.manifest import RunStarted, SealedAgent
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.runs.card import metrics, verdicts
@@ -142,7 +142,7 @@ class Run:
         return self.evidence.started
 
     @property
-    def agent(self) -> AgentStarted:
+    def agent(self) -> SealedAgent:
         """How its only agent stands in RUN_STARTED, or the first one."""
         return self.started["agents"][0]
 

@@ -147,7 +147,7 @@ class ListedLine:
 
 
 @dataclass(frozen=True)
-class Rounded:
+class RoundedNormal:
     """A normal distribution, rounded to whole numbers."""
 
     mean: float
@@ -276,8 +276,8 @@ def _spread_of(rows: Floats) -> float | None:
     return 1 / slope if slope > 0 else None
 
 
-def _rounded(rows: Floats, spread: float | None) -> Rounded | None:
-    return Rounded(float((rows[:, 0] + spread * rows[:, 1]).mean()), spread) if spread is not None and len(rows) else None
+def _rounded(rows: Floats, spread: float | None) -> RoundedNormal | None:
+    return RoundedNormal(float((rows[:, 0] + spread * rows[:, 1]).mean()), spread) if spread is not None and len(rows) else None
 
 
 # The rule for a line that is not quoted at the close: the same line elsewhere, or what the other lines make of it.

@@ -23,7 +23,7 @@ class Tone(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class Phrases:
     """How a sentence begins: where the interval lies above zero, below it, and around it, and without any value."""
 
     above: str = "Beats the closing line"
@@ -32,7 +32,7 @@ class Wording:
     nothing: str = "Nothing to judge: no decision was scored"
 
 
-CLOSE = Wording()
+CLOSE = Phrases()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def verdict(
     *,
     fixtures: int,
     unit: str = "bps",
-    wording: Wording = CLOSE,
+    wording: Phrases = CLOSE,
     caveat: str = SEARCH,
 ) -> Verdict:
     """Say what a mean with its interval allows to be said, and no more.
@@ -103,7 +103,7 @@ def verdict(
     return Verdict(f"{begun}: {said} {over}{few}{added}.", tone)
 
 
-def verdict_of(mean: Estimate, *, wording: Wording = CLOSE, caveat: str = SEARCH) -> Verdict:
+def verdict_of(mean: Estimate, *, wording: Phrases = CLOSE, caveat: str = SEARCH) -> Verdict:
     """Say of a mean in bps what ``verdict`` says of its figures.
 
     Examples

@@ -21,7 +21,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from clvlab.base.files import Unfinished, file_bytes_or_none, flush, name_file, replace_file
+from clvlab.base.files import StagingPath, file_bytes_or_none, flush, name_file, replace_file
 from clvlab.errors import MissingExtraError, StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import check, upgrade
 from clvlab.store.news import NEWS, Listener, notify
@@ -65,7 +65,7 @@ def back_up(url: str, out: Path, checkpoint_file: Path | None = None) -> Path | 
     if os.path.lexists(out):
         raise StoreError(f"{str(out)!r} is there already: a backup is never written over")
     note = None if checkpoint_file is None else file_bytes_or_none(checkpoint_file, _MAX_CHECKPOINT_BYTES)
-    with Unfinished(out.parent) as folder:  # in it, so that no other name is left by SQLite
+    with StagingPath(out.parent) as folder:  # in it, so that no other name is left by SQLite
         copy = folder / out.name
         _copied(source, copy)
         shutil.copymode(source, copy)

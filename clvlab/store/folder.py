@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from clvlab.base.files import MAX_BYTES, Unfinished, file_bytes_or_none, flush, flush_all
+from clvlab.base.files import MAX_BYTES, StagingPath, file_bytes_or_none, flush, flush_all
 from clvlab.errors import EvidenceError, RunConflictError, UnknownRunError
 from clvlab.proof.limits import PART_LIMITS, first_line
 from clvlab.proof.seal import SealedRun
@@ -34,7 +34,7 @@ def write_run(run: SealedRun, runs: Path, receipts: bytes = b"", view: bytes = b
     if target.exists():
         return _same(run, target)
     runs.mkdir(parents=True, exist_ok=True)
-    with Unfinished(runs, 0o755) as unfinished:
+    with StagingPath(runs, 0o755) as unfinished:
         for name, content in run_files(run, receipts, view).items():
             (unfinished / name).write_bytes(content)
         flush_all(unfinished)

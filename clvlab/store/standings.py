@@ -218,7 +218,7 @@ def _group(connection: Connection, owner: str, agent_ids: Collection[str]) -> No
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RowQuery:
     """Which rows are asked for, and in which order.
 
     Attributes
@@ -237,7 +237,7 @@ class Wanted:
     apart: bool = False
 
 
-def ranked(connection: Connection, wanted: Wanted, after: int, limit: int | None) -> list[StandingRow]:
+def ranked(connection: Connection, wanted: RowQuery, after: int, limit: int | None) -> list[StandingRow]:
     """Return rows as they are ranked, after so many of them."""
     own = standings.c
     query = select(*columns(standings, StandingRow))

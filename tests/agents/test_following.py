@@ -9,7 +9,7 @@ import clvlab as cl
 from clvlab.agents.registry import template
 from clvlab.agents.ticks import TickFollower
 from clvlab.engine.agent import Identity
-from clvlab.engine.live import Redeciding, following
+from clvlab.engine.live import TapeFollower, following
 from clvlab.errors import AgentError, LookaheadError
 from clvlab.law.actions import decisions_of
 from clvlab.law.message import Message, tape_of
@@ -143,7 +143,7 @@ class Columnar:
 def test_an_agent_that_decides_anew_over_the_prefix_may_only_add():
     tape = messages(Random(4), 60)
 
-    decided = followed(Redeciding(Columnar(lambda prob: prob > 5000), tape_of(tape).fixtures), tape, "columnar")
+    decided = followed(TapeFollower(Columnar(lambda prob: prob > 5000), tape_of(tape).fixtures), tape, "columnar")
 
     assert decided.equals(Columnar(lambda prob: prob > 5000).decide(tape_of(tape)).sort(ORDER))
     assert decided.height > 5
@@ -151,7 +151,7 @@ def test_an_agent_that_decides_anew_over_the_prefix_may_only_add():
 
 def test_an_agent_that_takes_an_earlier_decision_back_fails():
     tape = messages(Random(4), 60)
-    follower = Redeciding(Columnar(lambda prob: prob == prob.max()), tape_of(tape).fixtures)
+    follower = TapeFollower(Columnar(lambda prob: prob == prob.max()), tape_of(tape).fixtures)
 
     with pytest.raises(LookaheadError, match="decisions at earlier ticks changed"):
         followed(follower, tape, "columnar")

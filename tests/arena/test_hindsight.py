@@ -14,7 +14,7 @@ from clvlab.runs import ranking
 from clvlab.runs.spec import ReplaySpec, backtest_spec, rename, resolve
 from clvlab.store import standings
 from clvlab.store.labels import CAUSALITIES, Knowledge, is_hindsight_possible, weakest
-from clvlab.store.standings import Wanted
+from clvlab.store.standings import RowQuery
 from tests.factories import ALICE, kept_run, make_competition, write_quotes
 
 FIRST_MS, KICKOFF_MS, OVER_MS = 1_772_359_200_000, 1_772_366_400_000, 1_772_373_600_000  # 2026-03-01 10:00, 12:00, 14:00
@@ -226,7 +226,7 @@ def test_the_board_is_narrowed_by_causality_and_knowledge(laboratory):
     kept(laboratory, pack, "llm", {"transcript": transcript_of(cl.open_pack("starter"), 90000000)}, fixture_ids=[90000000])
 
     def ids(**wanted):
-        return [(row["rank"], row["agent_id"]) for row in laboratory.leaderboard.rows(wanted=Wanted(**wanted))["rows"]]
+        return [(row["rank"], row["agent_id"]) for row in laboratory.leaderboard.rows(wanted=RowQuery(**wanted))["rows"]]
 
     assert ids(causality=Causality.TEMPLATE) == [(1, "baseline")]
     assert ids(causality="transcript", knowledge="history") == [(1, "llm")]
@@ -249,7 +249,7 @@ def test_a_page_is_read_along_an_index_and_nothing_is_sorted(laboratory, wanted)
             return execute(query, *rest)
 
         connection.execute = noted
-        standings.ranked(connection, Wanted(**wanted), 0, 10)
+        standings.ranked(connection, RowQuery(**wanted), 0, 10)
 
     assert any("USING INDEX ix_standings_" in line for line in read)
     assert not any("TEMP B-TREE" in line for line in read)

@@ -8,7 +8,7 @@ from typing import Any
 
 from clvlab.anchor.anchorer import NullAnchor
 from clvlab.arena.anchoring import Anchoring
-from clvlab.arena.leaderboard import GlobalLeaderboard, Wanted
+from clvlab.arena.leaderboard import GlobalLeaderboard, RowQuery
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.runs.stored import StoredRuns
 from clvlab.store import runs, standings
@@ -46,7 +46,7 @@ def board(_: Path, count: str) -> Callable[[], dict[str, Any]]:
 def board_page(_: Path, names: str) -> Callable[[], dict[str, Any]]:
     """Read the first ten of so many rows, and the first ten groups."""
     leaderboard = _leaderboard(int(names), int(names))
-    grouped = Wanted(grouped=True, apart=True)
+    grouped = RowQuery(grouped=True, apart=True)
     return lambda: {"rows": len(leaderboard.rows(0, 10)["rows"]) + len(leaderboard.rows(0, 10, grouped)["rows"])}
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from clvlab.errors import LogConflictError, LogError
-from clvlab.log.entries import Opened, Planned, read_entry
+from clvlab.log.entries import OpeningEntry, PlanEntry, read_entry
 from clvlab.log.log import commit, counts
 from clvlab.log.plans import note_opening, note_plan, openings, plan_id_of, planned
 from clvlab.log.tree import tree_root
@@ -13,7 +13,7 @@ from tests.logs import audited, entries, hashed, run_of
 
 HASH = "sha256:" + "a" * 64
 PLAN_ID = plan_id_of(HASH)
-PLAN = Planned(PLAN_ID, "local", HASH, "sha256:" + "b" * 64)
+PLAN = PlanEntry(PLAN_ID, "local", HASH, "sha256:" + "b" * 64)
 TRIALS = ["sha256:" + digit * 64 for digit in "cd"]
 
 
@@ -32,8 +32,8 @@ def test_a_plan_and_its_openings_are_read_back(log):
     with log.read() as rows:
         assert planned(rows, PLAN_ID) == 1
         assert openings(rows, PLAN_ID) == [
-            (2, Opened(PLAN_ID, 1, TRIALS[0], again=False)),
-            (3, Opened(PLAN_ID, 1, TRIALS[1], again=True)),
+            (2, OpeningEntry(PLAN_ID, 1, TRIALS[0], again=False)),
+            (3, OpeningEntry(PLAN_ID, 1, TRIALS[1], again=True)),
         ]
         assert planned(rows, "plan_2") is None
     assert read_entry(entries(log)[1]) == PLAN

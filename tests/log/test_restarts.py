@@ -14,8 +14,8 @@ from clvlab.log.bundles import Trust
 from clvlab.log.entries import Restart, read_entry
 from clvlab.log.log import commit
 from clvlab.log.note import Checkpoint, Signer, write_note
-from clvlab.log.publication import Published, notes_of
-from clvlab.log.restarts import Restarted, fault, restart
+from clvlab.log.publication import Publication, notes_of
+from clvlab.log.restarts import RestartRecord, fault, restart
 from clvlab.log.witness import Witness, request
 from clvlab.proof.canonical import canonical
 from clvlab.store.database import Database
@@ -59,7 +59,7 @@ def test_entry_with_other_keys_or_values_is_no_restart(data):
     with pytest.raises(EvidenceError):
         read_entry(data)
     with pytest.raises(LogError, match="entry 1 is no restart"):
-        Restarted.read(1, data)
+        RestartRecord.read(1, data)
 
 
 @pytest.mark.parametrize(("data", "said"), [
@@ -158,7 +158,7 @@ def test_named_checkpoint_is_judged_where_the_old_key_is_trusted():
 
 def test_witness_is_heard_by_its_state_over_http(tmp_path):
     Witness(WITNESS, [FIRST.verifier], tmp_path / "seen").cosign(request(0, [], note(FIRST, 5)), 1)
-    state, published, log = (tmp_path / "seen").read_bytes(), Published(key=FIRST.verifier), log_of(2)
+    state, published, log = (tmp_path / "seen").read_bytes(), Publication(key=FIRST.verifier), log_of(2)
 
     with served(lambda path: (200 if path == "/state" else 404, state)) as url:
         WitnessWatch(published, f"{url}/other").look()
@@ -186,6 +186,6 @@ def test_checkpoint_that_can_not_be_kept_is_not_signed_away(tmp_path, monkeypatc
     monkeypatch.setattr("clvlab.log.publication.replace_file", full)
 
     with pytest.raises(LogBehindError, match=r"No space left on device$"):
-        signed_checkpoint(log_of(1), FIRST, Published(tmp_path / "newest", FIRST.verifier))
+        signed_checkpoint(log_of(1), FIRST, Publication(tmp_path / "newest", FIRST.verifier))
     with pytest.raises(LogBehindError, match="No such file or directory"):
-        signed_checkpoint(log_of(1), FIRST, Published(tmp_path / "missing" / "newest", FIRST.verifier))
+        signed_checkpoint(log_of(1), FIRST, Publication(tmp_path / "missing" / "newest", FIRST.verifier))

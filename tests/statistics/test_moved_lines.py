@@ -6,7 +6,7 @@ from scipy.stats import norm, poisson, skellam
 
 from clvlab.law.markets import Market, MarketKind, Role
 from clvlab.packs.importers.football_data import handicap, totals
-from clvlab.packs.rows import Settled
+from clvlab.packs.rows import Payout
 from clvlab.statistics.moved_lines import (
     VERSION,
     LineQuote,
@@ -20,8 +20,8 @@ from clvlab.statistics.moved_lines import (
 from tests.simulations import lines
 
 HANDICAP, TOTAL = "ASIANHANDICAP_PARTICIPANT_GOALS", "OVERUNDER_PARTICIPANT_GOALS"
-WON = {Settled.WON: 1, Settled.HALF_WON: 0.5}
-LOST = {Settled.LOST: 1, Settled.HALF_LOST: 0.5}
+WON = {Payout.WON: 1, Payout.HALF_WON: 0.5}
+LOST = {Payout.LOST: 1, Payout.HALF_LOST: 0.5}
 
 
 def settled_price(first, second, kind, quarters):

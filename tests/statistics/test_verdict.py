@@ -1,6 +1,6 @@
 import pytest
 
-from clvlab.statistics.verdict import SEARCH, Tone, Wording, verdict
+from clvlab.statistics.verdict import SEARCH, Phrases, Tone, verdict
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_bound_beside_zero_is_never_spelt_as_zero():
 
 
 def test_other_questions_have_words_of_their_own():
-    words = Wording("a is ahead of b", "a is behind b", "a and b can't be told apart")
+    words = Phrases("a is ahead of b", "a is behind b", "a and b can't be told apart")
 
     found = verdict(1.5, 0.5, 2.5, fixtures=40, unit="%", wording=words, caveat="")
 

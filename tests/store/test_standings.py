@@ -8,7 +8,7 @@ import pytest
 from clvlab.store import runs, standings
 from clvlab.store.database import Database
 from clvlab.store.sketches import GROUPS_COMPARED
-from clvlab.store.standings import Wanted
+from clvlab.store.standings import RowQuery
 from clvlab.store.tables import RUN_COUNTS, SUMS
 from tests.store.test_sketches import sketch
 
@@ -63,7 +63,7 @@ def add(database):
 
 def ranked(database, after=0, limit=None, **wanted):
     with database.read() as connection:
-        return standings.ranked(connection, Wanted(**wanted), after, limit)
+        return standings.ranked(connection, RowQuery(**wanted), after, limit)
 
 
 def groups(database, owner=OWNER):

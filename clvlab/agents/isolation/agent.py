@@ -16,11 +16,11 @@ import polars as pl
 
 from clvlab.agents.coercion import agent_given
 from clvlab.agents.isolation.code import Code, code_in_file, code_of
-from clvlab.agents.isolation.frames import Configured
+from clvlab.agents.isolation.frames import AgentSetup
 from clvlab.agents.isolation.limits import ProcessLimits
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.template import Params
-from clvlab.engine.agent import Agent, Identity, Isolated, register
+from clvlab.engine.agent import Agent, Identity, ProcessAgent, register
 from clvlab.engine.live import Follower
 from clvlab.errors import AgentError
 from clvlab.law.actions import Decision, decisions_of
@@ -34,7 +34,7 @@ _Key = tuple[Code, ProcessLimits, str | None]
 
 
 @dataclass(frozen=True, eq=False)
-class IsolatedAgent(Isolated):
+class IsolatedAgent(ProcessAgent):
     """An agent whose code runs in processes of its own; made by ``clvlab.isolated()``.
 
     Attributes
@@ -121,7 +121,7 @@ class IsolatedAgent(Isolated):
         hurried = replace(self.limits, timeout_s=min(self.limits.timeout_s, _LIVE_TIMEOUT_S))
         with self._alone(AgentProcess(self.code, hurried, shielded=True)) as process:
             process.identity(**self.configured)  # loads its code: no message waits for that
-            yield _Followed(process, self.configured, list(fixtures.iter_rows()))
+            yield _LiveProcess(process, self.configured, list(fixtures.iter_rows()))
 
     @contextmanager
     def _alone(self, process: AgentProcess) -> Iterator[AgentProcess]:
@@ -151,7 +151,7 @@ class IsolatedAgent(Isolated):
         return register(replace(self, agent_id=agent_id, params={}, sealed=config))
 
     @property
-    def configured(self) -> Configured:
+    def configured(self) -> AgentSetup:
         """What a process is told of it with every question."""
         return {"params": dict(self.params), "agent_id": self.agent_id, "sealed": self.sealed}
 
@@ -180,11 +180,11 @@ class _Fresh:
 
 
 @dataclass(frozen=True)
-class _Followed:
+class _LiveProcess:
     """A process that is told of messages as they come."""
 
     process: AgentProcess
-    configured: Configured
+    configured: AgentSetup
     fixtures: Sequence[tuple[int, int | None]]
 
     def take(self, message: Message) -> Sequence[Decision]:

@@ -26,7 +26,7 @@ class FrameKind(Enum):
     FAILURE = b"F"  # JSON: kind, message and traceback
 
 
-class Configured(TypedDict):
+class AgentSetup(TypedDict):
     """Which agent is meant with a question: its parameters that differ, its name, and the config that a run of it sealed."""
 
     params: Params
@@ -37,7 +37,7 @@ class Configured(TypedDict):
 class Request(TypedDict, total=False):
     """What an ``ASK`` holds: code to load first, and one of ``steps``, ``messages`` with ``fixtures``, and ``tape``."""
 
-    configured: Required[Configured]
+    configured: Required[AgentSetup]
     code: bytes
     file: tuple[str, str] | None
     steps: bool

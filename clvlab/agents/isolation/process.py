@@ -28,7 +28,7 @@ from clvlab.agents.isolation.code import Code
 from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, frame_in, most_bytes, most_decisions
 from clvlab.agents.isolation.frames import (
     NO_STEP,
-    Configured,
+    AgentSetup,
     FrameError,
     FrameKind,
     Request,
@@ -206,18 +206,18 @@ class AgentProcess:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def identity(self, **configured: Unpack[Configured]) -> tuple[Identity, bool]:
+    def identity(self, **configured: Unpack[AgentSetup]) -> tuple[Identity, bool]:
         """Return who the agent says it is, and whether it decides message by message; causality is not its to say."""
         stated = self._asked(None, FrameKind.IDENTITY, {"configured": configured})
         return identity_in(stated), by_message_in(stated)
 
-    def decisions(self, tape: Tape, **configured: Unpack[Configured]) -> pl.DataFrame:
+    def decisions(self, tape: Tape, **configured: Unpack[AgentSetup]) -> pl.DataFrame:
         """Return what the agent decides over a tape, of the types of ``DECISIONS`` and not yet checked further."""
         most = most_decisions(tape)
         return decisions_in(self._asked(tape, FrameKind.DECISIONS, {"configured": configured}, most_bytes(most)), most)
 
     def followed(
-        self, messages: Sequence[Message], fixtures: Sequence[tuple[int, int | None]], **configured: Unpack[Configured]
+        self, messages: Sequence[Message], fixtures: Sequence[tuple[int, int | None]], **configured: Unpack[AgentSetup]
     ) -> Sequence[Decision]:
         """Return what the agent decides at messages, which follow all that it was told before; not yet checked further."""
         told = [tuple(message) for message in messages]
@@ -226,7 +226,7 @@ class AgentProcess:
         answer = self._asked(None, FrameKind.DECISIONS, request, most_bytes(most))
         return list(decisions_in(answer, most).select(*DECISION_COLUMNS).iter_rows()) if answer else []
 
-    def stepped(self, tape: Tape, **configured: Unpack[Configured]) -> list[Decision]:
+    def stepped(self, tape: Tape, **configured: Unpack[AgentSetup]) -> list[Decision]:
         """Return what the agent decides at each message of a tape, of which it gets one after its answer to the one before.
 
         Nothing else of the tape is where the process could read it, and what it answers counts at that message alone.

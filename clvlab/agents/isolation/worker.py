@@ -14,7 +14,7 @@ from collections.abc import Callable
 from io import TextIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard
 
-from clvlab.agents.isolation.frames import Configured, FrameKind, Request, read_frame, read_step, write_frame, write_step
+from clvlab.agents.isolation.frames import AgentSetup, FrameKind, Request, read_frame, read_step, write_frame, write_step
 from clvlab.agents.isolation.sandbox import end_with, enter_own_root, limit_mappings, limit_memory, lock_in
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _REQUESTS = {FrameKind.ASK: 1 << 40}  # the parent is trusted
 _MAX_MESSAGE, _MAX_TRACE, _MAX_PRINTED = 4_000, 20_000, 1 << 16
 
 
-class _Printed(TextIOBase):
+class _PrintStream(TextIOBase):
     """Text that the parent prints."""
 
     def __init__(self, answers: BinaryIO, kind: FrameKind) -> None:
@@ -58,7 +58,7 @@ def main() -> None:
     if os.name == "posix":  # a thread that is older than the locks would be free of them
         end_with(parent)
     write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked, "namespace": apart, "process": number}).encode())
-    sys.stdout, sys.stderr = _Printed(answers, FrameKind.OUT), _Printed(answers, FrameKind.ERR)
+    sys.stdout, sys.stderr = _PrintStream(answers, FrameKind.OUT), _PrintStream(answers, FrameKind.ERR)
     agent: Any = None
     followers: list[Follower] = []  # of one run, once it has begun
     decide: Callable[[Any, Tape], object] = _grown() if settings["grows"] else lambda agent, tape: agent.decide(tape)
@@ -119,7 +119,7 @@ def _loaded(request: Request) -> Agent:
     return agent_of(request["code"], path, name)
 
 
-def _configured(agent: Agent, configured: Configured) -> Agent:
+def _configured(agent: Agent, configured: AgentSetup) -> Agent:
     """Return the agent the parameters and the name that are asked for."""
     params, agent_id, sealed = configured["params"], configured["agent_id"], configured["sealed"]
     if not params and sealed is None and agent_id is None:
@@ -186,7 +186,7 @@ def _followed(agent: Agent, followers: list[Follower], request: Request) -> tupl
 
     from clvlab.agents.isolation.columns import columns
     from clvlab.agents.ticks import TickFollower
-    from clvlab.engine.live import Redeciding
+    from clvlab.engine.live import TapeFollower
     from clvlab.law.actions import decisions_of
     from clvlab.law.message import Message
     from clvlab.law.schema import FIXTURES
@@ -195,7 +195,7 @@ def _followed(agent: Agent, followers: list[Follower], request: Request) -> tupl
         if _by_message(agent):
             followers.append(TickFollower(agent))
         else:
-            followers.append(Redeciding(agent, pl.DataFrame(request["fixtures"], schema=FIXTURES, orient="row")))
+            followers.append(TapeFollower(agent, pl.DataFrame(request["fixtures"], schema=FIXTURES, orient="row")))
     decided = [one for message in request["messages"] for one in followers[0].take(Message(*message))]
     return FrameKind.DECISIONS, columns(decisions_of(decided, agent.identity.agent_id)) if decided else b""
 

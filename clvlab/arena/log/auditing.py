@@ -15,7 +15,7 @@ from clvlab.log.bundles import Trust, commit_of, log_part
 from clvlab.log.log import Claim
 from clvlab.log.note import Checkpoint, Keys, checkpoint, decode, open_note, trusted_checkpoint
 from clvlab.log.plans import PlanHistory
-from clvlab.log.restarts import Restarted
+from clvlab.log.restarts import RestartRecord
 from clvlab.proof.bundle import read_bundle, run_of
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.checks import Verdict
@@ -36,7 +36,7 @@ class Said:
         self.sizes, self.extended = [0], 0
         self.lost: list[str] = []
         self._keys, self._largest = keys, -1
-        self._restarts: list[Restarted] = []
+        self._restarts: list[RestartRecord] = []
 
     def keeper(self, head: Head) -> None:
         self._restarted(head)
@@ -59,7 +59,7 @@ class Said:
         for index, entry in head.restarts:
             self.auditor.expect_entry(index, entry, "the keeper's list of restarts")
             try:
-                found = Restarted.read(index, entry)
+                found = RestartRecord.read(index, entry)
             except LogError as error:
                 self.auditor.fail(str(error), index)
                 continue
@@ -198,7 +198,7 @@ class LogAudit:
     witnesses: tuple[str, ...]
     checkpoints: int
     bundles: int
-    restarts: tuple[Restarted, ...]
+    restarts: tuple[RestartRecord, ...]
     lost: tuple[str, ...]
     counts: tuple[PackCounts, ...]
     recounts: tuple[Recount, ...]

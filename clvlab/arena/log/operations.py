@@ -16,8 +16,8 @@ from clvlab.errors import LogError, MissingExtraError, StoreUnreachableError
 from clvlab.log.bundles import LOG_PART, LOG_PART_WITHOUT_CLAIM
 from clvlab.log.log import LogRows, LogStore, claim, counts, proven
 from clvlab.log.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_signer
-from clvlab.log.publication import Published, signed
-from clvlab.log.restarts import Restarted, restart
+from clvlab.log.publication import Publication, signed
+from clvlab.log.restarts import RestartRecord, restart
 from clvlab.log.tree import consistency, tree_root
 from clvlab.log.witness import Witness, request
 
@@ -63,18 +63,20 @@ def new_key(name: str, path: Path, *, witness: bool = False) -> str:
     return str(signer.verifier)
 
 
-def signed_checkpoint(log: LogStore, signer: Signer, published: Published | None = None) -> str:
+def signed_checkpoint(log: LogStore, signer: Signer, published: Publication | None = None) -> str:
     """Sign the state of a log as it is now; the key's name is the log's.
 
     Raises
     ------
     LogBehindError, LogKeyError
     """
-    with (published or Published()).state(log, partial(signed, signer=signer)) as (_, note):
+    with (published or Publication()).state(log, partial(signed, signer=signer)) as (_, note):
         return note
 
 
-def restart_log(log: LogStore, notes: Sequence[str], signer: Signer, file: Path | None, ts_ms: int) -> tuple[Restarted, str]:
+def restart_log(
+    log: LogStore, notes: Sequence[str], signer: Signer, file: Path | None, ts_ms: int
+) -> tuple[RestartRecord, str]:
     """End the origin that published these checkpoints; returns what was written, and the first checkpoint of the new one.
 
     ``file`` is where the newest published checkpoint is kept: the new one is put there.
@@ -85,7 +87,7 @@ def restart_log(log: LogStore, notes: Sequence[str], signer: Signer, file: Path 
     """
     with log.write() as rows:
         done = restart(rows, notes, signer, ts_ms)
-    return done, signed_checkpoint(log, signer, Published(file, signer.verifier))
+    return done, signed_checkpoint(log, signer, Publication(file, signer.verifier))
 
 
 def log_counts(log: LogStore) -> list[OwnerCounts]:
@@ -113,7 +115,7 @@ def cosign(asked: str, key: Path, logs: Sequence[str], state: Path, ts_s: int) -
 
 
 def log_proofs(
-    log: LogStore, run_id: str, signer: Signer | str, since: str | None = None, published: Published | None = None
+    log: LogStore, run_id: str, signer: Signer | str, since: str | None = None, published: Publication | None = None
 ) -> dict[str, Any]:
     """Prove a run's commitment and outcome under a checkpoint, and that this one extends an earlier one.
 
@@ -140,7 +142,7 @@ def log_proofs(
     LogBehindError, LogKeyError
         Nothing can be signed.
     """
-    published = (published or Published()) if isinstance(signer, Signer) else Published()
+    published = (published or Publication()) if isinstance(signer, Signer) else Publication()
     sign = partial(signed, signer=signer) if isinstance(signer, Signer) else lambda _: signer
     with published.state(log, sign) as (rows, note):
         size = _own(rows, note).size

@@ -10,7 +10,7 @@ from clvlab.arena.log.operations import count_runs, log_proofs, signed_checkpoin
 from clvlab.errors import PageError, UnsignedLogError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.log.note import Signer
-from clvlab.log.publication import Published
+from clvlab.log.publication import Publication
 from clvlab.log.tree import consistency, tree_root
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog, entries
@@ -32,7 +32,7 @@ class PublicLog:
 
     database: Database
     signer: Signer | None = None
-    published: Published = field(default_factory=Published)
+    published: Publication = field(default_factory=Publication)
 
     def state(self) -> LogResponse:
         """Return size and root of the log, and what each owner committed to."""

@@ -11,7 +11,7 @@ from threading import Event, Thread
 from clvlab.arena.log.sources import answer
 from clvlab.base.files import file_bytes
 from clvlab.errors import FileError, LogError
-from clvlab.log.publication import Published, notes_of
+from clvlab.log.publication import Publication, notes_of
 
 logger = logging.getLogger("clvlab.log")
 _TIMEOUT_S = 5.0
@@ -48,7 +48,7 @@ class WitnessWatch:
         Seconds between two looks.
     """
 
-    published: Published
+    published: Publication
     place: str
     every_s: float = 60
     _thread: Thread | None = field(default=None, init=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 
 from clvlab.arena.uploads.requests import UploadRequest
-from clvlab.base.files import Unfinished
+from clvlab.base.files import StagingPath
 from clvlab.errors import BusyError, StoreFullError, UploadRefusedError
 
 # Where uploads are kept, and their bounds.
@@ -88,7 +88,7 @@ class Incoming:
         places.take(owner)
         with ExitStack() as undone:
             undone.callback(places.free, owner)
-            self._folder = Unfinished(limits.folder)
+            self._folder = StagingPath(limits.folder)
             undone.callback(self._folder.close)
             self.path = self._folder.path
             given = self.path / "given" / request.given_name

@@ -25,7 +25,7 @@ from clvlab.api.packs import UploadedPack, UploadedPackList
 from clvlab.arena.uploads.incoming import Incoming, Places, UploadLimits
 from clvlab.arena.uploads.requests import UploadRequest
 from clvlab.arena.uploads.worker import ANSWER, MADE, SETTINGS
-from clvlab.base.files import Unfinished, file_bytes_or_none, flush, flush_all, remove_leftovers
+from clvlab.base.files import StagingPath, file_bytes_or_none, flush, flush_all, remove_leftovers
 from clvlab.errors import PackError, UnknownPackError, UploadConflictError, UploadRefusedError
 from clvlab.packs.catalog import Catalog, entry_of, open_entry
 from clvlab.packs.files import file_sha256
@@ -266,7 +266,7 @@ class Uploads:
         UploadConflictError
             ``in_use``: by a competition that is not over, or a run that is not sealed.
         """
-        target, trash, moved = self._home(owner) / pack_id, Unfinished(self.limits.folder), False
+        target, trash, moved = self._home(owner) / pack_id, StagingPath(self.limits.folder), False
         try:
             with self.database.write() as connection:
                 rows.hold(connection, owner)
@@ -305,7 +305,7 @@ class Uploads:
         pack, target = self.open(owner, pack_id), catalog.folder / pack_id
         if pack_id in catalog.entries() or (target.exists() and not _is_copy(target, pack)):
             raise UploadConflictError("in_catalog", f"the catalog's folder has a {pack_id!r} already")
-        with Unfinished(catalog.folder) as scratch:
+        with StagingPath(catalog.folder) as scratch:
             if not target.exists():  # else an attempt that was broken off has copied it
                 shutil.copytree(pack.folder, scratch / "pack")
                 flush_all(scratch / "pack")

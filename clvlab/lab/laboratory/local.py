@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import polars as pl
 
 from clvlab.arena import packs
-from clvlab.base.files import Unfinished, file_bytes_or_none, replace_file
+from clvlab.base.files import StagingPath, file_bytes_or_none, replace_file
 from clvlab.bets.grades import plan_grading
-from clvlab.bets.record import BetsReading
+from clvlab.bets.record import BetsFormat
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackError, PackFormatError, UnsupportedError
 from clvlab.feeds.replay import ReplayFeed
@@ -130,7 +130,7 @@ class LocalBackend:
         if pack_id_of(Path(pack_id)) != pack_id:  # a path would lead out of the folder
             raise PackFormatError(f"{pack_id!r} can't be a pack id: give a plain name, as pack_id='mine'")
         imported.folder.mkdir(parents=True, exist_ok=True)
-        with Unfinished(imported.folder) as scratch:
+        with StagingPath(imported.folder) as scratch:
             made = scratch / pack_id
             imports.import_given(source, given, made, imports.import_options(**options))
             with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
@@ -148,7 +148,7 @@ class LocalBackend:
         specs = (self._spec(request, [agent]) for request in requests)
         return tuple(map(Result.made, execute_all(specs, len(requests), self._recorder_of, executor)))
 
-    def grade_bets(self, request: RunRequest, bets: Any, how: BetsReading, agent_id: str) -> GradedBets:
+    def grade_bets(self, request: RunRequest, bets: Any, how: BetsFormat, agent_id: str) -> GradedBets:
         self._check_open()
         grading = plan_grading(bets, self.pack(request.pack).source, how, request.window, agent_id)
         return GradedBets.graded(grading, self._execute(grading.spec))

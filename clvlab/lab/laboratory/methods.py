@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from clvlab.base.names import names_checked
-from clvlab.bets.record import BetsReading
+from clvlab.bets.record import BetsFormat
 from clvlab.drawing.showing import check_settings
 from clvlab.engine.agent import Agent
 from clvlab.errors import PageError, QueryError, StatisticsError, UnknownRunError, UnsupportedError
@@ -471,7 +471,7 @@ class Verbs:
         >>> graded.bets["clv_bps"].to_list(), graded.unmatched["reason"].to_list(), graded.verify().passed
         ([70, None], ['fixture_unknown'], True)
         """
-        how = BetsReading(columns, market, odds_format, time_zone, time_format, team_aliases)
+        how = BetsFormat(columns, market, odds_format, time_zone, time_format, team_aliases)
         return self._place.grade_bets(run_request(odds, None, window), bets, how, agent_id)
 
     @names_checked

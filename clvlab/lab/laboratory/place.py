@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
-from clvlab.bets.record import BetsReading
+from clvlab.bets.record import BetsFormat
 from clvlab.feeds.feed import Feed
 from clvlab.lab.laboratory.listing import Listing
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
@@ -48,7 +48,7 @@ class Backend(Protocol):
         """Backtest an agent over several packs, in their order."""
         ...
 
-    def grade_bets(self, request: RunRequest, bets: Any, how: BetsReading, agent_id: str) -> GradedBets:
+    def grade_bets(self, request: RunRequest, bets: Any, how: BetsFormat, agent_id: str) -> GradedBets:
         """Grade bets that somebody placed."""
         ...
 

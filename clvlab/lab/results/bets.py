@@ -10,7 +10,7 @@ import polars as pl
 from clvlab.agents.registry import of_sealed_config
 from clvlab.agents.template import Template
 from clvlab.bets.columns import Meaning
-from clvlab.bets.grades import FLAGS, BetRows, Grading
+from clvlab.bets.grades import FLAGS, BetRows, GradingPlan
 from clvlab.drawing import html
 from clvlab.lab.results.report import Report, Scores
 from clvlab.lab.results.result import Result
@@ -42,7 +42,7 @@ class GradedBets(Result):
         return GradedBets, (self.source, self.run.view, self._rows)
 
     @classmethod
-    def graded(cls, grading: Grading, run: Run) -> GradedBets:
+    def graded(cls, grading: GradingPlan, run: Run) -> GradedBets:
         """Return the bets of a run that was made here."""
         return cls(run, b"", grading.rows(run))
 

@@ -14,7 +14,7 @@ from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.errors import StatisticsError
 from clvlab.law.schema import Schema
-from clvlab.report.headline import Tone, Verdict, Wording, verdict
+from clvlab.report.headline import Phrases, Tone, Verdict, verdict
 from clvlab.report.means import forest
 from clvlab.runs.run import Run
 from clvlab.statistics import Clusters, cluster_errors, estimates, paired_difference
@@ -207,7 +207,7 @@ class Comparison(Shown):
         rows, first = self.differences.rows(named=True), self.names[0]
         if len(rows) == 1:
             other, row = self.names[1], rows[0]
-            words = Wording(
+            words = Phrases(
                 f"{other} is ahead of {first}", f"{other} is behind {first}", f"{other} less {first} can't be told from zero",
                 f"{other} and {first} have no scored fixture in common",
             )  # fmt: skip

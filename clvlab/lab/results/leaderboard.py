@@ -11,7 +11,7 @@ from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.lab.results.comparison import mean_table
 from clvlab.law.metrics import rank
-from clvlab.report.headline import SEARCH, Wording, verdict
+from clvlab.report.headline import SEARCH, Phrases, verdict
 from clvlab.report.means import forest
 from clvlab.runs import ranking
 from clvlab.runs.card import ANSWERS_PUBLIC, may_hold_past
@@ -88,7 +88,7 @@ class Leaderboard(Shown):
             return []
         first = rows.row(0, named=True)
         name = first["agent_id"]
-        words = Wording(
+        words = Phrases(
             f"{name} stands first, above zero", f"{name} stands first, below zero",
             f"{name} stands first, not distinguishable from zero", f"{name} stands first: nothing was scored",
         )  # fmt: skip

@@ -23,7 +23,7 @@ from clvlab.law.markets import UnreadKey, unread_keys
 from clvlab.law.schema import Schema
 from clvlab.packs import reader
 from clvlab.packs.manifest import KickoffKind, about
-from clvlab.packs.matching.fixtures import Matched
+from clvlab.packs.matching.fixtures import MatchResult
 from clvlab.packs.quality import Quality, QualityAccount, Spread
 from clvlab.packs.reader import Pack as StoredPack
 from clvlab.packs.views.derivation import DerivedPack, derived_words
@@ -415,7 +415,7 @@ class Joined(Pack):
     source: DerivedPack
 
     def __init__(
-        self, pack: DerivedPack, shut: Callable[[reader.Pack], reader.Pack] | None, matched: Sequence[Matched]
+        self, pack: DerivedPack, shut: Callable[[reader.Pack], reader.Pack] | None, matched: Sequence[MatchResult]
     ) -> None:
         super().__init__(pack, shut)
         self.matching = _matching(pack, matched)
@@ -431,14 +431,14 @@ class Joined(Pack):
         return f"{super().__repr__()}; {taken:,} matched, {refused:,} refused: .matching"
 
 
-def _matching(pack: DerivedPack, matched: Sequence[Matched]) -> pl.DataFrame:
+def _matching(pack: DerivedPack, matched: Sequence[MatchResult]) -> pl.DataFrame:
     names = [{one.fixture_id: " - ".join(one.names) for one in parent.manifest.fixtures} for parent in pack.derivation.parents]
     others = zip(pack.derivation.parents[1:], names[1:], matched, strict=True)
     rows = [row for parent, theirs, found in others for row in _rows(parent.pack_id, names[0], theirs, found)]
     return pl.DataFrame(rows, schema=MATCHING, orient="row")
 
 
-def _rows(source: str, ours: dict[int, str], theirs: dict[int, str], found: Matched) -> Iterator[tuple[Any, ...]]:
+def _rows(source: str, ours: dict[int, str], theirs: dict[int, str], found: MatchResult) -> Iterator[tuple[Any, ...]]:
     for pair in found.pairs:
         named = ours[pair.first], theirs[pair.second]
         measured = pair.turned, pair.alike, pair.kickoff_gap_s, pair.price_gap_bps

@@ -16,7 +16,7 @@ from clvlab.drawing.axes import BLUE, GREY, RED
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
-from clvlab.packs.rows import Settled
+from clvlab.packs.rows import Payout
 from clvlab.report.headline import Tone, Verdict
 from clvlab.statistics import known_moves, path_slopes, price_points
 from clvlab.statistics.paths import HOURS, LEGS, check_hours
@@ -134,7 +134,7 @@ class PricePath(Shown):
         results = self.source.results
         if results is None:
             return points.with_columns(won=pl.lit(None, dtype=pl.Float64))
-        won = pl.when(pl.col("result").is_in([Settled.WON, Settled.LOST])).then(pl.col("result") == Settled.WON)
+        won = pl.when(pl.col("result").is_in([Payout.WON, Payout.LOST])).then(pl.col("result") == Payout.WON)
         known = results.select("fixture_id", "market_key", "side", won=won.cast(pl.Float64))
         return points.join(known, on=["fixture_id", "market_key", "side"], how="left", maintain_order="left")
 

@@ -20,7 +20,7 @@ from clvlab.lab.progress import Progress, shown_progress
 from clvlab.lab.results.grid import agent_name
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
-from clvlab.report.headline import Verdict, Wording, verdict
+from clvlab.report.headline import Phrases, Verdict, verdict
 from clvlab.report.tearsheet import TearSheet
 from clvlab.runs.folds import FoldStep, decided_after, last_close_ms, pooled
 from clvlab.runs.run import Run
@@ -35,7 +35,7 @@ from clvlab.words import counted, interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_OUT_OF_SAMPLE = Wording(
+_OUT_OF_SAMPLE = Phrases(
     "What was chosen before stays above zero out of sample", "What was chosen before falls below zero out of sample",
     "Out of sample not distinguishable from zero", "Nothing to judge: no decision out of sample counts",
 )  # fmt: skip

@@ -17,7 +17,7 @@ from clvlab.packs.captures.replaying import Tracker, chained
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers.books import QuoteSpill, batches
 from clvlab.packs.importers.source import ImportStats, Normalised, Options
-from clvlab.packs.manifest import Capture, Fixture, KickoffKind, Reading
+from clvlab.packs.manifest import Capture, Fixture, KickoffKind, TimeRule
 
 METHOD = "provider messages, verbatim, as they came"
 _CHUNK = 50_000
@@ -133,11 +133,11 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
     )
 
 
-def _reading(tracker: Tracker) -> Reading | None:
+def _reading(tracker: Tracker) -> TimeRule | None:
     skew_s, clock = tracker.header.skew_s, tracker.clock
     if skew_s is None:
         return None
-    return Reading(rule=2, skew_s=skew_s, offset_ms=clock.offset_ms, refused=clock.refused)
+    return TimeRule(rule=2, skew_s=skew_s, offset_ms=clock.offset_ms, refused=clock.refused)
 
 
 def _chunks(tracker: Tracker, records: Iterator[Header | CaptureRecord]) -> Iterator[list[Message]]:

@@ -40,7 +40,7 @@ from clvlab.packs.importers.betfair_files import (
 from clvlab.packs.importers.books import QuoteSpill, batches, number_messages
 from clvlab.packs.importers.source import ImportStats, Normalised, Options, fixture_ids_of
 from clvlab.packs.manifest import Fixture, KickoffKind
-from clvlab.packs.rows import RESULTS, Settled
+from clvlab.packs.rows import RESULTS, Payout
 
 # Messages of an exchange that say again what the market was already: most of a stream, and nothing to act on.
 
@@ -100,7 +100,7 @@ def _messages(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 NORMALISER = "betfair/2"
-_SETTLED = {"WINNER": Settled.WON, "PLACED": Settled.WON, "LOSER": Settled.LOST, "REMOVED": Settled.VOID}
+_SETTLED = {"WINNER": Payout.WON, "PLACED": Payout.WON, "LOSER": Payout.LOST, "REMOVED": Payout.VOID}
 _LONG = {name: dtype for name, dtype in TICKS.items() if name not in ("fixture_id", "tick_seq")} | {"event": pl.String}
 
 
@@ -193,7 +193,7 @@ def _market(name: str, book: MarketBook) -> _FileMarket:
         result = _SETTLED.get(runner.status)
         if result is None or definition["status"] != "CLOSED":
             continue
-        opposite = {Settled.WON: Settled.LOST, Settled.LOST: Settled.WON}.get(result, Settled.VOID)
+        opposite = {Payout.WON: Payout.LOST, Payout.LOST: Payout.WON}.get(result, Payout.VOID)
         sides = (
             [(f"selection={key}", "yes", result), (f"selection={key}", "no", opposite)]
             if by_runner(book)

@@ -26,7 +26,7 @@ from clvlab.packs.importers.rows import CsvRow, opened_csv
 from clvlab.packs.importers.scraped import decimal_of
 from clvlab.packs.importers.source import ImportStats, Normalised, Options, files_below, fixture_ids_of
 from clvlab.packs.manifest import Fixture
-from clvlab.packs.rows import RESULTS, Settled
+from clvlab.packs.rows import RESULTS, Payout
 from clvlab.words import counted
 
 NORMALISER = "betfair-csv/1"
@@ -37,8 +37,8 @@ _MORNING_HOUR = 11  # what was traded on the day until then is MORNINGWAP
 _PLACES = 1.5  # winners that the starting prices of a market speak of, from which on it has several
 _DAYS = ("%d-%m-%Y %H:%M", "%d-%m-%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%d/%m/%Y %H:%M:%S")
 _BACK, _LAY = re.compile(r"bestbackprice(\d+)minprior"), re.compile(r"bestlayprice(\d+)minprior")
-_WON = {"1": Settled.WON, "win": Settled.WON, "winner": Settled.WON, "0": Settled.LOST, "lose": Settled.LOST,
-        "loser": Settled.LOST}  # fmt: skip
+_WON = {"1": Payout.WON, "win": Payout.WON, "winner": Payout.WON, "0": Payout.LOST, "lose": Payout.LOST,
+        "loser": Payout.LOST}  # fmt: skip
 _STARTING = ("eventid", "eventdt", "selectionid", "bsp")
 _SPANS = ("eventid", "eventdate", "marketid", "markettype", "selectionid")
 
@@ -250,7 +250,7 @@ class _RunnersReading:
             return
         name = cells.get("selectionname", cells.get("runnername"))
         if by_runner:
-            opposite = Settled.LOST if result is Settled.WON else Settled.WON
+            opposite = Payout.LOST if result is Payout.WON else Payout.WON
             self.results += [(event, key, "yes", result.value, name), (event, key, "no", opposite.value, name)]
         else:
             self.results.append((event, key, runner.side, result.value, name))

@@ -27,7 +27,7 @@ from clvlab.packs.files import whole
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, at_ticks, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, ImportStats, Normalised, Options, SourcePart, files_below, fixture_ids_of
 from clvlab.packs.manifest import Fixture
-from clvlab.packs.rows import RESULTS, Settled
+from clvlab.packs.rows import RESULTS, Payout
 from clvlab.words import counted
 
 # Rows of football-data.co.uk: encodings, headers of every generation, dates in UK time.
@@ -314,15 +314,15 @@ class OfferedBooks:
 
 
 _OPPOSITE = {
-    Settled.WON: Settled.LOST,
-    Settled.HALF_WON: Settled.HALF_LOST,
-    Settled.VOID: Settled.VOID,
-    Settled.HALF_LOST: Settled.HALF_WON,
-    Settled.LOST: Settled.WON,
+    Payout.WON: Payout.LOST,
+    Payout.HALF_WON: Payout.HALF_LOST,
+    Payout.VOID: Payout.VOID,
+    Payout.HALF_LOST: Payout.HALF_WON,
+    Payout.LOST: Payout.WON,
 }
 
 
-def settled(market: Market | UnreadKey, home: int, away: int) -> dict[str, Settled]:
+def settled(market: Market | UnreadKey, home: int, away: int) -> dict[str, Payout]:
     """Settle the sides of a market by the goals of a match; nothing of one that is not read, or about anything else than these.
 
     Examples
@@ -337,19 +337,19 @@ def settled(market: Market | UnreadKey, home: int, away: int) -> dict[str, Settl
     return totals(home + away, market.line) if market.kind is MarketKind.TOTAL else handicap(home - away, market.line)
 
 
-def result_1x2(lead: int) -> dict[str, Settled]:
+def result_1x2(lead: int) -> dict[str, Payout]:
     """Settle home win, draw and away win by the home team's lead."""
     won = "part1" if lead > 0 else "part2" if lead < 0 else "draw"
-    return {side: Settled.WON if side == won else Settled.LOST for side in ("part1", "draw", "part2")}
+    return {side: Payout.WON if side == won else Payout.LOST for side in ("part1", "draw", "part2")}
 
 
-def totals(goals: int, line: float) -> dict[str, Settled]:
+def totals(goals: int, line: float) -> dict[str, Payout]:
     """Settle over and under."""
     over = _by_margin(goals - line)
     return {"over": over, "under": _OPPOSITE[over]}
 
 
-def handicap(lead: int, line: float) -> dict[str, Settled]:
+def handicap(lead: int, line: float) -> dict[str, Payout]:
     """Settle an Asian handicap, the line being the home team's; quarter lines halve the stake.
 
     Examples
@@ -361,12 +361,12 @@ def handicap(lead: int, line: float) -> dict[str, Settled]:
     return {"part1": home, "part2": _OPPOSITE[home]}
 
 
-def _by_margin(margin: float) -> Settled:
+def _by_margin(margin: float) -> Payout:
     if margin == 0:
-        return Settled.VOID
+        return Payout.VOID
     if abs(margin) < 0.5:
-        return Settled.HALF_WON if margin > 0 else Settled.HALF_LOST
-    return Settled.WON if margin > 0 else Settled.LOST
+        return Payout.HALF_WON if margin > 0 else Payout.HALF_LOST
+    return Payout.WON if margin > 0 else Payout.LOST
 
 
 NORMALISER = "football-data/1"

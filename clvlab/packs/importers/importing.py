@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from clvlab.base.files import Unfinished
+from clvlab.base.files import StagingPath
 from clvlab.base.names import did_you_mean
 from clvlab.errors import PackFormatError, SourceError
 from clvlab.law.tape import Tape
@@ -71,7 +71,7 @@ def import_source(source: str | None, paths: Sequence[Path], folder: Path, optio
     if not archives:
         return _told_and_imported(source, paths, folder, options)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with Unfinished(folder.parent) as scratch:
+    with StagingPath(folder.parent) as scratch:
         unpacked = Archives(scratch)
         given = unpacked.unpacked(paths, archives)
         if unpacked.left and not options.lenient:
@@ -157,7 +157,7 @@ def import_files(
         raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten: name another folder")
     options = options or Options()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with Unfinished(folder.parent) as scratch:
+    with StagingPath(folder.parent) as scratch:
         result = normalise(files, options, scratch)
         with PackWriter(folder, result.fixtures) as writer:
             quality, written_fixtures = QualityAccount(), 0

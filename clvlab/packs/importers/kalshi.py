@@ -21,7 +21,7 @@ from clvlab.packs.importers.archives import json_documents
 from clvlab.packs.importers.assets import AssetMap, AssetMarket, asset_map
 from clvlab.packs.importers.shares import ListedShare, ShareSpill, Trade, price_millionths, quote_share, taker, trade_price
 from clvlab.packs.importers.source import ImportStats, Normalised, Options, files_below, reason_of
-from clvlab.packs.rows import RESULTS, Settled
+from clvlab.packs.rows import RESULTS, Payout
 
 NORMALISER = "kalshi/1"
 ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz")
@@ -127,7 +127,7 @@ class _KalshiReading:
             self.account.note("markets without a result of yes or no")
             return
         for side, opposite in market.sides_of(ticker):
-            settled = Settled.WON if (result == "yes") != opposite else Settled.LOST
+            settled = Payout.WON if (result == "yes") != opposite else Payout.LOST
             known = self.results.setdefault((market.fixture_id, market.key, side), settled.value)
             if known != settled:
                 text = f"{ticker} is settled {result!r} here and otherwise elsewhere"

@@ -19,7 +19,7 @@ from clvlab.law.tape import check_close_age
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
-from clvlab.packs.manifest import MAX_LEAGUE, Capture, Fixture, KickoffKind, Reading
+from clvlab.packs.manifest import MAX_LEAGUE, Capture, Fixture, KickoffKind, TimeRule
 from clvlab.packs.quality import RefusedRows
 
 NO_ODDS = f"no price, or not one of {ODDS_MILLI[0] / 1000} to {ODDS_MILLI[1] // 1000:,} as decimal odds"
@@ -276,7 +276,7 @@ class Normalised:
     kickoff: KickoffKind | None = None
     capture: Capture | None = None
     results: pl.DataFrame | None = None
-    reading: Reading | None = None
+    reading: TimeRule | None = None
     keep_raw: bool = False
 
     @property

@@ -22,7 +22,7 @@ from clvlab.packs.importers.mapping import Mapped, Meaning
 from clvlab.packs.importers.source import NO_ODDS, ImportStats, Normalised, Options, files_below, fixture_ids_of
 from clvlab.packs.importers.table_files import TableChunk, csv_chunks, parquet_chunks
 from clvlab.packs.manifest import Fixture, KickoffKind
-from clvlab.packs.rows import RESULTS, Settled
+from clvlab.packs.rows import RESULTS, Payout
 from clvlab.words import counted
 
 # From columns as they are written to quotes: times, odds, sides, all checked a column at a time.
@@ -32,9 +32,9 @@ _BOOK = "book"
 _AMERICAN, _FRACTION = re.compile(r"[+-][1-9][0-9]{2,}(\.0+)?"), re.compile(r"[0-9]+/[0-9]+")
 _SHARE, _COMMA = re.compile(r"0?\.[0-9]*[1-9][0-9]*"), re.compile(r"[0-9]+,[0-9]+")
 _RESULTS = {
-    "won": Settled.WON, "win": Settled.WON, "1": Settled.WON, "true": Settled.WON, "lost": Settled.LOST, "lose": Settled.LOST,
-    "0": Settled.LOST, "false": Settled.LOST, "void": Settled.VOID, "push": Settled.VOID, "half_won": Settled.HALF_WON,
-    "half_lost": Settled.HALF_LOST,
+    "won": Payout.WON, "win": Payout.WON, "1": Payout.WON, "true": Payout.WON, "lost": Payout.LOST, "lose": Payout.LOST,
+    "0": Payout.LOST, "false": Payout.LOST, "void": Payout.VOID, "push": Payout.VOID, "half_won": Payout.HALF_WON,
+    "half_lost": Payout.HALF_LOST,
 }  # fmt: skip
 _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
@@ -243,7 +243,7 @@ def _results(quotes: pl.DataFrame, chunk: TableChunk, account: ImportStats) -> p
     named = quotes.filter(pl.col("result").is_not_null())
     text = pl.col("result").str.to_lowercase()
     if chunk.mapping.by_name and not chunk.mapping.results:
-        won = pl.when(pl.col("result") == pl.col("side")).then(pl.lit(Settled.WON.value)).otherwise(pl.lit(Settled.LOST.value))
+        won = pl.when(pl.col("result") == pl.col("side")).then(pl.lit(Payout.WON.value)).otherwise(pl.lit(Payout.LOST.value))
         known = pl.col("result").is_in(list(chunk.mapping.by_name))
         settled = pl.when(known).then(won).otherwise(None)
     else:

@@ -139,10 +139,10 @@ def _collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
         raise SourceError(f"{path.name}: can't be read to its end: {str(error).splitlines()[0]}") from error
 
 
-_Listed = tuple[str, str, int, str | None]
+_CallableModule = tuple[str, str, int, str | None]
 
 
-def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _Listed]:
+def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _CallableModule]:
     """Event -> home team, away team, kickoff, and league where the list has a column of it."""
     try:
         reader = csv.DictReader(io.StringIO(whole(path).decode()), strict=True)
@@ -152,7 +152,7 @@ def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _Listed]
     missing = {"event_id", "home_team", "away_team", "commence_time"} - {*(reader.fieldnames or ())}
     if missing:
         raise SourceError(f"{name} is no list of fixtures: it lacks the columns {', '.join(sorted(missing))}")
-    teams: dict[str, _Listed] = {}
+    teams: dict[str, _CallableModule] = {}
     for line, row in rows:
         try:
             if None in row.values() or None in row:
@@ -166,7 +166,7 @@ def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _Listed]
     return teams
 
 
-def _listed(row: Mapping[str, str]) -> _Listed:
+def _listed(row: Mapping[str, str]) -> _CallableModule:
     league = league_named(row.get("sport_key"), "sport_key")
     return row["home_team"], row["away_team"], time_ms(row["commence_time"]), league
 
@@ -176,7 +176,7 @@ def _parts(
     path: Path,
     rows: pl.LazyFrame,
     counts: Mapping[str, int],
-    teams: Mapping[str, _Listed],
+    teams: Mapping[str, _CallableModule],
     ids: Mapping[str, int],
     options: Options,
     rules: Consensus,

@@ -22,7 +22,7 @@ from clvlab.packs.importers.books import QuoteSpill, batches
 from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps
 from clvlab.packs.importers.source import ImportStats, Normalised, Options, reason_of
 from clvlab.packs.invariants import MAX_NAME_BYTES, is_name
-from clvlab.packs.manifest import Capture, Fixture, Gap, Reading
+from clvlab.packs.manifest import Capture, Fixture, Gap, TimeRule
 from clvlab.words import counted
 
 NORMALISER = "txline/1"
@@ -128,7 +128,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
             ended_ts_ms=max(capture.last_ts_ms for capture in captures),
             gaps=tuple(gaps),
         ),
-        reading=Reading(rule=2, skew_s=None, offset_ms=0, refused=refused) if differs else None,
+        reading=TimeRule(rule=2, skew_s=None, offset_ms=0, refused=refused) if differs else None,
         keep_raw=True,
     )
 

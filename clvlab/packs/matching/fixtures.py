@@ -57,7 +57,7 @@ class RefusedMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchResult:
     """What two sources have in common.
 
     Attributes

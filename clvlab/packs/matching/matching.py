@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from clvlab.law.markets import Role
-from clvlab.packs.matching.fixtures import ListedFixture, Matched, Pair, RefusedMatch
+from clvlab.packs.matching.fixtures import ListedFixture, MatchResult, Pair, RefusedMatch
 from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, may_be_alike, words_of
 from clvlab.packs.matching.prices import PriceGap, gap_between
 
@@ -110,7 +110,7 @@ Gaps = Callable[[int, int, bool], PriceGap | None]
 
 def matched(
     first: Sequence[ListedFixture], second: Sequence[ListedFixture], gaps: Gaps | None = None, aliases: TeamAliases = NO_ALIASES
-) -> Matched:
+) -> MatchResult:
     """Match the fixtures of two sources.
 
     A pair is taken if its teams are alike, no other pair is as good for either of its fixtures, and the prices of both are
@@ -146,7 +146,7 @@ def matched(
                 refused.append(judged)
     used = {one.first for one in pairs} | {number for one in refused for number in one.first}
     taken = {one.second for one in pairs} | {number for one in refused for number in one.second}
-    return Matched(
+    return MatchResult(
         tuple(sorted(pairs, key=lambda pair: pair.first)),
         tuple(sorted(refused, key=lambda one: (one.first, one.second))),
         tuple(one.fixture_id for one in first if one.fixture_id not in used),

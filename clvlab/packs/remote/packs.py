@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from clvlab.base.files import Unfinished, flush, flush_all
+from clvlab.base.files import StagingPath, flush, flush_all
 from clvlab.base.invocation import command
 from clvlab.errors import (
     FileError,
@@ -397,7 +397,7 @@ def pull_pack(url: str, folder: Path, content_hash: str | None = None) -> Pack:
     pack = open_remote(url, content_hash)
     bucket = Bucket(Address(url))
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with Unfinished(folder.parent, 0o777) as unfinished:
+    with StagingPath(folder.parent, 0o777) as unfinished:
         for name in (*pack_files(pack.manifest), DESCRIPTOR):
             path = unfinished / name
             path.parent.mkdir(exist_ok=True)

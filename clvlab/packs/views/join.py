@@ -16,7 +16,7 @@ from clvlab.law.schema import BOOK_ROWS
 from clvlab.law.tape import Tape
 from clvlab.packs.books import STREAM
 from clvlab.packs.manifest import Fixture
-from clvlab.packs.matching.fixtures import ListedFixture, Matched
+from clvlab.packs.matching.fixtures import ListedFixture, MatchResult
 from clvlab.packs.matching.markets import MATCHING_VERSION, MATCHING_VERSIONS, market_of
 from clvlab.packs.matching.matching import gaps_of, matched
 from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, folded
@@ -149,7 +149,7 @@ Pairs = tuple[tuple[int, int, bool], ...]
 
 def join_of(
     packs: Sequence[Pack], version: str = MATCHING_VERSION, aliases: TeamAliases = NO_ALIASES
-) -> tuple[DerivedPack, tuple[Matched, ...]]:
+) -> tuple[DerivedPack, tuple[MatchResult, ...]]:
     """Return sources joined, and what was matched of each but the first, by the rules of a version.
 
     Names of teams that are not the usual ones stand in the rule, as far as they make two names of the sources one.
@@ -285,7 +285,7 @@ def markets_of(sides: Mapping[str, Sequence[str]], names: Sequence[str], version
 
 def _matched(
     first: Sequence[ListedFixture], second: Sequence[ListedFixture], ours: Tape, theirs: Tape, aliases: TeamAliases
-) -> Matched:
+) -> MatchResult:
     one, other = ({own.fixture_id: own for own in source} for source in (first, second))
     return matched(first, second, gaps_of(one, other, _Prices(ours), _Prices(theirs)), aliases)
 

@@ -29,7 +29,7 @@ Finder = Callable[[str, str], Pack | None]
 """Finds a pack at hand by its id and content hash; null if it is not there."""
 
 
-class Described(BaseModel):
+class PackDescription(BaseModel):
     """A pack in a view file: one that must be at hand, or one that is made of others."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -38,16 +38,16 @@ class Described(BaseModel):
     content_hash: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
     kind: DerivationKind | None = None
     rule: dict[str, object] | None = None
-    parents: tuple[Described, ...] | None = None
+    parents: tuple[PackDescription, ...] | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> Described:
+    def _whole(self) -> PackDescription:
         if (self.kind is None) != (self.rule is None) or (self.kind is None) != (not self.parents):
             raise ValueError("kind, rule and parents stand together")
         return self
 
 
-class ViewFile(Described):
+class ViewFile(PackDescription):
     """A view file."""
 
     schema_: Literal["clvlab-view/1"] = Field(alias="schema")
@@ -86,7 +86,7 @@ def read_view(content: bytes, where: str) -> ViewFile:
     return found
 
 
-def _depth(described: Described) -> int:
+def _depth(described: PackDescription) -> int:
     return 1 + max(map(_depth, described.parents or ()), default=0)
 
 
@@ -118,7 +118,7 @@ def open_view(path: Path, find: Finder) -> Pack:
     return made_again(read_view(content, str(path)), lambda name, of: find(name, of) or beside(name, of))
 
 
-def made_again(described: Described, find: Finder) -> Pack:
+def made_again(described: PackDescription, find: Finder) -> Pack:
     """Make a described pack of those at hand.
 
     Raises
@@ -137,7 +137,7 @@ def made_again(described: Described, find: Finder) -> Pack:
     return made
 
 
-def _made(described: Described, parents: list[Pack]) -> Pack:
+def _made(described: PackDescription, parents: list[Pack]) -> Pack:
     payload = described.rule or {}
     match described.kind:
         case DerivationKind.WHERE if len(parents) == 1:

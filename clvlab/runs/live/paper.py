@@ -39,7 +39,7 @@ from clvlab.runs.run import Run
 _ASKED = "asked.json"
 
 
-class _Asked(TypedDict):
+class _StoredRequest(TypedDict):
     """What is written down of a run that was begun; ``commit_index`` once it was committed to, null without a log."""
 
     question: str
@@ -50,7 +50,7 @@ class _Asked(TypedDict):
 
 
 @dataclass(frozen=True)
-class Begun:
+class OpenRun:
     """A live run that is not over.
 
     Attributes
@@ -111,7 +111,7 @@ class Begun:
         return not (self.folder / _ASKED).exists()
 
 
-def begin(request: LiveRequest, agents: Sequence[Agent], root: Path, now_ms: int) -> Begun:
+def begin(request: LiveRequest, agents: Sequence[Agent], root: Path, now_ms: int) -> OpenRun:
     """Find the run that was begun for a request in a folder, or begin one.
 
     Raises
@@ -127,13 +127,13 @@ def begin(request: LiveRequest, agents: Sequence[Agent], root: Path, now_ms: int
     for folder, stored in _unfinished(root):
         if stored["question"] == key:
             fixture = Fixture.model_validate(stored["fixture"])
-            return Begun(request.spec(feed, agents, stored["origin_id"], fixture, stored["until_ts_ms"]), folder)
+            return OpenRun(request.spec(feed, agents, stored["origin_id"], fixture, stored["until_ts_ms"]), folder)
     until = until_ts_ms(request.until, now_ms)
     if until is not None and until <= now_ms:
         raise FeedError("the time at which the run is to be sealed at the latest is over")
     fixture, origin_id = chosen(feed.fixtures(), request.fixture, now_ms, request.grace_s), f"live_{token_hex(16)}"
     spec = request.spec(feed, agents, origin_id, fixture, until)
-    begun = Begun(spec, root / spec.run_id)
+    begun = OpenRun(spec, root / spec.run_id)
     begun.folder.mkdir()
     _write(begun.folder, {
         "question": key, "origin_id": origin_id, "fixture": fixture.model_dump(mode="json"), "until_ts_ms": until
@@ -141,7 +141,7 @@ def begin(request: LiveRequest, agents: Sequence[Agent], root: Path, now_ms: int
     return begun
 
 
-def _unfinished(root: Path) -> Iterator[tuple[Path, _Asked]]:
+def _unfinished(root: Path) -> Iterator[tuple[Path, _StoredRequest]]:
     for asked in sorted(root.glob(f"*/{_ASKED}")):
         try:
             stored = _read(asked.parent)
@@ -150,13 +150,13 @@ def _unfinished(root: Path) -> Iterator[tuple[Path, _Asked]]:
         yield asked.parent, stored
 
 
-def _write(folder: Path, asked: _Asked) -> None:
+def _write(folder: Path, asked: _StoredRequest) -> None:
     replace_file(folder / _ASKED, orjson.dumps(asked))
 
 
-def _read(folder: Path) -> _Asked:
+def _read(folder: Path) -> _StoredRequest:
     try:
-        stored: _Asked = orjson.loads((folder / _ASKED).read_bytes())
+        stored: _StoredRequest = orjson.loads((folder / _ASKED).read_bytes())
         _ = stored["question"], stored["origin_id"], stored["fixture"], stored["until_ts_ms"]
     except (ValueError, TypeError, KeyError) as error:
         raise ReplayError(f"what was begun in {str(folder)!r} can't be read: remove the folder") from error
@@ -218,7 +218,7 @@ def run_live(
 
 
 def _made(
-    begun: Begun,
+    begun: OpenRun,
     recorder: Recorder[LiveSpec],
     view: LiveView,
     stop: Stop,
@@ -255,7 +255,7 @@ def _made(
     with begun.held():
         begun.require_same_log(recorder.log)
         try:
-            return lifecycle(spec, _NotingRecorder(recorder, begun), followed, is_left)
+            return lifecycle(spec, _LiveRecorder(recorder, begun), followed, is_left)
         except ClvlabError as error:
             if begun.is_over:
                 error.add_note(f"{spec.run_id} is abandoned; what it captured stays in {str(begun.folder)!r}")
@@ -263,11 +263,11 @@ def _made(
 
 
 @dataclass(frozen=True)
-class _NotingRecorder:
+class _LiveRecorder:
     """Notes what becomes of a live run in its folder, too."""
 
     recorder: Recorder[LiveSpec]
-    begun: Begun
+    begun: OpenRun
 
     @property
     def log(self) -> LogStore | None:

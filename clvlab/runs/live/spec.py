@@ -20,7 +20,7 @@ import orjson
 import polars as pl
 
 from clvlab.base.files import replace_file
-from clvlab.engine.agent import Agent, Isolated
+from clvlab.engine.agent import Agent, ProcessAgent
 from clvlab.engine.live import Follower, checked, error_of, following, live_started, require_agent, seal_live
 from clvlab.engine.run import Failures
 from clvlab.errors import ClvlabError, LookaheadError, ReplayError
@@ -48,7 +48,7 @@ from clvlab.runs.spec import RunSpec
 _MAX_CAUSE = 2_000
 
 
-class Asking:
+class LiveAgents:
     """The agents of one run; used as a context, which ends their processes.
 
     Parameters
@@ -76,12 +76,12 @@ class Asking:
         self._failed: dict[str, tuple[dict[str, Any], str]] = {}
         self._number, self._received_ts_ms = -1, 0
 
-    def __enter__(self) -> Asking:
+    def __enter__(self) -> LiveAgents:
         with ExitStack() as stack:
             for agent in self._agents:
                 name = agent.identity.agent_id
                 held = self._held[name] = stack.enter_context(ExitStack())
-                self._followers[name] = held.enter_context(following(agent, self._fixtures)), isinstance(agent, Isolated)
+                self._followers[name] = held.enter_context(following(agent, self._fixtures)), isinstance(agent, ProcessAgent)
                 self.decided[name] = []
             apart = sum(is_apart for _, is_apart in self._followers.values())
             self._pool = stack.enter_context(ThreadPoolExecutor(max(1, apart), thread_name_prefix="clvlab-live-agent"))
@@ -267,7 +267,7 @@ def follow(
     fixtures = pl.DataFrame([(number, None)], schema=FIXTURES, orient="row")  # no agent sees a kickoff: see replay_live
     closed, taken, known, ended_at = False, 0, journal.last, _ended_at(folder)
     try:
-        with Asking(spec.agents, fixtures, journal) as asking, closing(capturing.records(stop)) as coming:
+        with LiveAgents(spec.agents, fixtures, journal) as asking, closing(capturing.records(stop)) as coming:
             past = ((record, False) for record in capturing.segments.past())
             for record, is_new in chain(past, ((record, True) for record in coming)):
                 if record is None:
@@ -320,7 +320,7 @@ def _is_over(spec: LiveSpec, tracker: Tracker, now_ms: int) -> bool:
     return any(end is not None and now_ms >= end for end in ends)
 
 
-def _sealed(spec: LiveSpec, folder: Path, segments: Sequence[Path], asking: Asking, commitment: Commitment | None) -> Run:
+def _sealed(spec: LiveSpec, folder: Path, segments: Sequence[Path], asking: LiveAgents, commitment: Commitment | None) -> Run:
     """Make the pack, and score the run over it; what an earlier process made of the same capture is taken as it is."""
     place = folder / spec.pack_id
     if not place.exists():

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, TypeAdapter
 
 from clvlab.api.leaderboard import ConsistencyResponse, LeaderboardResponse, LogEntriesResponse, LogResponse
-from clvlab.arena.leaderboard import CAUSALITIES, KNOWLEDGE, Wanted
+from clvlab.arena.leaderboard import CAUSALITIES, KNOWLEDGE, RowQuery
 from clvlab.arena.log.public import MAX_ENTRIES
 from clvlab.base.cache import BoundedCache
 from clvlab_service.caching import RevalidatedRoute, is_kept
@@ -50,7 +50,7 @@ def leaderboard(
     grouped: Annotated[bool, Query(description="Of an owner's rows with the same decisions, only the first.")] = False,
 ) -> Response:
     """Rank agents over all sealed runs, by recomputed CLV alone; of some of them, among themselves."""
-    wanted = Wanted(causality, knowledge, grouped)
+    wanted = RowQuery(causality, knowledge, grouped)
     # Read before the rows: those may be newer than the tag, and are then asked for again, but never older.
     key = application.leaderboard.revision(), after_rank, limit, wanted
     tag = f'W/"{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}"'

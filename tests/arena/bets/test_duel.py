@@ -10,7 +10,7 @@ import pytest
 
 from clvlab.arena.packs import open_pack
 from clvlab.bets.grades import plan_grading
-from clvlab.bets.record import BetsReading
+from clvlab.bets.record import BetsFormat
 from clvlab.proof.evidence import read_evidence
 from clvlab.runs.execute import perform
 from tests.arena.bets.plain import ZONE, Odds, graded, random_bets, written
@@ -44,7 +44,7 @@ def test_every_row_is_graded_as_a_plain_loop_grades_it(pack, odds, seed, tmp_pat
     rows = written(truths, odds, draw)
     bets = pl.DataFrame(rows) if seed % 3 == 0 else file_of(rows, tmp_path, draw)
 
-    grading = plan_grading(bets, pack, BetsReading(time_zone=ZONE))
+    grading = plan_grading(bets, pack, BetsFormat(time_zone=ZONE))
     done = perform(grading.spec)
     found = grading.rows(done).frame
 
