@@ -86,15 +86,16 @@ def test_the_code_of_every_tool_is_there(name):
     assert all(lines_of(tool.code) > 0 for tool in PARTS[name].tools.values() if tool.code)
 
 
-def test_the_page_shows_what_was_measured_with_a_picture_of_each_curve():
+def test_the_pages_show_what_was_measured_with_a_picture_of_each_curve():
     kept = json.loads(MEASURED.read_bytes())
-    text = (ROOT / "docs" / "explanation" / "performance.md").read_text(encoding="utf-8")
+    texts = {block: (ROOT / name).read_text(encoding="utf-8") for block, name in page.PAGES.items()}
 
-    assert page.rendered(text, kept) == text
-    assert all(f"pictures/{name}.svg" in text for name in pictures.PICTURES)
+    assert {block: page.rendered(text, kept, block) for block, text in texts.items()} == texts
+    assert all(f"pictures/{name}.svg" in texts["summary"] for name in pictures.PICTURES)
     assert not any(part["different"] for part in kept["parts"].values())
 
 
-def test_a_page_without_markers_is_refused():
-    with pytest.raises(ValueError, match="no markers of field summary"):
-        page.rendered("# Performance\n", {"parts": {}})
+@pytest.mark.parametrize("block", page.PAGES)
+def test_a_page_without_markers_is_refused(block):
+    with pytest.raises(ValueError, match=f"no markers of field {block}"):
+        page.rendered("# Performance\n", {"parts": {}}, block)

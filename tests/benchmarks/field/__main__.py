@@ -116,8 +116,9 @@ def _versions(lacking: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 
 def _document(kept: dict[str, Any]) -> None:
     pictures.draw(kept, _ROOT / "docs" / "explanation" / "pictures")
-    path = _ROOT / "docs" / "explanation" / "performance.md"
-    path.write_text(page.rendered(path.read_text(encoding="utf-8"), kept), encoding="utf-8")
+    for block, name in page.PAGES.items():
+        path = _ROOT / name
+        path.write_text(page.rendered(path.read_text(encoding="utf-8"), kept, block), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What was measured, as tables; and the page of the documentation that shows them, between its markers."""
+"""What was measured, as tables; and the pages of the documentation that show them, between their markers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.benchmarks.field.parts import PARTS
 from tests.benchmarks.measure import spread
 
 _SHORT = ("momentum", "sweeps", "clusters", "margin-shin")  # the parts that the summary shows
-__all__ = ["by_tool", "compared", "growth", "rendered"]
+PAGES = {"summary": "docs/explanation/performance.md", "growth": "docs/reference/benchmarks.md"}
+"""The page of each block of tables."""
+__all__ = ["PAGES", "by_tool", "compared", "growth", "rendered"]
 
 Kept = Mapping[str, Any]
 
@@ -63,25 +65,23 @@ def growth(name: str, part: Kept) -> str:
     return _table(rows)
 
 
-def rendered(page: str, kept: Kept) -> str:
-    """Give the page with the tables of all kept parts in place of what stands between its markers.
+def rendered(page: str, kept: Kept, block: str) -> str:
+    """Return the page with the tables of a block between its markers.
 
     Raises
     ------
     ValueError
-        The page lacks a marker.
+        The page has no markers of the block.
     """
     known = {name: kept["parts"][name] for name in PARTS if name in kept["parts"]}
     tables = [f"{growth(name, part)}\n\n{_rounds(name, part)}" for name, part in known.items()]
     if notes := [f"- {note['text']}." for part in known.values() for note in part["notes"]]:
         tables.append("\n".join(["Left out:", "", *dict.fromkeys(notes)]))
     blocks = {"summary": compared({name: known[name] for name in _SHORT if name in known}), "growth": "\n\n".join(tables)}
-    for block, text in blocks.items():
-        pattern = re.compile(f"(<!-- field {block} -->\n).*?(<!-- end of field {block} -->)", re.DOTALL)
-        if not pattern.search(page):
-            raise ValueError(f"the page has no markers of field {block}")
-        page = pattern.sub(lambda found, text=text: f"{found[1]}\n{text}\n\n{found[2]}", page)
-    return page
+    pattern = re.compile(f"(<!-- field {block} -->\n).*?(<!-- end of field {block} -->)", re.DOTALL)
+    if not pattern.search(page):
+        raise ValueError(f"the page has no markers of field {block}")
+    return pattern.sub(lambda found: f"{found[1]}\n{blocks[block]}\n\n{found[2]}", page)
 
 
 def _rounds(name: str, part: Kept) -> str:
