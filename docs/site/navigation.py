@@ -56,9 +56,11 @@ def linked(markdown: str, path: str, notebooks: Path) -> str:
     --------
     >>> linked("[Start](../../README.md), then [go on](02_b.ipynb).", "how-to/x.md", Path("nowhere"))
     '[Start](../overview.md), then [go on](../notebooks/02_b.md).'
+    >>> linked("[The law](docs/reference/law.md).", "changelog.md", Path("nowhere"))
+    '[The law](reference/law.md).'
     """
     above = "../" * (len(PurePosixPath(path).parts) - 1)
-    if path == "overview.md":
+    if path in OUTSIDE.values():
         markdown = markdown.replace("](docs/", "](")
     markdown = re.sub(
         rf"\]\({re.escape(above)}\.\./(README|CHANGELOG)\.md", lambda file: f"]({above}{OUTSIDE[file[1]]}", markdown
