@@ -111,15 +111,15 @@ async def _form(request: Request, response: Response) -> Form:
 
 
 FormDep = Annotated[Form, Depends(_form)]
-RowsQuery = Annotated[int | None, Query(ge=1, le=MAX_PAGE, description="Rows of a page; as Arrow, all that match without it.")]
+RowsQuery = Annotated[int | None, Query(ge=1, le=MAX_PAGE, description="Rows per page; Arrow without it sends all rows.")]
 
 Responses = dict[int | str, JsonObject]
 """What a route declares of its answers, by status."""
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 TABLE: Responses = {
     200: {
-        "description": "A page as JSON; as an Arrow IPC stream all rows, or a page whose header `Link` names the next",
-        "headers": {"Link": {"schema": {"type": "string"}, "description": 'Of Arrow: `<?...>; rel="next"` (RFC 8288).'}},
+        "description": "A page as JSON, or all rows as an Arrow IPC stream; with `limit`, `Link` names the next page",
+        "headers": {"Link": {"schema": {"type": "string"}, "description": 'For Arrow: `<?...>; rel="next"` (RFC 8288).'}},
         "content": {Form.ARROW.value: _BYTES},
     }
 }

@@ -20,34 +20,34 @@ API_DESCRIPTION = (
     "Errors are problem details (RFC 9457). Ids are opaque; hashes are `sha256:<hex>`; times are milliseconds since 1970, UTC."
 )
 TAGS = [
-    {"name": "leaderboard", "description": "Ranking of agents over all sealed runs, by recomputed CLV alone."},
-    {"name": "competitions", "description": "Create, build a roster, start, read state and event log."},
-    {"name": "agents", "description": "Deploy a typed configuration as an instance, and read what it does."},
-    {"name": "strategies", "description": "Templates of agents, and the parameters that they take."},
-    {"name": "backtests", "description": "Replay a catalogued pack and store a report."},
+    {"name": "leaderboard", "description": "The ranking of agents over all sealed runs."},
+    {"name": "competitions", "description": "Create a competition, fill its roster, start it, and read its state and events."},
+    {"name": "agents", "description": "Deploy a configuration as an instance, and read what the instance does."},
+    {"name": "strategies", "description": "The templates of agents and their parameters."},
+    {"name": "backtests", "description": "Replay a pack of the catalog and store a report."},
     {"name": "packs", "description": "The catalog of hash-verified replay packs."},
-    {"name": "uploads", "description": "Packs of the caller's own: for competitions and deploys of the same caller."},
-    {"name": "runs", "description": "Proof cards, verification, single decisions, sealed bytes."},
-    {"name": "log", "description": "The append-only log: the commitment to every run stands there ahead of its result."},
-    {"name": "me", "description": "The caller itself."},
+    {"name": "uploads", "description": "Packs that callers upload for their own competitions and deploys."},
+    {"name": "runs", "description": "Proof cards, verification, decisions and sealed bytes."},
+    {"name": "log", "description": "The append-only log, with the commitment to every run ahead of its result."},
+    {"name": "me", "description": "The caller."},
     {"name": "demo", "description": "A whole competition in one call."},
     {"name": "operations", "description": "Health, readiness and metrics."},
 ]
 
 _MEANINGS = {
-    400: "The body can't be read, or breaks a rule of the domain",
+    400: "The body can't be read, or breaks a rule",
     401: "Missing or invalid token",
     403: "The caller is not the owner",
     404: "Unknown",
-    406: "The `Accept` header refuses every form of the answer",
+    406: "`Accept` refuses every form of the answer",
     409: "The state does not allow it",
-    410: "Removed to make room: `evidence_hash` and `manifest_hash` are left, and asked for again it is replayed",
+    410: "Removed to make room; `evidence_hash` and `manifest_hash` remain, and a new request replays it",
     413: "The body is too large",
     415: "The body is not sent as JSON",
-    422: "A body or parameter of the wrong form, or an unknown parameter",
-    429: "The caller has as much going on as an owner may; see `Retry-After`",
+    422: "A body or parameter has the wrong form, or a parameter is unknown",
+    429: "The caller has reached the limit of work at once; see `Retry-After`",
     503: "Busy, or the store can't be reached; see `Retry-After`",
-    507: "The runs of the caller, or those without an owner, take up all the room that they may",
+    507: "The runs of the caller, or those without an owner, have used up their storage",
 }
 _RETRY_AFTER = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}}
 _HEADERS = {
@@ -181,9 +181,9 @@ def _leave_defaults_optional(schemas: JsonObject) -> None:
 
 
 def _summarize(operation: JsonObject) -> None:
-    """Title an operation by the first clause of its description: names of functions say nothing there."""
+    """Title an operation by the first sentence of its description: names of functions say nothing there."""
     text = operation["description" if "description" in operation else "summary"]
-    operation["summary"] = re.split(r"[;:,.]", text, maxsplit=1)[0]
+    operation["summary"] = re.split(r"\.(?:\s|$)", text, maxsplit=1)[0]
 
 
 def _tidy(schema: JsonObject) -> None:

@@ -55,10 +55,10 @@ Prefer = Annotated[Preference, Depends(_preference)]
 OVER = ("sealed", "failed", "removed")
 """Statuses of a run to which nothing is added."""
 
-LOCATION = {"Location": {"schema": {"type": "string"}, "description": "Path where to ask."}}
+LOCATION = {"Location": {"schema": {"type": "string"}, "description": "Path to ask at."}}
 ACCEPTED = LOCATION | {
     "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."},
-    "Preference-Applied": {"schema": {"type": "string"}, "description": "What of `Prefer` was followed."},
+    "Preference-Applied": {"schema": {"type": "string"}, "description": "The part of `Prefer` that was followed."},
 }
 """Headers of an answer that work goes on."""
 

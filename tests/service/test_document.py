@@ -63,6 +63,13 @@ def test_every_json_answer_has_an_example_that_its_schema_allows(document):
         assert "..." not in texts(content["example"]), f"{operation}: name the field in clvlab_service/examples.py"
 
 
+def test_an_operation_is_titled_by_the_first_sentence_of_its_description(document):
+    titles = {op["operationId"]: op["summary"] for methods in document["paths"].values() for op in methods.values()}
+
+    assert titles["getEvidence"] == "Download `events.jsonl`"
+    assert titles["uploadPack"] == "Upload a pack as an archive (zip, tar or tar.gz), or with `source` a file to import"
+
+
 def test_examples_tell_one_story(document):
     examples = {operation: content["example"] for operation, content in answers(document)}
 

@@ -44,8 +44,8 @@ def _shallow(value: Any, depth: int = 0) -> Any:
         429,
         507,
         s400="The body can't be read",
-        s409="Idempotency key reused with another configuration, or its attempt failed for good",
-        s422="Preflight failure: `checks` names every failing check; nothing was stored",
+        s409="The idempotency key was used with another configuration, or its attempt failed for good",
+        s422="Preflight failed: `checks` names every failing check, and nothing was stored",
     ),
     openapi_extra=body_schema(DeployConfig, _EXAMPLE),
 )
@@ -55,10 +55,10 @@ def deploy(
     application: ApplicationDep,
     idempotency_key: Annotated[
         str | None,
-        Header(alias="Idempotency-Key", min_length=1, max_length=255, description="The same key gives the same instance."),
+        Header(alias="Idempotency-Key", min_length=1, max_length=255, description="The same key returns the same instance."),
     ] = None,
 ) -> DeployResponse:
-    """Check a configuration by name, pin it as an instance of the caller, and launch its run."""
+    """Check a configuration with named checks, pin it as an instance of the caller, and start its run."""
     return application.deploys.deploy(principal, body, idempotency_key)
 
 
@@ -66,7 +66,7 @@ def deploy(
 def own_instances(
     principal: CurrentPrincipal,
     application: ApplicationDep,
-    strategy: Annotated[str | None, Query(max_length=200, description="Only those of this template.")] = None,
+    strategy: Annotated[str | None, Query(max_length=200, description="Only instances of this template.")] = None,
     cursor: CursorQuery = None,
     limit: PageSizeQuery = 50,
 ) -> InstanceListResponse:
@@ -80,7 +80,7 @@ def own_instances(
     responses=problems(401, s404=_UNKNOWN),
 )
 def instance(instance_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> AgentInstance:
-    """Read an instance; its owner only."""
+    """Read an instance. Only its owner may read it."""
     return application.deploys.instance(principal, instance_id)
 
 
@@ -96,10 +96,10 @@ async def runtime_events(
     principal: CurrentPrincipal,
     application: ApplicationDep,
     place: ReadPlace,
-    since: Annotated[int, Query(ge=0, le=SAFE_INTEGER, description="Exclusive cursor.")] = 0,
-    limit: Annotated[int | None, Query(ge=1, le=1000, description="The first so many events after `since`.")] = None,
+    since: Annotated[int, Query(ge=0, le=SAFE_INTEGER, description="Events after this cursor.")] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=1000, description="Most events to return.")] = None,
 ) -> Response:
-    """Read what an instance did, on the operations channel; its owner only."""
+    """Read the runtime events of an instance. Only its owner may read them."""
     deploys = application.deploys
     newest = await place.run(deploys.newest_event_id, principal, instance_id)  # what is appended from here on is not waited for
     end = newest if limit is None else min(since + limit, newest)
@@ -127,5 +127,5 @@ def strategies() -> StrategyListResponse:
 
 @strategies_router.get("/{name}", operation_id="getStrategy", responses=problems(s404="Unknown strategy"))
 def strategy(name: str) -> StrategyInfo:
-    """Read what a template does, and the schema of its parameters; a roster or deploy keeps other keys, unused."""
+    """Read what a template does, and the schema of its parameters. A roster or deploy keeps other keys without using them."""
     return templates.strategy(name)

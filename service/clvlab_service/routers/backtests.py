@@ -39,11 +39,11 @@ _EXAMPLES: Any = {
 }
 _QUICK_S = 1.0
 _UNDER_WAY: Responses = {
-    202: {"model": BacktestState, "headers": ACCEPTED, "description": "Under way: ask again at `Location`"}
+    202: {"model": BacktestState, "headers": ACCEPTED, "description": "Still running; ask again at `Location`"}
 }
 _PAGE: Responses = {200: {"description": "One page without scripts", "content": {"text/html": {"schema": {"type": "string"}}}}}
 _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description="Stands for one backtest, and withdraws it.")
+_Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description="Identifies one backtest, and withdraws it.")
 
 
 @router.post(
@@ -56,8 +56,8 @@ _Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description
         507,
         s400="Invalid window, agent or policy, unreadable body, or the replay failed",
         s404="`pack_id` is not in the verified catalog",
-        s409="The idempotency key stands for another backtest, or the backtest was cancelled",
-        s422="A fixture is not catalogued for the pack, a field of the wrong type, or an unknown field",
+        s409="The idempotency key belongs to another backtest, or the backtest was cancelled",
+        s422="The pack has no such fixture, or a field is unknown or of the wrong type",
     ),
 )
 async def run_backtest(
@@ -68,10 +68,11 @@ async def run_backtest(
     prefer: Prefer,
     key: Annotated[str | None, _Key] = None,
 ) -> Response:
-    """Replay a catalogued pack, seal the run, store the report.
+    """Replay a pack of the catalog, seal the run and store the report.
 
-    One fixture goes through the offline agent `baseline` and is answered when it is sealed. Several, or all of a pack, go
-    through any template but `llm` and `bets`; what takes more than a second is answered with 202 and goes on.
+    A body with one fixture runs the offline agent `baseline`; the answer comes when the run is sealed. A body with
+    several fixtures, or a whole pack, runs any template except `llm` and `bets`; after a second the answer is 202 and
+    the run goes on.
     """
     asked = await run_in_threadpool(application.backtests.ask, body, key)
     if not asked.known:
@@ -100,10 +101,10 @@ def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: Pa
     "/{backtest_id}",
     operation_id="getBacktest",
     response_model=BacktestReport,
-    responses=_UNDER_WAY | problems(410, s404="Unknown backtest, or one that failed: the problem says why"),
+    responses=_UNDER_WAY | problems(410, s404="Unknown backtest, or one that failed; the problem says why"),
 )
 def report(request: Request, backtest_id: str, application: ApplicationDep) -> Any:
-    """Read a report; of a backtest that is under way, how far it is."""
+    """Read a report, or the progress of a backtest that still runs."""
     found = application.backtests.look(backtest_id)
     return accepted(request, found, f"/backtests/{found['backtest_id']}") if "stage" in found else found
 
@@ -111,10 +112,13 @@ def report(request: Request, backtest_id: str, application: ApplicationDep) -> A
 @router.post(
     "/{backtest_id}/cancel",
     operation_id="cancelBacktest",
-    responses=problems(410, 422, s403="It was not asked for under that key", s404="Unknown backtest", s409="It is over"),
+    responses=problems(410, 422, s403="The key did not ask for this backtest", s404="Unknown backtest", s409="It is over"),
 )
 def cancel(backtest_id: str, application: ApplicationDep, key: Annotated[str, _Key]) -> BacktestState:
-    """Withdraw a request, by its idempotency key or the key in its answer; what nobody else asked for is cancelled."""
+    """Withdraw a request by its idempotency key, or by the key in its answer.
+
+    The backtest is cancelled if nobody else asked for it.
+    """
     return application.backtests.withdraw(backtest_id, key)
 
 
@@ -122,9 +126,9 @@ def cancel(backtest_id: str, application: ApplicationDep, key: Annotated[str, _K
     "/{backtest_id}/tear-sheet",
     operation_id="getTearSheet",
     response_class=HTMLResponse,
-    responses=_PAGE | problems(410, s404="Unknown backtest, no report yet, or its pack is not in the catalog any more"),
+    responses=_PAGE | problems(410, s404="Unknown backtest, no report yet, or its pack is no longer in the catalog"),
 )
 async def tear_sheet(backtest_id: str, application: ApplicationDep, pool: SheetPool) -> HTMLResponse:
-    """Read everything that a backtest says of its agent as one page: figures with intervals, breakdowns, pictures."""
+    """Read the tear sheet of a backtest as one page. It has figures with intervals, breakdowns and pictures."""
     page = await pool.share(backtest_id, application.backtests.tear_sheet, backtest_id)
     return HTMLResponse(page, headers={"Content-Security-Policy": _PAGE_POLICY})

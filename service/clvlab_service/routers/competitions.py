@@ -39,7 +39,7 @@ _UNDER_WAY: Responses = {
     202: {
         "model": CompetitionProgress,
         "headers": ACCEPTED,
-        "description": "Under way, as `Prefer: respond-async` or `wait=N` asked",
+        "description": "Still running; `Prefer: respond-async` or `wait=N` asked for an early answer",
     }
 }
 _UNKNOWN = "Unknown competition"
@@ -75,7 +75,7 @@ class StatusFilter(StrEnum):
 def create(
     principal: CurrentPrincipal, body: Annotated[CompetitionConfig, Body(examples=[_CONFIG])], application: ApplicationDep
 ) -> CompetitionCreateResponse:
-    """Create a draft that the caller owns; a `pack_id` freezes the replay binding now."""
+    """Create a draft that the caller owns. A `pack_id` freezes the replay binding now."""
     return application.competitions.create(principal, body)
 
 
@@ -90,13 +90,13 @@ async def competitions(
     response: Response,
     application: ApplicationDep,
     place: ReadPlace,
-    status: Annotated[StatusFilter | None, Query(description="Only those of this status.")] = None,
-    owner: Annotated[str | None, Query(max_length=500, description="Only those of this principal, a DID.")] = None,
-    pack_id: Annotated[str | None, Query(max_length=200, description="Only those bound to this pack.")] = None,
-    cursor: Annotated[str | None, Query(max_length=500, description="From the link to the next page.")] = None,
-    limit: Annotated[int | None, Query(ge=1, le=200, description="Entries of a page; without it, all are listed.")] = None,
+    status: Annotated[StatusFilter | None, Query(description="Only competitions with this status.")] = None,
+    owner: Annotated[str | None, Query(max_length=500, description="Only competitions of this owner, a DID.")] = None,
+    pack_id: Annotated[str | None, Query(max_length=200, description="Only competitions bound to this pack.")] = None,
+    cursor: Annotated[str | None, Query(max_length=500, description="Taken from the link to the next page.")] = None,
+    limit: Annotated[int | None, Query(ge=1, le=200, description="Entries per page; all entries by default.")] = None,
 ) -> list[CompetitionSummaryResponse] | Response:
-    """List competitions, oldest first; with a `limit`, in pages of which each names the next in its header `Link`."""
+    """List competitions, oldest first. With `limit`, each page names the next one in the header `Link`."""
     wanted = CompetitionFilter(None if status is None else CompetitionStatus(status.value.lower()), owner, pack_id)
     listed = application.competitions
     if limit is not None:
@@ -120,7 +120,7 @@ async def competitions(
     responses=problems(s404=_UNKNOWN),
 )
 def state(competition_id: str, application: ApplicationDep) -> CompetitionStateResponse:
-    """Read a competition whole."""
+    """Read a competition with its roster, leaderboard and proof card."""
     return application.competitions.state(competition_id)
 
 
@@ -131,10 +131,10 @@ def state(competition_id: str, application: ApplicationDep) -> CompetitionStateR
         401,
         413,
         422,
-        s400="Unrecognized `proof_mode`, unknown strategy, bad parameter, what the fixture lacks, or an unreadable body",
-        s403="The caller is not the owner, or `instance_id` belongs to another principal",
-        s404="Unknown competition, or `instance_id` absent or unowned",
-        s409="Roster frozen, agent already registered, or roster cap exceeded",
+        s400="Unknown `proof_mode` or strategy, bad parameter, a market that the fixture lacks, or an unreadable body",
+        s403="The caller is not the owner, or `instance_id` belongs to another owner",
+        s404="Unknown competition, or `instance_id` is unknown or has no owner",
+        s409="The roster is frozen or full, or the agent is already registered",
     ),
 )
 def register(
@@ -155,11 +155,11 @@ def register(
 )
 def withdraw(
     competition_id: str,
-    agent_id: Annotated[str, Path(description="Percent-encoded, as it may hold any character: `a/b` is `a%2Fb`.")],
+    agent_id: Annotated[str, Path(description="Percent-encoded, because an id may hold any character: `a/b` is `a%2Fb`.")],
     principal: CurrentPrincipal,
     application: ApplicationDep,
 ) -> None:
-    """Take an agent off the roster of a draft or open competition: its place is free again."""
+    """Remove an agent from the roster of a draft or open competition. Its place is free again."""
     application.competitions.withdraw(principal, competition_id, agent_id)
 
 
@@ -167,7 +167,7 @@ def withdraw(
     "/{competition_id}",
     operation_id="deleteCompetition",
     status_code=204,
-    responses=problems(401, 403, s404=_UNKNOWN, s409="It was started, and its log is public record: `reason` says so"),
+    responses=problems(401, 403, s404=_UNKNOWN, s409="It was started, so its log is public record; `reason` says so"),
 )
 def delete(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> None:
     """Delete a competition that was never started, with its roster."""
@@ -180,7 +180,7 @@ def delete(competition_id: str, principal: CurrentPrincipal, application: Applic
     responses=problems(401, 403, s404=_UNKNOWN, s409="Not a draft"),
 )
 def open_entries(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> CompetitionStatusResponse:
-    """Go from draft to open; agents may still register."""
+    """Open a draft. Agents may still register."""
     return application.competitions.open(principal, competition_id)
 
 
@@ -189,7 +189,7 @@ def open_entries(competition_id: str, principal: CurrentPrincipal, application: 
     operation_id="startCompetition",
     response_model=CompetitionStartResponse,
     responses=_UNDER_WAY
-    | problems(401, 403, 429, 500, 507, s404=_UNKNOWN, s409="Not startable: `reason` says why; or it was cancelled"),
+    | problems(401, 403, 429, 500, 507, s404=_UNKNOWN, s409="It cannot start (`reason` says why), or it was cancelled"),
 )
 async def start(
     request: Request,
@@ -199,7 +199,10 @@ async def start(
     pool: OwnerPool,
     prefer: Prefer,
 ) -> Response:
-    """Run all agents over the sealed tape, score and seal; answers when the competition is finalized, or sooner if asked to."""
+    """Run all agents over the bound pack, score and seal.
+
+    The answer comes when the competition is finalized, or sooner if `Prefer` asks for that.
+    """
     competitions = application.competitions
     async with pool.turn(competition_id):  # of those who start it at once, all but the first find it running
         await run_in_threadpool(competitions.check_startable, principal, competition_id)
@@ -222,7 +225,7 @@ async def start(
     responses=problems(401, 403, s404=_UNKNOWN, s409="Not running"),
 )
 def cancel(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> CompetitionStatusResponse:
-    """Cancel the run of a running competition, which is then what it was before its start."""
+    """Cancel the run of a running competition. The competition gets back the status from before its start."""
     return application.competitions.cancel(principal, competition_id)
 
 
@@ -232,7 +235,7 @@ def cancel(competition_id: str, principal: CurrentPrincipal, application: Applic
     responses=problems(401, 403, s404=_UNKNOWN, s409="Not finalized"),
 )
 def complete(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> CompetitionStatusResponse:
-    """Go from finalized to completed: the record is closed."""
+    """Close the record of a finalized competition. Its status becomes completed."""
     return application.competitions.complete(principal, competition_id)
 
 
@@ -242,7 +245,7 @@ def complete(competition_id: str, principal: CurrentPrincipal, application: Appl
     responses=problems(401, 403, s404=_UNKNOWN),
 )
 def agent_errors(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> list[AgentErrorCause]:
-    """Read why agents failed in the sealed run; its owner only."""
+    """Read why agents failed in the sealed run. Only the owner may read it."""
     return application.competitions.agent_errors(principal, competition_id)
 
 
@@ -256,10 +259,10 @@ async def events(
     competition_id: str,
     request: Request,
     place: ReadPlace,
-    since_seq: Annotated[int, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER, description="Exclusive; -1 gives the whole log.")] = 0,
-    limit: Annotated[int | None, Query(ge=1, le=10_000, description="The first so many events after `since_seq`.")] = None,
+    since_seq: Annotated[int, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER, description="After this one; -1 reads all.")] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=10_000, description="Most events to return.")] = None,
 ) -> Response:
-    """Read the event log after `since_seq`, ascending."""
+    """Read the event log after `since_seq`, in ascending order."""
     pages: EventPages = request.app.state.pages
     length = await place.run(pages.length, competition_id)  # what is appended from here on is not waited for
     start = min(max(since_seq + 1, 0), length)
@@ -275,5 +278,5 @@ demo_router = APIRouter(prefix="/demo", tags=["demo"])
 
 @demo_router.post("/run", operation_id="runDemo", responses=problems(s404="The catalog has no pack to run over"))
 async def run_demo(application: ApplicationDep, pool: ProofPool) -> DemoResponse:
-    """Run, seal and score a small competition of the bundled templates, once for all who ask at a time; no body, no token."""
+    """Run, seal and score a small competition of the bundled templates. Simultaneous callers share one run."""
     return await pool.share("demo", application.demo.run)

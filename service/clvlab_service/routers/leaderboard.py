@@ -38,18 +38,18 @@ def _one_of(*values: str) -> AfterValidator:
 def leaderboard(
     request: Request,
     application: ApplicationDep,
-    after_rank: Annotated[int, Query(ge=0, le=SAFE_INTEGER, description="Rank of the last row of the page before.")] = 0,
-    limit: Annotated[int | None, Query(ge=1, le=1000, description="Rows of a page; without it, all are answered.")] = None,
+    after_rank: Annotated[int, Query(ge=0, le=SAFE_INTEGER, description="Rank of the last row of the previous page.")] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=1000, description="Rows per page; all rows by default.")] = None,
     causality: Annotated[
-        str | None, _one_of(*CAUSALITIES), Query(description=f"Only rows that decided so: {', '.join(CAUSALITIES)}.")
+        str | None, _one_of(*CAUSALITIES), Query(description=f"Only rows with this causality: {', '.join(CAUSALITIES)}.")
     ] = None,
     knowledge: Annotated[
-        str | None, _one_of(*KNOWLEDGE), Query(description=f"Only rows of which this was known: {', '.join(KNOWLEDGE)}.")
+        str | None, _one_of(*KNOWLEDGE), Query(description=f"Only rows with this knowledge: {', '.join(KNOWLEDGE)}.")
     ] = None,
     *,
-    grouped: Annotated[bool, Query(description="Of an owner's rows with the same decisions, only the first.")] = False,
+    grouped: Annotated[bool, Query(description="Show only the first of an owner's rows with the same decisions.")] = False,
 ) -> Response:
-    """Rank agents over all sealed runs, by recomputed CLV alone; of some of them, among themselves."""
+    """Rank agents over all sealed runs by mean CLV. With filters, ranks are among the rows that are left."""
     wanted = RowQuery(causality, knowledge, grouped)
     # Read before the rows: those may be newer than the tag, and are then asked for again, but never older.
     key = application.leaderboard.revision(), after_rank, limit, wanted
@@ -77,7 +77,7 @@ _SIZE = Annotated[int, Query(ge=0, le=2**53 - 1, description="Number of entries.
 
 @log_router.get("", operation_id="getLog", responses=problems())
 async def state(application: ApplicationDep, place: ReadPlace) -> LogResponse:
-    """Read size and root of the log, and how many runs each owner committed to, sealed and abandoned."""
+    """Read the size and root of the log, and each owner's counts of committed, sealed and abandoned runs."""
     return await place.run(application.log.state)
 
 
@@ -88,7 +88,7 @@ async def state(application: ApplicationDep, place: ReadPlace) -> LogResponse:
     responses=_NOTE | problems(s404="The log has no key"),
 )
 def checkpoint(application: ApplicationDep) -> Response:
-    """Sign the present state: what a witness keeps, and proofs of a bundle are under."""
+    """Read a signed checkpoint of the log. Witnesses keep it, and the proofs in a bundle refer to it."""
     return Response(application.log.checkpoint(), media_type="text/plain; charset=utf-8")
 
 
@@ -97,13 +97,13 @@ async def entries(
     application: ApplicationDep,
     place: ReadPlace,
     since: _SIZE = 0,
-    limit: Annotated[int, Query(ge=1, le=MAX_ENTRIES, description="Entries of a page.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_ENTRIES, description="Entries per page.")] = 100,
 ) -> LogEntriesResponse:
-    """Read entries from an index on, to rebuild the tree and count for yourself."""
+    """Read entries from an index on. With them you can rebuild the tree and count runs yourself."""
     return await place.run(application.log.entries, since, limit)
 
 
 @log_router.get("/consistency", operation_id="getConsistency", responses=problems(422))
 def consistency(first: _SIZE, second: _SIZE, application: ApplicationDep) -> ConsistencyResponse:
-    """Prove that the log of `second` entries extends the one of `first`."""
+    """Prove that the log of `second` entries extends the log of `first` entries."""
     return application.log.consistency(first, second)

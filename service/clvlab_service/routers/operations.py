@@ -21,13 +21,13 @@ _DEADLINE_S = 1
 
 @router.get("/healthz", operation_id="health")
 async def health() -> HealthResponse:
-    """Say that the process answers."""
+    """Check that the process answers."""
     return {"status": "ok"}
 
 
 @router.get("/readyz", operation_id="readiness", responses=problems())
 async def ready(application: ApplicationDep, pool: HealthPool) -> ReadinessResponse:
-    """Say whether the store answers within a second; no other request can hold that up."""
+    """Check that the store answers within a second. Other requests cannot delay this check."""
     try:
         found = await asyncio.wait_for(pool.share("ready", application.ready), _DEADLINE_S)
     except TimeoutError:
@@ -40,7 +40,10 @@ _TEXT: Responses = {200: {"description": "Prometheus text", "content": {"text/pl
 
 @router.get("/metrics", operation_id="metrics", response_class=Response, responses=_TEXT | problems())
 async def metrics(request: Request, application: ApplicationDep, pool: MeasuresPool) -> Response:
-    """Measurements for Prometheus; those of the store only if it answers within a second, which `clvlab_store_up` tells."""
+    """Read measurements for Prometheus.
+
+    Those of the store are included if it answers within a second; `clvlab_store_up` says whether it did.
+    """
     shown: RequestMetrics = request.app.state.metrics
     try:
         found = await asyncio.wait_for(pool.share("measures", application.measures), _DEADLINE_S)

@@ -35,7 +35,7 @@ me_router = APIRouter(prefix="/me", tags=["me"], route_class=AuthenticatedRoute)
 
 @me_router.get("", operation_id="getMe", responses=problems(401))
 def me(principal: CurrentPrincipal, application: ApplicationDep, request: Request) -> MeResponse:
-    """Read who the token speaks for, what is theirs, and the limits that hold."""
+    """Read the caller's DID, what the caller owns, and the limits that apply."""
     settings: Settings = request.app.state.settings
     return {
         "did": principal,
@@ -51,7 +51,7 @@ _UNKNOWN = "Unknown or unverified pack"
 
 @router.get("", operation_id="listReplayPacks", responses=problems())
 def packs(application: ApplicationDep) -> ReplayPackListResponse:
-    """List hash-verified, allowlisted packs."""
+    """List the packs of the catalog. Each one is hash-verified and on the allowlist."""
     return application.packs.all()
 
 
@@ -61,7 +61,7 @@ def packs(application: ApplicationDep) -> ReplayPackListResponse:
     responses=problems(s404=_UNKNOWN),
 )
 def pack(pack_id: str, application: ApplicationDep) -> ReplayPackInfo:
-    """Read one pack."""
+    """Read one pack of the catalog."""
     return application.packs.info(pack_id)
 
 
@@ -78,10 +78,10 @@ async def fixtures(
     application: ApplicationDep,
     place: ReadPlace,
     market: Annotated[
-        str | None, Query(max_length=200, description="Only fixtures with a market whose key begins so, with these markets.")
+        str | None, Query(max_length=200, description="Only fixtures and markets whose market key has this prefix.")
     ] = None,
     after: Annotated[
-        int | None, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER, description="Announced kickoff at this time or later.")
+        int | None, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER, description="Announced kickoff at or after this time.")
     ] = None,
     before: Annotated[
         int | None, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER, description="Announced kickoff before this time.")
@@ -89,7 +89,7 @@ async def fixtures(
     cursor: CursorQuery = None,
     limit: RowsQuery = None,
 ) -> PackFixturesResponse | Response:
-    """List fixtures of a pack in order of their id, 100 a page: names, kickoffs, markets, and how good its ticks are."""
+    """List the fixtures of a pack by id, 100 per page. Each has names, kickoff, markets and the quality of its ticks."""
     wanted = FixtureFilter(market, after, before)
     if form is Form.ARROW:
         return arrow_response(request, await place.run(application.packs.fixtures_as_arrow, pack_id, wanted, cursor, limit))
@@ -103,7 +103,7 @@ PATH = "/me/packs"
 uploads_router = APIRouter(prefix=PATH, tags=["uploads"], route_class=AuthenticatedRoute)
 
 _AT_ONCE = 1 << 20
-_UNKNOWN_UPLOAD = "No such pack of the caller, or the service takes no uploads"
+_UNKNOWN_UPLOAD = "The caller has no such pack, or the service takes no uploads"
 _OFF = "The service takes no uploads"
 _BODY: JsonObject = {
     "requestBody": {
@@ -126,10 +126,10 @@ _KEPT: Responses = {
         401,
         413,
         422,
-        s400="No sound pack can be made of the body; `detail` says what is wrong, and nothing is kept",
+        s400="The body is not a valid pack; `detail` says why, and nothing is kept",
         s404=_OFF,
         s408="The body did not arrive in time",
-        s409="The id is taken, or the caller has all the packs or bytes that are allowed: `reason` says which",
+        s409="The id is taken, or the caller has reached a limit of packs or bytes; `reason` says which",
     ),
     openapi_extra=_BODY,
 )
@@ -141,7 +141,10 @@ async def upload(
     application: ApplicationDep,
     pool: UploadPool,
 ) -> UploadedPack:
-    """Upload a pack: an archive of it (zip, tar or tar.gz), or with `source` a file to import. Verified before the answer."""
+    """Upload a pack as an archive (zip, tar or tar.gz), or with `source` a file to import.
+
+    It is verified before the answer.
+    """
     incoming = await run_in_threadpool(application.uploads.receive, principal, about)
     try:
         await _receive(request, incoming, request.app.state.settings.upload_receive_s)
@@ -191,8 +194,8 @@ def uploaded_pack(pack_id: str, principal: CurrentPrincipal, application: Applic
     "/{pack_id}",
     operation_id="deleteUploadedPack",
     status_code=204,
-    responses=problems(401, s404=_UNKNOWN_UPLOAD, s409="A competition or run that is not over needs it"),
+    responses=problems(401, s404=_UNKNOWN_UPLOAD, s409="A competition or run that is not over needs this pack"),
 )
 def delete(pack_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> None:
-    """Delete one of the caller's packs; sealed runs over it stay verifiable."""
+    """Delete one of the caller's packs. Sealed runs over it stay verifiable."""
     application.uploads.delete(principal, pack_id)

@@ -59,35 +59,35 @@ def _file(media_type: str, kind: str = "string") -> Responses:
 @router.get("", operation_id="listRuns", responses=problems(422))
 def runs(
     application: ApplicationDep,
-    kind: Annotated[RunKind | None, Query(description="What asked for it.")] = None,
-    status: Annotated[RunStatus | None, Query(description="Where it is between launch and seal.")] = None,
-    agent_id: Annotated[str | None, Query(max_length=200, description="An agent that the leaderboard counted in it.")] = None,
-    pack_id: Annotated[str | None, Query(max_length=200, description="The pack that it replays.")] = None,
+    kind: Annotated[RunKind | None, Query(description="What asked for the run.")] = None,
+    status: Annotated[RunStatus | None, Query(description="Where the run is between launch and seal.")] = None,
+    agent_id: Annotated[str | None, Query(max_length=200, description="An agent that the leaderboard counted.")] = None,
+    pack_id: Annotated[str | None, Query(max_length=200, description="The pack that the run replays.")] = None,
     owner: Annotated[
-        str | None, Query(max_length=300, description="DID that committed to it; `anonymous` without a token.")
+        str | None, Query(max_length=300, description="DID that committed to the run; `anonymous` without a token.")
     ] = None,
     cursor: CursorQuery = None,
     limit: PageSizeQuery = 50,
 ) -> RunListResponse:
-    """List runs, newest first: of every kind, or those that meet all that is asked for."""
+    """List runs, newest first. Filters combine: a run must meet all of them."""
     return application.runs.page(cursor, limit, RunFilter(kind, status, agent_id, pack_id, owner))
 
 
 @cards.get("/{run_id}", operation_id="getRun", responses=problems(410, s404="Unknown run"))
 def card(run_id: str, application: ApplicationDep) -> ProofArtifactResponse:
-    """Read a proof card; from the first moment of a run, with pending checks until it is sealed."""
+    """Read a proof card. It exists from the start of a run; checks are pending until the seal."""
     return application.runs.card(run_id)
 
 
 @router.get("/{run_id}/progress", operation_id="getProgress", responses=problems(s404="Unknown run"))
 def progress(run_id: str, application: ApplicationDep) -> RunProgress:
-    """Read how far a run is; the WebSocket of the same path tells of changes as they come."""
+    """Read the progress of a run. The WebSocket of the same path sends every change."""
     return application.jobs.state(run_id)
 
 
 @cards.post("/{run_id}/verify", operation_id="verifyRun", responses=problems(410, s404="Unknown run"))
 async def verify(run_id: str, application: ApplicationDep, pool: ProofPool) -> VerifyResponse:
-    """Recompute the proof from the stored bytes: hashes, scores, manifest, seven checks. Changes nothing that is sealed."""
+    """Recompute the proof from the stored bytes (hashes, scores, manifest, seven checks). Sealed bytes do not change."""
     return await pool.share_next(run_id, application.runs.verify, run_id)
 
 
@@ -97,7 +97,7 @@ async def verify(run_id: str, application: ApplicationDep, pool: ProofPool) -> V
     responses=problems(410, 422, s404="Unknown run, or no decision at `seq`"),
 )
 def decision(run_id: str, seq: _Seq, application: ApplicationDep) -> InspectorRecord:
-    """Inspect one sealed decision: what was known, what was proposed, what the law says, what was only claimed."""
+    """Read one sealed decision: the market state, the action, the score, and the agent's own claims."""
     return application.runs.inspect(run_id, seq)
 
 
@@ -118,13 +118,13 @@ async def decisions(
     fixture_id: Annotated[int | None, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER)] = None,
     market: Annotated[str | None, Query(max_length=200, description="Prefix of the market key.")] = None,
     side: NameQuery = None,
-    reason: Annotated[Reason | None, Query(description="What the law says of it.")] = None,
+    reason: Annotated[Reason | None, Query(description="Reason of the score.")] = None,
     valid: bool | None = None,
-    sort: Annotated[Order, Query(description="By CLV, ties by `seq`; decisions without one come last.")] = Order.SEQ,
+    sort: Annotated[Order, Query(description="By CLV, ties go by `seq`; decisions without a CLV come last.")] = Order.SEQ,
     cursor: CursorQuery = None,
     limit: RowsQuery = None,
 ) -> DecisionListResponse | Response:
-    """List sealed decisions with their scores, 100 a page; the run is read once, and every page after the first is quick."""
+    """List sealed decisions with their scores, 100 per page. Pages after the first are fast, because the run is read once."""
     wanted = DecisionFilter(agent_id, fixture_id, market, side, reason, valid)
     if form is Form.ARROW:
         table = await place.run(application.decisions.as_arrow, run_id, wanted, sort, cursor, limit)
@@ -134,13 +134,13 @@ async def decisions(
 
 @sealed.get("/{run_id}/evidence", operation_id="getEvidence", response_class=Response, responses=_file(_LINES))
 async def evidence(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
-    """Download `events.jsonl`; its SHA-256 is the evidence hash."""
+    """Download `events.jsonl`. Its SHA-256 is the evidence hash."""
     return await place.run(_part, request, application, run_id, Part.EVENTS)
 
 
 @sealed.get("/{run_id}/scores", operation_id="getScores", response_class=Response, responses=_file(_LINES))
 async def scores(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
-    """Download `scores.jsonl`, a row per decision."""
+    """Download `scores.jsonl`, one row per decision."""
     return await place.run(_part, request, application, run_id, Part.SCORES)
 
 
@@ -148,14 +148,14 @@ async def scores(run_id: str, request: Request, application: ApplicationDep, pla
     "/{run_id}/manifest", operation_id="getManifest", response_class=Response, responses=_file("application/json", "object")
 )
 async def manifest(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
-    """Download `manifest.json`; its SHA-256 is the manifest hash."""
+    """Download `manifest.json`. Its SHA-256 is the manifest hash."""
     run = await place.run(application.runs.sealed, run_id)
     return _download(request, run.manifest, "manifest.json", "application/json")
 
 
 @cards.get("/{run_id}/bundle", operation_id="getBundle", response_class=Response, responses=_file(_BYTES))
 async def bundle(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
-    """Download the proof bundle: all of the above, with the anchor and log proofs there are, for `clv_verify.py`."""
+    """Download the proof bundle for `clv_verify.py`: all sealed files, with the anchor and log proofs that exist."""
     return _download(request, await place.run(application.runs.bundle, run_id), f"{run_id}.clv", _BYTES)
 
 
