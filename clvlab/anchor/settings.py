@@ -38,17 +38,17 @@ class AnchorSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
-    rpc_url: str | None = Field(default=None, description="JSON-RPC node of a Solana chain; without one no chain is asked")
+    rpc_url: str | None = Field(default=None, description="JSON-RPC node of a Solana chain; no chain is asked without it")
     cluster: str = Field(default="devnet", description="`devnet`, `testnet`, `mainnet-beta`, or a name of your own")
-    genesis_hash: str | None = Field(default=None, description="of a chain of your own")
+    genesis_hash: str | None = Field(default=None, description="genesis hash of your own chain")
     keypair: Path | None = Field(
-        default=None, description="file of the key that signs, as the Solana tools write it; without one nothing is anchored"
+        default=None, description="key file in the format of the Solana tools; nothing is anchored without it"
     )
     signers: Annotated[frozenset[str], NoDecode, BeforeValidator(words)] = Field(
-        default=frozenset(), description="further public keys that are trusted to anchor, separated by commas"
+        default=frozenset(), description="further public keys trusted to anchor, separated by commas"
     )
     commitment: Literal["confirmed", "finalized"] = Field(
-        default="confirmed", description="`confirmed` or `finalized`: how sure the chain must be before an anchor counts"
+        default="confirmed", description="`confirmed` or `finalized`: certainty that an anchor needs to count"
     )
     priority_fee: int = Field(
         default=1000, ge=0, lt=2**64, description="micro-lamports per compute unit, on top of the base fee"
@@ -57,10 +57,10 @@ class AnchorSettings(BaseModel):
         default=30.0,
         gt=0,
         allow_inf_nan=False,
-        description="how long one attempt waits for the chain; the service makes as many as it takes",
+        description="seconds one attempt waits for the chain; the service repeats attempts until one succeeds",
     )
-    timeout_s: float = Field(default=5.0, gt=0, allow_inf_nan=False, description="how long one answer of the node is awaited")
-    poll_s: float = Field(default=0.5, gt=0, allow_inf_nan=False, description="seconds between two questions")
+    timeout_s: float = Field(default=5.0, gt=0, allow_inf_nan=False, description="seconds to wait for one answer of the node")
+    poll_s: float = Field(default=0.5, gt=0, allow_inf_nan=False, description="seconds between two polls")
 
     @model_validator(mode="after")
     def _known_chain(self) -> Self:

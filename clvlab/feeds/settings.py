@@ -43,46 +43,50 @@ class FeedSettings(BaseSettings):
         default=SKEW_S,
         ge=1,
         le=MOST_SKEW_S,
-        description="how far, in seconds, a message's time may be beyond its arrival before it is refused",
+        description="seconds that a message's time may be ahead of its arrival; a later time is refused",
     )
 
-    betfair_app_key: SecretStr | None = Field(default=None, description="of the application")
-    betfair_username: str | None = Field(default=None, description="of the account; needed without a session token")
-    betfair_password: SecretStr | None = Field(default=None, description="of the account; needed without a session token")
-    betfair_session_token: SecretStr | None = Field(default=None, description="of a session, in place of a login")
-    betfair_login_url: str | None = Field(default=None, description="where to log in: https, or http on this machine")
-    betfair_market_ids: _Words = Field(default=None, description="what to follow")
-    betfair_event_ids: _Words = Field(default=None, description="what to follow")
-    betfair_host: str | None = Field(default=None, description="of the stream")
-    betfair_port: int | None = Field(default=None, ge=1, le=65_535, description="of the stream")
-    betfair_cafile: Path | None = Field(default=None, description="certificates that the stream's is signed by")
+    betfair_app_key: SecretStr | None = Field(default=None, description="key of the application")
+    betfair_username: str | None = Field(default=None, description="user of the account; needed without a session token")
+    betfair_password: SecretStr | None = Field(
+        default=None, description="password of the account; needed without a session token"
+    )
+    betfair_session_token: SecretStr | None = Field(default=None, description="token of a session, instead of a login")
+    betfair_login_url: str | None = Field(default=None, description="login URL: https, or http on this machine")
+    betfair_market_ids: _Words = Field(default=None, description="markets to follow")
+    betfair_event_ids: _Words = Field(default=None, description="events to follow")
+    betfair_host: str | None = Field(default=None, description="host of the stream")
+    betfair_port: int | None = Field(default=None, ge=1, le=65_535, description="port of the stream")
+    betfair_cafile: Path | None = Field(default=None, description="certificates that sign the stream's certificate")
 
-    polymarket_events: _Words = Field(default=None, description="what to follow: slugs or numbers")
-    polymarket_url: str | None = Field(default=None, description="of the stream of books")
-    polymarket_gamma_url: str | None = Field(default=None, description="of the list of markets")
+    polymarket_events: _Words = Field(default=None, description="events to follow: slugs or numbers")
+    polymarket_url: str | None = Field(default=None, description="URL of the order-book stream")
+    polymarket_gamma_url: str | None = Field(default=None, description="URL of the market list")
 
-    kalshi_event_tickers: _Words = Field(default=None, description="what to follow")
+    kalshi_event_tickers: _Words = Field(default=None, description="events to follow")
     kalshi_tickers: _Words = Field(default=None, description="markets to follow")
-    kalshi_url: str | None = Field(default=None, description="of the stream of books")
-    kalshi_api_url: str | None = Field(default=None, description="of the list of markets")
-    kalshi_key_id: str | None = Field(default=None, description="of the key that signs")
-    kalshi_private_key_file: Path | None = Field(default=None, description="PEM file of the key that signs")
+    kalshi_url: str | None = Field(default=None, description="URL of the order-book stream")
+    kalshi_api_url: str | None = Field(default=None, description="URL of the market list")
+    kalshi_key_id: str | None = Field(default=None, description="id of the signing key")
+    kalshi_private_key_file: Path | None = Field(default=None, description="PEM file of the signing key")
 
-    the_odds_api_url: str | None = Field(default=None, description="of the provider")
-    the_odds_api_key: SecretStr | None = Field(default=None, description="that requests are paid with")
-    the_odds_api_sport: str | None = Field(default=None, description="as `soccer_epl`")
-    the_odds_api_regions: str | None = Field(default=None, description="of the books, separated by commas; `eu` if not set")
-    the_odds_api_markets: str | None = Field(default=None, description="separated by commas; `h2h` if not set")
-    the_odds_api_interval_s: float | None = Field(default=None, gt=0, description="from one poll to the next; 60 if not set")
-    the_odds_api_reserve: int | None = Field(default=None, ge=0, description="credits that are never spent; none if not set")
+    the_odds_api_url: str | None = Field(default=None, description="URL of the provider")
+    the_odds_api_key: SecretStr | None = Field(default=None, description="key that pays for requests")
+    the_odds_api_sport: str | None = Field(default=None, description="sport, as `soccer_epl`")
+    the_odds_api_regions: str | None = Field(
+        default=None, description="regions of the books, separated by commas; default `eu`"
+    )
+    the_odds_api_markets: str | None = Field(default=None, description="markets, separated by commas; default `h2h`")
+    the_odds_api_interval_s: float | None = Field(default=None, gt=0, description="seconds between polls; default 60")
+    the_odds_api_reserve: int | None = Field(default=None, ge=0, description="credits that are never spent; default 0")
 
-    txline_url: str | None = Field(default=None, description="of the provider")
+    txline_url: str | None = Field(default=None, description="URL of the provider")
     txline_jwt: SecretStr | None = Field(default=None, description="token of the session")
-    txline_api_token: SecretStr | None = Field(default=None, description="of the bundle that was subscribed to")
+    txline_api_token: SecretStr | None = Field(default=None, description="token of the subscribed bundle")
 
-    replay_pack: str = Field(default="starter", description="name or folder of the pack that is played")
-    replay_speed: float | None = Field(default=None, gt=0, description="how much faster than it was; 1 if not set")
-    replay_shift: bool | None = Field(default=None, description="whether its times are moved to now")
+    replay_pack: str = Field(default="starter", description="name or folder of the pack to play")
+    replay_speed: float | None = Field(default=None, gt=0, description="speed-up; default 1")
+    replay_shift: bool | None = Field(default=None, description="whether times are moved to now")
 
 
 def feed_settings() -> FeedSettings:

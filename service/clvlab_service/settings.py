@@ -25,124 +25,119 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(**ENVIRONMENT, frozen=True)
 
-    database_url: SecretStr | None = Field(default=None, description="SQLAlchemy URL of the store; in memory without one")
-    database_lock_s: float = Field(default=4, gt=0, description="how long a transaction of PostgreSQL waits for a lock")
-    database_log_s: float = Field(default=3, gt=0, description="how long one that holds the run log may do nothing")
-    database_idle_s: float = Field(default=60, gt=0, description="how long any other may do nothing")
-    database_statement_s: float = Field(default=60, gt=0, description="how long a statement of PostgreSQL may take")
-    database_peer_s: float = Field(default=10, ge=1, description="how long PostgreSQL may leave what was sent unacknowledged")
-    packs: Path | None = Field(default=None, description="folder of the pack catalog; the bundled packs without one")
+    database_url: SecretStr | None = Field(default=None, description="SQLAlchemy URL of the store; in memory by default")
+    database_lock_s: float = Field(default=4, gt=0, description="seconds a PostgreSQL transaction waits for a lock")
+    database_log_s: float = Field(default=3, gt=0, description="seconds a transaction that holds the run log may be idle")
+    database_idle_s: float = Field(default=60, gt=0, description="seconds any other transaction may be idle")
+    database_statement_s: float = Field(default=60, gt=0, description="seconds a PostgreSQL statement may take")
+    database_peer_s: float = Field(default=10, ge=1, description="seconds PostgreSQL may leave sent data unacknowledged")
+    packs: Path | None = Field(default=None, description="folder of the pack catalog; the bundled packs by default")
     job_workers: int = Field(
         default=2,
         ge=0,
         le=64,
-        description="background jobs run at once by this process; 0, over PostgreSQL only, leaves them to `clvlab worker`",
+        description="background jobs this process runs at once; 0 leaves them to `clvlab worker` and needs PostgreSQL",
     )
     job_lease_s: float = Field(
-        default=30, ge=1, le=3600, description="how long a process that fell silent keeps its jobs from the others"
+        default=30, ge=1, le=3600, description="seconds a silent process keeps its jobs before others take them"
     )
 
     live_folder: Path | None = Field(
         default=None,
-        description="of captures and journals of live runs, which a feed (`CLVLAB_FEED`) needs; services on one database share "
-        "it",
+        description="folder of captures and journals of live runs; needed by a feed (`CLVLAB_FEED`); shared with the database",
     )
-    live_runs: int = Field(default=8, ge=1, le=1000, description="live runs followed at once by this process")
+    live_runs: int = Field(default=8, ge=1, le=1000, description="live runs this process follows at once")
     live_grace_s: int = Field(
-        default=900, ge=0, description="seconds after the announced kickoff when a live run is sealed, if no message says so"
+        default=900,
+        ge=0,
+        description="seconds after the announced kickoff at which a live run is sealed, if no message says so earlier",
     )
     devfeed: bool = Field(default=False, description="play a synthetic pack to live runs, for a first look")
 
     log_key_file: Path | None = Field(
-        default=None, description="key of the run log, made by `clvlab log keygen`; without one it is shown unsigned"
+        default=None, description="key of the run log, made by `clvlab log keygen`; the log is unsigned without it"
     )
     checkpoint_file: Path | None = Field(
         default=None,
-        description="keeps the newest published checkpoint of the run log, outside the database; a log that lacks it, as after "
-        "a restore, is not written to",
+        description="file outside the database for the newest published checkpoint; a log that lacks it is not written to",
     )
     log_witness: str | None = Field(
         default=None,
-        description="path or http(s) URL of the state of a witness, or of the newest note that it saw; likewise",
+        description="path or http(s) URL of a witness's state, or of its newest note; it protects the log in the same way",
     )
     anchor: AnchorSettings = Field(
         default=AnchorSettings(), description="the chain, and the key, that sealed runs are anchored with"
     )
 
-    jwks_url: str | None = Field(default=None, description="where the identity provider publishes its keys")
+    jwks_url: str | None = Field(default=None, description="URL of the identity provider's keys")
     jwt_public_key_file: Path | None = Field(default=None, description="PEM file of one public key, instead of a JWKS URL")
-    jwt_issuer: str | None = Field(default=None, description="`iss` that a token must carry")
-    jwt_audience: str | None = Field(default=None, description="`aud` that a token must carry")
+    jwt_issuer: str | None = Field(default=None, description="required `iss` of a token")
+    jwt_audience: str | None = Field(default=None, description="required `aud` of a token")
     jwt_max_lifetime_s: int = Field(default=86_400, ge=1, description="longest `exp` - `iat` of a token")
     jwks_refresh_s: float = Field(default=300, gt=0, description="seconds between two fetches of the keys")
-    jwks_cooldown_s: float = Field(default=10, ge=0, description="least seconds between fetches that unknown key ids ask for")
-    jwks_max_stale_s: float = Field(default=3_600, gt=0, description="how long keys serve while they can't be fetched")
+    jwks_cooldown_s: float = Field(default=10, ge=0, description="least seconds between fetches for unknown key ids")
+    jwks_max_stale_s: float = Field(
+        default=3_600, gt=0, description="seconds that keys stay in use while they cannot be fetched"
+    )
 
     max_body_bytes: int = Field(default=262_144, ge=1, description="largest request body")
-    uploads: Path | None = Field(default=None, description="folder of packs that owners upload; without one there are none")
+    uploads: Path | None = Field(default=None, description="folder of packs that owners upload; uploads are off without it")
     max_upload_bytes: int = Field(default=67_108_864, ge=1, description="largest upload of a pack")
-    max_uploads: int = Field(default=20, ge=0, description="packs that an owner may keep")
-    max_owner_bytes: int = Field(default=268_435_456, ge=1, description="bytes of all packs that an owner may keep")
-    max_public_run_bytes: int = Field(
-        default=4 << 30, ge=0, description="bytes that all runs without an owner may take up; the next one gets 507"
-    )
-    max_owner_run_bytes: int = Field(
-        default=1 << 30, ge=0, description="bytes that the runs of an owner may take up; the next one gets 507"
-    )
-    max_owner_starts: int = Field(default=8, ge=1, description="starts of an owner that are not over; the next one gets 429")
-    max_owner_deploys: int = Field(
-        default=200, ge=1, description="deploys of an owner that are not over; the next one gets 429"
-    )
+    max_uploads: int = Field(default=20, ge=0, description="packs per owner")
+    max_owner_bytes: int = Field(default=268_435_456, ge=1, description="bytes of all packs of an owner")
+    max_public_run_bytes: int = Field(default=4 << 30, ge=0, description="bytes of all runs without an owner; beyond it 507")
+    max_owner_run_bytes: int = Field(default=1 << 30, ge=0, description="bytes of the runs of an owner; beyond it 507")
+    max_owner_starts: int = Field(default=8, ge=1, description="unfinished starts of an owner; beyond it 429")
+    max_owner_deploys: int = Field(default=200, ge=1, description="unfinished deploys of an owner; beyond it 429")
     max_owner_live: int = Field(
-        default=4, ge=1, description="live runs of an owner that are not over, started or deployed; the next one gets 429"
+        default=4, ge=1, description="unfinished live runs of an owner, started or deployed; beyond it 429"
     )
-    max_owner_drafts: int = Field(default=1000, ge=1, description="competitions of an owner that were not started; then 429")
+    max_owner_drafts: int = Field(default=1000, ge=1, description="unstarted competitions of an owner; beyond it 429")
     max_owner_names: int = Field(
-        default=100, ge=1, description="agent ids of an owner on the leaderboard; a run of another one gets 429"
+        default=100, ge=1, description="agent ids of an owner on the leaderboard; a run with another one gets 429"
     )
     max_upload_ticks: int = Field(default=5_000_000, ge=1, description="rows of an uploaded pack")
-    upload_timeout_s: int = Field(default=60, ge=1, description="how long an upload may be verified")
+    upload_timeout_s: int = Field(default=60, ge=1, description="seconds the verification of an upload may take")
     upload_memory_mb: int = Field(default=4096, ge=256, le=1_048_576, description="memory for verifying an upload")
-    upload_receive_s: float = Field(default=600, gt=0, description="how long an upload may take to arrive")
-    header_timeout_s: float = Field(default=10, gt=0, description="how long the headers of a request may take to arrive")
-    body_timeout_s: float = Field(default=30, gt=0, description="how long a request body may pause on its way")
+    upload_receive_s: float = Field(default=600, gt=0, description="seconds an upload may take to arrive")
+    header_timeout_s: float = Field(default=10, gt=0, description="seconds the headers of a request may take to arrive")
+    body_timeout_s: float = Field(default=30, gt=0, description="seconds a request body may pause")
     upload_workers: int = Field(default=1, ge=1, le=64, description="uploads verified at once")
-    upload_queue: int = Field(default=4, ge=0, le=10_000, description="uploads that may wait for it; the next gets 503")
+    upload_queue: int = Field(default=4, ge=0, le=10_000, description="uploads that may wait; beyond it 503")
     public_workers: int = Field(default=2, ge=1, le=64, description="public backtests run at once")
-    public_queue: int = Field(default=8, ge=0, le=10_000, description="public backtests that may wait; the next one gets 503")
+    public_queue: int = Field(default=8, ge=0, le=10_000, description="public backtests that may wait; beyond it 503")
     proof_workers: int = Field(
         default=2,
         ge=1,
         le=64,
-        description="verifications and demos made at once; no backtest holds them up",
+        description="verifications and demos at once; backtests do not delay them",
     )
-    proof_queue: int = Field(default=8, ge=0, le=10_000, description="of those, how many may wait; the next one gets 503")
-    owner_workers: int = Field(default=2, ge=1, le=64, description="competitions started at once by owners")
-    owner_queue: int = Field(default=32, ge=0, le=10_000, description="starts that may wait; the next one gets 503")
+    proof_queue: int = Field(default=8, ge=0, le=10_000, description="verifications and demos that may wait; beyond it 503")
+    owner_workers: int = Field(default=2, ge=1, le=64, description="competition starts run at once")
+    owner_queue: int = Field(default=32, ge=0, le=10_000, description="starts that may wait; beyond it 503")
     read_workers: int = Field(default=2, ge=1, le=64, description="threads for long lists, tables and downloads")
     read_queue: int = Field(
-        default=62, ge=0, le=10_000, description="of those, how many may be sent at once beside them; the next one gets 503"
+        default=62, ge=0, le=10_000, description="further long answers that may be in transfer at once; beyond it 503"
     )
-    read_send_timeout_s: float = Field(default=10, gt=0, description="how long a long list waits for a slow client")
+    read_send_timeout_s: float = Field(default=10, gt=0, description="seconds a long list waits for a slow client")
     stream_poll_s: float = Field(
         default=2,
         gt=0,
-        description="seconds between two looks at what is streamed and was not told of: by services on one SQLite file, "
-        "or while PostgreSQL can't be listened to",
+        description="seconds between polls for events that no notification brings (services on one SQLite file)",
     )
-    stream_send_timeout_s: float = Field(default=10, gt=0, description="how long a stream waits for a slow client")
-    max_streams: int = Field(default=200, ge=0, description="streams open at once in this process")
+    stream_send_timeout_s: float = Field(default=10, gt=0, description="seconds a stream waits for a slow client")
+    max_streams: int = Field(default=200, ge=0, description="open streams in this process")
     max_client_streams: int = Field(
-        default=32, ge=0, description="of those, how many to one address; IPv6 addresses of one /64 are one"
+        default=32, ge=0, description="open streams to one address; IPv6 addresses of one /64 count as one"
     )
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(words)] = Field(
         default=(),
-        description="networks of proxies whose `X-Forwarded-For` is believed, separated by commas",
+        description="networks of proxies whose `X-Forwarded-For` is trusted, separated by commas",
     )
     shutdown_s: int = Field(
         default=20,
         ge=1,
-        description="how long open requests and jobs may go on after SIGTERM; then other processes do the work",
+        description="seconds that open requests and jobs may continue after SIGTERM; then other processes do the work",
     )
     cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)] = Field(
         default=(), description="allowed origins, separated by commas"
