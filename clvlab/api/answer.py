@@ -23,38 +23,36 @@ class Answer(TypedDict):
 
 
 class BodyAnswer(Answer, total=False):
-    """An answer to a body, of which it tells what was not read."""
+    """An answer that lists the unread fields of the body."""
 
-    ignored: Annotated[list[str], Field(description="Names in the body that nothing reads, sorted; absent without any.")]
+    ignored: Annotated[list[str], Field(description="Sorted names of unread fields of the body; absent if there are none.")]
 
 
 ProofMode = TypeAliasType(
     "ProofMode",
     Annotated[
         Literal["reproducible", "verified"],
-        Field(description="How far a result can be checked: anyone can re-run it, or it carries claims beyond that."),
+        Field(description="`reproducible`: anyone can run it again; `verified`: it has claims beyond that."),
     ],
 )
 
 
 @with_config(ConfigDict(extra="ignore"))
 class RequestFault(TypedDict):
-    """What is wrong with one field of a body, or with one parameter."""
+    """A fault of one field of a body, or of one parameter."""
 
-    loc: Annotated[
-        list[str | int], Field(description="`body`, `query`, `path` or `header`, and the names and indices from there.")
-    ]
+    loc: Annotated[list[str | int], Field(description="`body`, `query`, `path` or `header`, then names and indices.")]
     msg: str
-    type: Annotated[str, Field(description="Stable key of the rule that it breaks.")]
-    input: Annotated[str, Field(description="What was given, shortened.")]
+    type: Annotated[str, Field(description="Stable key of the broken rule.")]
+    input: Annotated[str, Field(description="The value, shortened.")]
 
 
 class ReplayBinding(Answer):
-    """Frozen replay identity."""
+    """What a run replays, frozen."""
 
     pack_id: str
     fixture_id: int
-    content_hash: Annotated[Hash, Field(description="Of the verified catalog entry, never of the client.")]
+    content_hash: Annotated[Hash, Field(description="Hash of the verified catalog entry, never the client's.")]
 
 
 def pick(kind: type[_T], row: Mapping[str, Any]) -> _T:
@@ -85,19 +83,19 @@ class HealthResponse(Answer):
 
 
 class FeedHealth(Answer):
-    """How the live feed is, as the runs see it that follow it."""
+    """State of the live feed, as the live runs see it."""
 
     runs: Annotated[int, Field(description="Live runs that this process follows.")]
-    connected: Annotated[bool | None, Field(description="Whether all of them are connected; null without any.")]
-    data_age_s: Annotated[float | None, Field(description="Seconds since the last message of the one that waits longest.")]
-    quota_left: Annotated[int | None, Field(description="What is left of what was paid for; null where nothing is counted.")]
-    clock_skew_ms: Annotated[int | None, Field(description="The provider's time less the service's at the last message.")]
-    error: Annotated[str | None, Field(description="What went wrong last, while it is wrong.")]
+    connected: Annotated[bool | None, Field(description="Whether all of them are connected; `null` without live runs.")]
+    data_age_s: Annotated[float | None, Field(description="Seconds since the last message, for the run that waits longest.")]
+    quota_left: Annotated[int | None, Field(description="Remaining paid quota; `null` if the feed counts none.")]
+    clock_skew_ms: Annotated[int | None, Field(description="Provider's time minus the service's, at the last message.")]
+    error: Annotated[str | None, Field(description="The current error.")]
 
 
 class ReadinessResponse(HealthResponse):
     """The store answers."""
 
-    store: Annotated[str, Field(description="Kind of the database: `sqlite`, of memory too, or `postgresql`.")]
+    store: Annotated[str, Field(description="Kind of database: `sqlite` (also in memory) or `postgresql`.")]
     schema_version: str
-    feed: Annotated[FeedHealth | None, Field(description="Null without a live feed.")]
+    feed: Annotated[FeedHealth | None, Field(description="`null` without a live feed.")]

@@ -19,15 +19,15 @@ class BacktestRunResponse(Answer):
 
 
 class BacktestState(RunProgress):
-    """A backtest that was asked for and has no report yet."""
+    """A backtest without a report yet."""
 
     backtest_id: str
     mode_label: Literal["Backtest"]
-    key: NotRequired[Annotated[str, Field(description="The request can be withdrawn by it; whoever asked gets it alone.")]]
+    key: NotRequired[Annotated[str, Field(description="Key that withdraws the request; only its author gets it.")]]
 
 
 class WindowInfo(Answer):
-    """What of the tape is scored."""
+    """The scored part of the tape."""
 
     window_id: str
     end_rule: str
@@ -35,58 +35,62 @@ class WindowInfo(Answer):
     min_clv_horizon_s: int
     market_allowlist: list[str]
     closing_policy: str
-    max_close_age_s: NotRequired[Annotated[int, Field(description="How old a close may be; without a limit it is absent.")]]
+    max_close_age_s: NotRequired[
+        Annotated[int, Field(description="Oldest close that scores, in seconds; absent without a limit.")]
+    ]
     close_source: NotRequired[
-        Annotated[str, Field(description="The book that entries and closes are read from; of the consensus it is absent.")]
+        Annotated[str, Field(description="Book of the entry and closing prices; absent for the consensus.")]
     ]
 
 
 class ClosingAge(Answer):
-    """How old the closing prices were, in milliseconds; null without a scored decision."""
+    """Age of the closing prices, in milliseconds; `null` without a scored decision."""
 
     median: float | None
     max: int | None
 
 
 class PolicySummary(Answer):
-    """What the policy said; it decides execution, never the score."""
+    """Verdicts of the policy; they decide execution, never the score."""
 
     policy_hash: Hash
     allowed: int
-    refused: Annotated[dict[str, int], Field(description="Actions by reason; one may have several.")]
+    refused: Annotated[dict[str, int], Field(description="Refused actions by reason; one action may have several.")]
 
 
-_Share = Annotated[float | None, Field(ge=0, le=1, description="0..1; null without a scored decision.")]
+_Share = Annotated[float | None, Field(ge=0, le=1, description="0..1; `null` without a scored decision.")]
 
 
 class MeanStatistics(Answer):
-    """A mean over scored decisions, in the unit of its name; decisions of one fixture do not count as independent."""
+    """A mean over scored decisions, in the unit of its name, clustered by fixture."""
 
-    mean: Annotated[float | None, Field(description="Null without a scored decision that has a value.")]
-    low: Annotated[float | None, Field(description="Of the interval over fixtures; null with fewer than 5 fixtures.")]
-    high: float | None
-    level: Annotated[float, Field(description="How much the interval holds, 0..1.")]
-    standard_error: Annotated[float | None, Field(description="Clustered by fixture; null with fewer than 2 fixtures.")]
-    t: Annotated[float | None, Field(description="Clustered by fixture; null also where the error is zero.")]
-    degrees_of_freedom: Annotated[
-        float | None, Field(description="Of `t`: fixtures less one, and the fewer the more a few of them hold.")
+    mean: Annotated[float | None, Field(description="`null` without a scored decision that has a value.")]
+    low: Annotated[
+        float | None, Field(description="Lower end of the interval over fixtures; `null` with fewer than 5 fixtures.")
     ]
-    p_value: Annotated[float | None, Field(description="One-sided: how often chance alone gives a `t` as high.")]
+    high: float | None
+    level: Annotated[float, Field(description="Level of the interval, 0..1.")]
+    standard_error: Annotated[float | None, Field(description="Clustered by fixture; `null` with fewer than 2 fixtures.")]
+    t: Annotated[float | None, Field(description="Clustered by fixture; `null` also if the error is zero.")]
+    degrees_of_freedom: Annotated[
+        float | None, Field(description="Of `t`: fixtures minus one, or fewer if a few fixtures dominate.")
+    ]
+    p_value: Annotated[float | None, Field(description="One-sided: how often chance alone gives a `t` this high.")]
     sign_flip_p: Annotated[
         float | None,
-        Field(ge=0, le=1, description="Two-sided: how often a coin for the sign of each fixture gives a mean as far from 0."),
+        Field(ge=0, le=1, description="Two-sided: how often random signs of the fixtures give a mean this far from 0."),
     ]
-    n: Annotated[int, Field(description="Scored decisions that have a value.")]
+    n: Annotated[int, Field(description="Scored decisions with a value.")]
     n_clusters: Annotated[int, Field(description="Their fixtures.")]
-    design_effect: Annotated[float | None, Field(description="Variance over what it would be if decisions were independent.")]
-    effective_n: Annotated[float | None, Field(description="How many independent decisions would say as much.")]
+    design_effect: Annotated[float | None, Field(description="Variance relative to independent decisions.")]
+    effective_n: Annotated[float | None, Field(description="Number of independent decisions with the same information.")]
 
 
 class MedianStatistics(Answer):
     """The median CLV of scored decisions and its interval over fixtures, in bps of probability."""
 
-    median: Annotated[float | None, Field(description="Null without a scored decision.")]
-    low: Annotated[float | None, Field(description="Null with fewer than 5 fixtures.")]
+    median: Annotated[float | None, Field(description="`null` without a scored decision.")]
+    low: Annotated[float | None, Field(description="`null` with fewer than 5 fixtures.")]
     high: float | None
     level: float
 
@@ -95,14 +99,12 @@ class BeatCloseStatistics(Answer):
     """How often the close was beaten."""
 
     beat: Annotated[int, Field(description="Scored decisions with a positive CLV.")]
-    tied: Annotated[int, Field(description="Those with a CLV of 0: their market did not move.")]
+    tied: Annotated[int, Field(description="Scored decisions with a CLV of 0: the market did not move.")]
     lost: int
-    rate: Annotated[float | None, Field(ge=0, le=1, description="`beat / (beat + lost)`, 0..1; null if nothing moved.")]
+    rate: Annotated[float | None, Field(ge=0, le=1, description="`beat / (beat + lost)`, 0..1; `null` if nothing moved.")]
     low: Annotated[
         float | None,
-        Field(
-            description="Of Wilson's interval on the effective sample size, 0..1; null with fewer than 5 fixtures that moved."
-        ),
+        Field(description="Lower end of Wilson's interval on the effective sample; `null` if fewer than 5 fixtures moved."),
     ]
     high: float | None
     level: float
@@ -114,44 +116,44 @@ class FigureRow(Answer):
 
     figure: str
     value: float | None
-    low: Annotated[float | None, Field(description="Of its interval, if it has one.")]
+    low: Annotated[float | None, Field(description="Lower end of its interval, if it has one.")]
     high: float | None
     unit: str
 
 
 class BacktestStatistics(Answer):
-    """What a backtest says of its agent, with intervals over fixtures; null wherever there are too few to say.
+    """Statistics of a backtest, with intervals over fixtures; `null` if there are too few.
 
     The same report, level, number of resamples and seed give the same statistics.
     """
 
     clv_bps: Annotated[MeanStatistics, Field(description="CLV, in bps of probability.")]
     price_ratio_pct: Annotated[
-        MeanStatistics, Field(description="Closing over entry probability, less one, in percent: what a fair price gains.")
+        MeanStatistics, Field(description="Closing over entry probability, minus one, in percent: the gain of a fair price.")
     ]
-    edge_pct: Annotated[MeanStatistics, Field(description="Value of the price taken at the closing probability, in percent.")]
+    edge_pct: Annotated[MeanStatistics, Field(description="Value of the price taken, at the closing probability, in percent.")]
     median_clv_bps: MedianStatistics
     beat_close: BeatCloseStatistics
     effective_clusters: Annotated[
         float | None,
-        Field(description="Kish: fixtures with equally many scored decisions that would be spread as evenly."),
+        Field(description="Kish: number of fixtures of equal size with the same spread of scored decisions."),
     ]
-    largest_fixture_share: Annotated[_Share, Field(description="Share of the scored decisions in one fixture, at most; 0..1.")]
-    top_five_share: Annotated[_Share, Field(description="Share of the scored decisions in the five largest fixtures; 0..1.")]
-    resamples: Annotated[int, Field(description="Of the sign flips by fixture.")]
+    largest_fixture_share: Annotated[_Share, Field(description="Share of scored decisions in the largest fixture; 0..1.")]
+    top_five_share: Annotated[_Share, Field(description="Share of scored decisions in the five largest fixtures; 0..1.")]
+    resamples: Annotated[int, Field(description="Number of sign flips by fixture.")]
     seed: int
     figures: Annotated[
-        list[FigureRow], Field(description="The tear sheet's figures over all scored decisions, but for those that move them.")
+        list[FigureRow], Field(description="The tear sheet's figures over all scored decisions, except those that move them.")
     ]
 
 
 class RunReport(Answer):
-    """What came of a run."""
+    """Report of a run."""
 
     run_id: str
     pack_id: str
     provenance: str
-    grade: NotRequired[Annotated[str, Field(description="Of the provenance, as the pack's verification showed it.")]]
+    grade: NotRequired[Annotated[str, Field(description="Grade of the provenance, from the verification of the pack.")]]
     content_hash: Hash
     fixture_id: int | None
     fixture_ids: list[int]
@@ -166,7 +168,7 @@ class RunReport(Answer):
     manifest_hash: Hash
     checks: Checks
     metrics: Metrics
-    reasons: Annotated[dict[str, int], Field(description="Decisions by the law's reason.")]
+    reasons: Annotated[dict[str, int], Field(description="Decisions by reason of the score.")]
     policy: PolicySummary
     close_kinds: dict[str, int]
     closing_age_ms: ClosingAge
@@ -174,15 +176,15 @@ class RunReport(Answer):
     in_gap: NotRequired[
         Annotated[
             int,
-            Field(ge=0, description="Scored decisions with an entry or close that a gap touches; absent in old reports."),
+            Field(ge=0, description="Scored decisions whose entry or close touches a gap; absent in old reports."),
         ]
     ]
-    statistics: NotRequired[Annotated[BacktestStatistics, Field(description="Of a backtest over several fixtures.")]]
-    real_executable_edge_bps: Annotated[None, Field(description="Null on every replay, and on paper.")]
+    statistics: NotRequired[Annotated[BacktestStatistics, Field(description="Present for several fixtures.")]]
+    real_executable_edge_bps: Annotated[None, Field(description="Always `null`, for replays and on paper.")]
 
 
 class _BacktestName(Answer):
-    """What a backtest is called; first in its report."""
+    """Name of a backtest, first in its report."""
 
     backtest_id: str
     run_id: str
@@ -190,24 +192,26 @@ class _BacktestName(Answer):
 
 
 class BacktestReport(_BacktestName, RunReport):
-    """What came of a backtest."""
+    """Report of a backtest."""
 
     pack_verification: NotRequired[
-        Annotated[str, Field(description="How the ticks were verified, where not all of the pack was before it was opened.")]
+        Annotated[
+            str, Field(description="How the ticks were verified, if the pack was not verified in full before it was opened.")
+        ]
     ]
 
 
 class _LiveName(Answer):
-    """What a live run is called; first in its report."""
+    """Name of a live run, first in its report."""
 
     run_id: str
     mode_label: Literal["Live paper"]
 
 
 class LiveReport(_LiveName, RunReport):
-    """What came of a live run."""
+    """Report of a live run."""
 
-    gaps: Annotated[dict[str, int], Field(description="By cause, what the capture missed and nobody sent again.")]
+    gaps: Annotated[dict[str, int], Field(description="Messages that the capture missed and nobody sent again, by cause.")]
 
 
 class BacktestSummary(Answer):
@@ -224,7 +228,7 @@ class BacktestListResponse(Answer):
     """Newest first."""
 
     backtests: list[BacktestSummary]
-    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]
+    next_cursor: Annotated[str | None, Field(description="Pass it as `cursor` for the next page; `null` at the end.")]
 
 
 # Bodies of the strategy templates.
@@ -237,9 +241,9 @@ class StrategyInfo(Answer):
     version: str
     summary: str
     algorithm: str
-    parameters: Annotated[JsonObject, Field(description="JSON Schema (2020-12) of its configuration.")]
-    defaults: Annotated[JsonObject, Field(description="The configuration that stands for none.")]
-    config_hash: Annotated[Hash, Field(description="Of the defaults, as an entry of a competition pins them.")]
+    parameters: Annotated[JsonObject, Field(description="JSON Schema (2020-12) of the configuration.")]
+    defaults: Annotated[JsonObject, Field(description="The default configuration.")]
+    config_hash: Annotated[Hash, Field(description="Hash of the defaults, as a competition entry pins them.")]
 
 
 class StrategyListResponse(Answer):

@@ -83,7 +83,7 @@ class InstanceListResponse(Answer):
     """Newest first."""
 
     instances: list[InstanceSummary]
-    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]
+    next_cursor: Annotated[str | None, Field(description="Pass it as `cursor` for the next page; `null` at the end.")]
 
 
 LifecycleStatus = TypeAliasType(
@@ -103,12 +103,12 @@ class AgentRegisterResponse(BodyAnswer):
     """An agent on the roster."""
 
     agent_id: str
-    config_hash: Annotated[Hash | None, Field(description="Of the config snapshot; pinned.")]
+    config_hash: Annotated[Hash | None, Field(description="Hash of the pinned configuration.")]
     proof_mode: ProofMode
 
 
 class CompetitionStatusResponse(Answer):
-    """A competition after an act of its owner."""
+    """A competition after a change by its owner."""
 
     competition_id: str
     status: LifecycleStatus
@@ -122,7 +122,7 @@ class CompetitionStartResponse(CompetitionStatusResponse):
 
 
 class CompetitionProgress(RunProgress):
-    """A competition whose run goes on."""
+    """A competition whose run continues."""
 
     competition_id: str
 
@@ -153,7 +153,7 @@ class RosterEntry(Answer):
 
 
 class CompetitionLeaderboardRow(Answer):
-    """Derived from SCORE_UPDATE events alone."""
+    """A row from the SCORE_UPDATE events."""
 
     rank: Annotated[int, Field(ge=1)]
     agent_id: str
@@ -164,11 +164,11 @@ class CompetitionLeaderboardRow(Answer):
 
 
 class Execution(Answer):
-    """Receipts of venues; never evidence, never scored."""
+    """Venue receipts; not evidence, never scored."""
 
     non_scoring: Literal[True]
     receipts: Annotated[list[JsonObject], Field(description="The first thousand.")]
-    total: Annotated[int, Field(description="How many there are.")]
+    total: Annotated[int, Field(description="Number of receipts.")]
 
 
 class CompetitionSummaryResponse(Answer):
@@ -181,12 +181,12 @@ class CompetitionSummaryResponse(Answer):
 
 
 class CompetitionStateResponse(CompetitionSummaryResponse):
-    """A competition whole."""
+    """A competition with its roster, leaderboard and proof card."""
 
     cause: Annotated[str | None, Field(description="Why the last start failed.")]
     roster: list[RosterEntry]
     leaderboard: list[CompetitionLeaderboardRow]
-    latest_seq: Annotated[int, Field(description="0 when there are no events.")]
+    latest_seq: Annotated[int, Field(description="0 without events.")]
     anchor_status: Annotated[str, Field(examples=["not_anchored"])]
     proof_card: ProofArtifactResponse | None
     execution: Execution | None
@@ -194,22 +194,22 @@ class CompetitionStateResponse(CompetitionSummaryResponse):
 
 
 class AgentErrorCause(Answer):
-    """Why an agent failed; the evidence has its AGENT_ERROR alone."""
+    """Why an agent failed; the evidence only has its AGENT_ERROR."""
 
     run_id: str
     agent_id: str
     error: Annotated[str, Field(description="Class of the error, as sealed.", examples=["AgentError"])]
-    message: Annotated[str, Field(description="First line of what it said, without paths; at most 300 characters.")]
+    message: Annotated[str, Field(description="First line of the error, without paths; at most 300 characters.")]
 
 
 class CompetitionEvent(Answer):
-    """An entry of the canonical log; the stream sends the same objects."""
+    """An entry of the event log; the stream sends the same objects."""
 
     seq: int
     kind: Annotated[str, Field(examples=["SCORE_UPDATE"])]
     competition_id: str
     run_id: str | None
-    ts: Annotated[int, Field(description="Milliseconds since 1970, UTC, of its appending.")]
+    ts: Annotated[int, Field(description="Time of appending, in milliseconds since 1970, UTC.")]
     evidence: Annotated[bool, Field(description="Whether the payload is part of the sealed evidence.")]
     payload: JsonObject
 

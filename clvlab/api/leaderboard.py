@@ -11,7 +11,7 @@ from clvlab.api.answer import Answer, Hash
 
 Confidence = TypeAliasType(
     "Confidence",
-    Annotated[Literal["low", "medium", "high"], Field(description="Tier of the sample: below 30, below 200, and from there.")],
+    Annotated[Literal["low", "medium", "high"], Field(description="Size of the sample: low < 30, medium < 200, high >= 200.")],
 )
 
 EligibilityBadge = TypeAliasType(
@@ -30,7 +30,9 @@ AnchorSummary = TypeAliasType(
 
 SourceSummary = TypeAliasType(
     "SourceSummary",
-    Annotated[Literal["all-replay", "all-live", "mixed", "unknown"], Field(description="What an agent's runs were fed with.")],
+    Annotated[
+        Literal["all-replay", "all-live", "mixed", "unknown"], Field(description="Source of the prices of an agent's runs.")
+    ],
 )
 
 ProofModeSummary = TypeAliasType(
@@ -46,20 +48,20 @@ KnowledgeSummary = TypeAliasType(
     Annotated[
         Literal["live", "committed-before", "history"],
         Field(
-            description="When prices became known: after they were decided on, after the log committed to the agent's strategy "
-            "and configuration, or before; of several runs the last of these that holds of one."
+            description="When prices became known: after the decision (`live`), after the log committed to strategy and "
+            "configuration (`committed-before`), or earlier (`history`). The last value that holds for any run counts."
         ),
     ],
 )
 
 
 class LeaderboardRow(Answer):
-    """An agent over all its runs; ranked by `avg_clv_bps` alone."""
+    """An agent over all its runs, ranked by `avg_clv_bps`."""
 
     rank: Annotated[int, Field(ge=1)]
     agent_id: str
     runs: int
-    avg_clv_bps: Annotated[float | None, Field(description="Pooled mean; null without a scored action.")]
+    avg_clv_bps: Annotated[float | None, Field(description="Pooled mean; `null` without a scored action.")]
     total_clv_bps: int
     sim_pnl: Annotated[int, Field(description="Units of a flat stake of 10 000, at the price taken, valued at the close.")]
     brier: float | None
@@ -73,20 +75,18 @@ class LeaderboardRow(Answer):
     valid_count: int
     clv_confidence: Confidence
     low_sample: bool
-    strategy: Annotated[str, Field(description="Of all its runs that count, or `mixed`.")]
-    config_hash: Annotated[str | None, Field(description="Of all its runs that count; null if they have several.")]
+    strategy: Annotated[str, Field(description="The strategy of all runs that count, or `mixed`.")]
+    config_hash: Annotated[str | None, Field(description="The hash of all runs that count; `null` if they differ.")]
     causality: Annotated[
-        str, Field(description="How it was shown that no decision used a later tick, in all its runs that count, or `mixed`.")
+        str, Field(description="How all runs that count showed that no decision used a later tick, or `mixed`.")
     ]
     knowledge: KnowledgeSummary
-    commit_index: Annotated[
-        int | None, Field(description="Entry of the log that committed to it, of a row that is `committed-before`.")
-    ]
+    commit_index: Annotated[int | None, Field(description="Log entry of the commitment, for a `committed-before` row.")]
     hindsight_possible: Annotated[
-        bool, Field(description="The answers were public when it was run, and nothing shows that it does not hold them.")
+        bool, Field(description="The answers were public before the run, and nothing shows that the agent does not hold them.")
     ]
     others: NotRequired[
-        Annotated[list[str], Field(description="The owner's other rows with the same decisions, of a grouped list.")]
+        Annotated[list[str], Field(description="The owner's other rows with the same decisions, in a grouped list.")]
     ]
 
 
@@ -100,7 +100,7 @@ class LeaderboardResponse(Answer):
 
 
 class OwnerCounts(Answer):
-    """Runs of one owner; `open` ones are under way, or were dropped. Nothing is ranked by these."""
+    """Counts of one owner's runs, not used for ranking; `open` runs still run or were dropped."""
 
     owner: Annotated[str, Field(description="DID that asked for the runs; `anonymous` without a token.")]
     committed: int
@@ -119,14 +119,14 @@ class LogEntry(Answer):
 class LogResponse(Answer):
     """State of the log."""
 
-    origin: Annotated[str | None, Field(description="Name of the log; null when it has no key.")]
+    origin: Annotated[str | None, Field(description="Name of the log; `null` without a key.")]
     public_key: str | None
     size: int
     root_hash: Annotated[Hash, Field(description="Root of the Merkle tree over the entries (RFC 9162).")]
     owners: list[OwnerCounts]
     restarts: Annotated[
         list[LogEntry],
-        Field(description="Where the log was restored and goes on under another name; entries before are in the same tree."),
+        Field(description="Points where a restored log continues under another name, in the same tree."),
     ]
 
 
@@ -148,7 +148,7 @@ class ConsistencyResponse(Answer):
 
 
 class RunTally(Answer):
-    """Runs of the caller in the log; those neither sealed nor abandoned are under way."""
+    """The caller's runs in the log; runs neither sealed nor abandoned are open."""
 
     committed: int
     sealed: int
@@ -156,7 +156,7 @@ class RunTally(Answer):
 
 
 class Belongings(Answer):
-    """What a caller has in the store."""
+    """What a caller owns in the store."""
 
     instances: int
     competitions: int
@@ -164,7 +164,7 @@ class Belongings(Answer):
 
 
 class Limits(Answer):
-    """What holds for every caller."""
+    """Limits for every caller."""
 
     max_body_bytes: Annotated[int, Field(description="Largest request body.")]
     max_token_lifetime_s: Annotated[int, Field(description="Longest `exp` - `iat` of a token, in seconds.")]

@@ -14,11 +14,9 @@ class ReplayPackInfo(Answer):
 
     pack_id: Annotated[str, Field(examples=["starter"])]
     content_hash: Hash
-    provenance: Annotated[str, Field(description="`genuine-<provider>` only if earned.", examples=["synthetic-clvlab"])]
+    provenance: Annotated[str, Field(description="`genuine-<provider>` only if verified.", examples=["synthetic-clvlab"])]
     is_genuine: bool
-    grade: Annotated[
-        str, Field(description="What was shown: `not shown`, or `self-consistent` by its own messages.", examples=["not shown"])
-    ]
+    grade: Annotated[str, Field(description="`not shown`, or `self-consistent` with its own messages.", examples=["not shown"])]
     fixtures: Annotated[list[int], Field(examples=[[90000000, 90000001]])]
 
 
@@ -33,7 +31,7 @@ class PackMarket(Answer):
 
     market_key: str
     sides: list[str]
-    ticks: Annotated[int, Field(description="Messages about it.")]
+    ticks: Annotated[int, Field(description="Messages of this market.")]
 
 
 class PackFixture(Answer):
@@ -41,24 +39,24 @@ class PackFixture(Answer):
 
     fixture_id: int
     names: list[str]
-    source_id: Annotated[str | None, Field(description="What the source calls it.")]
-    announced_ts_ms: Annotated[int | None, Field(description="Kickoff as agents see it: as first announced.")]
+    source_id: Annotated[str | None, Field(description="The source's id.")]
+    announced_ts_ms: Annotated[int | None, Field(description="First announced kickoff, which agents see.")]
     kickoff_ts_ms: Annotated[int | None, Field(description="Kickoff that ends the `pre_match` window.")]
-    first_ts_ms: Annotated[int | None, Field(description="Time of its first tick; null without ticks.")]
+    first_ts_ms: Annotated[int | None, Field(description="Time of the first tick; `null` without ticks.")]
     last_ts_ms: int | None
-    ticks: Annotated[int, Field(description="Messages about all its markets.")]
+    ticks: Annotated[int, Field(description="Messages of all its markets.")]
     markets: list[PackMarket]
 
 
 class CaptureGap(Answer):
-    """A time in which the capture is known to have missed messages."""
+    """A period in which the capture missed messages."""
 
     from_ts_ms: int
     to_ts_ms: int
 
 
 class Spread(Answer):
-    """Where a quantity lies; each quantile is an observed value."""
+    """Distribution of a quantity; each quantile is an observed value."""
 
     n: int
     min: int
@@ -109,13 +107,13 @@ class PackFixturesResponse(Answer):
     pack_id: str
     content_hash: Hash
     kickoff: Annotated[
-        Literal["scheduled", "actual"], Field(description="Whether kickoffs were announced, or known only afterwards.")
+        Literal["scheduled", "actual"], Field(description="`scheduled`: announced before; `actual`: known only afterwards.")
     ]
-    gaps: Annotated[list[CaptureGap], Field(description="Gaps that the capture states.")]
-    quality: Annotated[PackQuality | None, Field(description="Null for a pack that was not imported.")]
+    gaps: Annotated[list[CaptureGap], Field(description="Gaps of the capture.")]
+    quality: Annotated[PackQuality | None, Field(description="`null` for a pack that was not imported.")]
     fixtures: list[PackFixture]
     total: Annotated[int, Field(description="Fixtures that match, on all pages.")]
-    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]
+    next_cursor: Annotated[str | None, Field(description="Pass it as `cursor` for the next page; `null` at the end.")]
 
 
 # Bodies of uploaded packs.
@@ -126,14 +124,12 @@ class UploadedPack(Answer):
 
     pack_id: Annotated[str, Field(examples=["mine"])]
     content_hash: Hash
-    provenance: Annotated[str, Field(description="`genuine-<provider>` only if earned.", examples=["imported-table"])]
+    provenance: Annotated[str, Field(description="`genuine-<provider>` only if verified.", examples=["imported-table"])]
     is_genuine: bool
-    grade: Annotated[
-        str, Field(description="What was shown: `not shown`, or `self-consistent` by its own messages.", examples=["not shown"])
-    ]
+    grade: Annotated[str, Field(description="`not shown`, or `self-consistent` with its own messages.", examples=["not shown"])]
     fixtures: list[int]
-    bytes: Annotated[int, Field(description="Of all its files.")]
-    admitted: Annotated[bool, Field(description="The catalog has it: runs over it count on the leaderboard.")]
+    bytes: Annotated[int, Field(description="Size of all its files.")]
+    admitted: Annotated[bool, Field(description="Whether the catalog has it, so that runs over it count on the leaderboard.")]
     created_ts_ms: int
 
 

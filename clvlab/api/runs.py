@@ -27,20 +27,21 @@ class DecisionRow(Answer):
     stake: int | None
     limit_odds_milli: int | None
     policy: Annotated[
-        Literal["allowed", "refused"] | None, Field(description="Null for a WAIT. It decides execution, never the score.")
+        Literal["allowed", "refused"] | None,
+        Field(description="`null` for a WAIT. The policy decides execution, never the score."),
     ]
     valid: bool
     reason: Annotated[str, Field(examples=["scored"])]
     entry_prob_bps: int | None
     odds_milli: Annotated[int | None, Field(description="Quote at entry.")]
     close_prob_bps: int | None
-    clv_bps: Annotated[int | None, Field(description="Null unless scored.")]
+    clv_bps: Annotated[int | None, Field(description="`null` unless scored.")]
     edge_bps: int | None
     close_kind: str | None
     closing_age_ms: int | None
     confidence: Annotated[
         float | str | None,
-        Field(description="Claimed; a text where it is no probability, which stands in `confidence_raw` in Arrow."),
+        Field(description="The agent's claim; a text if it is not a probability (`confidence_raw` in Arrow)."),
     ]
 
 
@@ -50,7 +51,7 @@ class DecisionListResponse(Answer):
     run_id: str
     decisions: list[DecisionRow]
     total: Annotated[int, Field(description="Decisions that match, on all pages.")]
-    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]
+    next_cursor: Annotated[str | None, Field(description="Pass it as `cursor` for the next page; `null` at the end.")]
 
 
 Verdict = TypeAliasType(
@@ -61,7 +62,7 @@ RunStatus = TypeAliasType(
     "RunStatus",
     Annotated[
         Literal["queued", "running", "sealed", "failed", "removed"],
-        Field(description="Where a run is between launch and seal; of one that was removed the hashes are left."),
+        Field(description="Where a run is between launch and seal; a `removed` run keeps its hashes."),
     ],
 )
 
@@ -83,7 +84,7 @@ class Checks(Answer):
 
 
 class CheckDetails(Answer):
-    """A sentence for each check: what was found."""
+    """One sentence per check."""
 
     evidence_integrity: str
     llm_boundary: str
@@ -95,7 +96,7 @@ class CheckDetails(Answer):
 
 
 class AnchorInfo(Answer):
-    """What is on record of the anchor; check `anchor` says what the chain says."""
+    """The record of the anchor; the check `anchor` asks the chain."""
 
     status: Annotated[str, Field(examples=["not_anchored"])]
     signature: str | None
@@ -134,34 +135,34 @@ class Metrics(Answer):
 
 
 class RunInfo(Answer):
-    """Metadata of a run; its timestamps stand beside the seal, not in it."""
+    """Metadata of a run; its timestamps are outside the seal."""
 
     run_id: str
-    kind: Annotated[str | None, Field(description="What asked for it: `competition`, `deploy`, `backtest` or `live`.")]
+    kind: Annotated[str | None, Field(description="What asked for the run: `competition`, `deploy`, `backtest` or `live`.")]
     status: RunStatus
-    cause: Annotated[str | None, Field(description="Why it failed.")]
+    cause: Annotated[str | None, Field(description="Why the run failed.")]
     source_mode: str | None
     mode_label: Annotated[
         str | None, Field(description="`Backtest` for every replay, `Live paper` for every live run.", examples=["Backtest"])
     ]
     created_ts_ms: int | None
     sealed_ts_ms: int | None
-    checked_ts_ms: Annotated[int | None, Field(description="When the checks were recomputed; null where that is now.")]
+    checked_ts_ms: Annotated[int | None, Field(description="When the checks were recomputed; `null` if that is now.")]
 
 
 class RunProgress(Answer):
-    """How far a run is: `done` of `total` parts of a stage; null before its first word and after its last."""
+    """Progress of a run: `done` of `total` parts of a stage; `null` before the first report and after the last."""
 
     run_id: str
     status: RunStatus
-    cause: Annotated[str | None, Field(description="Why it failed; `cancelled` if it was.")]
+    cause: Annotated[str | None, Field(description="Why the run failed; `cancelled` if it was cancelled.")]
     stage: Annotated[Literal["opening", "deciding", "sealing", "keeping"] | None, Field(description="In this order.")]
     done: int | None
     total: int | None
 
 
 class ReadFile(Answer):
-    """A file that an agent of one's own could read."""
+    """A file that a custom agent could read."""
 
     name: str
     sha256: str
@@ -178,12 +179,12 @@ class AgentIdentity(Answer):
     proof_mode: str
     causality: str
     source_sha256: str | None
-    reads: NotRequired[Annotated[list[ReadFile], Field(description="Files that it could read.")]]
-    network: NotRequired[Annotated[bool, Field(description="Whether it could reach a network.")]]
+    reads: NotRequired[Annotated[list[ReadFile], Field(description="Files that the agent could read.")]]
+    network: NotRequired[Annotated[bool, Field(description="Whether the agent could reach a network.")]]
 
 
 class Lineage(Answer):
-    """Who ran; the first two are null for several agents."""
+    """The agents of a run; the first two fields are `null` for several agents."""
 
     template: str | None
     config_hash: str | None
@@ -192,7 +193,7 @@ class Lineage(Answer):
 
 
 class EvidenceHashes(Answer):
-    """Hashes of the seal; null until it exists."""
+    """Hashes of the seal; `null` until the run is sealed."""
 
     evidence_hash: str | None
     manifest_hash: str | None
@@ -201,27 +202,25 @@ class EvidenceHashes(Answer):
 class LogClaim(Answer):
     """The owner's other commitments over this pack, as this service counts them in its log.
 
-    No signature covers the counts: all entries bear them out, which `clvlab log audit` reads.
+    No signature covers the counts. `clvlab log audit` checks them against all entries.
     """
 
-    earlier: Annotated[int, Field(description="Before this one.")]
-    later: Annotated[int, Field(description="After it.")]
+    earlier: Annotated[int, Field(description="Before this commitment.")]
+    later: Annotated[int, Field(description="After this commitment.")]
     abandoned: int
-    unknown_pack: Annotated[
-        int, Field(description="Commitments of the owner that name no pack, and may have been over this one.")
-    ]
+    unknown_pack: Annotated[int, Field(description="The owner's commitments without a pack, which may be over this one.")]
 
 
 class LogStanding(Answer):
-    """Where the log committed to a run. A bundle proves all but the claim."""
+    """The log's commitment to a run. A bundle proves all of it except the claim."""
 
     owner: str
-    content_hash: Annotated[str | None, Field(description="Pack that the commitment names; null of older ones.")]
+    content_hash: Annotated[str | None, Field(description="Pack of the commitment; `null` in old ones.")]
     commit_index: int
     tree_size: Annotated[int, Field(description="Entries of the log at this answer.")]
     claim: Annotated[
         LogClaim | None,
-        Field(description="Unsigned; null of a commitment that names no pack, and of a bundle, in which anybody can write it."),
+        Field(description="Unsigned; `null` for a commitment without a pack, and in a bundle, where anybody can write it."),
     ]
 
 
@@ -235,7 +234,7 @@ class ProofArtifactResponse(Answer):
     checks: Checks
     check_details: CheckDetails
     anchor: AnchorInfo
-    log: Annotated[LogStanding | None, Field(description="Null of a run that no log committed to.")]
+    log: Annotated[LogStanding | None, Field(description="`null` if no log committed to the run.")]
     metrics: Metrics | None
 
 
@@ -244,10 +243,10 @@ class VerifyResponse(Answer):
 
     run_id: str
     verified: Annotated[
-        bool, Field(description="The recomputed evidence hash equals the sealed one; see `checks` for the rest.")
+        bool, Field(description="Whether the recomputed evidence hash equals the sealed one; `checks` has the rest.")
     ]
     evidence_hash: str
-    recomputed_evidence_hash: Annotated[str, Field(description="`recompute_error:<reason>` if it can't be recomputed.")]
+    recomputed_evidence_hash: Annotated[str, Field(description="`recompute_error:<reason>` if it cannot be recomputed.")]
     manifest_hash: str
     checks: Checks
     metrics: Metrics | None
@@ -264,7 +263,7 @@ class SideQuote(Answer):
 
 
 class MarketState(Answer):
-    """The whole market as it was carried to the decision."""
+    """The whole market at the decision."""
 
     tick_seq: int
     ts_ms: int
@@ -274,7 +273,7 @@ class MarketState(Answer):
 
 
 class AgentAction(Answer):
-    """What the agent proposed."""
+    """The proposed action."""
 
     type: Annotated[str, Field(examples=["BACK"])]
     market_key: str | None
@@ -284,7 +283,7 @@ class AgentAction(Answer):
 
 
 class Recompute(Answer):
-    """What the law says of the decision."""
+    """The score of the decision."""
 
     recomputed_edge_bps: int | None
     clv_bps: int | None
@@ -304,22 +303,19 @@ class PhaseVerdict(Answer):
 
 
 class PolicyVerdict(Answer):
-    """Both phases of the policy: before the quote, and at it."""
+    """Both verdicts of the policy, before and after the quote."""
 
     pre: PhaseVerdict
     post: PhaseVerdict
 
 
 class UntrustedMetadata(Answer):
-    """What the agent claims of itself: recorded, never scored."""
+    """The agent's own claims: recorded, never scored."""
 
     reason: str | None
     confidence: Annotated[
         float | str | None,
-        Field(
-            description="A fraction: `confidence_ppm` of the sealed bytes, which are integers and text, divided by a million; "
-            "of a claim outside [0, 1] the text that was sealed as `confidence_raw`."
-        ),
+        Field(description="`confidence_ppm` as a fraction, or the text `confidence_raw` for a claim outside [0, 1]."),
     ]
     claimed_edge_bps: Annotated[int | None, Field(description="As sealed, in basis points.")]
 
@@ -334,7 +330,9 @@ class InspectorRecord(Answer):
     ts_ms: int
     market_state: MarketState | None
     agent_action: AgentAction
-    policy: Annotated[PolicyVerdict | None, Field(description="Null for a WAIT. It decides execution, never the score.")]
+    policy: Annotated[
+        PolicyVerdict | None, Field(description="`null` for a WAIT. The policy decides execution, never the score.")
+    ]
     recompute: Recompute
     clv_bps: int | Literal["pending", "invalid"]
     untrusted_llm_metadata: UntrustedMetadata
@@ -348,8 +346,8 @@ class RunSummary(Answer):
     status: RunStatus
     source_mode: str | None
     mode_label: str | None
-    owner: Annotated[str | None, Field(description="Who committed to it; null before there was a log.")]
-    pack_id: Annotated[str | None, Field(description="Pack that it replays; null of older runs, which do not record it.")]
+    owner: Annotated[str | None, Field(description="Who committed to the run; `null` before there was a log.")]
+    pack_id: Annotated[str | None, Field(description="Pack that the run replays; `null` for old runs.")]
     created_ts_ms: int | None
     sealed_ts_ms: int | None
     evidence_hash: str | None
@@ -359,4 +357,4 @@ class RunListResponse(Answer):
     """Newest first."""
 
     runs: list[RunSummary]
-    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]
+    next_cursor: Annotated[str | None, Field(description="Pass it as `cursor` for the next page; `null` at the end.")]

@@ -41,11 +41,11 @@ _MEANINGS = {
     404: "Unknown",
     406: "`Accept` refuses every form of the answer",
     409: "The state does not allow it",
-    410: "Removed to make room; `evidence_hash` and `manifest_hash` remain, and a new request replays it",
+    410: "Removed to make room: its hashes remain, and a new request replays it",
     413: "The body is too large",
     415: "The body is not sent as JSON",
-    422: "A body or parameter has the wrong form, or a parameter is unknown",
-    429: "The caller has reached the limit of work at once; see `Retry-After`",
+    422: "Invalid body or parameter, or unknown parameter",
+    429: "The caller has too much work at once; see `Retry-After`",
     503: "Busy, or the store can't be reached; see `Retry-After`",
     507: "The runs of the caller, or those without an owner, have used up their storage",
 }
@@ -57,8 +57,8 @@ _HEADERS = {
     503: _RETRY_AFTER,
 }
 _REASONS = (
-    "Of a start: `not_startable`, `roster_empty`, `no_live_feed`, `fixture_not_on_feed`, `no_quota`, `binding_missing`, "
-    "`binding_changed`, `entry_unusable`. Of a deletion: `has_events`, `in_use`. Of an idempotency key: `fingerprint`, "
+    "For a start: `not_startable`, `roster_empty`, `no_live_feed`, `fixture_not_on_feed`, `no_quota`, `binding_missing`, "
+    "`binding_changed`, `entry_unusable`. For a deletion: `has_events`, `in_use`. For an idempotency key: `fingerprint`, "
     "`prior_attempt`."
 )
 _BODY = "x-body"
@@ -77,14 +77,14 @@ class Problem(BaseModel):
     detail: str
     instance: str = Field(description="Path of the request.")
     request_id: str | None = Field(description="Also in the header `X-Request-ID` and in the service's log.")
-    errors: list[RequestFault] | None = Field(None, description="422 of a request: every fault that was found.")
-    checks: list[PreflightCheck] | None = Field(None, description="422 of a deploy: every failing check.")
-    reason: str | None = Field(default=None, description=f"Stable key that tells apart conflicts of one kind. {_REASONS}")
-    pack_id: str | None = Field(None, description="What the problem is about, as `fixture_id`, `run_id` and `cause`.")
-    fixture_id: int | str | None = Field(None, description="A text beyond 2^53.")
+    errors: list[RequestFault] | None = Field(None, description="422 of a request: all faults.")
+    checks: list[PreflightCheck] | None = Field(None, description="422 of a deploy: all failing checks.")
+    reason: str | None = Field(default=None, description=f"Stable key of the conflict. {_REASONS}")
+    pack_id: str | None = Field(None, description="Subject of the problem, like `fixture_id`, `run_id` and `cause`.")
+    fixture_id: int | str | None = Field(None, description="Text beyond 2^53.")
     run_id: str | None = None
     cause: str | None = None
-    evidence_hash: str | None = Field(None, description="410: what a removed run had, as `manifest_hash`.")
+    evidence_hash: str | None = Field(None, description="410: hash of the removed run, like `manifest_hash`.")
     manifest_hash: str | None = None
 
 
@@ -161,7 +161,7 @@ def _tell_parameters(schemas: JsonObject, parameters: Mapping[str, type[BaseMode
         names.append(f"{prefix}Params")
         schemas |= _component(model, names[-1], prefix)
         del schemas[names[-1]]["additionalProperties"]
-    about = "Parameters of the template that `strategy` names, where they differ from its defaults; other keys have no effect."
+    about = "Parameters of the template `strategy` that differ from its defaults; other keys have no effect."
     for body, field in (("AgentEntry", "config"), ("DeployConfig", "params")):
         of = schemas[body]["properties"][field]
         anything = {"type": of.pop("type"), "additionalProperties": of.pop("additionalProperties")}
