@@ -334,7 +334,7 @@ class InspectorRecord(Answer):
         PolicyVerdict | None, Field(description="`null` for a WAIT. The policy decides execution, never the score.")
     ]
     recompute: Recompute
-    clv_bps: int | Literal["pending", "invalid"]
+    clv_bps: Annotated[int | Literal["pending", "invalid"], Field(description="A number if scored; `pending` also for a WAIT.")]
     untrusted_llm_metadata: UntrustedMetadata
 
 
