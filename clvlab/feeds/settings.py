@@ -48,9 +48,7 @@ class FeedSettings(BaseSettings):
 
     betfair_app_key: SecretStr | None = Field(default=None, description="key of the application")
     betfair_username: str | None = Field(default=None, description="user of the account; needed without a session token")
-    betfair_password: SecretStr | None = Field(
-        default=None, description="password of the account; needed without a session token"
-    )
+    betfair_password: SecretStr | None = Field(default=None, description="its password; needed without a session token")
     betfair_session_token: SecretStr | None = Field(default=None, description="token of a session, instead of a login")
     betfair_login_url: str | None = Field(default=None, description="login URL: https, or http on this machine")
     betfair_market_ids: _Words = Field(default=None, description="markets to follow")
@@ -73,9 +71,7 @@ class FeedSettings(BaseSettings):
     the_odds_api_url: str | None = Field(default=None, description="URL of the provider")
     the_odds_api_key: SecretStr | None = Field(default=None, description="key that pays for requests")
     the_odds_api_sport: str | None = Field(default=None, description="sport, as `soccer_epl`")
-    the_odds_api_regions: str | None = Field(
-        default=None, description="regions of the books, separated by commas; default `eu`"
-    )
+    the_odds_api_regions: str | None = Field(default=None, description="book regions, separated by commas; default `eu`")
     the_odds_api_markets: str | None = Field(default=None, description="markets, separated by commas; default `h2h`")
     the_odds_api_interval_s: float | None = Field(default=None, gt=0, description="seconds between polls; default 60")
     the_odds_api_reserve: int | None = Field(default=None, ge=0, description="credits that are never spent; default 0")
