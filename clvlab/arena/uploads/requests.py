@@ -46,32 +46,32 @@ class UploadRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    pack_id: _PackId | None = Field(default=None, description="Id of the new pack; of an archive, the one it must have.")
+    pack_id: _PackId | None = Field(default=None, description="Id of the new pack; an archive must have this id.")
     source: (
         Literal[
             "betfair", "betfair-csv", "csv", "football-data", "oddsharvester", "oddsportal", "parquet", "the-odds-api", "txline"
         ]
         | None
-    ) = Field(default=None, description="Importer of a source file; without one the body is an archive of a pack.")
-    filename: _PackId | None = Field(default=None, description="Name of the source file, whose ending says how to read it.")
+    ) = Field(default=None, description="Importer of a source file; without it the body is an archive of a pack.")
+    filename: _PackId | None = Field(default=None, description="Name of the source file; its ending selects the reader.")
     lenient: bool = Field(
-        default=True, description="Leave out and count what can't be read; false refuses the file at the first of it."
+        default=True, description="Skip and count unreadable data; false refuses the file at the first fault."
     )
-    margin: Margin = Field(default=Margin.POWER, description="How margins are removed.")
+    margin: Margin = Field(default=Margin.POWER, description="Method of margin removal.")
     min_books: _Count | None = Field(default=None, description="Fresh books that a price needs.")
     max_age_s: _Count | None = Field(default=None, description="Seconds after which a book's quote is stale.")
     max_overround: float | None = Field(
-        default=None, description="A book's message is taken as suspended beyond it, as 0.3 for 30 %."
+        default=None, description="A book's message with a larger overround is read as suspended; 0.3 is 30 %."
     )
-    books: bool = Field(default=False, description="Keep what each book says, to be closed by.")
-    weight: _Texts = Field(default=[], description="`BOOK=N`: its weight in the median.")
-    odds_format: OddsFormat | None = Field(default=None, description="How prices are written.")
-    time_zone: _Text | None = Field(default=None, description="IANA zone of times that carry none.")
-    closing: _Texts = Field(default=[], description="football-data: closing columns, the preferred first.")
+    books: bool = Field(default=False, description="Keep each book's quotes, so that a book can close.")
+    weight: _Texts = Field(default=[], description="`BOOK=N`: weight of a book in the median.")
+    odds_format: OddsFormat | None = Field(default=None, description="Format of prices.")
+    time_zone: _Text | None = Field(default=None, description="IANA zone of times without one.")
+    closing: _Texts = Field(default=[], description="football-data: closing columns, the preferred one first.")
     column: _Texts = Field(default=[], description="csv, parquet: `MEANING=COLUMN`.")
     side: _Texts = Field(default=[], description="csv, parquet: `SIDE=COLUMN` of a wide table.")
     market: _Text | None = Field(default=None, description="csv, parquet: the market of every row.")
-    max_close_age_s: _Count | None = Field(default=None, description="A market whose closing message is older is not scored.")
+    max_close_age_s: _Count | None = Field(default=None, description="A market with an older closing message is not scored.")
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
