@@ -12,11 +12,11 @@ class ClvlabError(Exception):
     Attributes
     ----------
     http_status
-        Status of the problem. A class that states one is a type of problem; others have status and type of their nearest base.
+        HTTP status. A class that sets one is a type of problem; others have status and type of their nearest base.
     exit_code
         Exit status of a command.
     service_exit_code
-        Exit status of a service or worker that can't go on; other than for bad input, 3 is worth starting it again.
+        Exit status of a service or worker that can't continue; unlike that for bad input, 3 means that a restart may help.
     """
 
     http_status = 400
@@ -25,11 +25,11 @@ class ClvlabError(Exception):
 
 
 class ArgumentError(ClvlabError, TypeError):
-    """An argument that a function does not have, or needs and was not given, or that is of a kind which it can't take."""
+    """An argument is unknown, missing, or of the wrong kind."""
 
 
 class SchemaError(ClvlabError):
-    """A frame lacks a column or carries another dtype than its schema says."""
+    """A frame lacks a column or has another dtype than its schema says."""
 
 
 class WindowError(ClvlabError):
@@ -51,7 +51,7 @@ class AgentError(ClvlabError):
 
 
 class AgentFailedError(AgentError):
-    """The code of an agent failed in its process; ``kind`` is one word, which stands in evidence, ``detail`` a sentence.
+    """The code of an agent failed in its process; ``kind`` is one word, which enters the evidence, ``detail`` a sentence.
 
     ``kind`` is the class of the agent's error, or ``ProcessEnded``, ``TimedOut`` or ``GarbledAnswer``.
     """
@@ -77,7 +77,7 @@ class PolicyError(ClvlabError):
 
 
 class AskError(AgentError):
-    """A model that was asked gave no usable answer; ``kind`` is one word, ``detail`` a sentence."""
+    """A model gave no usable answer; ``kind`` is one word, ``detail`` a sentence."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(f"{kind}: {detail}")
@@ -86,7 +86,7 @@ class AskError(AgentError):
 
 
 class FileError(ClvlabError):
-    """What lies at a path can't be read whole: it is no regular file, or too large."""
+    """A file can't be read whole: it is not a regular file, or too large."""
 
 
 class FileLockedError(FileError):
@@ -126,7 +126,7 @@ class UnknownFixtureError(PackError):
 
 
 class HeldOutError(PackError):
-    """A fixture that a plan holds out, and that nobody reads before the plan is opened."""
+    """A fixture is held out by a plan, and can't be read before the plan is opened."""
 
     def __init__(self, pack_id: str, fixture_id: int, plan_id: str, count: int) -> None:
         others = f" and {count - 1} more" if count > 1 else ""
@@ -145,18 +145,18 @@ class PackReplayError(PackError):
 
 
 class PlanChangedError(PackReplayError):
-    """A run that was committed to, and would now be another: its pack or an agent changed in between."""
+    """A run would differ from its commitment: its pack or an agent changed in between."""
 
     def __init__(self, committed: str, planned: str) -> None:
         super().__init__(f"run {committed} was committed to, and is now {planned}: its pack or an agent changed since")
 
 
 class PackFormatError(PackError):
-    """A pack that breaks the format: the message names the file, the rule and the value."""
+    """A pack breaks the format: the text names the file, the rule and the value."""
 
 
 class ViewError(PackError):
-    """A view, several packs as one, or sources joined, that can't be made: the message names what stands against it."""
+    """A view, several packs as one, or sources joined, can't be made; the text says why."""
 
 
 class PackTamperedError(PackError):
@@ -171,7 +171,7 @@ class PackTamperedError(PackError):
 
 
 class RemoteError(ClvlabError):
-    """Something at a URL can't be read or written; the message names the URL, without credentials and query."""
+    """A URL can't be read or written; the text names it, without credentials and query."""
 
 
 class RemoteMissingError(RemoteError):
@@ -179,7 +179,7 @@ class RemoteMissingError(RemoteError):
 
 
 class RemoteConflictError(RemoteError):
-    """Something else is there under this name; nothing is ever written over."""
+    """Another object has this name; nothing is ever overwritten."""
 
 
 class UploadsOffError(ClvlabError):
@@ -211,19 +211,19 @@ class UploadConflictError(PackError):
 
 
 class SourceError(ClvlabError):
-    """A source row that can't be read: the message names file, line and reason."""
+    """A source row can't be read: the text names file, line and reason."""
 
 
 class FeedError(ClvlabError):
-    """A live feed can't be used as things are; the message says what would mend that."""
+    """A live feed can't be used; the text says how to mend that."""
 
 
 class NoFeedError(FeedError):
-    """No live feed is configured; the message names the settings."""
+    """No live feed is configured; the text names the settings."""
 
 
 class OddsError(ClvlabError):
-    """A value that is not valid odds, or an unknown way to read or combine odds."""
+    """A value is not valid odds, or a way to read or combine odds is unknown."""
 
 
 class UnknownStrategyError(UnknownAgentError):
@@ -266,11 +266,11 @@ class RunConflictError(ClvlabError):
 
 
 class AnchorError(ClvlabError):
-    """A manifest hash can't be anchored as things are set up, or the chain refused the transaction."""
+    """A manifest hash can't be anchored with these settings, or the chain refused the transaction."""
 
 
 class AnchorUnavailableError(AnchorError):
-    """The chain could not be asked, or did not take the transaction in time; asking again later is safe."""
+    """The chain could not be reached, or did not take the transaction in time; trying again later is safe."""
 
 
 class AnchorConflictError(AnchorError):
@@ -302,7 +302,7 @@ class LogKeyError(LogError):
 
 
 class LogForkError(LogError):
-    """A log that signed what contradicts what it signed before; ``evidence`` is the file that holds both notes."""
+    """A log signed a contradiction to an earlier signature; ``evidence`` is the file with both notes."""
 
     def __init__(self, message: str, evidence: str) -> None:
         super().__init__(message)
@@ -322,7 +322,7 @@ class BundleError(ClvlabError):
 
 
 class ReplayError(ClvlabError):
-    """A run that can't be run again: its pack or an agent's code is not at hand, or is another one."""
+    """A run can't be repeated: its pack or an agent's code is missing, or has changed."""
 
 
 class UnknownDecisionError(ClvlabError):
@@ -407,13 +407,13 @@ class StoreBusyError(StoreError):
 
 
 class StorageSpentError(ClvlabError):
-    """The runs of an owner, or of nobody in particular, take up all the room that they may have."""
+    """The runs of an owner, or those without an owner, take up all the room that they may have."""
 
     http_status = 507
 
 
 class DatabaseUrlError(StoreUnreachableError):
-    """A database URL that is not written as it must be; the message holds nothing of it, for it may hold a password."""
+    """A database URL is malformed; the text does not repeat it, as it may hold a password."""
 
     service_exit_code = 2
 
@@ -425,7 +425,7 @@ class StoreFullError(StoreError):
 
 
 class LeaseLostError(StoreError):
-    """Another worker took this job over; what this one had was not stored."""
+    """Another worker took this job over; this one's result was not stored."""
 
 
 class CompetitionError(ClvlabError):
@@ -545,11 +545,11 @@ class UnknownBacktestError(ClvlabError):
 
 
 class SettingsError(ClvlabError):
-    """Settings of the service that can't be used, or that exclude each other."""
+    """Settings of the service can't be used, or exclude each other."""
 
 
 class MissingExtraError(ClvlabError):
-    """A part of clvlab whose libraries are not installed."""
+    """The libraries of a part of clvlab are not installed."""
 
     def __init__(self, extra: str, module: str | None) -> None:
         super().__init__(f"this needs {module!r}: install it with pip install 'clvlab[{extra}]'")
@@ -557,7 +557,7 @@ class MissingExtraError(ClvlabError):
 
 
 class MissingLibraryError(ClvlabError):
-    """Something that needs a library which is not installed."""
+    """A library is not installed."""
 
     def __init__(self, library: str, what: str) -> None:
         super().__init__(f"{what} needs {library}, which is not installed: pip install {library}")
@@ -565,11 +565,11 @@ class MissingLibraryError(ClvlabError):
 
 
 class StatisticsError(ClvlabError):
-    """Statistics that can't be made of what was given: too few backtests, different packs, an empty grid, a level of 2."""
+    """Statistics can't be made of the input: too few backtests, different packs, an empty grid, a level of 2."""
 
 
 class PackTooLargeError(AgentError):
-    """An agent that can't be asked about some fixtures after others would have to see more at once than fits in memory."""
+    """An agent that can't decide fixture by fixture would have to see more at once than fits in memory."""
 
     def __init__(self, agent_id: str, why: str, needed_mb: int, limit_mb: int) -> None:
         super().__init__(
@@ -580,19 +580,19 @@ class PackTooLargeError(AgentError):
 
 
 class ExecutorError(ClvlabError):
-    """Processes that were to share the work died, or are not there."""
+    """Worker processes died, or are missing."""
 
 
 class QueryError(ClvlabError):
-    """A SQL statement that can't be answered."""
+    """A SQL statement can't be answered."""
 
 
 class UnsupportedError(ClvlabError):
-    """Something that this laboratory can't do where it is; the message says where it can be done."""
+    """The laboratory can't do something where it is; the text says where it can be done."""
 
 
 class ServiceUnreachableError(ClvlabError):
-    """A service that can't be reached, or did not answer in time."""
+    """A service can't be reached, or did not answer in time."""
 
 
 class UnknownMarketError(ClvlabError):

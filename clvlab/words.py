@@ -1,6 +1,6 @@
-"""Numbers, stretches of time, times, markets and codes in words: what every face prints is spelt here, once.
+"""Numbers, durations, times, markets and codes in words, shared by the command line, notebooks, pages and reports.
 
-Of ``None`` comes ``None`` where a figure may be missing: each face says for itself what it says of nothing.
+A missing figure (``None``) stays ``None`` where it may be missing: each caller has its own words for that.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ _UNITS_S = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def count(number: int | None) -> str | None:
-    """Write a number with its thousands apart."""
     return None if number is None else f"{number:,}"
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Write a number and what it counts, in the plural where it is not one.
+    """Return a number and its noun, in the plural unless it is one.
 
     Examples
     --------
@@ -37,7 +36,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def tally(counts: Mapping[str, int]) -> str:
-    """Write counts by name; empty without any.
+    """Return counts by name; empty without any.
 
     Examples
     --------
@@ -48,7 +47,7 @@ def tally(counts: Mapping[str, int]) -> str:
 
 
 def signed(number: float, digits: int = 1) -> str:
-    """Write a number with its sign; zero has none, however it came about.
+    """Return a number with its sign; zero has none, even after rounding.
 
     Examples
     --------
@@ -59,9 +58,9 @@ def signed(number: float, digits: int = 1) -> str:
 
 
 def signed_beside(number: float, *beside: float) -> str:
-    """Write a number with its sign, with as many digits as it and those beside it can bear.
+    """Return a number with its sign, rounded to the digits that it and its neighbours justify.
 
-    A bound that is not zero is never spelt as zero, as far as three decimals go.
+    A bound that is not zero is never shown as zero, up to three decimals.
 
     Examples
     --------
@@ -77,7 +76,7 @@ def signed_beside(number: float, *beside: float) -> str:
 
 
 def estimate(mean: float, low: float | None, high: float | None, unit: str = "") -> str:
-    """Write a mean with its unit and its interval as far as there are any, all with the digits that they can bear.
+    """Return a mean with its unit and its interval, if any, rounded to justified digits.
 
     Examples
     --------
@@ -92,7 +91,7 @@ def estimate(mean: float, low: float | None, high: float | None, unit: str = "")
 
 
 def plus(number: float, digits: int = 0) -> str:
-    """Write a number always with a sign; what rounds to zero is ``+0``.
+    """Return a number that always has a sign; zero after rounding is ``+0``.
 
     Examples
     --------
@@ -103,7 +102,7 @@ def plus(number: float, digits: int = 0) -> str:
 
 
 def amount(number: float, unit: str = "bps", digits: int = 0) -> str:
-    """Write a number always with a sign, and its unit.
+    """Return a number that always has a sign, with its unit.
 
     Examples
     --------
@@ -114,7 +113,7 @@ def amount(number: float, unit: str = "bps", digits: int = 0) -> str:
 
 
 def mean_clv(mean_bps: float | None) -> str:
-    """Write a mean CLV as the law ranks it, which stands alone: it has no interval.
+    """Return a mean CLV as the law ranks it, without an interval.
 
     Examples
     --------
@@ -125,7 +124,7 @@ def mean_clv(mean_bps: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None, form: str = "z.2f") -> str:
-    """Write the bounds of an interval behind its mean, a blank first; empty where there are none.
+    """Return the bounds of an interval to append to its mean; empty where there are none.
 
     Examples
     --------
@@ -136,7 +135,7 @@ def interval(low: float | None, high: float | None, form: str = "z.2f") -> str:
 
 
 def with_interval(mean: str, low: float | None, high: float | None, digits: int = 1) -> str:
-    """Say a mean and its interval for whoever hears a picture.
+    """Return a mean and its interval as spoken text for a picture.
 
     Examples
     --------
@@ -151,7 +150,7 @@ def with_interval(mean: str, low: float | None, high: float | None, digits: int 
 
 
 def percent(prob_bps: int | None) -> str | None:
-    """Write basis points of probability as percent.
+    """Return basis points of probability as percent.
 
     Examples
     --------
@@ -162,7 +161,7 @@ def percent(prob_bps: int | None) -> str | None:
 
 
 def share(part: float | None) -> str | None:
-    """Write a part of one as percent.
+    """Return a share of one as percent.
 
     Examples
     --------
@@ -173,7 +172,7 @@ def share(part: float | None) -> str | None:
 
 
 def odds(odds_milli: int | None) -> str | None:
-    """Write decimal odds that are given in thousandths.
+    """Return decimal odds from thousandths.
 
     Examples
     --------
@@ -184,7 +183,7 @@ def odds(odds_milli: int | None) -> str | None:
 
 
 def p_value(p: float | None) -> str | None:
-    """Write a p-value with two digits that count.
+    """Return a p-value with two significant digits.
 
     Examples
     --------
@@ -195,7 +194,7 @@ def p_value(p: float | None) -> str | None:
 
 
 def short_p_value(p: float) -> str:
-    """Write a p-value as it is read: two decimals, three where it is small, without the nought.
+    """Return a p-value in short form: two decimals, three where it is small, without the leading zero.
 
     Examples
     --------
@@ -210,17 +209,15 @@ def short_p_value(p: float) -> str:
 
 
 def nonempty(facts: Mapping[str, str]) -> dict[str, str]:
-    """Leave out the facts of which there is nothing to say."""
     return {name: said for name, said in facts.items() if said}
 
 
 def yes(value: object) -> str:
-    """Return ``yes`` or ``no``."""
     return "yes" if value else "no"
 
 
 def moment(ts_ms: int) -> str:
-    """Say when something was, to the second; a time that no calendar has in milliseconds, as others may have written it.
+    """Return a time to the second; milliseconds beyond the calendar stay a number.
 
     Examples
     --------
@@ -232,7 +229,7 @@ def moment(ts_ms: int) -> str:
 
 
 def minute(ts_ms: int) -> str:
-    """Say when something is, to the minute; of midnight the day alone.
+    """Return a time to the minute; only the day for midnight.
 
     Examples
     --------
@@ -244,7 +241,7 @@ def minute(ts_ms: int) -> str:
 
 
 def utc(ts_ms: int) -> datetime | None:
-    """Return the time of milliseconds since 1970; null where no calendar reaches."""
+    """Return the time of milliseconds since 1970; ``None`` beyond the calendar."""
     try:
         return datetime.fromtimestamp(ts_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -252,7 +249,7 @@ def utc(ts_ms: int) -> datetime | None:
 
 
 def day(when: date, *, year: bool = True) -> str:
-    """Write a day, with its year or without.
+    """Return a day, with its year or without.
 
     Examples
     --------
@@ -264,7 +261,7 @@ def day(when: date, *, year: bool = True) -> str:
 
 
 def span(seconds: float) -> str:
-    """Say how long something is, in units that a reader takes in at a glance.
+    """Return a duration in easily read units.
 
     Examples
     --------
@@ -283,7 +280,7 @@ def span(seconds: float) -> str:
 
 
 def span_by_units(length_ms: int | None) -> str | None:
-    """Say how long something is by its two largest units.
+    """Return a duration in its two largest units.
 
     Examples
     --------
@@ -301,7 +298,7 @@ def span_by_units(length_ms: int | None) -> str | None:
 
 
 def span_in_one(seconds: int) -> str:
-    """Say how long something is in the largest unit that it has two of.
+    """Return a duration in the largest unit of which it has at least two.
 
     Examples
     --------
@@ -315,8 +312,6 @@ def span_in_one(seconds: int) -> str:
 
 
 class Quantiles(Protocol):
-    """Where a quantity lies: its extremes and quantiles."""
-
     min: int
     p05: int
     median: int
@@ -325,7 +320,7 @@ class Quantiles(Protocol):
 
 
 def spread(found: Quantiles | None, word: Callable[[int], str], what: str = "") -> str:
-    """Say where a quantity lies: its median, most of it, and its extremes.
+    """Return the distribution of a quantity in words: its median, most of it, and its extremes.
 
     Examples
     --------
@@ -339,7 +334,7 @@ def spread(found: Quantiles | None, word: Callable[[int], str], what: str = "") 
 
 
 def seconds(length_s: float) -> str:
-    """Write a length in whole seconds.
+    """Return a duration in whole seconds.
 
     Examples
     --------
@@ -350,15 +345,7 @@ def seconds(length_s: float) -> str:
 
 
 def close_facts(report: Mapping[str, Any], no_age: str = "none") -> dict[str, str]:
-    """Say by name what a report tells of its closes: how they came about, how old they are, whose they are, and their gaps.
-
-    Parameters
-    ----------
-    report
-        Of a backtest.
-    no_age
-        What is said where nothing closed.
-    """
+    """Return a report's facts about its closes by name: kinds, ages, source and gaps; ``no_age`` if no market closed."""
     age = report["closing_age_ms"]
     ages = (
         f"median {seconds(age['median'] / 1000)}, at most {seconds(age['max'] / 1000)}" if age["median"] is not None else no_age
@@ -373,7 +360,7 @@ def close_facts(report: Mapping[str, Any], no_age: str = "none") -> dict[str, st
 
 
 def sample(tier: str, decisions: int) -> str:
-    """Say how large a sample is, as the law grades it: no word on the mean.
+    """Return the size of a sample, as the law grades it, without a word on the mean.
 
     Examples
     --------
@@ -384,7 +371,7 @@ def sample(tier: str, decisions: int) -> str:
 
 
 def market_name(market_key: str) -> str:
-    """Return what people call a market; a key that is not read stays as it is.
+    """Return the common name of a market; a key that is not read stays as it is.
 
     Examples
     --------
@@ -398,7 +385,7 @@ def market_name(market_key: str) -> str:
 
 
 def market_names(market_keys: Iterable[str]) -> dict[str, str]:
-    """Return a name for each key; where several keys would have one name they keep their keys.
+    """Return a name for each key; keys whose names would be equal stay as they are.
 
     Examples
     --------
@@ -411,7 +398,7 @@ def market_names(market_keys: Iterable[str]) -> dict[str, str]:
 
 
 def kinds_of(market_keys: Iterable[str]) -> dict[str, str]:
-    """Return the kind of each market, whatever its line: its type as the source writes it, or words where several mean one.
+    """Return the kind of each market without its line: its source's type, or words where several types mean one kind.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The book that agents see which are asked at every message: the state of all markets of a fixture, carried forward."""
+"""The book that message-by-message agents see: the state of all markets of a fixture, carried forward."""
 
 from __future__ import annotations
 
@@ -15,15 +15,7 @@ NULL = -1  # of a price, which is never negative
 
 
 class Known(NamedTuple):
-    """What is known of a fixture beforehand; null where the source does not say.
-
-    Attributes
-    ----------
-    kickoff_ts_ms
-        As announced.
-    home, away, league, season, source_id
-        As the source names them.
-    """
+    """Facts known of a fixture beforehand; ``None`` where the source does not say."""
 
     kickoff_ts_ms: int | None = None
     home: str | None = None
@@ -44,9 +36,9 @@ class Book:
     fixture_id, tick_seq, ts_ms, in_running
         The message.
     market_key
-        The market it is about, which is what the methods mean where no market is named.
+        The message's market, which is the default of the methods.
     fixture
-        What is known of the fixture beforehand: ``kickoff_ts_ms, home, away, league, season, source_id``.
+        Facts known beforehand: ``kickoff_ts_ms, home, away, league, season, source_id``.
 
     Examples
     --------
@@ -81,7 +73,7 @@ class Book:
 
     @property
     def to_close_s(self) -> float | None:
-        """Seconds until the announced kickoff; null where it is unknown."""
+        """Seconds until the announced kickoff; ``None`` where it is unknown."""
         kickoff_ts_ms = self.fixture.kickoff_ts_ms
         return None if kickoff_ts_ms is None else (kickoff_ts_ms - self.ts_ms) / 1000
 
@@ -91,16 +83,16 @@ class Book:
         return list(self._rows)
 
     def sides(self, market_key: str | None = None) -> tuple[str, ...]:
-        """Sides of a market in byte order; none if it has not been quoted yet."""
+        """Sides of a market in byte order; empty if it has not been quoted yet."""
         market = self._market(market_key)
         return tuple(self._sides[market]) if market in self._rows else ()
 
     def prob_bps(self, side: str, market_key: str | None = None) -> int | None:
-        """Consensus probability of a side, basis points; null if unpriced, suspended, or not quoted yet."""
+        """Consensus probability of a side, basis points; ``None`` if unpriced, suspended, or not quoted yet."""
         return self._value("prob_bps", side, market_key)
 
     def odds_milli(self, side: str, market_key: str | None = None) -> int | None:
-        """Decimal odds on offer x 1000; null without a quote."""
+        """Decimal odds on offer x 1000; ``None`` without a quote."""
         return self._value("odds_milli", side, market_key)
 
     def suspended(self, market_key: str | None = None) -> bool:
@@ -109,7 +101,7 @@ class Book:
         return row is None or bool(self._columns["suspended"][row])
 
     def age_ms(self, market_key: str | None = None) -> int | None:
-        """Milliseconds since the market's last message; null before its first."""
+        """Milliseconds since the market's last message; ``None`` before its first."""
         row = self._rows.get(self._market(market_key))
         return None if row is None else self.ts_ms - int(self._columns["ts_ms"][row])
 
@@ -124,13 +116,13 @@ class Book:
         confidence: float | None = None,
         claimed_edge_bps: int | None = None,
     ) -> Decision:
-        """Propose a position on a side, to be returned by ``on_tick``; what is claimed is recorded, never scored."""
+        """Return a position on a side, for ``on_tick`` to return; claims are recorded, never scored."""
         market = self._market(market_key)
         claims = (reason, confidence, claimed_edge_bps)
         return (self.fixture_id, self.tick_seq, Action.BACK.value, market, side, stake, limit_odds_milli, *claims)
 
     def wait(self, reason: str | None = None) -> Decision:
-        """Abstain on the record, to be returned by ``on_tick``."""
+        """Return an abstention that is recorded, for ``on_tick`` to return."""
         return (self.fixture_id, self.tick_seq, Action.WAIT.value, None, None, None, None, reason, None, None)
 
     def _market(self, market_key: str | None) -> str:
@@ -146,7 +138,7 @@ class Book:
 
 
 class MovingBook(Book):
-    """The book that is brought up to date at each message; prices stay in their columns, and only a row is moved."""
+    """A book that is updated at each message; prices stay in their columns, and only row numbers move."""
 
     __slots__ = ()
 
@@ -160,7 +152,7 @@ class MovingBook(Book):
         sides: Mapping[str, Mapping[str, int]],
         fixture: Known = NOTHING_KNOWN,
     ) -> None:
-        """Stand at a message: time, fixture, tick, in play and market; with the last row of each market, and its sides."""
+        """Move to a message (time, fixture, tick, in play, market), with the last row and the sides of each market."""
         self.fixture = fixture
         self.ts_ms, self.fixture_id, self.tick_seq, self.in_running, self.market_key = at
         self._rows, self._sides = rows, sides
@@ -173,7 +165,6 @@ def columns_of(tape: Tape) -> Mapping[str, memoryview]:
 
 
 def known_of(tape: Tape) -> dict[int, Known]:
-    """Return what is known of each fixture of a tape."""
     about = pl.DataFrame(schema=ABOUT) if tape.about is None else tape.about
     rows = tape.fixtures.join(about, on="fixture_id", how="left", maintain_order="left").select("fixture_id", *Known._fields)
     return {fixture_id: Known(*known) for fixture_id, *known in rows.iter_rows()}

@@ -1,4 +1,4 @@
-"""What people hand over as an agent: agents, and functions or classes that are nearly one."""
+"""Objects that users pass as an agent: agents, and functions or classes that are nearly one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,7 @@ _WAYS = "an agent is the name of a template (clvlab.agents() lists them), 'file.
 
 
 def agent_given(agent: object) -> Agent:
-    """Return an agent, or a plain function as the strategy that it is.
-
-    A function is one if its first parameter is named ``ticks`` and every other one has a default; nothing else is guessed.
-
-    Raises
-    ------
-    AgentError
-        Something that is no agent; the message says how it is written as one.
+    """Return an agent, or the strategy of a plain function of ``ticks`` with defaults; ``AgentError`` for anything else.
 
     Examples
     --------

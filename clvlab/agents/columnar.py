@@ -1,4 +1,4 @@
-"""``strategy``: an agent made of one function, from all ticks to all decisions."""
+"""``strategy``: an agent from one function of all ticks to all decisions."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Strategy:
     Attributes
     ----------
     rule
-        Takes the ticks, and parameters by name; returns decisions.
+        Function of the ticks, and of parameters by name; returns decisions.
     agent_id
-        Who decides; the function's name by default.
+        Name of the agent; the function's name by default.
     version
-        Of the strategy, as sealed.
+        Version of the strategy, as sealed.
     markets
         Market-key prefixes of the ticks that the rule sees.
     stake
-        Integer units on each position that names no stake.
+        Integer units of a position that names no stake.
     params
-        Values of the rule's parameters: its defaults, and what ``with_params`` replaced.
+        Values of the rule's parameters: its defaults, and those that ``with_params`` replaced.
     books
-        Whether the rule also takes what each book says, as its second argument.
+        Whether the rule also takes each book's quotes, as its second argument.
     """
 
     rule: Rule
@@ -67,7 +67,7 @@ class Strategy:
         checked_markets(self.markets)
 
     def __reduce__(self) -> tuple[Callable[..., Strategy], tuple[Any, ...]]:
-        """Go to another process with the rule as a value: under its name there stands the strategy, not the function."""
+        """Pickle the rule by value: its name refers to the strategy, not to the function."""
         own = (self.agent_id, self.version, self.markets, self.stake, dict(self.params), self.books)
         return _unpickled, (cloudpickle.dumps(self.rule), *own)
 
@@ -97,7 +97,7 @@ class Strategy:
         Raises
         ------
         SchemaError
-            The rule returned no frame, or one without a column that must be there, or of another dtype.
+            The rule returned no frame, or one with a required column missing or of another dtype.
         """
         seen = (_ticks(tape, self.markets), *([_ticks_by_book(tape, self.markets)] if self.books else []))
         decided = self.rule(*seen, **self.params)
@@ -115,7 +115,7 @@ class Strategy:
             meant = get_close_matches(column, DECISIONS, 1, cutoff=0.8)
             if meant and column not in {*DECISIONS, *_GIVEN} and meant[0] not in columns:
                 raise SchemaError(f"{self.agent_id} returned a column {column!r}: is {meant[0]!r} meant? If not, rename it")
-        # What else the rule may have taken of the ticks, names above all, is never read.
+        # Other columns of the ticks that the rule kept, above all names, are never read.
         kept = decided.lazy().select(column for column in columns if column in DECISIONS).collect(engine="in-memory")
         try:
             return conform(self._completed(kept), DECISIONS, f"the decisions of {self.agent_id}")
@@ -136,7 +136,7 @@ class Strategy:
 
 
 def _unpickled(rule: bytes, *own: Any) -> Strategy:
-    return Strategy(pickle.loads(rule), *own)  # noqa: S301  it stands in a pickle that is being read
+    return Strategy(pickle.loads(rule), *own)  # noqa: S301  part of a pickle that is being read
 
 
 @overload
@@ -155,39 +155,39 @@ def strategy(
     stake: int = 100,
     books: bool = False,
 ) -> Strategy | Callable[[Rule], Strategy]:
-    """Make an agent of a function from a lazy frame of ticks to a frame of decisions.
+    """Return an agent from a function of a lazy frame of ticks that returns a frame of decisions.
 
     The frame has the columns of ``TICKS`` (``fixture_id, tick_seq, ts_ms, in_running, market_key, side, prob_bps, odds_milli,
     suspended``) and ``series``, a number of the (fixture, market, side) to group by; rows are in order of (series, tick_seq),
     so a ``shift`` or a ``rolling`` over ``series`` looks back only. Of the fixture it has ``home, away, league, season,
     source_id``, the announced ``kickoff_ts_ms`` and ``to_close_s``, the seconds until then; null where unknown.
 
-    What the function returns needs ``fixture_id, tick_seq, market_key, side``, a row for each position; ``action, stake,
-    limit_odds_milli, reason, confidence, claimed_edge_bps`` are taken where they are there, other columns are left out. Keyword
-    parameters with defaults become the agent's parameters.
+    The result needs ``fixture_id, tick_seq, market_key, side``, a row for each position; ``action, stake, limit_odds_milli,
+    reason, confidence, claimed_edge_bps`` are optional, and other columns are ignored. Keyword parameters with defaults become
+    the agent's parameters.
 
     Before a run is sealed the agent is audited for look-ahead.
 
     Parameters
     ----------
     rule
-        The function; with keywords, ``strategy`` gives a decorator instead.
+        The function; with keywords only, ``strategy`` returns a decorator.
     agent_id
-        The function's name by default.
+        Name of the agent; the function's name by default.
     version
-        Of the strategy, as sealed.
+        Version of the strategy, as sealed.
     markets
         Market-key prefixes of the ticks that the function sees.
     stake
-        Integer units on each position that names no stake.
+        Integer units of a position that names no stake.
     books
-        Whether the function also takes a second frame, of what each book says: the same columns but ``in_running``, and
+        Whether the function also takes a second frame, of each book's quotes: the same columns but ``in_running``, and
         ``book``; ``series`` numbers (fixture, market, side, book). It needs a pack that keeps its books.
 
     Raises
     ------
     AgentError
-        What is decorated is no function, or a parameter has no default.
+        The decorated object is not a function, or a parameter has no default.
 
     Examples
     --------
@@ -233,13 +233,13 @@ def _defaults(rule: Rule, given: int) -> Params:
 
 
 def _ticks(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
-    """Return ``TICKS``, ``series`` and what is known of the fixtures, of some markets, in order of (series, tick_seq)."""
+    """Return ``TICKS``, ``series`` and facts of the fixtures, of some markets, in order of (series, tick_seq)."""
     series = _known(tape, in_markets(tape, markets).select("series", "fixture_id", "market_key", "side"))
     return _timed(tape.rows.lazy().join(series.lazy(), on="series", maintain_order="left")).select(*_GIVEN)
 
 
 def _ticks_by_book(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
-    """Return ``BOOKS`` of some markets in the same way; a series is what one book says of a side."""
+    """Return ``BOOKS`` of some markets in the same way; a series is one book's quotes of a side."""
     if tape.books is None:
         raise AgentError("the tape has no books beside the consensus")
     named = [*_NAMED[:1], *_NAMED[2:]]
@@ -250,7 +250,6 @@ def _ticks_by_book(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
 
 
 def _known(tape: Tape, series: pl.DataFrame) -> pl.DataFrame:
-    """Add what is known of its fixture to every series."""
     about = pl.DataFrame(schema=ABOUT) if tape.about is None else tape.about
     of_fixture = tape.fixtures.join(about, on="fixture_id", how="left")
     return series.join(of_fixture, on="fixture_id", how="left", maintain_order="left")

@@ -1,4 +1,4 @@
-"""A language model behind an OpenAI-compatible endpoint. Needs the extra ``llm``; nothing is asked at import."""
+"""A language model behind an OpenAI-compatible endpoint. Needs the extra ``llm``; no request is made at import."""
 
 from __future__ import annotations
 
@@ -16,31 +16,9 @@ _MAX_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class ChatEndpoint:
-    """Asks a model by ``POST {base_url}/chat/completions``; an ``ask`` for ``record``.
+    """A model behind ``POST {base_url}/chat/completions`` (OpenAI API, "Create chat completion"), for use as ``ask``.
 
-    Attributes
-    ----------
-    base_url
-        For example ``http://127.0.0.1:8000/v1``.
-    model
-        Name of the model.
-    api_key
-        Sent as a bearer token; never shown or recorded.
-    timeout_s
-        Seconds to wait for the connection, for each part of the answer, and for the whole answer once it has begun.
-    options
-        More fields of the request, such as ``{"temperature": 0}``.
-
-    Raises
-    ------
-    MissingExtraError
-        The extra ``llm`` is not installed.
-    AgentError
-        The address or the time-out can't be used.
-
-    References
-    ----------
-    OpenAI API reference, "Create chat completion".
+    The key is never shown or recorded. The time-out is for the connection, each part, and the whole answer once it has begun.
     """
 
     base_url: str
@@ -61,13 +39,7 @@ class ChatEndpoint:
             raise AgentError(f"timeout_s must be above 0 and at most 3600, not {self.timeout_s!r}")
 
     def __call__(self, prompt: str) -> str:
-        """Return the model's answer.
-
-        Raises
-        ------
-        AskError
-            There was none: ``kind`` is ``timeout``, ``unreachable``, ``http_error``, ``bad_json`` or ``refused``.
-        """
+        """Return the model's answer; ``AskError`` with a ``kind`` such as ``timeout`` or ``http_error`` if there is none."""
         httpx = _httpx()
         try:
             status, body = self._posted(prompt)
@@ -99,7 +71,6 @@ class ChatEndpoint:
 
 
 def _content(body: bytes) -> str:
-    """Take the text out of a chat completion."""
     try:
         choice = json.loads(body)["choices"][0]
         message = choice["message"]

@@ -1,4 +1,4 @@
-"""Agents in files of one's own: ``path/to/file.py:name``. Their code runs in the process of the agent only."""
+"""Agents in a user's files: ``path/to/file.py:name``. Their code runs in the process of the agent only."""
 
 from __future__ import annotations
 
@@ -17,18 +17,12 @@ _MODULE = "clvlab_agent_file"
 
 
 def agent_of(code: bytes, path: str, name: str) -> Agent:
-    """Run the code of a file and take an agent out of it: a strategy, a ``TickAgent`` or a class of one, or any other agent.
-
-    Raises
-    ------
-    UnknownAgentError
-        The code does not run, has no such name, or no agent under that name.
-    """
+    """Run the code of a file and return its agent: a strategy, a ``TickAgent`` or a class of one, or any other agent."""
     module = ModuleType(_MODULE)
     module.__file__ = path
-    sys.modules[_MODULE] = module  # where dataclasses and pickles look for what the file defines
+    sys.modules[_MODULE] = module  # where dataclasses and pickles look up the file's definitions
     try:
-        exec(compile(code, path, "exec"), vars(module))  # noqa: S102  what the process of an agent is for
+        exec(compile(code, path, "exec"), vars(module))  # noqa: S102  the purpose of an agent's process
         found: object = vars(module).get(name)
         if isinstance(found, type) and issubclass(found, TickAgent):
             found = found()

@@ -173,7 +173,7 @@ def _members(series: pl.Series, n_series: int) -> pl.Series:
 
 
 def _candidates(walked: pl.DataFrame, config: MomentumConfig) -> pl.DataFrame:
-    """Keep the movements that meet every condition but the robust z; ``before`` counts the movements before."""
+    """Return the movements that meet every condition but the robust z; ``before`` counts the movements before."""
     before = pl.col("row").cast(pl.Int64) - pl.col("start") - 1
     found = walked.filter(
         pl.col("movement") > 0,
@@ -194,7 +194,7 @@ def _candidates(walked: pl.DataFrame, config: MomentumConfig) -> pl.DataFrame:
 
 
 def _robust_z_milli(movement: _Ints, candidates: pl.DataFrame, config: MomentumConfig) -> _Ints:
-    """Compare each candidate with the movements before it; 1000 x z, rounded down."""
+    """Return 1000 x z of each candidate against the movements before it, rounded down."""
     rows = candidates["row"].to_numpy().astype(np.int64)
     widths = np.minimum(candidates["before"].to_numpy(), config.lookback_movements)
     back = np.arange(1, config.lookback_movements + 1)
@@ -223,8 +223,6 @@ def _middle_two(window: _Ints, width: _Ints) -> _Ints:
 
 @dataclass(slots=True)
 class _Side:
-    """What is kept of a side: its average level, the sum of the change test and its minimum, and the last movements."""
-
     first_ts_ms: int
     average: float
     total: int = 0
@@ -248,8 +246,6 @@ class _Candidate:
 
 
 class MomentumFollower:
-    """Decides as ``momentum.decide`` does."""
-
     def __init__(self, config: MomentumConfig) -> None:
         self._config, self._levels = config, micro_logit_table()
         self._sides: dict[tuple[int, str, str], _Side] = {}
@@ -319,7 +315,6 @@ class MomentumFollower:
 
 
 def _robust_z_milli_of_one(movement: int, before: Sequence[int], min_scale: int) -> int:
-    """Compare a movement with those before it; 1000 x z, rounded down."""
     median2 = _middle_two_of_one(sorted(before))
     deviation4 = _middle_two_of_one(sorted(abs(2 * one - median2) for one in before))
     scale = max(14_826 * deviation4, 40_000 * min_scale)
@@ -327,5 +322,4 @@ def _robust_z_milli_of_one(movement: int, before: Sequence[int], min_scale: int)
 
 
 def _middle_two_of_one(ordered: Sequence[int]) -> int:
-    """Return twice the median of sorted values."""
     return ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]

@@ -1,4 +1,4 @@
-"""``llm``: replay the recorded proposals of a language model; no model is asked, and no network is used."""
+"""``llm`` and ``bets``: replay recorded proposals; no model and no network is used."""
 
 from __future__ import annotations
 
@@ -26,30 +26,16 @@ from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
 from clvlab.law.tape import Tape, last_row_at
 from clvlab.proof.canonical import canonical, decimal_text, sha256
 
-# What transcripts have in common: proposals that were recorded beforehand, held against the tape that they are about.
+# Transcripts: recorded proposals, checked against the tape that they are about.
 
 
 def on_the_tape(tape: Tape, spoken: pl.DataFrame, strategy: str) -> pl.DataFrame:
-    """Refuse recorded proposals about what the tape does not have; leave out what is later than a tape that may still grow.
-
-    Parameters
-    ----------
-    tape
-        A tape without a content hash may still grow, as a prefix of another or a live one does.
-    spoken
-        ``DECISIONS`` with ``number``, the place of each in its transcript.
-    strategy
-        Whose transcript it is, for the message.
-
-    Raises
-    ------
-    AgentError
-        A fixture, tick, market or side that is not on the tape, or a market that is not quoted yet at the tick.
-    """
+    """Return recorded proposals up to the tape's end; ``AgentError`` for one about a tick, market or side that it lacks."""
     last = tape.messages.group_by("fixture_id").agg(last=pl.col("tick_seq").max())
     fixtures = tape.fixtures.select("fixture_id").join(last, on="fixture_id", how="left").with_columns(known=pl.lit(value=True))
     found = spoken.join(fixtures, on="fixture_id", how="left", maintain_order="left")
     _refuse(strategy, found.filter(pl.col("known").is_null()), "fixture {fixture_id} is not on the tape")
+    # A tape without a content hash may still grow, as a prefix or a live one does: later entries wait for their tick.
     if tape.binding.content_hash is None:
         found = found.filter(pl.col("tick_seq") <= pl.col("last"))
     at = ["fixture_id", "tick_seq"]
@@ -80,7 +66,6 @@ def on_the_tape(tape: Tape, spoken: pl.DataFrame, strategy: str) -> pl.DataFrame
 
 
 def _check_each_once(noun: str, recorded: Sequence[Bet | Entry], advice: str = "") -> None:
-    """Refuse a transcript that says something twice of one side at one tick."""
     seen: set[tuple[int, int, str | None, str | None]] = set()
     for number, one in enumerate(recorded):
         key = (one.fixture_id, one.tick_seq, one.market_key, one.side)
@@ -90,8 +75,6 @@ def _check_each_once(noun: str, recorded: Sequence[Bet | Entry], advice: str = "
 
 
 def _matching(digest: Callable[[Any], str]) -> AfterValidator:
-    """Refuse a digest that is stated of a transcript and is not the transcript's."""
-
     def checked(stated: str | None, info: ValidationInfo) -> str | None:
         found = digest(info.data["transcript"]) if stated is not None and "transcript" in info.data else stated
         if stated != found:
@@ -110,7 +93,7 @@ def _refuse(strategy: str, entries: pl.DataFrame, what: str) -> None:
 # ``bets``: replay bets that somebody placed, from a record that says when, on what and for how much.
 
 
-MAX_BETS = 100_000  # the transcript stands in the first line of the evidence
+MAX_BETS = 100_000  # the transcript is in the first line of the evidence
 _MAX_INT32 = 2**31 - 1
 _Wanted = Annotated[str, Field(min_length=1), limit(MAX_NAME_BYTES)]
 
@@ -138,7 +121,7 @@ class Bet(BaseModel):
 
 
 def bets_sha256(bets: Sequence[Bet]) -> str:
-    """Hash a transcript: SHA-256 of the canonical JSON array of its bets, every key written, in their order."""
+    """Return the SHA-256 of the canonical JSON array of bets, every key written, in their order."""
     return sha256(canonical([bet.model_dump(mode="json") for bet in bets]))
 
 
@@ -192,13 +175,13 @@ def decide_bets(tape: Tape, config: BetsConfig) -> pl.DataFrame:
 
 
 MAX_ENTRIES = 10_000
-MAX_TEXT_BYTES = 4_000_000  # of all reasons and names: the transcript stands in the first line of the evidence
+MAX_TEXT_BYTES = 4_000_000  # of all reasons and names, as the transcript is in the first line of the evidence
 _CLAIMED = {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "null"}]}
 _NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,1100})?|nan|-?inf")
 
 
 def _number_text(value: object) -> str | None:
-    """Spell a claimed confidence so that it can be sealed: shortest decimal text, or ``nan``, ``inf``, ``-inf``."""
+    """Return a claimed confidence as it is sealed: shortest decimal text, or ``nan``, ``inf``, ``-inf``."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -257,7 +240,7 @@ class Entry(BaseModel):
 
 
 def entries_sha256(entries: Sequence[Entry]) -> str:
-    """Hash a transcript: SHA-256 of the canonical JSON array of its entries, every key written, in their order."""
+    """Return the SHA-256 of the canonical JSON array of entries, every key written, in their order."""
     return sha256(canonical([entry.model_dump(mode="json") for entry in entries]))
 
 

@@ -1,6 +1,6 @@
-"""Recording: ask a language model at checkpoints of a tape, show it only what was known then, and keep every answer.
+"""Ask a language model at checkpoints of a tape, show it only what was known then, and keep every answer.
 
-This is the one place that talks to a model. What comes out is a transcript, which the template ``llm`` replays offline.
+This is the one module that calls a model. Its transcript is replayed offline by the template ``llm``.
 """
 
 from __future__ import annotations
@@ -24,26 +24,14 @@ from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import canonical, parsed, sha256
 
-# A transcript: what a language model proposed at which ticks, as a file with a digest.
+# A transcript: a language model's proposals by tick, as a file with a digest.
 
 
 _SCHEMA = "clvlab-transcript/1"
 
 
 class ModelAnswer(BaseModel):
-    """What came back at one checkpoint.
-
-    Attributes
-    ----------
-    fixture_id, tick_seq
-        The checkpoint.
-    prompt_sha256
-        Digest of the prompt, which can be built again from the tape.
-    text
-        The answer as it came, cut to 4000 characters; null if there was none.
-    error, detail
-        Why the answer gave no proposal, as a word and a sentence; null if it gave one.
-    """
+    """A model's answer at one checkpoint, cut to 4000 characters, or why it gave no proposal."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -56,8 +44,6 @@ class ModelAnswer(BaseModel):
 
 
 class _File(BaseModel):
-    """The JSON object that a transcript's file is."""
-
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     schema_: Literal["clvlab-transcript/1"] = Field(alias="schema")
@@ -70,18 +56,7 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Recorded proposals, and how they came about.
-
-    Attributes
-    ----------
-    model
-        Who was asked.
-    content_hash
-        Of the pack that was shown; null for a tape without one.
-    entries
-        One proposal a checkpoint: the model's, or a WAIT where it gave none.
-    answers
-        One a checkpoint, in the order of the entries.
+    """Recorded proposals, one a checkpoint (a WAIT where the model gave none), and the answers in the same order.
 
     Examples
     --------
@@ -98,28 +73,20 @@ class Transcript:
 
     @property
     def errors(self) -> tuple[ModelAnswer, ...]:
-        """The checkpoints at which there was no proposal."""
         return tuple(answer for answer in self.answers if answer.error is not None)
 
     @property
     def params(self) -> Params:
-        """Parameters of the template ``llm`` that replay this transcript."""
         entries = [entry.model_dump(mode="json") for entry in self.entries]
         return {"transcript": entries, "transcript_sha256": entries_sha256(self.entries)}
 
     @property
     def sha256(self) -> str:
-        """Digest of everything in the file but this digest: SHA-256 of its canonical JSON."""
+        """SHA-256 of the file's canonical JSON without this digest."""
         return sha256(canonical(self._body()))
 
     def write(self, path: str | Path) -> Path:
-        """Write the transcript as one canonical JSON object; an existing file is left alone.
-
-        Raises
-        ------
-        AgentError
-            The file exists.
-        """
+        """Write the transcript as one canonical JSON object; ``AgentError`` if the file exists."""
         data = canonical({**self._body(), "sha256": self.sha256})
         try:
             new_file(Path(path), data)
@@ -129,13 +96,7 @@ class Transcript:
 
     @classmethod
     def read(cls, path: str | Path) -> Transcript:
-        """Read a transcript and check its digest.
-
-        Raises
-        ------
-        AgentError
-            No file, no transcript, or one whose content is not what its digest says.
-        """
+        """Read a transcript; ``AgentError`` if it is missing, malformed, or its digest differs."""
         try:
             value = parsed(Path(path).read_bytes())
             file = _File.model_validate(value)
@@ -179,21 +140,13 @@ BACK needs a market_key and a side from below, exactly as written; WAIT has null
 
 
 class _FixtureState(TypedDict):
-    """What a model is shown; of each market ``market_key``, ``suspended``, ``age_s`` and its ``sides``."""
-
     since_first_message_s: int
     in_play: bool
     markets: Sequence[Mapping[str, Any]]
 
 
 def checkpoints(tape: Tape, every: int = 50) -> list[tuple[int, int]]:
-    """Return (fixture_id, tick_seq) of every so many messages of each fixture before play, in order.
-
-    Raises
-    ------
-    AgentError
-        ``every`` is less than 1.
-    """
+    """Return (fixture_id, tick_seq) of every ``every``-th message of each fixture before play, in order."""
     if every < 1:
         raise AgentError(f"checkpoints need at least 1 message between them, not {every}")
     number = pl.int_range(1, pl.len() + 1).over("fixture_id")
@@ -202,44 +155,20 @@ def checkpoints(tape: Tape, every: int = 50) -> list[tuple[int, int]]:
 
 
 def prompt_at(tape: Tape, fixture_id: int, tick_seq: int) -> str:
-    """Write what is known at a tick: the fixture's messages up to it, and nothing of what the tape says of later.
-
-    Names of the fixture, its id, dates, the kickoff and all results stay out, so that a model can't recognise it. Times count
-    from the fixture's first message.
-
-    Raises
-    ------
-    AgentError
-        Nothing is known then: the fixture is not on the tape, or the tick is before its first.
-    """
+    """Return the prompt at a tick, from the fixture's messages up to it, with times since its first message."""
     return _prompt(_known(tape, fixture_id, tick_seq))
 
 
 def _prompt(known: _FixtureState) -> str:
+    # Without the fixture's names and id, dates, kickoff and results: a model could recognise the match and know its result.
     return f"{_INSTRUCTIONS}\n{json.dumps(known, ensure_ascii=False)}\n"
 
 
 def record(tape: Tape, ask: Ask, at: Iterable[tuple[int, int]] | None = None, *, model: str | None = None) -> Transcript:
-    """Ask at each checkpoint and keep what came back.
+    """Ask a model at each checkpoint (``checkpoints(tape)`` by default) and return the transcript.
 
-    A time-out, a failed call, an answer that is no proposal, or one about a market or side that was not shown becomes a
-    recorded error and a WAIT; the recording goes on.
-
-    Parameters
-    ----------
-    tape
-        What is shown, up to each checkpoint.
-    ask
-        Takes a prompt and returns the model's text, such as a ``ChatEndpoint``; whatever it raises is recorded.
-    at
-        (fixture_id, tick_seq) pairs; ``checkpoints(tape)`` by default.
-    model
-        Who is asked, for the record; by default what ``ask`` calls itself.
-
-    Raises
-    ------
-    AgentError
-        Misuse: a checkpoint that is not on the tape, more than 10 000 of them, or an ``ask`` that can't be called.
+    A time-out, a failed call, an answer that is not a proposal, or one about a market or side that was not shown becomes a
+    recorded error and a WAIT; the recording goes on. ``AgentError`` for a checkpoint that is not on the tape, or too many.
     """
     if not callable(ask):
         raise AgentError(f"ask must be a function of a prompt, not {type(ask).__name__}")
@@ -277,7 +206,7 @@ def _answer(ask: Ask, prompt: str) -> str:
         raise
     except TimeoutError as error:
         raise AskError("timeout", str(error)) from error
-    except Exception as error:  # what asks is foreign code: its failure is a fact of the recording
+    except Exception as error:  # ask is foreign code: its failure is part of the recording
         raise AskError("ask_failed", f"{type(error).__name__}: {error}") from error
     if not isinstance(text, str):
         raise AskError("bad_answer", f"ask must give a text, not {type(text).__name__}")
@@ -285,7 +214,7 @@ def _answer(ask: Ask, prompt: str) -> str:
 
 
 def _proposal(text: str, known: _FixtureState) -> Mapping[str, object]:
-    """Read what was proposed, about a market and side that were shown; keys that are not asked for are ignored."""
+    """Read a proposal about a market and side that were shown; unknown keys are ignored."""
     fenced = _FENCED.fullmatch(text)
     try:
         said = json.loads(fenced[1] if fenced else text)
@@ -316,7 +245,6 @@ def _entry(proposal: Mapping[str, object]) -> Entry:
 
 
 def _known(tape: Tape, fixture_id: int, tick_seq: int) -> _FixtureState:
-    """Return the last state of every market at a tick, and each side's last probabilities."""
     fixture = tape.fixture(fixture_id)
     seen = fixture.rows.filter(pl.col("tick_seq") <= tick_seq).join(fixture.series.with_row_index("series"), on="series")
     if seen.is_empty():

@@ -66,8 +66,6 @@ def decide_baseline(tape: Tape, config: BaselineConfig) -> pl.DataFrame:
 
 
 class BaselineFollower:
-    """Decides as ``decide`` does, message by message."""
-
     def __init__(self, config: BaselineConfig) -> None:
         self._config = config
         self._seen: set[tuple[int, str]] = set()
@@ -176,8 +174,6 @@ def decide_drift(tape: Tape, config: DriftConfig) -> pl.DataFrame:
 
 @dataclass(slots=True)
 class _DriftSide:
-    """What is kept of a side: its first priced message, the newest level, the average of signs, and messages since."""
-
     first_level: int
     first_prob_bps: int
     first_ts_ms: int
@@ -187,8 +183,6 @@ class _DriftSide:
 
 
 class DriftFollower:
-    """Decides as ``decide`` does, message by message."""
-
     def __init__(self, config: DriftConfig) -> None:
         self._config, self._levels = config, micro_logit_table()
         self._sides: dict[tuple[int, str, str], _DriftSide] = {}
@@ -259,29 +253,12 @@ TRANSCRIBED = tuple(strategy for strategy, (model, _) in TEMPLATES.items() if mo
 
 
 def names_template(agent: object) -> TypeGuard[str]:
-    """Tell whether what stands for an agent is the name of a template, there or not, and no agent of one's own."""
+    """Return whether a text in place of an agent names a template, known or not, rather than a file."""
     return isinstance(agent, str) and not agent.rpartition(":")[0].endswith(".py")
 
 
 def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id: str | None = None) -> Template[Any]:
-    """Make an agent of a template.
-
-    Parameters
-    ----------
-    strategy
-        Name of the template.
-    params
-        Parameters that differ from the defaults.
-    agent_id
-        The strategy's name by default.
-
-    Raises
-    ------
-    UnknownAgentError
-        No template of that name.
-    AgentError
-        An unknown parameter, or a value out of bounds; the message names it.
-    """
+    """Return the agent of a template; ``AgentError`` names an unknown parameter or a value out of bounds."""
     if strategy not in TEMPLATES:
         raise UnknownAgentError(f"unknown agent {strategy!r:.200}{_hint(strategy)}")
     model, rule = TEMPLATES[strategy]
@@ -293,20 +270,14 @@ def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id
 
 
 def of_sealed_config(agent_id: str, strategy: str, config: Mapping[str, Any]) -> Template[Any]:
-    """Make the agent of a template that a sealed run names; keys that the template does not know had no effect.
-
-    Raises
-    ------
-    UnknownAgentError, AgentError
-        As ``template``.
-    """
+    """Return the template's agent that a sealed run names; keys that the template does not know had no effect."""
     fields = TEMPLATES[strategy][0].model_fields if strategy in TEMPLATES else config
     return template(strategy, {name: value for name, value in config.items() if name in fields}, agent_id=agent_id)
 
 
 def _reduced(agent: Template[Any]) -> Any:
-    """Take a template to another process as what makes it there: an object that was only read is none of clvlab's."""
     if not is_registered(agent):
+        # An object that was only unpickled is not registered, so it can't pass for a template of clvlab's.
         return object.__reduce_ex__(agent, 4)
     return _made, (agent.strategy, agent.config.model_dump(mode="json"), agent.agent_id)
 
@@ -319,7 +290,6 @@ copyreg.pickle(Template, _reduced)
 
 
 def _hint(strategy: str) -> str:
-    """Say which template was probably meant, or how an agent in a file is named."""
     known = f"use one of {', '.join(TEMPLATES)}"
     if strategy.endswith(".py"):
         return f": an agent in a file is named as {strategy}:name, with the name that it has there"
@@ -334,7 +304,6 @@ _KINDS = {
 
 
 def _refusal(model: type[Config], error: ValidationError) -> str:
-    """Say of the first parameter that is wrong what is wrong with it, and what may stand there."""
     wrong = error.errors()[0]
     name = ".".join(str(part) for part in wrong["loc"])
     if wrong["type"] == "extra_forbidden" and len(wrong["loc"]) == 1:
@@ -350,7 +319,7 @@ def _shown(default: object) -> str:
 
 
 def _given(model: type[Config], name: str, value: Any) -> Any:
-    """Take a fraction also as the decimal text in which it is sealed, so that a sealed configuration can be run again."""
+    """Accept a fraction also as the decimal text in which it is sealed, so that a sealed configuration can be run again."""
     known = model.model_fields.get(name)
     is_fraction = known is not None and known.annotation is float
     return float(value) if is_fraction and isinstance(value, str) and _DECIMAL.fullmatch(value) else value

@@ -1,4 +1,4 @@
-"""The digest of a user agent's source: what names its code in a seal."""
+"""Digest of a user agent's source, which identifies its code in a seal."""
 
 from __future__ import annotations
 import __future__
@@ -22,11 +22,10 @@ _FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.al
 
 
 def source_sha256(code: Callable[..., Any] | type) -> str | None:
-    """Hash the text of a function or class; where no file holds one, as in ``python -c``, its bytecode.
+    """Return the hash of the text of a function or class; without a file, as in ``python -c``, that of its bytecode.
 
-    The text is that of the code that runs, and only if it gives the same code when it is compiled again; else the digest is
-    ``None``: an agent could have the text of another. What the code calls or reads from elsewhere is not
-    covered: agents that differ only there have the same digest. Bytecode is that of one version of Python.
+    ``None`` unless the text compiles to the code that runs: otherwise an agent could have the text of another. Code that it
+    calls or reads from elsewhere is not covered. Bytecode is specific to a version of Python.
     """
     function = code.__func__ if isinstance(code, MethodType) else code
     text: str | None = None
@@ -42,17 +41,16 @@ def source_sha256(code: Callable[..., Any] | type) -> str | None:
 
 
 def agent_sha256(agent: object) -> str | None:
-    """Hash the text of an agent's class as ``source_sha256`` does; ``None`` too if it has functions in its own."""
+    """Return ``source_sha256`` of an agent's class; ``None`` too if the instance has functions of its own."""
     own = type(agent)
     replaced = any(inspect.isroutine(getattr(own, name, None)) for name in getattr(agent, "__dict__", {}))
     return None if replaced else source_sha256(own)
 
 
 def digests_in(source: bytes, name: str) -> set[str]:
-    """Hash the text of each function and class of a name in a file, as ``source_sha256`` does, without running it."""
     try:
         tree, lines = ast.parse(source), source.decode().splitlines(keepends=True)
-    except (SyntaxError, ValueError):  # then it has none that could have been sealed
+    except (SyntaxError, ValueError):  # then no digest of it can have been sealed
         return set()
     found = set()
     for node in ast.walk(tree):
@@ -62,12 +60,11 @@ def digests_in(source: bytes, name: str) -> set[str]:
 
 
 def _first(node: ast.FunctionDef | ast.ClassDef) -> int:
-    """Return the index of the line at which a definition begins, decorators included."""
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
 
 
 def _function_text(code: CodeType) -> str | None:
-    """Return the text of a function; ``None`` if another code is compiled from it."""
+    """Return the text of a function; ``None`` if it compiles to other code."""
     lines, first = inspect.findsource(code)
     if code not in _codes("".join(lines), code.co_flags & _FUTURE):
         return None
@@ -78,7 +75,7 @@ def _function_text(code: CodeType) -> str | None:
 
 
 def _class_text(own: type) -> str | None:
-    """Return the text of a class; ``None`` if one of its own functions is not compiled from it, or a base is another."""
+    """Return the text of a class; ``None`` if one of its functions is not compiled from it, or a base differs."""
     lines, first = inspect.findsource(own)
     text = "".join(lines)
     flags = next((part.co_flags for value in vars(own).values() for part in _parts(value)), 0) & _FUTURE
@@ -89,9 +86,8 @@ def _class_text(own: type) -> str | None:
     return "".join(inspect.getblock(lines[first:])) if any(_has_bases(own, node) for node in nodes) else None
 
 
-@lru_cache(maxsize=8)  # the identity of an agent is asked for at every point of a grid
+@lru_cache(maxsize=8)  # read at every point of a grid
 def _codes(text: str, flags: int) -> frozenset[CodeType]:
-    """Compile a text, and return its code with all that stands in it."""
     try:
         return frozenset(_nested(compile(text, "<source>", "exec", flags, dont_inherit=True)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -106,7 +102,7 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_compiled(own: type, body: CodeType) -> bool:
-    """Whether all functions in a class's namespace are those of a compiled class body, under the same names."""
+    """Check that all functions in a class's namespace are those of a compiled class body, under the same names."""
     by_name: defaultdict[str, list[CodeType]] = defaultdict(list)
     for value in body.co_consts:
         if isinstance(value, CodeType):
@@ -147,10 +143,10 @@ def _mangled(name: str, own: type) -> str:
 
 
 def _parts(value: object) -> list[CodeType]:
-    """Return the code of what runs when an attribute of a class is read or called, as far as Python itself says it."""
+    """Return the code that runs when an attribute of a class is read or called, for Python's own types."""
     if isinstance(value, FunctionType):
         return [value.__code__]
-    # Of exactly these types: one that extends them may run anything.
+    # Exactly these types: a subclass may run anything.
     if isinstance(value, staticmethod | classmethod) and type(value) in (staticmethod, classmethod):
         return _parts(value.__func__)
     if type(value) is property:
@@ -159,7 +155,7 @@ def _parts(value: object) -> list[CodeType]:
 
 
 def _generated(own: type) -> dict[str, object]:
-    """Return the namespace that ``dataclass`` gives to a class of the same fields: no file holds what it generates."""
+    """Return the namespace that ``dataclass`` generates for a class of the same fields, which no file holds."""
     params = vars(own).get("__dataclass_params__")
     if params is None:
         return {}
@@ -174,7 +170,7 @@ def _generated(own: type) -> dict[str, object]:
 
 
 def _has_bases(own: type, node: ast.ClassDef) -> bool:
-    """Whether a class has the bases that its text names: without functions of its own nothing else tells it from another."""
+    """Check that a class has the bases that its text names: without functions only they tell it from another."""
     if not node.bases:
         return own.__bases__ == (object,)
     module = vars(sys.modules[own.__module__])
@@ -193,7 +189,7 @@ def _has_bases(own: type, node: ast.ClassDef) -> bool:
 
 
 def _spelled(value: object) -> str:
-    """Spell bytecode and its constants without anything that differs from process to process."""
+    """Return bytecode and its constants as text that is the same in every process."""
     if isinstance(value, CodeType):
         names = (value.co_names, value.co_varnames, value.co_freevars)
         return f"{value.co_name}:{value.co_code.hex()}:{names}:{_spelled(value.co_consts)}"

@@ -1,4 +1,4 @@
-"""What all templates share: a configuration, an identity, and the shape of their decisions."""
+"""Configuration, identity and decisions that all templates share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Params = Mapping[str, Any]
 
 
 def checked_markets(markets: Sequence[str]) -> tuple[str, ...]:
-    """Return market-key prefixes as a tuple; a single text is refused, as it would be read letter by letter."""
+    """Return market-key prefixes as a tuple; refuse a single text, which would be read letter by letter."""
     if isinstance(markets, str) or not all(isinstance(prefix, str) for prefix in markets):
         raise AgentError(f"markets must be a tuple of prefixes, such as ('1X2',), not {markets!r:.80}")
     return tuple(markets)
@@ -60,7 +60,6 @@ class Kelly:
     bankroll: int
 
     def stake_at(self, message: Message, side: str) -> int:
-        """Return the stake on a side at a message, as ``sized`` does."""
         at = message.sides.index(side)
         prob_bps, odds_milli = message.prob_bps[at], message.odds_milli[at]
         if prob_bps is None or odds_milli is None:
@@ -88,7 +87,7 @@ MAX_SECONDS = SAFE_INTEGER // 1000
 
 
 def limit(bytes_: int) -> AfterValidator:
-    """Refuse a text of more bytes, or one that has none because of a lone surrogate."""
+    """Refuse a text of more bytes, or one with a lone surrogate, which has no bytes."""
 
     def checked(text: str | None) -> str | None:
         length = len((text or "").encode())
@@ -129,8 +128,6 @@ C = TypeVar("C", bound=Config)
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Template(Generic[C]):
-    """An agent made of a template and its configuration."""
-
     agent_id: str
     strategy: str
     config: C
@@ -139,17 +136,16 @@ class Template(Generic[C]):
 
     @property
     def identity(self) -> Identity:
-        """Who the agent is; made each time of what it decides by, so that no change to what was returned is ever sealed."""
+        # Made again each time, so that no change to a returned value is ever sealed.
         config = self.config.model_dump(mode="json")
         causality = Causality.TRANSCRIPT if self.config.repeats else Causality.TEMPLATE
         return Identity(self.agent_id, self.strategy, self.config.version, config, causality=causality)
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Return ``DECISIONS`` of the rule, under the agent's id."""
         return self.rule(tape, self.config).with_columns(agent_id=pl.lit(self.agent_id)).select(*DECISIONS)
 
     def following(self, fixtures: pl.DataFrame) -> AbstractContextManager[Follower]:
-        """Return what decides message by message as the rule does over the whole tape; ``fixtures`` is ``FIXTURES``."""
+        """Return a follower that decides message by message as the rule does over the whole tape."""
         return nullcontext(TapeFollower(self, fixtures) if self.follow is None else self.follow(self.config))
 
 
@@ -159,21 +155,16 @@ def average(alpha: float, newest: float, before: float) -> float:
 
 
 def begins_with_one(market_key: str, *groups: tuple[str, ...]) -> bool:
-    """Tell whether a market's key begins with one of each group of prefixes."""
     return all(market_key.startswith(group) for group in groups)
 
 
 def back(message: Message, side: str, stake: int, reason: str, confidence: float | None, edge_bps: int | None) -> Decision:
-    """Return the BACK of a side at a message, as ``backs`` does."""
     at = (message.fixture_id, message.tick_seq)
     return (*at, Action.BACK.value, message.market_key, side, stake, None, reason, confidence, edge_bps)
 
 
 def cool_down(market: pl.Series, ts_ms: pl.Series, cooldown_s: int) -> pl.Series:
-    """Keep a candidate unless its market has a kept one less than the cooldown before; candidates are in order of both.
-
-    One pass over the candidates.
-    """
+    """Return which candidates to keep, each at least the cooldown after the last kept one of its market; both in order."""
     kept: list[bool] = []
     current, ready = -1, 0
     for key, ts in zip(market.to_list(), ts_ms.to_list(), strict=True):

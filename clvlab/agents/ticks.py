@@ -18,7 +18,7 @@ from clvlab.law.actions import DECISION_COLUMNS, Decision, decisions_of
 from clvlab.law.message import Message
 from clvlab.law.tape import Tape
 
-_SLICE = 65_536  # messages that stand in memory as Python values
+_SLICE = 65_536  # messages in memory as Python values
 _EXAMPLE = """for example
 
     class Favourite(clvlab.TickAgent):
@@ -35,19 +35,19 @@ DECISION_TYPES = {
 
 
 class TickAgent:
-    """Base of agents that are asked at every message, and see no later one.
+    """Base class of agents that decide at every message, without seeing a later one.
 
-    Subclass it and write ``on_tick``. Messages of all fixtures come in order of time, then fixture, then tick. What the agent
-    keeps in its own attributes lasts for one run: every run starts from a copy, in a process of its own.
+    Subclass it and write ``on_tick``. Messages of all fixtures come in order of time, then fixture, then tick. The agent's own
+    attributes last for one run: every run starts from a copy, in a process of its own.
 
     Attributes
     ----------
     agent_id
-        Who decides; the class's name by default.
+        Name of the agent; the class's name by default.
     version
-        Of the strategy, as sealed.
+        Version of the strategy, as sealed.
     markets
-        Market-key prefixes of the messages that are seen.
+        Market-key prefixes of the messages that it sees.
     params
         Parameters, as sealed: JSON values by name.
 
@@ -71,12 +71,12 @@ class TickAgent:
     params: Mapping[str, Any] = MappingProxyType({})
 
     def on_tick(self, book: Book) -> Decision | Iterable[Decision] | None:
-        """Decide at a message: ``book.back(...)``, ``book.wait(...)``, several of them, or nothing."""
+        """Return decisions at a message: ``book.back(...)``, ``book.wait(...)``, several of them, or ``None``."""
         raise NotImplementedError(f"{type(self).__name__} needs an on_tick; {_EXAMPLE}")
 
     @property
     def identity(self) -> Identity:
-        """Who the agent is, as it is sealed."""
+        """Identity of the agent, as it is sealed."""
         own = type(self)
         name = self.agent_id or own.__name__
         if not isinstance(self.params, Mapping) or "markets" in self.params:
@@ -87,19 +87,17 @@ class TickAgent:
         return Identity(name, own.__name__, self.version, config, source_sha256=agent_sha256(self))
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Return ``DECISIONS`` of the agent, asked at every message.
+        """Return ``DECISIONS`` of the agent at every message.
 
         Raises
         ------
         AgentError
-            ``on_tick`` returned something that is no decision, or one made at another message.
+            ``on_tick`` returned something other than decisions, or one made at another message.
         """
         return Walk(self).decide(tape)
 
 
 class Walk:
-    """One run of a tick agent, which goes on where it stopped when the tape has grown."""
-
     def __init__(self, agent: TickAgent) -> None:
         self._on_tick, self._markets, self._name = deepcopy(agent).on_tick, agent.markets, agent.identity.agent_id
         self._decided: list[Decision] = []
@@ -116,8 +114,6 @@ class Walk:
 
 
 class TickFollower:
-    """One run of a tick agent, message by message as they come."""
-
     def __init__(self, agent: TickAgent) -> None:
         self._on_tick, self._markets = deepcopy(agent).on_tick, agent.markets
         self._probs: list[int] = []
@@ -131,17 +127,9 @@ class TickFollower:
         self._known: dict[int, Known] = {}
 
     def know(self, fixture_id: int, known: Known) -> None:
-        """Take what is known of a fixture beforehand."""
         self._known[fixture_id] = known
 
     def take(self, message: Message) -> list[Decision]:
-        """Return what the agent decides at a message.
-
-        Raises
-        ------
-        AgentError
-            As ``TickAgent.decide``.
-        """
         fixture_id, tick_seq, ts_ms, in_running, market, sides, prob_bps, odds_milli, suspended = message
         probs, odds = ([NULL if value is None else value for value in values] for values in (prob_bps, odds_milli))
         return self.move((ts_ms, fixture_id, tick_seq, in_running, market), sides, probs, odds, suspended)
@@ -149,13 +137,7 @@ class TickFollower:
     def move(
         self, at: tuple[int, int, int, bool, str], sides: Sequence[str], probs: list[int], odds: list[int], suspended: int
     ) -> list[Decision]:
-        """Return what the agent decides at a message whose prices have numbers in place of nulls, as columns have them.
-
-        Raises
-        ------
-        AgentError
-            As ``TickAgent.decide``.
-        """
+        """Return the agent's decisions at a message whose missing prices are ``NULL``, as in columns."""
         fixture_id, market = at[1], at[4]
         try:
             row = self._rows[fixture_id][market]
@@ -171,7 +153,6 @@ class TickFollower:
         return [] if answer is None else _checked(answer, self._book)
 
     def _new_market(self, fixture_id: int, market: str, sides: Sequence[str]) -> int:
-        """Make room for a market's prices, and return the row of its first side."""
         row = self._rows.setdefault(fixture_id, {})[market] = len(self._probs)
         self._sides.setdefault(fixture_id, {})[market] = {side: number for number, side in enumerate(sides)}
         for column in (self._probs, self._odds, self._suspended, self._times):
@@ -182,15 +163,8 @@ class TickFollower:
 def in_order(tape: Tape, first_sides: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """Return the messages of some markets in order of time, fixture and tick.
 
-    Parameters
-    ----------
-    tape
-        The ticks.
-    first_sides
-        The first series of each market, at least ``series, fixture_id``.
-    columns
-        Others of the tape's rows or of ``first_sides``, which follow time, fixture, tick, whether it is in play, and the row of
-        the first side.
+    ``first_sides`` has the first series of each market; the columns are time, fixture, tick, in play, row of the first side,
+    then ``columns``.
     """
     return (
         tape.rows.lazy()
@@ -203,7 +177,6 @@ def in_order(tape: Tape, first_sides: pl.DataFrame, *columns: str) -> pl.DataFra
 
 
 def _walked(tape: Tape, markets: tuple[str, ...], seen: int) -> Iterator[Book]:
-    """Return the book at each message after those that were seen, in order of time."""
     named = in_markets(tape, markets)
     messages = in_order(tape, named.filter(pl.col("side_no") == 0), "market_key")
     sides: dict[int, dict[str, dict[str, int]]] = {}
@@ -224,7 +197,6 @@ def _walked(tape: Tape, markets: tuple[str, ...], seen: int) -> Iterator[Book]:
 
 
 def _checked(answer: Any, book: Book) -> list[Decision]:
-    """Return what ``on_tick`` returned as decisions at the book's message, or refuse it."""
     alone = isinstance(answer, tuple) and len(answer) == len(DECISION_COLUMNS) and not isinstance(answer[0], tuple)
     several = [answer] if alone or not isinstance(answer, Iterable) or isinstance(answer, str | dict) else list(answer)
     at = (book.fixture_id, book.tick_seq)

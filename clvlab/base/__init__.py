@@ -1,1 +1,1 @@
-"""What everything stands on: files, caches, times, names given wrong, work in parallel."""
+"""Basics for all other folders: files, caches, times, wrong names, work in parallel."""

@@ -1,4 +1,4 @@
-"""What was computed once and need not be again, within a bound."""
+"""A cache of bounded size."""
 
 from __future__ import annotations
 
@@ -12,14 +12,9 @@ _V = TypeVar("_V")
 
 
 class BoundedCache(Generic[_V]):
-    """Values that never change, by key; thread-safe.
+    """Immutable values by key; thread-safe.
 
-    Parameters
-    ----------
-    max_bytes
-        What all values together may take; beyond it the least lately read are dropped, and a larger one is never kept.
-    size
-        Bytes that a value takes.
+    Beyond ``max_bytes``, as ``size`` counts them, the least recently read are dropped; a larger value is never kept.
     """
 
     def __init__(self, max_bytes: int, size: Callable[[_V], int]) -> None:
@@ -30,10 +25,7 @@ class BoundedCache(Generic[_V]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], _V]) -> _V:
-        """Return the value of a key; it is made once, however many ask for it at the same time.
-
-        An error of ``make`` is raised to all who wait for it, and not kept.
-        """
+        """Return the value of a key, made once even for concurrent callers; an error is raised to all and not kept."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)

@@ -1,4 +1,4 @@
-"""Files: those that somebody else made are read without surprise, our own are written whole or not at all."""
+"""Files: others' are read without surprises, our own are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -22,18 +22,9 @@ _WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # 
 
 
 def file_bytes(path: Path, limit: int = MAX_BYTES, most: int | None = None) -> bytes:
-    """Read a file whole, or the ``most`` first bytes of it.
-
-    What was opened is what is looked at and read, so nobody can put a pipe or a device in its place in between.
-
-    Raises
-    ------
-    FileError
-        No regular file, more bytes than the limit, or more than memory holds.
-    OSError
-        It can't be opened or read.
-    """
+    """Read a regular file whole, or its ``most`` first bytes; ``FileError`` for anything else, or beyond the limit."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _WITHOUT_WAITING)) as file:
+        # The open file is checked, not its path, so no pipe or device can be put in its place in between.
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise FileError(f"{str(path)!r} is no regular file")
@@ -46,7 +37,6 @@ def file_bytes(path: Path, limit: int = MAX_BYTES, most: int | None = None) -> b
 
 
 def file_bytes_or_none(path: Path, limit: int = MAX_BYTES) -> bytes | None:
-    """Read a file as ``file_bytes`` does; null if there is none."""
     try:
         return file_bytes(path, limit)
     except FileNotFoundError:
@@ -55,15 +45,9 @@ def file_bytes_or_none(path: Path, limit: int = MAX_BYTES) -> bytes | None:
 
 @contextmanager
 def lock(folder: Path, patience_s: float | None = None) -> Iterator[None]:
-    """Keep everybody else who asks the same out of a folder.
-
-    Raises
-    ------
-    FileLockedError
-        Somebody else held it for so long; without ``patience_s`` it is awaited.
-    """
+    """Lock a folder against other users of this function; ``FileLockedError`` after ``patience_s``, ``None`` waits."""
     try:
-        import fcntl  # of POSIX systems; what only reads runs without it
+        import fcntl  # POSIX only; readers work without it
     except ImportError as error:
         raise FileError("anchors and witnesses need a POSIX system, for its file locks") from error
     descriptor = os.open(folder, os.O_RDONLY)
@@ -89,24 +73,10 @@ def _try_until(take: Callable[[], None], folder: Path, patience_s: float) -> Non
 
 
 class StagingPath:
-    """A new file or folder beside what is to come of it, locked while this process works in it.
+    """A new file or folder next to its target, locked while this process works in it.
 
-    What it becomes is renamed away from it, or linked; ``close`` removes what is left. Of a process that was killed a file or
-    folder stays whose lock is free: the next one in the same place removes it.
-
-    Parameters
-    ----------
-    parent
-        Folder that it is made in.
-    mode
-        Permissions, less those that the process's umask takes away.
-    folder
-        Make a folder, not a file.
-
-    Attributes
-    ----------
-    path, descriptor
-        Where it is, and what holds its lock.
+    It is renamed or linked to its target; ``close`` removes the rest. A killed process leaves a file or folder whose lock is
+    free, which the next process in the same place removes. ``mode`` is subject to the umask; ``descriptor`` holds the lock.
     """
 
     def __init__(self, parent: Path, mode: int = 0o700, *, folder: bool = True) -> None:
@@ -122,7 +92,7 @@ class StagingPath:
                 if not folder:
                     raise
                 continue  # another process, which began, took it for a leftover in between
-            with suppress(OSError):  # a file system without locks: then nobody removes leftovers either
+            with suppress(OSError):  # a file system without locks, where leftovers are not removed either
                 if not _locked(self.descriptor):
                     os.close(self.descriptor)
                     continue  # likewise
@@ -135,17 +105,16 @@ class StagingPath:
         self.close()
 
     def close(self) -> None:
-        """Remove it with all that is in it, if it is still there."""
         _remove(self.path)
         os.close(self.descriptor)
 
 
 def remove_leftovers(folder: Path, prefix: str = _UNFINISHED) -> None:
-    """Remove what processes that were killed left unfinished in a folder; what a process still holds is let be."""
+    """Remove unfinished files of killed processes from a folder, except those that are locked."""
     for path in folder.glob(f"{prefix}*"):
         try:
             descriptor = os.open(path, os.O_RDONLY | _WITHOUT_WAITING | getattr(os, "O_NOFOLLOW", 0))
-        except OSError:  # gone, or not ours
+        except OSError:  # removed, or another user's
             continue
         with suppress(OSError):  # without a lock nothing tells whether it is held
             if _locked(descriptor):
@@ -177,21 +146,7 @@ def _remove(path: Path) -> None:
 def written_file(path: Path, mode: int = 0o666, *, replace: bool = False) -> Iterator[BinaryIO]:
     """Open a new file that gets its name when the context ends without an error: whole, and on the disk.
 
-    Parameters
-    ----------
-    path
-        Its name.
-    mode
-        Permissions, less those that the process's umask takes away.
-    replace
-        Put it in the place of a file that is there; else it is an error.
-
-    Raises
-    ------
-    FileExistsError
-        There is something of that name, which was let be.
-    OSError
-        It can't be written; nothing has changed.
+    An existing file is kept, with ``FileExistsError``, unless ``replace``.
     """
     if not replace and os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -214,12 +169,7 @@ def written_file(path: Path, mode: int = 0o666, *, replace: bool = False) -> Ite
 
 
 def name_file(path: Path, name: Path) -> None:
-    """Give a file another name, in one step that fails where there is one.
-
-    Raises
-    ------
-    FileExistsError
-    """
+    """Name a file in one step that raises ``FileExistsError`` where the name is taken."""
     try:
         name.hardlink_to(path)
     except FileExistsError as error:
@@ -227,16 +177,11 @@ def name_file(path: Path, name: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
             raise
-        path.rename(name)  # on a file system without links; nobody had the name a moment ago
+        path.rename(name)  # on a file system without links; the name was free a moment ago
 
 
 def new_file(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a file that is there whole or not at all, and never in the place of another.
-
-    Raises
-    ------
-    FileExistsError
-    """
+    """Write a new file whole or not at all; ``FileExistsError`` where the name is taken."""
     with written_file(path, mode) as file:
         file.write(content)
 
@@ -248,7 +193,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def flush(path: Path) -> None:
-    """Have a file's content, or the names in a folder, on the disk before anything says that they are there."""
+    """Put a file's content, or a folder's names, on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -257,6 +202,5 @@ def flush(path: Path) -> None:
 
 
 def flush_all(folder: Path) -> None:
-    """Flush a folder, and all files and folders in it."""
     for path in (*folder.rglob("*"), folder):
         flush(path)

@@ -1,4 +1,4 @@
-"""How clvlab is called here: the words that a hint must begin with for somebody to type them."""
+"""The command line of clvlab as users can type it here, for hints."""
 
 from __future__ import annotations
 
@@ -14,17 +14,11 @@ _SCRIPTS = (_NAME, f"{_NAME}.exe")
 
 
 def command(*words: object) -> str:
-    """Return a command of clvlab, or without words its program, as it is typed in this folder.
+    """Return a command of clvlab, or only its program, as it can be typed in this folder.
 
-    Every hint that names a next command is made here: an environment that nobody activated has no ``clvlab`` on its path, and a
-    path may hold spaces. Where a sentence is read elsewhere, as in evidence, over HTTP or in a browser, the program is named
-    ``clvlab`` instead.
-
-    Parameters
-    ----------
-    *words
-        Arguments, each quoted as a shell needs it. A path that is a bare name begins with ``./``: else a command could take it
-        for a pack of the catalog, or for an option.
+    Every hint of a next command is made here: an environment that is not activated has no ``clvlab`` on its path, and a path
+    may hold spaces. In evidence, over HTTP or in a browser the program is named ``clvlab`` instead. A path that is a bare name
+    begins with ``./``, or a command could take it for a pack of the catalog, or for an option.
 
     Examples
     --------
@@ -38,12 +32,11 @@ def _program() -> list[str]:
     script = _script()
     if script is None:
         return [_typed(sys.executable), "-m", _NAME]
-    on_path = shutil.which(_NAME)  # that of another environment is not this one
+    on_path = shutil.which(_NAME)  # a program of another environment is not this one
     return [_NAME] if on_path is not None and script.samefile(on_path) else [_typed(script)]
 
 
 def _script() -> Path | None:
-    """Return the program that pip made when it installed this package, or None if there is no such file."""
     called = Path(sys.argv[0])
     if called.name in _SCRIPTS and called.is_file():
         return called
@@ -56,7 +49,6 @@ def _script() -> Path | None:
 
 
 def _typed(path: str | Path) -> str:
-    """Return a path as short as it can be typed in this folder."""
     try:
         folder = Path.cwd()
     except OSError:  # it is removed: nothing is below it
@@ -66,6 +58,5 @@ def _typed(path: str | Path) -> str:
 
 
 def _no_name(path: str | Path) -> str:
-    """Return a path that can't be taken for a name."""
     text = str(path)
     return text if os.sep in text else f".{os.sep}{text}"

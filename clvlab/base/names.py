@@ -1,4 +1,4 @@
-"""Names that are given wrong: what was probably meant, and what there is; and names that can't be printed as they are."""
+"""Suggestions for wrong names, and unprintable names as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def printable(text: str) -> str:
-    r"""Return a text on one line, with each character that can't be printed as Python writes it.
+    r"""Return a text on one line, with each unprintable character as Python writes it.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 
 def nearest(given: object, known: Iterable[str]) -> str | None:
-    """Return the name that was probably meant, whatever its case and its dashes; null if none is near.
+    """Return the name that was probably meant, ignoring case and dashes; ``None`` if none is near.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def _plain(name: str) -> str:
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
-    """Return ``: did you mean 'name'?`` to stand behind a refusal, or nothing if no name is near.
+    """Return ``: did you mean 'name'?`` to append to an error, empty if no name is near.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
 
 
 def among(given: object, known: Iterable[str]) -> str:
-    """Return what was probably meant, and all that there is, to stand behind a refusal.
+    """Return the name that was probably meant, and all names, to append to an error.
 
     Examples
     --------
@@ -76,13 +76,7 @@ def among(given: object, known: Iterable[str]) -> str:
 
 
 def names_checked(verb: Callable[P, R]) -> Callable[P, R]:
-    """Let a function refuse arguments that it does not have by what was probably meant, and by what it has.
-
-    Raises
-    ------
-    ArgumentError
-        When it is called with such an argument, or without one that it needs.
-    """
+    """Return a function whose ``ArgumentError`` for a wrong or missing argument suggests the right one."""
     shape = signature(verb)
 
     def checked(*values: Any, **named: Any) -> Any:
@@ -102,7 +96,7 @@ def names_checked(verb: Callable[P, R]) -> Callable[P, R]:
 
 
 def fields_checked(made: type[T]) -> type[T]:
-    """Let a dataclass refuse arguments that it does not have, as ``names_checked`` does of functions."""
+    """Return a dataclass that checks its arguments as ``names_checked`` does."""
     type.__setattr__(made, "__init__", names_checked(vars(made)["__init__"]))
     return made
 
@@ -121,7 +115,7 @@ def _refusal(verb: Callable[..., Any], shape: Signature, named: Iterable[str], e
 
 
 def no_argument(verb: str, given: str, known: Iterable[str]) -> str:
-    """Return the refusal of an argument that a function does not have.
+    """Return the error text of an unknown argument.
 
     Examples
     --------

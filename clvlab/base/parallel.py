@@ -1,4 +1,4 @@
-"""Where work is done: in this process, on every core of this machine, or by an executor of the caller's."""
+"""Work in this process, on every core of this machine, or by the caller's executor."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 from clvlab import errors
 from clvlab.errors import ClvlabError, ExecutorError
 
-_ALONE_S = 1.0  # how long work is done here before other processes are thought of
-_WORTH_S = 4.0  # work that is left, from which they are faster: starting them takes about a second each
+_ALONE_S = 1.0  # seconds of work here before other processes are considered
+_WORTH_S = 4.0  # seconds of remaining work from which they are faster: starting each takes about one
 _TASK_S = 0.25  # work that is sent at once
 _WAITING = 4  # tasks a worker, sent ahead
 _ATTEMPTS = 3  # of a task whose process dies
@@ -35,7 +35,7 @@ def _remade(kind: type[ClvlabError], arguments: tuple[Any, ...], state: Mapping[
     return error
 
 
-# Most errors are made of facts, and would be made of their sentence when they are unpickled: a pool breaks on that.
+# Most errors take facts, but are unpickled with their sentence as only argument: a pool breaks on that.
 for _kind in vars(errors).values():
     if isinstance(_kind, type) and issubclass(_kind, ClvlabError):
         copyreg.pickle(_kind, _reduced)
@@ -43,22 +43,9 @@ for _kind in vars(errors).values():
 
 @dataclass(frozen=True, slots=True)
 class Work(Generic[Q, A]):
-    """Questions of a kind, and how they are answered.
+    """Questions of a kind, and the functions that answer them here and, as a function of a module, in another process.
 
-    Attributes
-    ----------
-    local
-        Answers some questions in this process, in their order.
-    remote
-        The same in another process: a function of a module.
-    label
-        Names a question, in errors.
-    group_by
-        What questions that are sent at once have in common.
-    most
-        How many are sent at once at the most.
-    on_leave
-        Called before others are asked.
+    Questions with one ``group_by`` are sent together, at most ``most``; ``on_leave`` is called before other processes answer.
     """
 
     local: Callable[[Sequence[Q]], list[A]]
@@ -70,28 +57,11 @@ class Work(Generic[Q, A]):
 
 
 def parallel_map(work: Work[Q, A], questions: Iterable[Q], count: int, executor: Executor | None) -> Iterator[A]:
-    """Yield the answer to each question, in their order.
+    """Yield the answer to each question in order, whichever process answers; questions are taken as they are needed.
 
-    Questions are taken from the iterable as they are needed, and what is yielded does not depend on who answers.
-
-    Parameters
-    ----------
-    work
-        How questions are answered.
-    questions
-        They follow each other by what they have in common.
-    count
-        How many questions there are.
-    executor
-        Any executor, whose processes can import clvlab and read the pack's folder; by default this process, and, once a few
-        seconds of work are left, all cores of this machine (``CLVLAB_WORKERS`` processes).
-
-    Raises
-    ------
-    ExecutorError
-        The process of a question died again and again, or the caller's executor is broken.
-    ClvlabError
-        As ``local`` raises.
+    Questions of one group must be consecutive. Without an ``executor``, whose processes must import clvlab and read the pack's
+    folder, this process works alone, and, once a few seconds of work are left, all cores (``CLVLAB_WORKERS`` processes).
+    ``ExecutorError`` if a question's process died again and again.
     """
     left, spent_s, done, several = iter(questions), 0.0, 0, workers() > 1
     for question in left:
@@ -117,12 +87,7 @@ def _chunks(questions: Iterator[Q], group_by: Callable[[Q], object], size: int) 
 
 
 def workers() -> int:
-    """Return how many processes are used: ``CLVLAB_WORKERS``, or as many as this process may use cores.
-
-    Raises
-    ------
-    ExecutorError
-    """
+    """Return the number of processes: ``CLVLAB_WORKERS``, or as many as the cores that this process may use."""
     text = os.environ.get("CLVLAB_WORKERS", "")
     if text and not (text.isascii() and text.isdigit() and int(text)):
         raise ExecutorError(f"CLVLAB_WORKERS must be a positive whole number, not {text!r}")
@@ -159,7 +124,6 @@ def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor 
 
 
 def _asked(pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...]) -> Future[list[A] | ClvlabError]:
-    """Send a task; one that can't be sent is lost, as one whose process died."""
     try:
         return pool.submit(_answered, work.remote, chunk)
     except RuntimeError as error:  # broken, or shut down
@@ -169,7 +133,7 @@ def _asked(pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...]) -> Future[lis
 
 
 def _answered(remote: Callable[[Sequence[Q]], list[A]], chunk: tuple[Q, ...]) -> list[A] | ClvlabError:
-    """Answer a task in another process; an error of ours is an answer, and no reason to ask again."""
+    """Answer a task in another process; a ``ClvlabError`` is an answer, not a reason to try again."""
     try:
         return remote(chunk)
     except ClvlabError as error:
@@ -179,7 +143,6 @@ def _answered(remote: Callable[[Sequence[Q]], list[A]], chunk: tuple[Q, ...]) ->
 def _again(
     pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...], future: Future[list[A] | ClvlabError]
 ) -> Future[list[A] | ClvlabError]:
-    """Send a task again whose process died; one that is done or under way is let be."""
     lost = future.cancelled() or (future.done() and future.exception())
     return _asked(pool, work, chunk) if lost else future
 

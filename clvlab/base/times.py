@@ -1,4 +1,4 @@
-"""Times as sources and people write them, to UTC milliseconds; one without a zone is refused unless the zone is named."""
+"""Times as sources and users write them, to UTC milliseconds; one without a zone is refused unless the zone is named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from clvlab.errors import SourceError
 
 LAST_MS = 253_402_300_799_999  # the end of the year 9999
-_MS_FROM = 100_000_000_000  # seconds this large lie in the year 5138, milliseconds in 1973
+_MS_FROM = 100_000_000_000  # as seconds this is in the year 5138, as milliseconds in 1973
 _IN_NAME = re.compile(r"(\d{4}-\d\d-\d\d)[T_](\d\d)[:-]?(\d\d)[:-]?(\d\d)(Z|[+-]\d\d:?\d\d)")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?\s*([AaPp][Mm])?")
@@ -23,18 +23,17 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A kickoff as a record tells it: from one moment to another, the same where it tells the time."""
+    """A stated kickoff: from one moment to another, the same where the time is stated."""
 
     first_ms: int
     last_ms: int
 
     def is_within_a_day(self, ts_ms: int) -> bool:
-        """Whether a moment is at most a day away."""
         return self.first_ms - _DAY_MS <= ts_ms <= self.last_ms + _DAY_MS
 
 
 def time_in_name(name: str) -> int | None:
-    """Return the time that a file's name tells, or null.
+    """Return the time in a file's name, or ``None``.
 
     Examples
     --------
@@ -46,13 +45,7 @@ def time_in_name(name: str) -> int | None:
 
 
 def time_ms(value: object, zone: ZoneInfo | None = None) -> int:
-    """Return UTC milliseconds of an ISO 8601 text or of unix seconds or milliseconds.
-
-    Raises
-    ------
-    ValueError
-        Neither, or a text without a zone where none is given.
-    """
+    """Return UTC milliseconds of ISO 8601, unix seconds or milliseconds; ``ValueError`` for another text or a missing zone."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{value!r} is no time")
     return of_iso(value, zone) if isinstance(value, str) else of_unix(value)
@@ -67,22 +60,16 @@ def of_unix(value: float) -> int:
 
 
 def of_iso(text: str, zone: ZoneInfo | None = None) -> int:
-    """Return milliseconds of an ISO 8601 text."""
     return _ms(iso_moment(text.strip()), text, zone)
 
 
 def micros_of_iso(text: str, zone: ZoneInfo | None = None) -> int:
-    """Return microseconds of an ISO 8601 text, which tell apart what happened within a millisecond."""
+    """Return microseconds of an ISO 8601 text, which order events within a millisecond."""
     return (_in_utc(iso_moment(text.strip()), text, zone) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def iso_moment(text: str) -> datetime:
-    """Read an ISO 8601 text, with its zone or without.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Read an ISO 8601 text, with its zone or without."""
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
@@ -107,13 +94,7 @@ def _in_utc(moment: datetime, text: str, zone: ZoneInfo | None) -> datetime:
 
 
 def of_format(text: str, form: str, zone: ZoneInfo | None = None) -> int:
-    """Return milliseconds of a text in a format of ``strptime``.
-
-    Raises
-    ------
-    ValueError
-        Not written so, or without a zone where none is given.
-    """
+    """Return milliseconds of a text in a format of ``strptime``; ``ValueError`` for another text or a missing zone."""
     return _ms(_by_form(text, form), text, zone)
 
 
@@ -134,18 +115,12 @@ def by_forms(text: str, *forms: str) -> datetime | None:
     """
     for form in forms:
         with suppress(ValueError):
-            return datetime.strptime(text, form)  # noqa: DTZ007  whoever asks adds the zone
+            return datetime.strptime(text, form)  # noqa: DTZ007  the caller adds the zone
     return None
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:
-    """Return an IANA time zone.
-
-    Raises
-    ------
-    SourceError
-        No zone of that name.
-    """
+    """Return an IANA time zone; ``SourceError`` for an unknown name."""
     if name is None:
         return None
     try:
@@ -161,21 +136,8 @@ def moments_of(
 ) -> tuple[list[int | None], list[str | None]]:
     """Return UTC milliseconds of each time, and why one can't be read.
 
-    Parameters
-    ----------
-    cells
-        ISO 8601, unix seconds or milliseconds, or as ``form`` says.
-    zone
-        Of times that carry none.
-    form
-        As ``strptime`` takes it, such as ``%d/%m/%Y %H:%M``; null for ISO 8601 and unix times.
-    name
-        What the cells are called in messages.
-
-    Raises
-    ------
-    SourceError
-        A time without a zone, and no zone for it.
+    Cells are ISO 8601, unix seconds or milliseconds, or in ``form`` of ``strptime``; ``zone`` is for those without one, and
+    ``name`` is their name in errors. ``SourceError`` for a time without any zone.
     """
     read: list[int | None] = []
     reasons: list[str | None] = []
@@ -196,7 +158,7 @@ def moments_of(
 
 
 def days_of(cells: Sequence[str | None], zone: ZoneInfo | None, form: str | None) -> list[Span | None]:
-    """Return when each match was to begin, a whole day where only that is told; null where it can't be read.
+    """Return the stated kickoff of each match, a whole day where only that is stated; ``None`` where it can't be read.
 
     A kickoff without a zone spans the moments at which it is that time somewhere.
     """
@@ -204,25 +166,17 @@ def days_of(cells: Sequence[str | None], zone: ZoneInfo | None, form: str | None
 
 
 def with_clocks(days: Sequence[str | None], clocks: Sequence[str | None] | None) -> list[str | None]:
-    """Put days and times of day that stand in two columns together."""
     if clocks is None:
         return list(days)
     return [f"{day} {_as_24h(clock.strip())}" if day and clock else day for day, clock in zip(days, clocks, strict=True)]
 
 
 def are_clocks(cells: Sequence[str | None]) -> bool:
-    """Whether cells hold times of day, and no days."""
     told = [cell.strip() for cell in cells if cell and cell.strip()]
     return bool(told) and all(_CLOCK.fullmatch(cell) for cell in told)
 
 
 def check_form(form: object) -> None:
-    """Refuse a form of times that none can be read by.
-
-    Raises
-    ------
-    SourceError
-    """
     if form is None:
         return
     if not isinstance(form, str) or "%" not in form:
@@ -252,7 +206,6 @@ def _moment(text: str, zone: ZoneInfo | None, form: str | None) -> int:
 
 
 def _is_local(text: str, form: str | None = None) -> bool:
-    """Whether a text is a time of a day without a zone."""
     try:
         moment = _by_form(text, form) if form is not None else iso_moment(text)
     except ValueError:
@@ -278,7 +231,7 @@ def _span(text: str, zone: ZoneInfo | None, form: str | None) -> Span | None:
 
 
 def _day(text: str, form: str | None) -> date | None:
-    """Read a day alone, written as ISO 8601 has it or as the days in a form of times; null where it is none."""
+    """Read a day alone, in ISO 8601 or the date part of ``form``; ``None`` for anything else."""
     days = [part for part in (form or "").replace("T", " ").split(" ") if "%d" in part and "%H" not in part]
     found = by_forms(text, "%Y-%m-%d", *days)
     return None if found is None else found.date()

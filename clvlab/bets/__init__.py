@@ -1,1 +1,1 @@
-"""Bets that somebody placed, graded against a pack: read, put on the tape, sealed as a run, and told row by row."""
+"""Grade a user's bets against a pack: read them, put them on the tape, seal them as a run, and report row by row."""

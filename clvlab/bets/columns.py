@@ -1,4 +1,4 @@
-"""What the columns of a record of bets mean: guessed from the usual names, shown, and overridable."""
+"""Meaning of the columns of a record of bets: guessed from the usual names, shown, and overridable."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from clvlab.errors import SourceError
 
 
 class Meaning(StrEnum):
-    """What a column of a record of bets can hold."""
-
     TIME = "time"
     DATE = "date"
     FIXTURE = "fixture"
@@ -138,19 +136,7 @@ _NEEDED = (Meaning.MARKET, Meaning.SIDE)
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which column has which meaning.
-
-    Attributes
-    ----------
-    names
-        Column by meaning, of those that there are.
-    guessed
-        Meanings that were guessed from the name of their column.
-    unused
-        Columns that nothing is read from.
-    market
-        The market of every row, where one was given in place of a column.
-    """
+    """Columns by meaning: those found, guessed from their name, and unused; ``market`` is that of every row, if set."""
 
     names: Mapping[Meaning, str]
     guessed: frozenset[Meaning] = frozenset()
@@ -159,7 +145,6 @@ class Columns:
 
     @property
     def words(self) -> str:
-        """What was read from which column, in a sentence."""
         read = [f"{meaning} from {name!r}" for meaning, name in self.names.items() if meaning in self.guessed]
         given = [f"{meaning} from {name!r}" for meaning, name in self.names.items() if meaning not in self.guessed]
         parts = [
@@ -172,21 +157,9 @@ class Columns:
 
 
 def columns_of(header: Sequence[str], given: Mapping[str, Any] | None = None, market: str | None = None) -> Columns:
-    """Find what the columns of a record mean.
+    """Return the meaning of a record's columns; in ``given``, an empty name says that a meaning has no column.
 
-    Parameters
-    ----------
-    header
-        Names of the columns.
-    given
-        Columns by meaning, as ``{"time": "placed_at"}``; a null or empty name says that a meaning has no column.
-    market
-        The market of every row, in place of a column.
-
-    Raises
-    ------
-    SourceError
-        A meaning or column that there is not, two columns that fit one meaning, or a meaning without a column that is needed.
+    ``SourceError`` for an unknown meaning or column, two columns that fit one meaning, or a required meaning without a column.
 
     Examples
     --------
@@ -226,7 +199,7 @@ def _given(header: Sequence[str], given: Mapping[str, Any]) -> dict[Meaning, str
 
 
 def _guess(meaning: Meaning, fitting: Sequence[str]) -> str | None:
-    """Return the column that fits: the only one, or the only one that bears the meaning's own name."""
+    """Return the column that fits: the only one, or the only one with the meaning's own name."""
     own = [name for name in fitting if _plain(name) == meaning]
     if len(fitting) > 1 and len(own) != 1:
         listed = " and ".join(map(repr, fitting[:3]))

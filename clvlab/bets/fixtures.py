@@ -1,4 +1,4 @@
-"""Which fixture of a pack a bet names: by its id, by its source's id, or by the names of both teams; never guessed."""
+"""Fixture of a bet: by its id, by its source's id, or by the names of both teams; never guessed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Teams = tuple[frozenset[str], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """Why a bet is not on the tape: a key, a sentence with its values, and fixtures of which the tape may tell the one."""
+    """Reason why a bet is not on the tape: a key, a sentence with its values, and fixtures that the tape may tell apart."""
 
     reason: str
     detail: str
@@ -36,17 +36,10 @@ class Unmatched:
 
 
 class FixtureNames:
-    """The fixtures of a pack by all that names them.
+    """The fixtures of a pack by all their names.
 
-    Names of teams are the same if they are so but for case, accents and punctuation, or are known to be of one team; both must
-    be, in the pack's order.
-
-    Parameters
-    ----------
-    fixtures
-        Of the pack.
-    aliases
-        Names of one team beside the usual ones.
+    Names of teams match without case, accents and punctuation, or by ``aliases`` of one team; both must match, in the pack's
+    order.
     """
 
     def __init__(self, fixtures: Iterable[Fixture], aliases: TeamAliases = NO_ALIASES) -> None:
@@ -65,19 +58,18 @@ class FixtureNames:
                 self._by_names[teams].add(fixture.fixture_id)
 
     def teams_of(self, fixture: Fixture) -> Teams | None:
-        """Return all names of home and away; ``None`` where the names of the fixture are not two."""
+        """Return all names of home and away; ``None`` unless the fixture has two names."""
         names = teams_of(fixture)
         return None if names is None else (self._aliases.names_of(names[0]), self._aliases.names_of(names[1]))
 
     def find(self, told: Row) -> Fixture | Unmatched:
-        """Return the one fixture that a bet names, or why there is none."""
         text = told.cells.get(Meaning.FIXTURE)
         found = self._by_id.get(text or "") or self._by_id.get(_as_whole(text or ""), set())
         if len(found) == 1:
             return self._known[next(iter(found))]
         if found:
             both = self._ambiguous(f"{text!r:.200} is the id of one fixture and the source's id of another", found)
-            return replace(both, fixture_ids=())  # which of the two is no matter of time
+            return replace(both, fixture_ids=())  # time can't tell the two apart
         teams = _teams(told)
         if teams is None:
             said = "no fixture is named" if not text else f"no fixture has the id {text!r:.200}, and it does not name two teams"
@@ -100,14 +92,14 @@ class FixtureNames:
         return self._known[next(iter(left))]
 
     def _meant(self, shown: str) -> str | None:
-        """Return the fixture that was probably meant: of the first few that are unknown, for each takes a look at all."""
+        """Return the fixture that was probably meant, for the first few unknown ones, as each compares with all."""
         if shown not in self._hints and len(self._hints) < _MOST_HINTS:
             names = {" - ".join(names) for names in map(teams_of, self._known.values()) if names is not None}
             self._hints[shown] = nearest(shown, names)
         return self._hints.get(shown)
 
     def _left(self, ts_ms: int | None, found: set[int]) -> set[int]:
-        """Return which fixtures a bet can be on whose kickoff is not told: the one that begins within a day of it, or all."""
+        """Return the possible fixtures of a bet without a kickoff: the one that begins within a day of it, or all."""
         if ts_ms is None or len(found) == 1:
             return found
         placed = Span(ts_ms, ts_ms)
@@ -115,7 +107,7 @@ class FixtureNames:
         return soon if len(soon) == 1 else {one for one in found if self._ends_after(one, ts_ms - _DAY_MS)} or found
 
     def _on_the_day(self, kickoff: Span, found: set[int], shown: str) -> Fixture | Unmatched:
-        """Return the fixture that kicks off within a day of the time told; of several, the one at exactly that time."""
+        """Return the fixture that kicks off within a day of the stated time; of several, the one at exactly that time."""
         near = {one for one in found if any(map(kickoff.is_within_a_day, _kickoffs(self._known[one])))}
         exact = {one for one in near if kickoff.first_ms == kickoff.last_ms and kickoff.first_ms in _kickoffs(self._known[one])}
         if len(near) == 1 or len(exact) == 1:
@@ -136,14 +128,14 @@ class FixtureNames:
 
 
 def teams_of(fixture: Fixture) -> tuple[str, str] | None:
-    """Return the two teams of a fixture, the home team first; null where its names are not two."""
+    """Return the two teams of a fixture, the home team first; ``None`` unless it has two names."""
     if len(fixture.names) == 2:
         return fixture.names[0], fixture.names[1]
     return split_teams(fixture.names[0]) if len(fixture.names) == 1 else None
 
 
 def split_teams(text: str) -> tuple[str, str] | None:
-    """Return the two teams of a text, the home team first; null where it does not name two.
+    """Return the two teams in a text, the home team first; ``None`` unless it names two.
 
     Examples
     --------
@@ -158,7 +150,7 @@ def split_teams(text: str) -> tuple[str, str] | None:
 
 
 def _as_whole(text: str) -> str:
-    """Return the text of a whole number that a column of fractions made of an id, such as 90000000.0; else the text."""
+    """Return an id without the fraction that a column of floats added, such as 90000000.0."""
     try:
         number = float(text)
     except ValueError:
@@ -174,5 +166,4 @@ def _teams(told: Row) -> tuple[str, str] | None:
 
 
 def _kickoffs(fixture: Fixture) -> list[int]:
-    """Return when a fixture kicked off, and when it was to, as far as that is known."""
     return [ts for ts in (fixture.kickoff_ts_ms, fixture.scheduled_ts_ms) if ts is not None]

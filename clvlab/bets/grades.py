@@ -1,4 +1,4 @@
-"""Grading bets: those that are on the tape of a pack become a run of the strategy ``bets``, and the rows are told beside it."""
+"""Grade bets: those on the tape of a pack become a run of the strategy ``bets``, with a report of every row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from clvlab.runs.spec import ReplaySpec
 from clvlab.statistics import Estimate, cluster_mean
 from clvlab.words import tally
 
-# The rows of a record of bets beside the law's scores: no evidence, and the bettor's own prices are checked by nobody.
+# The rows of a record of bets with the law's scores: not evidence, and the bettor's own prices are unverified.
 
 
 _KEY = ["fixture_id", "tick_seq", "market_key", "side"]
@@ -64,17 +64,7 @@ FLAGS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class BetRows:
-    """A record of bets beside its run.
-
-    Attributes
-    ----------
-    frame
-        One row per row of the record, see ``bet_rows``.
-    columns
-        What the columns of the record mean.
-    decisions
-        How many decisions the bets became.
-    """
+    """The rows of a record of bets with their scores, see ``bet_rows``."""
 
     frame: pl.DataFrame = field(repr=False)
     columns: Columns
@@ -82,29 +72,25 @@ class BetRows:
 
     @property
     def matched(self) -> pl.DataFrame:
-        """The rows that are on the tape."""
         return self.frame.filter(pl.col("unmatched").is_null())
 
     @property
     def unmatched(self) -> pl.DataFrame:
-        """The rows that are not on the tape: ``row``, ``reason`` and ``detail``, and what they say."""
+        """Rows that are not on the tape: ``row``, ``reason`` and ``detail``, and their cells."""
         told = [f"told_{meaning}" for meaning in self.columns.names]
         rows = self.frame.filter(pl.col("unmatched").is_not_null())
         return rows.select("row", "detail", *told, reason="unmatched").select("row", "reason", "detail", *told)
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many rows are not on the tape, by reason, the most frequent first."""
         return _counted(self.unmatched["reason"].to_list())
 
     @property
     def flags(self) -> dict[str, int]:
-        """How many rows carry each flag, the most frequent first."""
         return _counted(self.frame["flags"].explode().drop_nulls().to_list())
 
     @property
     def notes(self) -> list[str]:
-        """What a reader has to know of the rows, in sentences."""
         total = self.frame.height
         stakes = [] if Meaning.STAKE in self.columns.names else ["no column of stakes: each bet has a stake of one unit"]
         prices = [] if Meaning.PRICE in self.columns.names else ["no column of prices: there is no edge at prices of your own"]
@@ -115,19 +101,19 @@ class BetRows:
 
     @cached_property
     def own_edge(self) -> Estimate:
-        """Mean edge at the prices that the bettor says to have got, in percent, with its interval over fixtures: untrusted."""
+        """Mean edge at the prices that the bettor states, in percent, with its interval over fixtures: unverified."""
         rows = self.frame.filter(pl.col("edge_own_price_bps").is_not_null(), ~pl.col("at_close"))
         return cluster_mean(rows["edge_own_price_bps"] / 100, rows["fixture_id"])
 
     @property
     def own_profit(self) -> float | None:
-        """Settled profit at the bettor's own prices, in units, by the pack's results or else the bettor's: untrusted."""
+        """Settled profit at the bettor's own prices, in units, by the pack's results or else the bettor's: unverified."""
         profits = self.frame["profit_own_price"].drop_nulls()
         return float(profits.sum()) if len(profits) else None
 
     @cached_property
     def by_book(self) -> pl.DataFrame:
-        """One row per book that the record names: bets, scored ones, their mean CLV, and their mean edge at own prices."""
+        """One row per book of the record: bets, scored ones, their mean CLV, and their mean edge at own prices."""
         scored = (pl.col("reason") == Reason.SCORED) & ~pl.col("at_close")
         return (
             self.matched.filter(pl.col("told_book").is_not_null())
@@ -142,13 +128,12 @@ class BetRows:
         )
 
     def csv(self, frame: pl.DataFrame) -> bytes:
-        """Return a table of the rows as CSV; columns that the record lacks are left out, and lists are parted by blanks."""
+        """Return a table of the rows as CSV, without columns that the record lacks; lists are separated by blanks."""
         lists = [name for name, dtype in frame.schema.items() if dtype == pl.List]
         absent = [f"told_{meaning}" for meaning in Meaning if meaning not in self.columns.names]
         return frame.drop(absent, strict=False).with_columns(pl.col(lists).list.join(" ")).write_csv().encode()
 
     def facts(self) -> Mapping[str, object]:
-        """Return what is to know of the rows, as JSON values."""
         own = self.own_edge
         return {
             "rows": self.frame.height,
@@ -169,23 +154,19 @@ class BetRows:
         }
 
     def _entry(self, row: Mapping[str, object]) -> Mapping[str, object]:
-        """Return a row that is on the tape, as JSON values: what is sealed of it, what was told, and what rests on a word."""
+        """Return a row on the tape, as JSON values: the sealed part, the record's cells, and unverified figures."""
         told = {str(meaning): row[f"told_{meaning}"] for meaning in self.columns.names}
         law = {name: row[name] for name in ("row", *_KEY, "stake_cents", *_LAW)}
         return law | {"flags": row["flags"], "told": told, "untrusted": {name: row[name] for name in _OWN}}
 
 
 def bet_rows(record: BetRecord, positions: Sequence[Position | Unmatched], done: Run) -> BetRows:
-    """Set every row of a record beside the decision that it is part of.
+    """Return every row of a record with its decision.
 
-    Returns
-    -------
-    BetRows
-        Its ``frame`` has ``row``; the text of each cell that was read, as ``told_time``; ``unmatched`` and ``detail``, why it
-        is not on the tape; the position; ``stake_cents`` and ``own_odds_milli``; of the law ``seq, reason, entry_prob_bps,
-        odds_milli, close_prob_bps, clv_bps, edge_bps, at_close``; ``edge_own_price_bps``, the value of the bettor's own price
-        at the closing probability; ``result``, and ``profit_own_price`` in units; ``flags``. What says ``own`` is the bettor's
-        word.
+    The frame has ``row``; the text of each cell that was read, such as ``told_time``; ``unmatched`` and ``detail``, why it is
+    not on the tape; the position; ``stake_cents`` and ``own_odds_milli``; of the law ``seq, reason, entry_prob_bps, odds_milli,
+    close_prob_bps, clv_bps, edge_bps, at_close``; ``edge_own_price_bps``, the value of the bettor's own price at the closing
+    probability; ``result``, and ``profit_own_price`` in units; ``flags``. ``own`` marks the bettor's word.
     """
     told = pl.DataFrame(
         [_told(one, position) for one, position in zip(record.rows, positions, strict=True)], schema=_TOLD, orient="row"
@@ -224,7 +205,6 @@ def _told(told: Row, position: Position | Unmatched) -> tuple[Any, ...]:
 
 
 def _flags() -> pl.Expr:
-    """List what is to be noted about each row, in order of ``FLAGS``."""
     on_tape = pl.col("unmatched").is_null()
     rules = {
         "duplicate": pl.col("same_as").is_not_null(),
@@ -256,19 +236,7 @@ POLICY = PolicyEnvelope(
 
 @dataclass(frozen=True)
 class GradingPlan:
-    """Bets that were read and put on the tape of a pack, before they are scored.
-
-    Attributes
-    ----------
-    pack, window
-        What they are graded against, and what of it is scored.
-    record
-        The bets as they were told.
-    positions
-        Of each row where it lies, or why it does not.
-    agent_id
-        Under which the bets are sealed.
-    """
+    """Bets on the tape of a pack, before they are scored, with the position of each or why it has none."""
 
     pack: Pack
     window: Window
@@ -297,7 +265,7 @@ class GradingPlan:
 
     @cached_property
     def spec(self) -> ReplaySpec:
-        """The run: all fixtures of the pack that are open, so that the bets can be set against those that were passed over."""
+        """The run: all open fixtures of the pack, to compare the bets with those that were passed over."""
         shut = dict(self.pack.held_out)
         open_ids = [fixture_id for fixture_id in self.pack.fixture_ids if fixture_id not in shut]
         agent = template(STRATEGY, self.params, agent_id=self.agent_id)
@@ -306,31 +274,11 @@ class GradingPlan:
         )
 
     def rows(self, done: Run) -> BetRows:
-        """Return the rows of the record beside what the run says of them."""
         return bet_rows(self.record, self.positions, done)
 
 
 def plan_grading(bets: Any, pack: Pack, how: BetsFormat, window: Window | None = None, agent_id: str = STRATEGY) -> GradingPlan:
-    """Read bets, and put them on the tape of a pack.
-
-    Parameters
-    ----------
-    bets
-        Path of a CSV file, or a frame of Polars, pandas or another library that hands out Arrow.
-    pack
-        What they are graded against.
-    how
-        What its columns mean, and how prices and times are written.
-    window
-        ``pre_match`` with a horizon of 60 s over all markets by default.
-    agent_id
-        Under which the bets are sealed.
-
-    Raises
-    ------
-    SourceError, OddsError
-        The record can't be read; the message names the value, and the argument that mends it.
-    """
+    """Read bets (path of a CSV, or a frame of Polars, pandas or Arrow) and put them on the tape of a pack."""
     window = window or Window()
     record = read_record(bets, how)
     positions = positions_of(record.rows, pack, window, read_aliases(how.team_aliases))

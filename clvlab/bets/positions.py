@@ -1,4 +1,4 @@
-"""Where bets lie on the tape: the last tick that is not later than each, or the reason why there is none."""
+"""Positions of bets on the tape: the last tick that is not later than each, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, folded
 from clvlab.packs.reader import Pack
 from clvlab.words import market_name, moment
 
-# Which market and side of a fixture a bet names: by their keys, or by usual names that fit exactly one of them.
+# Market and side of a bet: by their keys, or by usual names that fit exactly one of them.
 
 
 Markets = Mapping[str, Sequence[str]]  # sides by market key
 
-# Usual names, folded: what they bet on, and how many sides a result has, where the name says it: a moneyline of two sides is
+# Usual names, folded: their kind, and the number of sides of a result where the name says it: a moneyline of two sides is
 # not taken for a result of three.
 _USUAL: Mapping[str, tuple[MarketKind, int | None]] = {
     name: (kind, ways)
@@ -59,16 +59,9 @@ _SHOWN = 6
 def position_of(market: str, side: str, markets: Markets, teams: Teams | None) -> tuple[str, str] | Unmatched:
     """Return market key and side, or why there is none.
 
-    Parameters
-    ----------
-    market, side
-        As the bet names them: keys of the pack, or usual names; a line may stand behind either (``Over 2.5``), and a period
-        before or behind the name of the market (``1st half totals``). A handicap is that of the side that it stands behind
-        (``Elm +0.5``).
-    markets
-        Of the fixture.
-    teams
-        Whose names, folded, stand for ``part1`` or ``home``, and ``part2`` or ``away``.
+    ``market`` and ``side`` are keys of the pack, or usual names; a line may follow either (``Over 2.5``), and a period may
+    precede or follow the market (``1st half totals``). A handicap is that of the side that it follows (``Elm +0.5``). ``teams``
+    are folded names of ``part1`` or ``home``, and ``part2`` or ``away``.
 
     Examples
     --------
@@ -100,7 +93,7 @@ def position_of(market: str, side: str, markets: Markets, teams: Teams | None) -
 
 
 def _markets_of(market: str, side: str, markets: Markets, teams: Teams | None) -> list[str]:
-    """Return the markets that a name fits: its key, what people call it, its type, or a usual name with period and line."""
+    """Return the markets that a name fits: its key, its common name, its type, or a usual name with period and line."""
     if market in markets:
         return [market]
     plain = _plain_key(market)
@@ -109,7 +102,7 @@ def _markets_of(market: str, side: str, markets: Markets, teams: Teams | None) -
         return same
     read = {key: one for key in markets if isinstance(one := Market.parse(key), Market)}
     line = _total_of(side)
-    # Of a handicap nobody can say whose line it is unless a side stands before it.
+    # The line of a handicap is ambiguous unless a side precedes it.
     named = [key for key in markets if not _is_handicap(key, read)]
     for name_of in (market_name, _type_of):
         found = [key for key in named if _plain_key(name_of(key)) == plain]
@@ -128,12 +121,12 @@ def _markets_of(market: str, side: str, markets: Markets, teams: Teams | None) -
         for key, one in read.items()
         if (one.kind, one.scope) == (kind, (period, "", "")) and ways in (None, len(markets[key])) and one.line == line
     }
-    # The same bet stands on the main line and beside it: the main one is meant.
+    # The same bet is on the main line and on an alternative: the main one is meant.
     return [key for key, one in fitting.items() if not one.alternate] or list(fitting)
 
 
 def _told(market: str, line: float | None) -> tuple[tuple[MarketKind, int | None], str, float | None] | None:
-    """Return what the words of a market bet on, on which period and line; null where they have no meaning, or two."""
+    """Return kind, period and line of a market's words; ``None`` where they have no meaning, or two."""
     words = market.replace(",", " ").split()
     for size in range(min(_WORDS_OF_A_PERIOD, len(words) - 1), -1, -1):
         for start in (0, len(words) - size):
@@ -152,7 +145,6 @@ def _told(market: str, line: float | None) -> tuple[tuple[MarketKind, int | None
 
 
 def _on_line(found: list[str], read: Mapping[str, Market], line: float | None, *, is_named: bool) -> list[str]:
-    """Keep the markets on the line that is told; of markets with lines none is meant where no line is."""
     lined = {key: read[key].line for key in found if key in read and read[key].line is not None}
     if not lined or (is_named and line is None):
         return found
@@ -172,27 +164,25 @@ def _sides_of(side: str, market: str, sides: Sequence[str], teams: Teams | None)
         meant = _meant(parts[1], teams) if _home_line(side, teams) == known.line else set()
     if not meant and known is not None and known.line is not None and _total_of(side) == known.line:
         meant = _meant(side.rpartition(" ")[0], teams)
-    # Of a market that is not read, a side of one letter may be anything, as the score of a set.
+    # In a market that is not read, a side of one letter may be anything, such as the score of a set.
     roles = {one: role_of(one, known) if known or len(one) > 1 else None for one in sides}
     return [one for one, role in roles.items() if (role or one.casefold()) in meant]
 
 
 def _meant(side: str, teams: Teams | None) -> set[Role | str]:
-    """Return what the name of a side stands for: by the names of the teams, else by what it is usually called."""
+    """Return the meanings of a side's name: by the names of the teams, else by its usual name."""
     found = {role for team, role in zip(teams or (), (Role.HOME, Role.AWAY), strict=False) if folded(side) in team}
     usual = None if found else role_of(_plain_key(side)) or _SIDES.get(_plain_key(side))
     return {*found, *({usual} if usual else ())}
 
 
 def _total_of(side: str) -> float | None:
-    """Return the line behind over or under; null where there is none."""
     name, _, number = side.strip().rpartition(" ")
     is_total = role_of(folded(name)) in (Role.OVER, Role.UNDER)
     return float(number) if is_total and re.fullmatch(r"\d+(\.\d+)?", number) else None
 
 
 def _home_line(side: str, teams: Teams | None) -> float | None:
-    """Return the home side's line of a handicap that stands behind one side; null where none does."""
     parts = _OF_SIDE.match(side.strip())
     meant = _meant(parts[1], teams) if parts else set()
     if parts is None or meant not in ({Role.HOME}, {Role.AWAY}):
@@ -205,15 +195,14 @@ def _type_of(key: str) -> str:
 
 
 def _is_handicap(key: str, read: Mapping[str, Market]) -> bool:
-    """Whether a market is a handicap, or may be one that is not read."""
     if key in read:
         return read[key].kind is MarketKind.HANDICAP
     return may_be_handicap(_type_of(key))
 
 
-@lru_cache(maxsize=10_000)  # of the same keys every bet asks again
+@lru_cache(maxsize=10_000)  # every bet reads the same keys again
 def _plain_key(name: str) -> str:
-    """Fold a name of a market, but for the sign of its line: -0.5 and 0.5 are two markets."""
+    """Fold a name of a market except the sign of its line: -0.5 and 0.5 are two markets."""
     return folded(re.sub(r"([+-])(?=\d)", _signed, name.replace("_", " ")))
 
 
@@ -228,8 +217,6 @@ def _listed(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a bet lies: fixture, tick, market and side."""
-
     fixture_id: int
     tick_seq: int
     market_key: str
@@ -239,15 +226,15 @@ class Position:
 def positions_of(
     rows: Sequence[Row], pack: Pack, window: Window, aliases: TeamAliases = NO_ALIASES
 ) -> list[Position | Unmatched]:
-    """Put every bet on the tape of a pack, or say why it is not on it.
+    """Return the position of every bet on the tape of a pack, or why it has none.
 
-    A bet is taken at the last tick of its fixture that is not later than it: prices after it were not known to the bettor.
-    Where several fixtures fit its names, it is on the one whose market was quoted by then and had not closed, if that is one.
+    Where several fixtures fit its names, a bet is on the one whose market was quoted by then and had not closed, if there is
+    just one.
     """
     known, held_out = FixtureNames(pack.manifest.fixtures, aliases), dict(pack.held_out)
     fixtures = [_fixture(told, known, held_out) for told in rows]
     meant = [(one.fixture_id,) if isinstance(one, Fixture) else one.fixture_ids for one in fixtures]
-    meant = [() if any(one in held_out for one in own) else own for own in meant]  # whose ticks nobody may read
+    meant = [() if any(one in held_out for one in own) else own for own in meant]  # whose ticks may not be read
     wanted = sorted({one for own in meant for one in own})
     if not wanted:
         return [one for one in fixtures if isinstance(one, Unmatched)]
@@ -264,7 +251,6 @@ def positions_of(
 
 
 def _fixture(told: Row, known: FixtureNames, held_out: dict[int, str]) -> Fixture | Unmatched:
-    """Return the fixture of a bet that says what is needed of it."""
     market, side = told.cells.get(Meaning.MARKET, ""), told.cells[Meaning.SIDE]
     if told.ts_ms is None:
         return Unmatched("time_unreadable", told.no_time or "there is no time")
@@ -280,8 +266,6 @@ def _fixture(told: Row, known: FixtureNames, held_out: dict[int, str]) -> Fixtur
 
 
 class _Places:
-    """Ticks, markets and closes of some fixtures, by fixture."""
-
     def __init__(self, tape: Tape, window: Window) -> None:
         self._ticks: dict[int, tuple[list[int], list[int]]] = {
             fixture_id: (times, ticks)
@@ -295,7 +279,6 @@ class _Places:
         self._closes = {row[0]: row[1:] for row in fixture_closes(tape, window).select(columns).iter_rows()}
 
     def place(self, told: Row, fixture: Fixture, teams: Teams | None) -> Position | Unmatched:
-        """Return where a bet lies, whose time is told."""
         ts_ms, own = told.ts_ms or 0, fixture.fixture_id
         if own not in self._ticks:
             return Unmatched("before_first_tick", f"fixture {own} has no tick in the pack")

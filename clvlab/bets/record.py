@@ -1,4 +1,4 @@
-"""Reading a record of bets: a CSV file or a frame becomes rows of text, and those become bets as they were told."""
+"""Read a record of bets: a CSV file or a frame becomes rows of text, and those become bets."""
 
 from __future__ import annotations
 
@@ -25,28 +25,9 @@ _BACKS, _LAYS = {"back", "b"}, {"lay", "l"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A bet as its row tells it.
+    """A bet as its row states it; a value that can't be read is ``None``.
 
-    Attributes
-    ----------
-    row
-        Number of the row, the first behind the header being 1.
-    cells
-        Text of the columns that were read, by meaning; null where empty.
-    ts_ms, no_time
-        When it was placed, or why that can't be read.
-    kickoff
-        When its match was to begin, where that is told and can be read.
-    lost_kickoff
-        Whether a kickoff is told and can't be read.
-    odds_milli
-        The price that the bettor says to have taken; null where none can be read.
-    stake
-        In cents; null where none can be read.
-    result
-        How it was settled, as the bettor says.
-    same_as
-        The first row that says exactly the same; null if there is none before it.
+    ``row`` is 1 after the header, ``stake`` in cents; ``same_as`` is the first row with exactly the same cells.
     """
 
     row: int
@@ -63,30 +44,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class BetRecord:
-    """A record of bets: its rows, and what its columns mean."""
-
     columns: Columns
     rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BetsFormat:
-    """How a record is read; what is null is guessed, or not needed.
+    """Settings for reading a record; ``None`` is guessed, or not needed.
 
-    Attributes
-    ----------
-    columns
-        Columns by meaning, as ``{"time": "placed_at"}``.
-    market
-        The market of every row, in place of a column.
-    odds_format
-        Of prices that do not say which format they are in.
-    time_zone
-        IANA name, of times that carry none.
-    time_format
-        As ``strptime`` takes it, for times that are not ISO 8601.
-    team_aliases
-        A TOML file of names of teams beside the usual ones.
+    ``odds_format`` is for ambiguous prices, ``time_zone`` for times without a zone, ``time_format`` of ``strptime`` for times
+    that are not ISO 8601; ``team_aliases`` is a TOML file.
     """
 
     columns: Mapping[str, Any] | None = None
@@ -105,15 +72,6 @@ class BetsFormat:
 
 
 def read_record(bets: Any, how: BetsFormat) -> BetRecord:
-    """Read bets from a CSV file or a frame.
-
-    Raises
-    ------
-    SourceError
-        Nothing to read, columns that can't be told, a time without a zone, stakes in two currencies.
-    OddsError
-        A price that may be in two formats, or an unknown format.
-    """
     header, rows = _table(bets)
     columns = columns_of(header, how.columns, how.market)
     place = {meaning: header.index(name) for meaning, name in columns.names.items()}
@@ -156,7 +114,7 @@ def _times(cells: Mapping[Meaning, list[str | None]]) -> tuple[list[str | None],
 
 
 def _check_sides(sides: Sequence[str | None], columns: Columns) -> None:
-    """Refuse a column of BACK and LAY, which exchanges call the side, and which names none."""
+    """Refuse a column of BACK and LAY, which exchanges call the side, and which names no side of a market."""
     told = {side.lower() for side in sides if side}
     if told and told <= _BACKS | _LAYS:
         raise SourceError(
@@ -166,7 +124,6 @@ def _check_sides(sides: Sequence[str | None], columns: Columns) -> None:
 
 
 def _table(bets: Any) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of a file or frame, as text; rows without any text are left out."""
     content, name = _content(bets)
     text = _decoded(content)
     delimiter = max(_DELIMITERS, key=text.partition("\n")[0].count)
@@ -210,7 +167,7 @@ def _content(bets: Any) -> tuple[bytes, str]:
 
 
 def _decoded(content: bytes) -> str:
-    """Decode a file as spreadsheets save it: UTF-8, UTF-16 with its mark, or else western Windows."""
+    """Decode a spreadsheet's file: UTF-8, UTF-16 with its mark, or else western Windows."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16", errors="replace")
     try:

@@ -1,4 +1,4 @@
-"""Stakes as people write them, in cents: with a currency in front or behind, and with either way to group digits."""
+"""Prices, results and stakes as users write them."""
 
 from __future__ import annotations
 
@@ -12,33 +12,21 @@ from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.rows import Payout
 
-# Prices as people write them: decimal, American and fractional beside each other, as far as each says which it is.
+# Prices as users write them: decimal, American and fractional may be mixed, as far as each states its format.
 
 
 _NUMBER = re.compile(r"[+-]?\s?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
-_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]{1,2}|[0-9]{1,2},[0-9]{3}")  # of thousands is one with a sign: American odds
+_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]{1,2}|[0-9]{1,2},[0-9]{3}")  # a sign makes it thousands: American odds
 _FRACTION = re.compile(r"[0-9]+\s?/\s?[0-9]+|evens|even|evs", re.IGNORECASE)
 _LEAST_AMERICAN = 100
 
 
 def odds_milli_of(cells: Sequence[str | None], written: str | None = None) -> list[int | None]:
-    """Return decimal odds x 1000 of each cell; null where it holds no price.
+    """Return decimal odds x 1000 of each cell; ``None`` if it is not a price.
 
-    A cell mostly says which format it is in: a number with a sign, from 100 on, is American; a fraction is fractional; a number
-    above 1 and below 100 is decimal, and so is one with a fraction. A whole number of 100 or more without a sign may be
-    either. It is American where the others are, all of them, and else what ``written`` says.
-
-    Parameters
-    ----------
-    cells
-        Text as it stands in the file.
-    written
-        ``decimal`` or ``american``, for cells that do not say which they are; ``fractional`` or ``probability``, for all.
-
-    Raises
-    ------
-    OddsError
-        A price that could be in two formats; the message names it, and the argument that decides.
+    A number with a sign, from 100 on, is American; a fraction is fractional; a number above 1 and below 100, or with decimals,
+    is decimal. A whole number of 100 or more without a sign is American where all others are, and otherwise as ``written``
+    says; ``fractional`` and ``probability`` apply to all cells. ``OddsError`` for a price that may be in two formats.
 
     Examples
     --------
@@ -57,12 +45,6 @@ def odds_milli_of(cells: Sequence[str | None], written: str | None = None) -> li
 
 
 def check_format(written: object) -> None:
-    """Refuse a format that there is not.
-
-    Raises
-    ------
-    OddsError
-    """
     if written is not None and written not in list(OddsFormat):
         meant = did_you_mean(written, OddsFormat)
         raise OddsError(f"unknown odds format {written!r:.80}: use one of {', '.join(OddsFormat)}{meant}")
@@ -74,7 +56,6 @@ def _tidy(cell: str | None) -> str | None:
 
 
 def _forms(texts: Sequence[str | None], written: str | None) -> list[OddsFormat | None]:
-    """Return the format of each price; null of what is no price."""
     found = [_form(text) for text in texts]
     signed = OddsFormat.AMERICAN in found
     unsigned = [number for number, text in enumerate(texts) if text is not None and found[number] is None and _is_open(text)]
@@ -90,7 +71,7 @@ def _forms(texts: Sequence[str | None], written: str | None) -> list[OddsFormat 
 
 
 def _form(text: str | None) -> OddsFormat | None:
-    """Return the format that a price can only be in; null where it may be in two, or in none."""
+    """Return the only format that a price can be in; ``None`` where it may be in two, or in no format."""
     if text is None:
         return None
     if _FRACTION.fullmatch(text):
@@ -104,7 +85,7 @@ def _form(text: str | None) -> OddsFormat | None:
 
 
 def _is_open(text: str) -> bool:
-    """Whether a price without a sign may be American, as whole numbers may be, or decimal."""
+    """Return whether a price without a sign may be American, as whole numbers may be, or decimal."""
     if not _NUMBER.fullmatch(text) or text[0] in "+-":
         return False
     number = float(text)
@@ -130,7 +111,7 @@ def _milli(text: str | None, form: OddsFormat | None) -> int | None:
     return milli if ODDS_MILLI[0] <= milli <= ODDS_MILLI[1] else None
 
 
-# How bettors write that a bet was settled.
+# Usual words for a settled bet.
 
 
 _USUAL = {
@@ -144,7 +125,7 @@ _RESULTS = {name: settled for settled, names in _USUAL.items() for name in names
 
 
 def result_of(cell: str | None) -> Payout | None:
-    """Return how a bet was settled; null where that is not told, or can't be read.
+    """Return how a bet was settled; ``None`` where it is not stated, or can't be read.
 
     Examples
     --------
@@ -155,7 +136,7 @@ def result_of(cell: str | None) -> Payout | None:
     return _RESULTS.get(plain)
 
 
-CENTS = 100  # of one unit of whatever the stakes are in
+CENTS = 100  # per unit of the stakes' currency
 _SIGNS = {"£": "GBP", "€": "EUR", "$": "USD", "US$": "USD", "¥": "JPY", "₹": "INR", "₿": "BTC", "₽": "RUB", "zł": "PLN"}
 _SHAPE = re.compile(r"(?P<before>[^\d.,+-]*)(?P<number>[\d.,'\u00a0\u202f ]*\d)\s*(?P<after>[^\d.,]*)")
 _CODE = re.compile(r"[^\W\d_]{2,5}\$?|[A-Z]?\$|[uU£€¥₹₿₽]")
@@ -163,12 +144,7 @@ _UNITS = ("U", "UNIT", "UNITS", "PT", "PTS")  # stakes that are in no currency
 
 
 def cents_of(cells: Sequence[str | None]) -> list[int | None]:
-    """Return each stake in cents, half up; null of what is no positive amount.
-
-    Raises
-    ------
-    SourceError
-        Stakes in two currencies, which no sum has.
+    """Return each stake in cents, half up, ``None`` if it is not a positive amount; ``SourceError`` for two currencies.
 
     Examples
     --------
@@ -210,7 +186,7 @@ def _read(cell: str | None) -> tuple[int | None, str | None]:
 
 
 def _amount(text: str) -> Decimal | None:
-    """Read a number: of two kinds of marks the last one parts the fraction; one kind groups where three digits follow each."""
+    """Read a number: of two kinds of marks the last one begins the fraction; one kind groups where three digits follow each."""
     plain = re.sub(r"['\u00a0\u202f ](?=\d{3}(?!\d))", "", text)
     if {",", "."} <= set(plain):
         group = "," if plain.rindex(".") > plain.rindex(",") else "."

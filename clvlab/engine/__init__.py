@@ -1,1 +1,1 @@
-"""The engine: replays a tape through agents and seals what they proposed. Deterministic and offline."""
+"""Replay a tape through agents and seal their decisions, deterministically and offline."""

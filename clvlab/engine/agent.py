@@ -1,4 +1,4 @@
-"""What the engine asks of an agent, and whose code it asks where."""
+"""Agents as the engine sees them, and the process in which each one's code runs."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from clvlab.law.tape import Tape
 from clvlab.proof.canonical import canonical, without_floats
 
 A = TypeVar("A", bound="Agent")
-# The objects that clvlab itself made, by identity: what an object says of itself counts for nothing.
+# Objects that clvlab itself made, by identity: an object could claim anything about itself, and its code would run here.
 _REGISTERED: WeakValueDictionary[int, Agent] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who an agent is, as it stands in RUN_STARTED.
+    """Identity of an agent, as sealed in RUN_STARTED.
 
     Attributes
     ----------
     config
         Parameters with defaults filled in; JSON values, fractions as floats (they are sealed as decimal text).
     causality
-        How it was shown that no decision used a later tick: a ``Causality``, which the engine finds out and no agent declares.
+        How it was shown that no decision used a later tick; the engine finds it out, and no agent declares it.
     source_sha256
-        Digest of a user agent's source; null for templates, which their version names.
+        Digest of a user agent's source; ``None`` for templates, which their version identifies.
     reads
-        Name and SHA-256 of each file that the agent could read beside its tape.
+        Name and SHA-256 of each file that the agent could read, apart from its tape.
     network
         Whether the agent could reach a network.
     held
-        What the system kept of its process; empty of a template.
+        Resources that the system kept from its process; empty for a template.
     """
 
     agent_id: str
@@ -54,7 +54,7 @@ class Identity:
 
     @property
     def asks_for_books(self) -> bool:
-        """Whether the agent is shown what each book says beside the consensus, as its config states."""
+        """Whether the agent is shown each book's quotes as well as the consensus, as its config states."""
         return self.config.get("books") is True
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class Identity:
 
 @runtime_checkable
 class Agent(Protocol):
-    """A proposer: sees a tape, returns decisions."""
+    """A strategy: reads a tape, returns decisions."""
 
     @property
     def identity(self) -> Identity: ...
@@ -96,59 +96,42 @@ class ProcessAgent(ABC):
     @property
     @abstractmethod
     def audited(self) -> Causality:
-        """What an audit of these processes shows: how far they are locked in."""
+        """Causality that an audit of these processes shows: how far they are sandboxed."""
 
     @property
     @abstractmethod
     def steps(self) -> bool:
-        """Whether its process gets each message after its answer to the one before, which needs no audit."""
+        """Whether its process gets each message only after its answer to the one before, which needs no audit."""
 
     @property
     @abstractmethod
     def blocks(self) -> bool:
-        """Whether it is asked by blocks of messages, where it is audited at all."""
+        """Whether an audit replays blocks of messages."""
 
     @abstractmethod
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Return ``DECISIONS`` over the tape, of a process that may have been asked before."""
+        """Return ``DECISIONS`` over the tape, from a process that may have been used before."""
 
     @abstractmethod
     def fresh(self, *, silent: bool = False, grows: bool = False) -> AbstractContextManager[Agent]:
         """Start a process that has seen nothing; it ends with the context.
 
-        ``silent`` drops what it prints; ``grows`` says that each tape it will be asked about begins with the one before.
+        ``silent`` drops its output; ``grows`` says that each tape begins with the one before.
         """
 
 
 def register(agent: A) -> A:
-    """Note that clvlab made this object: of a template, whose code is clvlab's own, or of an isolated agent.
-
-    The engine calls no other object.
-    """
+    """Record that clvlab made this object, a template or an isolated agent; the engine calls no other."""
     _REGISTERED[id(agent)] = agent
     return agent
 
 
 def is_registered(agent: object) -> bool:
-    """Whether clvlab made this object."""
     return _REGISTERED.get(id(agent)) is agent
 
 
 def identify(agent: Agent, *, audit: bool) -> Identity:
-    """Return an agent's identity with the causality that a run will seal, whatever it declares.
-
-    Parameters
-    ----------
-    agent
-        A template, or an isolated agent.
-    audit
-        Whether an isolated agent is audited for look-ahead before the run is sealed.
-
-    Raises
-    ------
-    AgentError
-        An object that clvlab did not make: its code would run in the process that scores.
-    """
+    """Return an agent's identity with the causality to seal, or raise ``AgentError`` for an object that clvlab did not make."""
     if not is_registered(agent):
         raise AgentError(
             f"{type(agent).__name__} is code of your own, which never runs where runs are scored and sealed: "
@@ -162,18 +145,12 @@ def identify(agent: Agent, *, audit: bool) -> Identity:
 
 
 def fresh(agent: Agent, *, silent: bool = False, grows: bool = False) -> AbstractContextManager[Agent]:
-    """Return an agent that has seen nothing: a process of its own, or a template, which keeps nothing."""
+    """Return an agent that has seen nothing: a new process, or a template, which keeps no state."""
     return agent.fresh(silent=silent, grows=grows) if isinstance(agent, ProcessAgent) else nullcontext(agent)
 
 
 def sealable(identity: Identity) -> dict[str, Any]:
-    """Return the config of an identity as it is sealed, fractions as decimal text.
-
-    Raises
-    ------
-    AgentError
-        It has no canonical form.
-    """
+    """Return the config of an identity as it is sealed; ``AgentError`` if it has no canonical form."""
     try:
         config: dict[str, Any] = without_floats(identity.config)
         canonical(config)
@@ -183,32 +160,20 @@ def sealable(identity: Identity) -> dict[str, Any]:
 
 
 def decisions_of(agent: Agent, tape: Tape) -> pl.DataFrame:
-    """Return ``DECISIONS`` of an agent as checked by the law; what it does to the frames of the tape does not reach them.
-
-    It sees kickoffs as they were announced: one that was known only afterwards would tell it when the window ends.
-
-    Raises
-    ------
-    SchemaError, DecisionError
-        It returned no frame, or decisions that can't be sealed.
-    """
+    """Return an agent's ``DECISIONS``, checked by the law; changes it makes to the tape's frames do not reach them."""
     return check_decisions(unchecked_decisions(agent, tape))
 
 
 def unchecked_decisions(agent: Agent, tape: Tape) -> pl.DataFrame:
-    """Return what an agent decides, of the types of ``DECISIONS``; for comparisons with what was checked.
-
-    Raises
-    ------
-    AgentError
-        It asks for what each book says, which the tape does not have.
-    """
+    """Return an agent's decisions with the types of ``DECISIONS``; ``AgentError`` if it needs books that the tape lacks."""
     fixtures, asks = tape.fixtures if tape.announced is None else tape.announced, agent.identity.asks_for_books
     if asks and tape.books is None:
         raise AgentError(
             f"agent {agent.identity.agent_id!r} asks for books, and pack {tape.binding.pack_id!r} has the consensus alone: "
             "import it with books=True"
         )
+    # Frames are cloned, so that an agent can't change the prices that it is scored by.
+    # Agents see kickoffs as announced: one that was known only afterwards would tell them when the window ends.
     own = replace(
         tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=fixtures.clone(), announced=None,
         books=tape.books if asks else None,

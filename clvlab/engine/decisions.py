@@ -1,4 +1,4 @@
-"""Asking the agents of a run: each where nothing of it reaches what is scored, and the stepped ones each by itself."""
+"""Ask the agents of a run, each in a place from where it can't reach the scores, and stepped ones each alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from clvlab.errors import AgentError, DecisionError, LogError, LookaheadError, S
 from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
 
-# An agent that decides over whole frames, asked by blocks of messages: cut where nobody knew before.
+# Agents that decide over whole frames, given blocks of messages; cuts fall where they could not be known beforehand.
 
 
 BLOCKS = 48
@@ -46,44 +46,12 @@ def asked_by_blocks(
     blocks: int = BLOCKS,
     window: Window | None = None,
 ) -> LookaheadReport:
-    """Ask an agent about a tape in blocks, each after its answer on those before; no decision may rest on a later block.
+    """Return the audit of an agent that was given a tape in blocks; ``moved`` has the decisions that a later block changed.
 
-    Steps: 1. a process is asked about the whole, and ended; 2. the tape is cut, as in an audit: a third of the cuts anywhere, a
-    third where the agent decided without prices, the others where it gained; 3. another process, which has seen nothing, gets
-    one block more each time. What it answers at a message is what stands, and that of the first process, which knows no cut,
-    must be the same: else the process could look ahead within a block, and repeat at later blocks what it once said.
-    4. Fixtures are drawn without a look at decisions, and judged as in an audit.
-
-    An agent that decides by the messages so far alone decides as it does when it is asked at once. What is left to one that
-    looks ahead is what meets no cut.
-
-    Parameters
-    ----------
-    agent
-        A template or an isolated agent.
-    tape
-        What it decides on: all of it, however long.
-    seed
-        Chooses the cuts, or draws what does, as in ``lookahead_audit``. An agent that knows it can dodge: take one from
-        ``secrets``.
-    blocks
-        How many there are at most, at least 2.
-    window
-        What scores; the default window without one.
-
-    Returns
-    -------
-    LookaheadReport
-        Decisions that the process did not answer as they stand over the whole are in ``moved``.
-
-    Raises
-    ------
-    AgentError
-        The agent answers differently when it is asked again, or ``blocks`` is less than 2.
-    AgentFailedError
-        It fails; a note says on which prefix.
-    DecisionError
-        Decisions that can't be sealed.
+    Steps: 1. a process decides over the whole tape, and ends; 2. the tape is cut, as in an audit; 3. another process, which has
+    seen nothing, gets one more block each time, and must give the same answers as the first, which knew no cut: otherwise it
+    could look ahead within a block and repeat its answer later; 4. fixtures are drawn blindly, and judged as in an audit. Only
+    a look ahead that crosses no cut stays unseen. The seed must be unknown to the agent, such as one from ``secrets``.
     """
     if blocks < 2:
         raise AgentError(f"a tape is asked about in at least 2 blocks, not {blocks}")
@@ -97,6 +65,7 @@ def asked_by_blocks(
     moved = _moved_by(located, answers)
     name = agent.identity.agent_id
     if moved.is_empty() and not _same(whole, last):
+        # The answers of a process that knows cuts and of one that does not must agree, or it could cheat within each block.
         raise AgentError(f"agent {name!r} remembers, or draws lots: after all blocks it decides otherwise than at once")
     fixture_ids = tuple(tape.series["fixture_id"].unique().sort())
     report = LookaheadReport(name, plan.seed, tuple(sorted(answers)), moved, whole, fixture_ids)
@@ -106,7 +75,6 @@ def asked_by_blocks(
 
 
 def _cuts(plan: _Plan, tape: Tape, located: pl.DataFrame) -> list[tuple[int, int, int]]:
-    """Choose the last messages of all blocks but the last, in order."""
     messages = tape.messages.select(_ORDER).sort(_ORDER)
     anywhere = _chosen(messages.head(-1), -(-plan.cuts // 3), plan.seed)
     taken = {*anywhere, *messages.tail(1).rows()}
@@ -119,7 +87,7 @@ _AGENTS_AT_ONCE, _ISOLATED_AT_ONCE = 8, 2  # an audit has several processes
 
 @dataclass(frozen=True, slots=True)
 class AgentQuestion:
-    """What every agent of a run is asked, and what draws its audit, given its id and a hash of its answers; null of none."""
+    """A tape and window for all agents of a run; ``audit`` draws an audit from agent id and hash of answers, or is ``None``."""
 
     tape: Tape
     window: Window
@@ -128,7 +96,7 @@ class AgentQuestion:
 
 @dataclass(frozen=True, slots=True)
 class AgentAnswers:
-    """What agents decided, what audits of them found, and what ended those that failed; the latter two by agent id."""
+    """Decisions of agents, and by agent id their audits and the errors of those that failed."""
 
     frames: list[pl.DataFrame]
     audits: dict[str, LookaheadReport]
@@ -136,15 +104,12 @@ class AgentAnswers:
 
 
 def asked(question: AgentQuestion, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int], None]) -> AgentAnswers:
-    """Ask all agents; the run goes on without those that fail.
-
-    Those that are asked step by step come first, one after the other, and the others at once: a process that has seen later
-    messages, of another agent or of one that was faster, would tell one that has not by the work that it does beside it.
-    """
+    """Ask all agents; the run goes on without those that fail."""
     found = AgentAnswers([], {}, {})
     stepped = [isinstance(agent, ProcessAgent) and agent.steps for _, agent in agents]
     at_once = _ISOLATED_AT_ONCE if any(isinstance(agent, ProcessAgent) for _, agent in agents) else _AGENTS_AT_ONCE
     answers: dict[str, Future[tuple[pl.DataFrame, LookaheadReport | None]]] = {}
+    # Stepped agents run first and alone: the processor load of a process that has seen later messages would signal them.
     for steps, most in ((True, 1), (False, at_once)):
         with ThreadPoolExecutor(most) as pool:
             asked_now = {
@@ -157,8 +122,8 @@ def asked(question: AgentQuestion, agents: Sequence[tuple[Identity, Agent]], ans
         answers |= asked_now
     for identity, _ in agents:
         answer = answers[identity.agent_id]
-        error = answer.exception()  # an agent is foreign code: its failure is a fact of the run, not of the engine
-        if isinstance(error, StoreError | LogError):  # of who keeps the record, not of the agent
+        error = answer.exception()  # an agent is foreign code: its failure is part of the run
+        if isinstance(error, StoreError | LogError):  # a fault of the record keeper, not of the agent
             raise error
         if error is None:
             frame, report = answer.result()
@@ -168,13 +133,13 @@ def asked(question: AgentQuestion, agents: Sequence[tuple[Identity, Agent]], ans
         elif isinstance(error, Exception):
             found.failed[identity.agent_id] = error
         else:
-            raise error  # somebody wants to stop
+            raise error  # an interrupt
+    # Each failed audit was an attempt: the best of several looks clean by luck, so the report counts them.
     missed = sum(who.agent_id in found.failed for who, agent in agents if _audit_of(question, who, agent) is not None)
     return replace(found, audits={name: report.beside(missed) for name, report in found.audits.items()})
 
 
 def _audit_of(question: AgentQuestion, identity: Identity, agent: Agent) -> Callable[[], LookaheadReport] | None:
-    """Return what audits an agent, or asks it by blocks; null of one that is asked without."""
     if question.audit is None or not isinstance(agent, ProcessAgent) or agent.steps:
         return None
     audit = asked_by_blocks if agent.blocks else lookahead_audit
@@ -182,7 +147,6 @@ def _audit_of(question: AgentQuestion, identity: Identity, agent: Agent) -> Call
 
 
 def _answer(question: AgentQuestion, identity: Identity, agent: Agent) -> tuple[pl.DataFrame, LookaheadReport | None]:
-    """Ask one agent, an isolated one after its audit or by blocks, where nothing was seen: its ``DECISIONS``, located."""
     name, tape = identity.agent_id, question.tape
     sealable(identity)
     audit = _audit_of(question, identity, agent)
@@ -195,19 +159,12 @@ def _answer(question: AgentQuestion, identity: Identity, agent: Agent) -> tuple[
 
 
 def asked_once(agent: Agent, tape: Tape) -> pl.DataFrame:
-    """Return ``DECISIONS`` of an agent that has seen nothing."""
     with fresh(agent) as other:
         return decisions_of(other, tape)
 
 
 def located(name: str, tape: Tape, decided: pl.DataFrame) -> pl.DataFrame:
-    """Find the ticks of an agent's decisions on the tape.
-
-    Raises
-    ------
-    DecisionError
-        A decision is under another name, or at a tick that the tape does not have.
-    """
+    """Locate an agent's decisions on the tape; ``DecisionError`` for another agent id, or a tick that does not exist."""
     if decided.filter(pl.col("agent_id") != name).height:
         raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
     return locate(tape, decided)

@@ -1,6 +1,6 @@
-"""A live run: agents follow messages as they come, and what they decided is sealed when their fixture closes.
+"""Live runs: agents follow messages as they come, and their decisions are sealed when their fixture closes.
 
-The run can be replayed over the pack that it captured: the same agents give the same decisions, byte for byte.
+A live run can be replayed over the pack that it captured: the same agents give the same decisions, byte for byte.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clvlab.law.schema import TICKS, Causality, ClosingPolicy, SourceMode
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.manifest import RunStarted
 
-# Agents that are asked message by message, as messages come: what was decided stands, whatever comes later.
+# Agents that decide message by message, as messages come: a decision is final, whatever comes later.
 
 
 _ORDER = ["fixture_id", "tick_seq", "action", "market_key", "side"]
@@ -36,34 +36,22 @@ class Follower(Protocol):
     """One agent in one run."""
 
     def take(self, message: Message) -> Sequence[Decision]:
-        """Return what the agent decides at a message, which comes after all that were taken before."""
+        """Return the agent's decisions at a message, which comes after all that were taken before."""
         ...
 
 
 @runtime_checkable
 class Followable(Protocol):
-    """An agent that has a way of its own to decide message by message."""
-
-    def following(self, fixtures: pl.DataFrame) -> AbstractContextManager[Follower]:
-        """Begin to follow one run; ``fixtures`` is ``FIXTURES`` as announced."""
-        ...
+    def following(self, fixtures: pl.DataFrame) -> AbstractContextManager[Follower]: ...
 
 
 def following(agent: Agent, fixtures: pl.DataFrame) -> AbstractContextManager[Follower]:
-    """Return what decides message by message as an agent does: by its own way, or anew over each prefix."""
+    """Return a follower of an agent: its own, or one that decides again over each prefix."""
     return agent.following(fixtures) if isinstance(agent, Followable) else nullcontext(TapeFollower(agent, fixtures))
 
 
 class TapeFollower:
-    """Follows with any agent: it decides anew over all messages so far, and must decide the same about the earlier ones.
-
-    Parameters
-    ----------
-    agent
-        Asked for its decisions over a tape.
-    fixtures
-        ``FIXTURES`` as announced.
-    """
+    """Follower of any agent: it decides again over all messages so far, and may not change its earlier decisions."""
 
     def __init__(self, agent: Agent, fixtures: pl.DataFrame) -> None:
         self._agent, self._fixtures = agent, fixtures
@@ -71,13 +59,7 @@ class TapeFollower:
         self._decided = pl.DataFrame(schema=DECISION_COLUMNS)
 
     def take(self, message: Message) -> Sequence[Decision]:
-        """Return the decisions at a message.
-
-        Raises
-        ------
-        LookaheadError
-            Decisions at earlier messages are not what they were.
-        """
+        """Return the decisions at a message; ``LookaheadError`` if decisions at earlier messages have changed."""
         self._ticks.vstack(ticks_of([message]), in_place=True)
         if self._ticks.n_chunks() > _MAX_CHUNKS:
             self._ticks = self._ticks.rechunk()
@@ -96,13 +78,7 @@ class TapeFollower:
 
 
 def identify_live(agent: Agent) -> Identity:
-    """Return an agent's identity as a live run seals it: it decides before later messages exist.
-
-    Raises
-    ------
-    AgentError
-        As ``identify``.
-    """
+    """Return an agent's identity as a live run seals it: it decides before later messages exist."""
     return replace(identify(agent, audit=False), causality=Causality.LIVE)
 
 
@@ -117,17 +93,7 @@ def live_started(
     closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE,
     max_close_age_s: int | None = None,
 ) -> RunStarted:
-    """Return the payload of RUN_STARTED of a live run, which no data shapes; ``origin_id`` makes it the only one of its kind.
-
-    Raises
-    ------
-    DecisionError
-        No agent, or two agents of one id.
-    AgentError
-        As ``identify``.
-    WindowError
-        The window closes by a book.
-    """
+    """Return the payload of RUN_STARTED of a live run, which no data shapes; ``origin_id`` makes it unique."""
     if window.close_source is not None:
         raise WindowError(f"a live run closes by its feed: leave close_source {window.close_source!r:.80} out")
     identities = [identify_live(agent) for agent in agents]
@@ -148,15 +114,7 @@ def live_started(
 
 
 def checked(decided: Sequence[Decision], agent_id: str, at: Message) -> None:
-    """Refuse decisions of an agent at one message that could not be sealed, before they count.
-
-    Raises
-    ------
-    LookaheadError
-        One is of another message.
-    AgentError, DecisionError
-        As the law refuses them.
-    """
+    """Raise ``LookaheadError``, ``AgentError`` or ``DecisionError`` for decisions at a message that could not be sealed."""
     # An agent owns its process, and may answer anything: at an earlier tick it would take a price that it saw move since, and
     # at one that never comes it would spoil the seal of all agents.
     for fixture_id, tick_seq, *_ in decided:
@@ -169,7 +127,6 @@ def checked(decided: Sequence[Decision], agent_id: str, at: Message) -> None:
 
 
 def error_of(agent_id: str, error: Exception) -> dict[str, Any]:
-    """Return the payload of AGENT_ERROR of an agent that failed."""
     kind = error.kind if isinstance(error, AgentFailedError) else type(error).__name__
     return {"agent_id": agent_id, "error": kind, "fixture_id": None, "tick_seq": None}
 
@@ -185,30 +142,7 @@ def seal_live(
     captured: str,
     commit_index: int | None = None,
 ) -> RunResult:
-    """Score and seal what agents decided live.
-
-    Parameters
-    ----------
-    started
-        Payload of RUN_STARTED, as it was committed to.
-    tape
-        Of the pack that was captured, up to the message that sealed.
-    decided
-        Decisions by agent id, of the agents that did not fail.
-    failures
-        Of the others.
-    window, policy
-        As ``started`` has them.
-    captured
-        Content hash of that pack.
-    commit_index
-        Entry of a run log that committed to the run.
-
-    Raises
-    ------
-    DecisionError
-        All agents failed, or a decision is at a tick that the tape does not have.
-    """
+    """Score and seal live decisions over the tape of the captured pack; ``DecisionError`` if all agents failed."""
     require_agent(decided, failures)
     frames = [locate(tape, check_decisions(decisions_of(own, agent_id))) for agent_id, own in sorted(decided.items())]
     replayed = replay(tape, pl.concat(frames), window, errors=len(failures.errors))
@@ -216,13 +150,7 @@ def seal_live(
 
 
 def require_agent(decided: Mapping[str, Sequence[Decision]], failures: Failures) -> None:
-    """Require an agent that has not failed.
-
-    Raises
-    ------
-    DecisionError
-        With the first line of what each said.
-    """
+    """Raise ``DecisionError``, with the first line of each error, unless an agent has not failed."""
     if not decided:
         said = "; ".join(f"{agent_id}: {(cause.splitlines() or [''])[0]}" for agent_id, cause in failures.causes.items())
         raise DecisionError(f"no agent is left: {said:.500}")
@@ -239,23 +167,8 @@ def replay_live(
     captured: str,
     commit_index: int | None = None,
 ) -> RunResult:
-    """Ask the agents of a live run again, over the whole of what it captured, and seal what they decide as it was sealed.
-
-    Parameters
-    ----------
-    started, tape, window, policy, captured, commit_index
-        As for ``seal_live``.
-    agents
-        Those that did not fail; the others decided nothing that stands.
-    errors
-        Payloads of AGENT_ERROR of the others.
-
-    Raises
-    ------
-    AgentError, DecisionError
-        An agent fails, or decides what can't be sealed.
-    """
-    # As the agents saw it, message by message: of no pack, and knowing nothing of the fixtures beforehand, not even kickoffs,
+    """Ask the agents of a live run that did not fail again, over all that it captured, and seal their decisions as then."""
+    # The tape as agents saw it, message by message: without a pack, and without knowledge of the fixtures, even of kickoffs,
     # which some feeds move, and others never say.
     kickoffs = tape.fixtures.with_columns(kickoff_ts_ms=pl.lit(None, pl.Int64))
     seen = replace(tape, binding=Binding(None, tape.binding.fixture_ids, None), announced=kickoffs, about=None)

@@ -1,4 +1,4 @@
-"""The look-ahead audit: whether what an agent decided by a tick depends on what came after it."""
+"""The look-ahead audit: whether an agent's decisions up to a tick depend on later ticks."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ Message = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What the cuts of an audit are chosen by, and among how many audits it may be the lucky one; null if nobody counts."""
+    """The seed of an audit's cuts, and the number of audits that it may be the luckiest of, or ``None`` if not counted."""
 
     seed: int
     attempts: int | None = None
 
 
-Drawing = Callable[[str], Draw]  # given the hash of what is answered on the whole tape: who draws knows it then, and not before
+Drawing = Callable[[str], Draw]  # takes the hash of the answers on the whole tape, which is unknown before
 DrawingOf = Callable[[str, str], Draw]  # the same, given the id of the agent first
 
 
 @dataclass(frozen=True, slots=True)
 class BlindDraw:
-    """Fixtures that were drawn without a look at what was decided.
+    """Fixtures that were drawn without a look at the decisions.
 
     Attributes
     ----------
     of
-        How many fixtures the tape has.
+        Number of fixtures on the tape.
     fixture_ids
-        Those that were drawn.
+        Fixtures that were drawn.
     tested
-        How many of them this bounds anything by.
+        Number of drawn fixtures that the bound rests on.
     attempts
-        Among how many audits this may be the lucky one; null where nobody counts them.
+        Number of audits that this may be the luckiest of; ``None`` where they are not counted.
     by_prefixes
-        Whether each was judged by one prefix of the whole tape: of an agent that answers differently where fixtures end at
-        different times, as one may that looks from one fixture to another. Else it was cut at ten messages of its own.
+        Whether one prefix of the whole tape judged each fixture, as for an agent that looks from one fixture to another and
+        so answers differently where fixtures end at different times; otherwise ten cuts of its own messages judged it.
     """
 
     of: int
@@ -74,10 +74,10 @@ class BlindDraw:
 
     @property
     def least(self) -> int | None:
-        """In how many fixtures decisions must use later messages to be found with 95 %; null if nothing suffices.
+        """Smallest number of fixtures in which use of later messages is found with 95 %; ``None`` if no number suffices.
 
-        In each of all attempts, if they are counted. Messages that come at least a fifth of the fixture's messages later: use
-        of nearer ones shows less often.
+        If attempts are counted, it holds for each of them. It is about messages at least a fifth of the fixture's messages
+        later; use of nearer ones shows less often.
         """
         return least_found(self.of, self.tested, _FOUND_BY_ONE if self.by_prefixes else _FOUND, self.attempts or 1)
 
@@ -101,21 +101,10 @@ def _of_attempts(attempts: int | None) -> str:
 
 
 def least_found(fixtures: int, drawn: int, found: float, attempts: int = 1) -> int | None:
-    """Return the least number of cheated fixtures that blind draws find with 95 %; null where all of them would not do.
+    """Return the smallest number of cheated fixtures that blind draws find with 95 %; ``None`` where all would not do.
 
-    The chance that none is found is the sum over k of the hypergeometric chance that k of them are drawn, times the chance
-    that a drawn one does not show, to the power of k. Of several attempts each must find it with a share of the 5 % left.
-
-    Parameters
-    ----------
-    fixtures
-        How many there are.
-    drawn
-        How many of them are tested.
-    found
-        Chance that a cheated fixture shows where it is tested, from 0 to 1.
-    attempts
-        How many draws there were, each with fixtures of its own.
+    The chance of finding none is the sum over k of the hypergeometric chance that k cheated fixtures are drawn, times ``1 -
+    found`` to the power of k. Each of several attempts must find it with its share of the remaining 5 %.
     """
 
     def missed(cheated: int) -> float:
@@ -132,26 +121,11 @@ def least_found(fixtures: int, drawn: int, found: float, attempts: int = 1) -> i
 
 @dataclass(frozen=True, slots=True)
 class LookaheadReport:
-    """What the audit found.
+    """Result of an audit; ``decisions`` are over the whole tape, or over the audited part for an agent that failed.
 
-    Attributes
-    ----------
-    agent_id
-        Who was audited.
-    seed
-        What the cuts were chosen by; nobody knew it before the audit.
-    cuts
-        The last message (ts_ms, fixture_id, tick_seq) of every prefix that was compared with the whole.
-    moved
-        ``DECISIONS`` that differ, with ``change``: ``vanished`` (made only when later ticks are known) or ``appeared`` (made,
-        and taken back when later ticks are known); and the last message of the first prefix that shows it: ``cut_ts_ms``,
-        ``cut_fixture_id``, ``cut_tick_seq``. Empty when the agent passed.
-    decisions
-        ``DECISIONS`` over the whole tape; of an agent that failed, over what was audited.
-    fixture_ids
-        Which fixtures the prefixes were of.
-    blind
-        What was drawn without a look at decisions; null of an agent that failed before.
+    ``cuts`` are the last messages (ts_ms, fixture_id, tick_seq) of all prefixes. ``moved`` has the ``DECISIONS`` that differ,
+    by ``change``: ``vanished`` (made only when later ticks are known) or ``appeared`` (taken back then); ``cut_*`` is the first
+    such cut.
     """
 
     agent_id: str
@@ -167,13 +141,12 @@ class LookaheadReport:
         return self.moved.is_empty()
 
     def beside(self, failed: int) -> LookaheadReport:
-        """Return the report of one among audits of which some failed: each was an attempt, if those are counted."""
+        """Return the report with the failed audits of its run counted as attempts."""
         if self.blind is None or self.blind.attempts is None:
             return self
         return replace(self, blind=replace(self.blind, attempts=self.blind.attempts + failed))
 
     def facts(self) -> dict[str, int | bool | None]:
-        """Return what can be said of it in numbers, as JSON values."""
         found: dict[str, int | bool | None] = {"passed": self.passed, "seed": self.seed, "prefixes": len(self.cuts)}
         if self.blind is None:
             return found
@@ -211,49 +184,16 @@ def lookahead_audit(
 ) -> LookaheadReport:
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
-    Steps: 1. a process is shown the whole, and what it answers is fixed before the cuts are drawn; 2. another is shown prefixes
-    that end anywhere, the shortest first, and at last the whole: what it keeps from one to the next knows no later tick; 3. a
-    third, which is asked when both have ended, is shown prefixes that end where the agent decided, the shortest first. No
-    process in which a prefix is decided has held a later tick, so there is nothing to find in its memory; and the agent's code
-    can't reach the comparison. 4. Of a longer tape, this is done with some of its fixtures, the likelier the more the agent
-    gains in them, and what it decided must be the same on these; where it is not, as that of an agent which looks from one
-    fixture to another, it is done again with the whole tape and fewer cuts. 5. Beside these, fixtures are drawn without a look
-    at decisions, and each is cut at messages of its own: abstaining shows there as much as acting. If any differs, prefixes of
-    the whole tape judge, as what came earlier in other fixtures may be used; they end at such cuts, whether decisions differed
-    there or not.
+    Steps: 1. a process decides over the whole tape, before the cuts are drawn; 2. another gets prefixes that end anywhere, the
+    shortest first, and at last the whole; 3. a third gets prefixes that end where the agent decided. 4. A tape of more than
+    ``max_rows`` is audited on some fixtures, drawn by the agent's gains, if it decides the same on these alone; otherwise again
+    on the whole tape with fewer cuts. 5. Fixtures are drawn blindly and cut at messages of their own, where abstaining shows as
+    much as acting; if any differs, prefixes of the whole tape judge.
 
-    A third of the prefixes end anywhere; a third, as far as there are some, where it decided at a message without prices, where
-    a fill from behind shows; the others where it made a decision that scores, the more likely the more it gained: abstentions
-    and worthless positions draw no cut there. An agent that passes may still look ahead where no cut fell, or know the tape
-    by heart.
-
-    A prefix numbers its series anew: an agent that computes with the number, and does not only group by it, fails.
-
-    Parameters
-    ----------
-    agent
-        A template or an isolated agent.
-    tape
-        What it decides on.
-    seed
-        Chooses the messages at which the tape is cut, or draws what does. An agent that knows it can dodge: take one from
-        ``secrets``.
-    cuts
-        Number of prefixes, at least 1.
-    window
-        What scores; the default window without one.
-    max_rows
-        A longer tape is audited on some of its fixtures, until this many rows are reached. The blind draw has as many fixtures
-        of any tape, and of each at most this many rows.
-
-    Raises
-    ------
-    AgentError
-        The agent answers differently when it is asked again, or ``cuts`` is less than 1.
-    AgentFailedError
-        It fails; a note says on which prefix.
-    DecisionError
-        Decisions that can't be sealed.
+    A third of the cuts fall anywhere, a third where the agent decided without prices (a fill from later shows there), the
+    others where it gained. An agent that passes may still look ahead where no cut fell, or know the tape by heart. A prefix
+    numbers its series from 0: an agent that computes with the number fails. The seed must be unknown to the agent, such as one
+    from ``secrets``.
     """
     if cuts < 1:
         raise AgentError(f"an audit needs at least 1 cut, not {cuts}")
@@ -288,17 +228,15 @@ def _asked_alone(agent: Agent, some: Tape) -> pl.DataFrame:
 
 
 def drawn(seed: int | Drawing, whole: pl.DataFrame) -> Draw:
-    """Return what an audit is drawn by, once it is known what is decided over the whole tape."""
     if isinstance(seed, int):
         return Draw(seed)
+    # The seed is drawn after the answers are fixed: an agent that knew it could behave exactly where it will be cut.
     answers = whole.select(*DECISIONS).sort(_KEY, nulls_last=False).write_csv()
     return seed("sha256:" + sha256(answers.encode()).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What every part of an audit needs to know."""
-
     agent: Agent
     window: Window
     cuts: int
@@ -312,7 +250,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Processes:
-    """Four that have seen nothing: what they start with takes longer than most answers, so they start side by side."""
+    """Four processes that have seen nothing, started together because starting takes longer than most answers."""
 
     whole: Agent
     first: Agent
@@ -323,17 +261,16 @@ class _Processes:
 
 @contextmanager
 def _started(agent: Agent, *, silent: bool = False) -> Iterator[_Processes]:
-    """Start processes, each of which is ended before the next one is asked: one that lives could tell it what it has seen."""
     growing = {"silent": True, "grows": True}
     options = {"whole": {"silent": silent}, "first": growing, "second": growing, "blind": {"silent": True}}
     with ExitStack() as running:
+        # Each process ends before the next one is asked: one that lives could tell the next what it has seen.
         own = {name: running.enter_context(ExitStack()) for name in options}
         processes = {name: own[name].enter_context(fresh(agent, **given)) for name, given in options.items()}
         yield _Processes(**processes, end=lambda name: own[name].close())
 
 
 def _audited(plan: _Plan, tape: Tape, whole: pl.DataFrame, processes: _Processes) -> LookaheadReport:
-    """Ask on prefixes of a tape what was decided over the ``whole`` of it."""
     agent, cuts, seed = plan.agent, plan.cuts, plan.seed
     anywhere = sorted(_chosen(tape.messages.select(_ORDER).sort(_ORDER), -(-cuts // 3), seed))
     answers = _asked_on_prefixes(processes.first, tape, anywhere)
@@ -357,7 +294,6 @@ def _audited(plan: _Plan, tape: Tape, whole: pl.DataFrame, processes: _Processes
 
 
 def _moved_by(timed: pl.DataFrame, answers: Mapping[Message, pl.DataFrame]) -> pl.DataFrame:
-    """Find the decisions that prefixes were answered otherwise, each by the first that shows it."""
     timed = timed.select(*DECISIONS, "ts_ms")
     found = [_moved(timed.clear(), (0, 0, 0), "vanished"), *(_compared(timed, answers[cut], cut) for cut in sorted(answers))]
     return pl.concat(found).unique([*DECISIONS, "change"], keep="first", maintain_order=True)
@@ -366,12 +302,7 @@ def _moved_by(timed: pl.DataFrame, answers: Mapping[Message, pl.DataFrame]) -> p
 def _checked_blindly(
     plan: _Plan, tape: Tape, report: LookaheadReport, process: Agent, end: Callable[[], None]
 ) -> LookaheadReport:
-    """Compare decisions in fixtures that were drawn without a look at them; what differs is judged on prefixes of the tape.
-
-    An agent that differs and is no cheat by that, as it looks from one fixture to another, can answer as it likes where
-    fixtures end at different times. That it is the same elsewhere shows nothing: prefixes judge fixtures of either kind, one
-    anywhere in each that was drawn, so that nothing is gained by differing.
-    """
+    """Compare decisions in blindly drawn fixtures, and judge differences on prefixes of the tape."""
     if not report.passed:
         return report
     fixture_ids = tape.series["fixture_id"].unique().to_list()
@@ -384,6 +315,8 @@ def _checked_blindly(
     cuts = _own_cuts(plan, some, scored)
     differ = _differing(plan, some, timed, process, cuts)
     end()
+    # An agent that looks across fixtures differs without cheating, and could then answer as it likes; so prefixes judge
+    # fixtures of both kinds, and an agent gains nothing by differing.
     if differ:
         judged = {one for one, _ in zip(differ, range(-(-plan.cuts // 2)), strict=False)}
         judged |= {cuts[one][-1] for one in drawn[: plan.cuts // 2]}
@@ -401,10 +334,7 @@ def _checked_blindly(
 def _differing(
     plan: _Plan, tape: Tape, timed: pl.DataFrame, process: Agent, cuts: Mapping[int, Sequence[Message]]
 ) -> list[Message]:
-    """Show all fixtures at once, each as far as one of its cuts, the earliest first: at which the decisions differ.
-
-    One cut of a fixture at most, and in the order of the fixtures: by a hash, so that an agent has no say in which it is.
-    """
+    """Return the cuts, at most one a fixture, at which decisions differ when every fixture ends at its cut."""
     found: dict[int, list[Message]] = defaultdict(list)
     rows = tape.rows.select("tick_seq", fixture_id=_fixtures(tape))
     for shown in zip(*(sorted(own) for own in cuts.values()), strict=True):
@@ -426,10 +356,10 @@ def _differing(
 
 
 def _own_cuts(plan: _Plan, tape: Tape, scored: pl.DataFrame) -> dict[int, list[Message]]:
-    """Choose messages of each fixture, in an order of fixtures that hashes give: rows of a fixture are bounded.
+    """Return messages of each fixture, fixtures in an order given by hashes, with bounded rows.
 
-    One is taken from each of several equal parts, and two where decisions score: of a fixture in which none does, at the
-    number and at the time to kickoff of such elsewhere.
+    One message is taken from each of several equal parts, and two where decisions score; a fixture without any gets those of
+    other fixtures, by number and by time to kickoff.
     """
     sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
     kickoffs = dict(tape.fixtures.select("fixture_id", "kickoff_ts_ms").iter_rows())
@@ -453,14 +383,13 @@ def _own_cuts(plan: _Plan, tape: Tape, scored: pl.DataFrame) -> dict[int, list[M
 
 
 def _same(one: pl.DataFrame, other: pl.DataFrame) -> bool:
-    """Tell whether two frames hold the same decisions, in any order."""
     if one.height != other.height:
         return False
     return one.equals(other) or one.sort(_KEY, nulls_last=False).equals(other.sort(_KEY, nulls_last=False))
 
 
 def _asked_on_prefixes(agent: Agent, tape: Tape, cuts: Sequence[Message]) -> dict[Message, pl.DataFrame]:
-    """Ask on each prefix, the next one being cut while an answer is awaited; say so where the agent fails."""
+    """Return the decisions on each prefix, cutting the next while an answer is awaited; an error gets a note of the prefix."""
     answers = {}
     with ThreadPoolExecutor(1) as cutter:
         prefixes = [cutter.submit(prefix, tape, cut) for cut in cuts[:1]]
@@ -476,7 +405,7 @@ def _asked_on_prefixes(agent: Agent, tape: Tape, cuts: Sequence[Message]) -> dic
 
 
 def _telling(tape: Tape, timed: pl.DataFrame, plan: _Plan) -> list[Message]:
-    """Choose messages at which the agent decided: at some that have no prices, then where it gained."""
+    """Return messages at which the agent decided: some without prices, then those where it gained."""
     window, cuts, seed = plan.window, plan.cuts, plan.seed
     unpriced = tape.rows.select("tick_seq", "prob_bps", fixture_id=_fixtures(tape)).filter(pl.col("prob_bps").is_null())
     acted = timed.select(_ORDER).unique().sort(_ORDER)
@@ -488,7 +417,7 @@ def _telling(tape: Tape, timed: pl.DataFrame, plan: _Plan) -> list[Message]:
 
 
 def _gains(tape: Tape, timed: pl.DataFrame, window: Window) -> pl.DataFrame:
-    """Sum what decisions that score gained by (fixture_id, tick_seq), losses and nothing as 1."""
+    """Return the gain of scored decisions by (fixture_id, tick_seq); a loss or zero counts as 1."""
     replayed = replay(tape, timed, window)
     scored = scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s)
     return (
@@ -499,9 +428,9 @@ def _gains(tape: Tape, timed: pl.DataFrame, window: Window) -> pl.DataFrame:
 
 
 def prefix(tape: Tape, last: Message) -> Tape:
-    """Return the tape as it was after a message (ts_ms, fixture_id, tick_seq): everything later is gone.
+    """Return the tape up to a message (ts_ms, fixture_id, tick_seq), without a content hash.
 
-    Messages of one millisecond are in order of fixture and tick. A prefix has no content hash: it is no whole pack.
+    Messages of one millisecond are in order of fixture and tick.
     """
     return tape.keep(tape.rows.select("ts_ms", "tick_seq", fixture_id=_fixtures(tape)).select(_until(last)).to_series())
 
@@ -511,7 +440,6 @@ def _fixtures(tape: Tape) -> pl.Series:
 
 
 def _until(last: Message) -> pl.Expr:
-    """Tell whether (ts_ms, fixture_id, tick_seq) is at or before a message."""
     ts_ms, fixture_id, tick_seq = last
     same_ms, same_fixture = pl.col("ts_ms") == ts_ms, pl.col("fixture_id") == fixture_id
     earlier_there = (pl.col("fixture_id") < fixture_id) | (same_fixture & (pl.col("tick_seq") <= tick_seq))
@@ -519,7 +447,6 @@ def _until(last: Message) -> pl.Expr:
 
 
 def _compared(timed: pl.DataFrame, then: pl.DataFrame, cut: Message) -> pl.DataFrame:
-    """Find the decisions by a cut that later messages change."""
     by_then = timed.filter(_until(cut))
     if _same(by_then.select(*DECISIONS), then):
         return _moved(timed.clear(), cut, "vanished")
@@ -528,7 +455,6 @@ def _compared(timed: pl.DataFrame, then: pl.DataFrame, cut: Message) -> pl.DataF
 
 
 def _differences(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the decisions that only the one has, and those that only the other has."""
     key = [pl.col(name).round(_PPM_DIGITS) if name == "confidence" else pl.col(name) for name in DECISIONS]
     join = partial(pl.DataFrame.join, on=key, how="anti", nulls_equal=True, maintain_order="left")
     return join(one, other), join(other, one)
@@ -542,7 +468,7 @@ def _moved(decisions: pl.DataFrame, cut: Message, change: str) -> pl.DataFrame:
 
 
 def _some_fixtures(tape: Tape, max_rows: int, plan: _Plan, timed: pl.DataFrame) -> Tape:
-    """Keep whole fixtures until the rows are reached: drawn by what was gained in them, then where the agent decided."""
+    """Keep whole fixtures up to ``max_rows``, drawn by gains, then where the agent decided."""
     sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
     gained = _gains(tape, timed, plan.window).group_by("fixture_id").agg(pl.col("gain").sum()).sort("fixture_id")
     drawn = {row[0]: place for place, row in enumerate(_weighted(gained, len(sizes), plan.seed + 3))}
@@ -562,14 +488,14 @@ def _of_fixtures(tape: Tape, fixture_ids: Sequence[int]) -> Tape:
 
 
 def _chosen(messages: pl.DataFrame, count: int, seed: int) -> list[Message]:
-    """Choose distinct messages by hash: the same for the same seed on every machine."""
+    """Return distinct messages chosen by hash: the same for the same seed on every machine."""
     height = messages.height
     rows = dict.fromkeys(_hashed(seed, number) % height for number in range(4 * count)) if height else {}
     return [messages.row(row) for row in list(rows)[:count]]
 
 
 def _weighted(weighed: pl.DataFrame, count: int, seed: int) -> list[tuple[int, ...]]:
-    """Choose distinct rows, each draw with a chance in proportion to the last column, ``gain``; it stays out."""
+    """Return distinct rows, drawn in proportion to the last column, ``gain``, which is left out."""
     until = weighed["gain"].cum_sum()
     drawn = [_hashed(seed, number) % until[-1] for number in range(4 * count)] if weighed.height else []
     rows = until.search_sorted(pl.Series(drawn, dtype=pl.Int64), side="right").unique(maintain_order=True)

@@ -1,4 +1,4 @@
-"""Replay: every decision beside the state it acted on and the close it is scored against."""
+"""Replay: every decision with the state it acted on and the close it is scored against."""
 
 from __future__ import annotations
 
@@ -22,36 +22,24 @@ _PPM = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What is sealed but for the verdicts of the gate: ``PROPOSAL_EVENTS`` and ``CLOSE_EVENTS``."""
+    """Decisions and closes before the gate's verdicts: ``PROPOSAL_EVENTS`` and ``CLOSE_EVENTS``."""
 
     decisions: pl.DataFrame
     closes: pl.DataFrame
 
 
 def replay(tape: Tape, decisions: pl.DataFrame, window: Window, *, errors: int = 0) -> Replay:
-    """Put decisions in sealed order and look up their states.
-
-    Parameters
-    ----------
-    tape
-        The ticks.
-    decisions
-        ``DECISIONS`` of all agents, as ``locate`` found them on this tape.
-    window
-        Where fixtures close.
-    errors
-        Number of lines about failed agents, which stand between decisions and closes.
-    """
+    """Return located decisions in sealed order with their states; ``errors`` lines come between decisions and closes."""
     return with_seq([with_states(tape, decisions, window)], errors=errors)
 
 
 def with_states(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
-    """Look up the states of decisions on some fixtures, as ``replay`` does of all; ``seq`` is not numbered yet.
+    """Return the states of decisions on some fixtures; ``seq`` is not numbered yet.
 
     Steps: 1. sort; 2. read the states acted on; 3. close every market that a BACK names.
     """
     named = decisions.sort(SEALED_ORDER, nulls_last=False)
-    own = tape.at_source(window.close_source)  # entry and close: a book's level beside the consensus is no movement
+    own = tape.at_source(window.close_source)  # a book's distance from the consensus is not movement
     if own is not tape:
         named = named.with_columns(*market_rows(own, named))
     back = named["action"] == Action.BACK
@@ -63,22 +51,14 @@ def with_states(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
         "confidence_raw": _confidence_raw(named["confidence"]),
     }
 
-    # Markets that somebody backed: an agent can't make evidence grow by waiting.
+    # Only markets that were backed: an agent can't make evidence grow by waiting.
     closes = market_closes(own, backs_only(named), fixture_closes(tape, window))
     closing = {**{column.name: column for column in closes}, **_states(own, closes["close_row"], closes["n_sides"])}
     return Replay(_frame(events, PROPOSAL_EVENTS, named.height), _frame(closing, CLOSE_EVENTS, closes.height))
 
 
 def with_seq(parts: Sequence[Replay], *, errors: int = 0) -> Replay:
-    """Put what was looked up on some fixtures after others together, in sealed order.
-
-    Parameters
-    ----------
-    parts
-        Of fixtures that follow each other, as ``looked_up`` returns them.
-    errors
-        As for ``replay``.
-    """
+    """Join the parts of consecutive fixtures in sealed order and number them."""
     decisions = pl.concat([part.decisions for part in parts])
     if len(parts) > 1:
         decisions = decisions.sort(SEALED_ORDER, nulls_last=False)
@@ -88,7 +68,6 @@ def with_seq(parts: Sequence[Replay], *, errors: int = 0) -> Replay:
 
 
 def backs_only(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Return the markets that somebody backed, each once."""
     back = (pl.col("action") == Action.BACK) & pl.col("market_key").is_not_null()
     return decisions.filter(back).select(_MARKET).unique()
 
@@ -99,25 +78,7 @@ def _frame(columns: Mapping[str, pl.Series], schema: Schema, height: int) -> pl.
 
 
 def locate(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
-    """Find the market and tick of each decision.
-
-    Parameters
-    ----------
-    tape
-        The ticks.
-    decisions
-        ``DECISIONS`` as checked by the law.
-
-    Returns
-    -------
-    pl.DataFrame
-        Row by row, with ``ts_ms`` and ``market_row``: the market's last message at the tick, on its first side.
-
-    Raises
-    ------
-    DecisionError
-        A decision at a tick that does not exist.
-    """
+    """Return decisions with ``ts_ms`` and ``market_row``, their market's last message at the tick."""
     found = decisions.hstack(market_rows(tape, decisions))
     row = found["market_row"]
     found = found.with_columns(
@@ -148,7 +109,7 @@ def market_rows(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
 
 
 def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> dict[str, pl.Series]:
-    """Read the whole market at each row of its first side: tick, time, suspension and the list of its sides."""
+    """Return the whole market at each row of its first side: tick, time, suspension and list of sides."""
     rows, there = tape.rows, row.is_not_null()
     first, size = row.filter(there), n_sides.filter(there)
     series = taken(rows["series"], first).cast(pl.Int64)
@@ -173,14 +134,13 @@ def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> dict[str, pl.Seri
 
 
 def confidence_ppm() -> pl.Expr:
-    """Turn a claimed confidence to parts per million, half up; null where it is no probability."""
+    """Return a stated confidence in parts per million, half up; null unless it is a probability."""
     claimed = pl.col("confidence")
     return pl.when(claimed.is_between(0.0, 1.0)).then((claimed * _PPM + 0.5).floor()).cast(pl.Int64)
 
 
 def _confidence_raw(claimed: pl.Series) -> pl.Series:
-    """Spell the claims of confidence that are no probability."""
-    # A claim is sealed as it was made, however absurd, and never scored: tidied up, it could not be held against anybody.
+    # A claim is sealed as it was made, however absurd, and never scored: corrected, it could not be held against the agent.
     absurd = ~((claimed >= 0) & (claimed <= 1))  # not a number is above every number
     if not absurd.any():
         return nulls(len(claimed), pl.String)

@@ -1,4 +1,4 @@
-"""A run: agents over one tape, sealed. The same inputs give the same bytes on every machine."""
+"""Runs: agents over one tape, sealed. The same inputs give the same bytes on every machine."""
 
 from __future__ import annotations
 
@@ -29,27 +29,11 @@ from clvlab.proof.limits import check_started
 from clvlab.proof.manifest import RunStarted, SealedAgent, config_hash, policy_hash, run_id, run_schema
 from clvlab.proof.seal import SealedRun, seal
 
-# The paper venue: fills what the gate allowed, at the quote that the agent saw. No market hears of it.
+# The paper venue fills allowed actions at the quote that the agent saw; no price is made up and no market is involved.
 
 
 def fills(run_id: str, decisions: pl.DataFrame, proposals: pl.DataFrame, envelope: PolicyEnvelope) -> pl.DataFrame:
-    """Fill every allowed action at its carried quote.
-
-    Parameters
-    ----------
-    run_id
-        The sealed run.
-    decisions, proposals
-        ``DECISION_EVENTS`` and their ``PROPOSALS``, row by row.
-    envelope
-        With ``execution_mode`` ``dry_run`` no venue is asked.
-
-    Returns
-    -------
-    pl.DataFrame
-        ``RECEIPTS`` in order of ``decision_seq``: ``filled``, or ``no_quote`` where the policy allows an action without one,
-        because no price is ever made up. Receipts are no evidence and never score.
-    """
+    """Return ``RECEIPTS`` by ``decision_seq``: each allowed action filled at its quote, or ``no_quote`` without one."""
     refusals = decisions["pre"].list.len() + decisions["post"].list.len()
     asked = (refusals == 0) & (envelope.execution_mode == ExecutionMode.PAPER)
     quoted = pl.col("odds_milli").is_not_null()
@@ -66,10 +50,10 @@ def fills(run_id: str, decisions: pl.DataFrame, proposals: pl.DataFrame, envelop
     )
 
 
-# Agents over the shards of a pack: asked about some fixtures after others, which shapes no byte of what is sealed.
+# Agents over the shards of a pack, in turn, which changes no sealed byte.
 
 
-_AT_ONCE = 2  # much of the work on a shard is done by a single thread
+_AT_ONCE = 2  # much of the work on a shard is single-threaded
 
 Read = Callable[[], Tape]
 Roster = Sequence[tuple[Identity, Agent]]
@@ -77,18 +61,10 @@ Roster = Sequence[tuple[Identity, Agent]]
 
 @dataclass(frozen=True, slots=True)
 class ReplayDecisions:
-    """What agents decided on all shards.
+    """Decisions of agents on all shards.
 
-    Attributes
-    ----------
-    binding, closing_policy, max_close_age_s
-        Of the pack.
-    parts
-        What was looked up on each shard, of the agents that failed on none.
-    failed
-        What ended the others, by agent id.
-    audits
-        What was found of those that were audited, by agent id; of one tape alone, as one of shards speaks for no other.
+    ``failed`` and ``audits`` are by agent id. A run over several shards has no audits, as one shard's says nothing of the
+    others.
     """
 
     binding: Binding
@@ -106,24 +82,7 @@ def decided(
     audit: DrawingOf | None,
     answered: Callable[[int, int], None],
 ) -> ReplayDecisions:
-    """Ask agents about the tape of each shard, and look their decisions up on it.
-
-    Parameters
-    ----------
-    reads
-        What reads the shards, in their order; no more than two stand in memory.
-    roster
-        The agents, in order of their ids.
-    window, answered
-        As for ``run``.
-    audit
-        Draws the audit of an isolated agent, given its id and a hash of its answers; null of no audit.
-
-    Raises
-    ------
-    ClvlabError
-        No agent is left: that of the last one.
-    """
+    """Ask agents about the tape of each shard, at most two in memory, and return their decisions with states."""
     failed: dict[str, Exception] = {}
     total = len(roster) * len(reads)
 
@@ -152,11 +111,10 @@ def decided(
 
 
 def _nobody(done: int, total: int) -> None:
-    """Pass over who has answered on one of several shards."""
+    """Ignore progress within one of several shards."""
 
 
 def _each(shard: Callable[[Read], ReplayDecisions], reads: Sequence[Read], *, alone: bool) -> Iterator[ReplayDecisions]:
-    """Yield what comes of each shard, in their order."""
     if alone or len(reads) == 1:
         yield from map(shard, reads)
         return
@@ -168,7 +126,6 @@ def _each(shard: Callable[[Read], ReplayDecisions], reads: Sequence[Read], *, al
 
 
 def _without(part: Replay, failed: Mapping[str, Exception]) -> Replay:
-    """Return what is left of a shard when nothing counts that was decided by those who failed, on this one or another."""
     if not failed:
         return part
     decisions = part.decisions.filter(~pl.col("agent_id").is_in(list(failed)))
@@ -177,7 +134,6 @@ def _without(part: Replay, failed: Mapping[str, Exception]) -> Replay:
 
 
 def _last(failed: Mapping[str, Exception]) -> Exception:
-    """Return the error of a run whose agents all failed: that of the last one."""
     agent_id, error = max(failed.items())
     if isinstance(error, ClvlabError):
         return error
@@ -188,23 +144,7 @@ def _last(failed: Mapping[str, Exception]) -> Exception:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A sealed run and the frames it was sealed from.
-
-    Attributes
-    ----------
-    sealed
-        The bytes.
-    evidence
-        What stands in them.
-    scores, outcomes
-        ``SCORES`` and ``OUTCOMES``.
-    receipts
-        ``RECEIPTS`` of the paper venue: no part of the seal.
-    causes
-        What the errors of agents that failed said, by agent id: no part of the seal, as it may name what is on this machine.
-    audits
-        What was found of the agents that were audited, by agent id; their decisions are the run's. No part of the seal.
-    """
+    """A sealed run and its frames; ``receipts``, ``causes`` and ``audits`` (by agent id) are not part of the seal."""
 
     sealed: SealedRun
     evidence: Evidence
@@ -229,49 +169,21 @@ def run(
     commit_index: int | None = None,
     answered: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> RunResult:
-    """Let every agent decide on the same tape, judge by the policy, score by the law, and seal.
+    """Return a sealed run: every agent decides on the tape, the policy judges, the law scores.
 
-    Parameters
-    ----------
-    tape
-        What is replayed: one tape; or, of agents that decide fixture by fixture, what reads those of a pack's shards, in their
-        order: no more than two stand in memory. What is sealed is the same.
-    agents
-        At least one; agent ids must be unique.
-    window
-        End rule, horizon and market universe.
-    policy
-        The limits under which actions are executed on paper; scores do not depend on it. The defaults by default.
-    audit_seed
-        Chooses the cuts at which isolated agents are audited for look-ahead before the run is sealed; no audit without one. The
-        seal says which; the seed shapes no byte.
-    drawing
-        Draws what is used in place of the seed, given the id of an agent and a hash of what it answered; of one tape alone.
-    again
-        RUN_STARTED of the sealed run that is run again: what it says of how its agents were asked and held was so then.
-    kind, origin_id
-        What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
-    commit_index
-        Entry of a run log that committed to the run, which its manifest names.
-    answered
-        Called with how many of how many agents have answered, at first with 0; an error that it raises ends the run. An agent
-        answers once for each tape.
-
-    Raises
-    ------
-    DecisionError
-        No agent, two agents of one id, or decisions that can't be sealed.
-    LookaheadError
-        The only agent, or the last one left, decides by what comes later.
+    ``tape`` may be functions that read the shards of a pack, for agents that decide fixture by fixture: at most two are in
+    memory, and the seal is the same. Without ``audit_seed``, or ``drawing`` (a seed from agent id and hash of answers, for one
+    tape only), isolated agents are not audited. ``again`` is RUN_STARTED of a sealed run that is repeated. ``kind`` and
+    ``origin_id`` enter the run id. ``answered`` gets the numbers of answers and agents, first 0; an error of it ends the run.
     """
     known = [(_as_then(identify(agent, audit=audit_seed is not None), again), agent) for agent in agents]
     named = {identity.agent_id: (identity, agent) for identity, agent in known}
     if not agents or len(named) != len(agents):
         raise DecisionError(f"a run needs agents with unique ids, not {[identity.agent_id for identity, _ in known]}")
-    roster = [named[agent_id] for agent_id in sorted(named)]  # by code point, which is the order of bytes
+    roster = [named[agent_id] for agent_id in sorted(named)]  # by code point, as bytes sort
     reads = [lambda: tape] if isinstance(tape, Tape) else list(tape)
     seed = audit_seed
-    counted = drawing if len(reads) == 1 else None  # of what is answered on shards none is all
+    counted = drawing if len(reads) == 1 else None  # a shard has no answers on the whole tape
     audit = None if seed is None else counted or (lambda agent_id, answers: Draw(seed))  # noqa: ARG005
     found = decided(reads, roster, window, audit, answered)
     policy = policy or PolicyEnvelope()
@@ -293,7 +205,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Agents that failed: payloads of AGENT_ERROR in byte order of their ids, and what their errors said."""
+    """Agents that failed: payloads of AGENT_ERROR in byte order of their ids, and the texts of their errors."""
 
     errors: list[dict[str, Any]] = field(default_factory=list)
     causes: Mapping[str, str] = field(default_factory=dict)
@@ -309,23 +221,6 @@ def judged(
     commit_index: int | None = None,
     captured: str | None = None,
 ) -> RunResult:
-    """Judge what agents decided by the policy, score it by the law, and seal.
-
-    Parameters
-    ----------
-    started
-        Payload of RUN_STARTED.
-    replayed
-        What the agents that did not fail decided.
-    window, policy
-        As ``started`` has them.
-    failures
-        Of the other agents.
-    commit_index
-        As for ``run``.
-    captured
-        Content hash of the tape's pack, of a live run.
-    """
     placed = positions(replayed.decisions, replayed.closes)
     proposed = proposals(replayed.decisions, placed)
     decisions = replayed.decisions.hstack(verdicts(proposed, policy, window.market_allowlist))
@@ -333,13 +228,13 @@ def judged(
     sealed = seal(started, decisions, failures.errors, replayed.closes, scored, commit_index, captured)
     receipts = fills(sealed.run_id, decisions, proposed, policy)
     board = outcomes(scored, tuple(agent["agent_id"] for agent in started["agents"]))
-    stated = orjson.loads(sealed.events.partition(b"\n")[0])["payload"]  # as the bytes have it, for whoever reads them back
+    stated = orjson.loads(sealed.events.partition(b"\n")[0])["payload"]  # as read back from the bytes
     evidence = Evidence(stated, decisions, replayed.closes, failures.errors, captured)
     return RunResult(sealed, evidence, scored, board, receipts, failures.causes)
 
 
 def _as_then(identity: Identity, again: RunStarted | None) -> Identity:
-    """Return who an agent is, asked and held as a sealed run says of it; a template is still no other code."""
+    """Return an agent's identity with isolation and causality from a sealed run; a template's code can't differ."""
     if again is None:
         return identity
     labels = {agent["agent_id"]: Causality(agent["causality"]) for agent in again["agents"]}
@@ -373,19 +268,14 @@ def run_started(
     origin_id: str | None = None,
     source_mode: SourceMode = SourceMode.REPLAY,
 ) -> RunStarted:
-    """Return the payload of RUN_STARTED, ``run_id`` included: all that shapes the result, known before the tape is opened.
+    """Return the payload of RUN_STARTED, ``run_id`` included; ``EvidenceError`` if it is too long for any reader.
 
-    A live run has no tape yet: its binding names the fixtures alone.
-
-    Raises
-    ------
-    EvidenceError
-        It is longer than a reader would take: nothing that it begins could be verified.
+    It is everything that shapes the result, known before the tape is opened; a live run binds fixtures only.
     """
     envelope = policy.payload(window.market_allowlist)
     payload: RunStarted = {
-        "run_id": "",  # made of all else
-        "schema": "",  # of all else
+        "run_id": "",  # derived from all other fields
+        "schema": "",  # derived from all other fields
         "kind": kind,
         "origin_id": origin_id,
         "source_mode": source_mode.value,

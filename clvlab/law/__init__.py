@@ -1,1 +1,1 @@
-"""The law: closing-line value recomputed from states, in integers. Pure Polars, no I/O, no clock."""
+"""Recompute closing-line value from states, in integers: pure Polars, no I/O, no clock."""

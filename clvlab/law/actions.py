@@ -1,4 +1,4 @@
-"""What an agent may propose, and which proposals are refused before anything is sealed."""
+"""Decisions that an agent may propose, and those that are refused before anything is sealed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 from clvlab.errors import AgentError, DecisionError
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action, conform
 
-# A decision but for who makes it: DECISIONS without agent_id.
+# A row of DECISIONS without agent_id.
 Decision = tuple[int, int, str, str | None, str | None, int | None, int | None, str | None, float | None, int | None]
 DECISION_COLUMNS = {column: dtype for column, dtype in DECISIONS.items() if column != "agent_id"}
 MAX_REASON_BYTES = 2000
@@ -18,13 +18,7 @@ _KEY = ["agent_id", "fixture_id", "tick_seq", "market_key", "side"]
 
 
 def decisions_of(decided: Iterable[Decision], agent_id: str) -> pl.DataFrame:
-    """Return ``DECISIONS`` of an agent, still unchecked.
-
-    Raises
-    ------
-    AgentError
-        A number that does not fit its column.
-    """
+    """Return ``DECISIONS`` of an agent, unchecked; an ``AgentError`` if a number does not fit its column."""
     try:
         frame = pl.DataFrame(list(decided), schema=DECISION_COLUMNS, orient="row")
     except (OverflowError, pl.exceptions.PolarsError) as error:
@@ -33,16 +27,7 @@ def decisions_of(decided: Iterable[Decision], agent_id: str) -> pl.DataFrame:
 
 
 def check_decisions(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Return the decisions as ``DECISIONS``, or refuse them.
-
-    Raises
-    ------
-    SchemaError
-        Wrong columns or dtypes.
-    DecisionError
-        A null where a value must stand, an unknown action, a text over its limit, an integer beyond 2**53 - 1, a negative
-        stake, a duplicate of (agent, fixture, tick, market, side), or a second WAIT of an agent at a tick.
-    """
+    """Return the decisions as ``DECISIONS``; ``SchemaError`` for wrong columns or dtypes, ``DecisionError`` for a bad row."""
     decisions = conform(decisions, DECISIONS, "DECISIONS")
     name = pl.col("market_key", "side")
     rules = {

@@ -1,4 +1,4 @@
-"""Windows and closing lines: where the window of a fixture ends, and which message is a market's close."""
+"""Windows and closes: where the window of a fixture ends, and which message is a market's close."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from clvlab.errors import EvidenceError, WindowError
 from clvlab.law.schema import CLOSES, FIXTURE_CLOSES, SAFE_INTEGER, CloseKind, ClosingPolicy, EndRule, conform
 from clvlab.law.tape import Tape, check_close_age, last_row_at
 
-# A price that nobody could take for longer than this is no closing price, whatever it was before (law.md, "Close").
+# A price that could not be taken for longer than this is no closing price (law.md, "Close").
 LAST_OPEN_MAX_AGE_MS = 300_000
 _MAX_TEXT_BYTES = 200
 _MAX_PREFIXES = 1000
 
 
 class SealedWindow(TypedDict):
-    """What of a tape is scored, and how its pack closes; times in seconds."""
+    """The part of a tape that is scored, and how its pack closes; times in seconds."""
 
     window_id: str
     end_rule: str
@@ -33,28 +33,28 @@ class SealedWindow(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is scored: the end rule, the horizon guard and the market universe.
+    """Scope of a run's scores: where windows end, which markets count, and how close to the close a bet may be.
 
     Attributes
     ----------
     window_id
-        Free label of 1 to 200 bytes, echoed onto the report.
+        Free label of 1 to 200 bytes, copied into the report.
     end_rule
         ``pre_match``, ``fixed_duration`` or ``manual_stop``.
     duration_s
-        Seconds after a fixture's first tick; with ``fixed_duration`` only, and then at least 1.
+        Seconds after a fixture's first tick; only with ``fixed_duration``, and then at least 1.
     min_clv_horizon_s
         A decision closer than this to its close is pending, not scored.
     market_allowlist
         Market-key prefixes; ``""`` means every market.
     close_source
-        The book whose own states are entry and close, which needs a pack that keeps them; the consensus by default. Where a
-        window ends, the consensus says always.
+        The book whose own states are entry and close, from a pack that keeps them; the consensus by default. The consensus
+        always decides where a window ends.
 
     Raises
     ------
     WindowError
-        Any of these out of its range, or ``duration_s`` missing or superfluous.
+        A value is out of its range, or ``duration_s`` is missing or superfluous.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class Window:
             raise WindowError(f"min_clv_horizon_s must not be negative: {self.min_clv_horizon_s}")
 
     def payload(self) -> dict[str, str | int | list[str] | None]:
-        """Return the window as it is sealed, but for how the pack closes its markets; closes by consensus have no key."""
+        """Return the window as it is sealed, without the pack's closing policy; an unset ``close_source`` has no key."""
         own = asdict(self) | {"end_rule": str(self.end_rule), "market_allowlist": list(self.market_allowlist)}
         if self.close_source is None:
             del own["close_source"]
@@ -105,7 +105,7 @@ class Window:
 
 
 def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s: int | None) -> SealedWindow:
-    """Return the window as it stands in evidence, with how the pack closes; a limit that is off has no key."""
+    """Return the window as it is in evidence, with the pack's closing policy; a limit that is off has no key."""
     sealed = cast("SealedWindow", window.payload() | {"closing_policy": closing_policy.value})
     if max_close_age_s is not None:
         sealed["max_close_age_s"] = max_close_age_s
@@ -113,17 +113,7 @@ def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s
 
 
 def read_window(sealed: Mapping[str, Any]) -> tuple[Window, ClosingPolicy, int | None]:
-    """Read a sealed window back: the window, how the pack closes, and its limit on the age of a close.
-
-    Raises
-    ------
-    WindowError
-        A value out of its range.
-    EvidenceError
-        Other keys than ``sealed_window`` gives.
-    AttributeError, KeyError, TypeError, ValueError
-        It lacks a value, or has one of another kind.
-    """
+    """Read a sealed window: the window, the closing policy, and the limit on the age of a close."""
     policy, max_close_age_s = ClosingPolicy(sealed["closing_policy"]), sealed.get("max_close_age_s")
     if max_close_age_s is not None:
         check_close_age(max_close_age_s)
@@ -136,13 +126,7 @@ def read_window(sealed: Mapping[str, Any]) -> tuple[Window, ClosingPolicy, int |
 
 
 def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:
-    """Find where the window of every fixture with ticks ends.
-
-    Returns
-    -------
-    pl.DataFrame
-        ``FIXTURE_CLOSES``, sorted by fixture: ticks with ``tick_seq < end_seq`` are inside.
-    """
+    """Return ``FIXTURE_CLOSES``, sorted by fixture: ticks with ``tick_seq < end_seq`` are inside the window."""
     spans = _spans(tape)
     if window.end_rule == EndRule.MANUAL_STOP:
         closes = spans.with_columns(close_kind=pl.lit(CloseKind.STOP))
@@ -161,7 +145,7 @@ def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:
 
 
 def _spans(tape: Tape) -> pl.DataFrame:
-    """Return every fixture's first time, and as default close its last time and one past its last tick; sorted."""
+    """Return every fixture's first time and, as default close, its last time and one past its last tick; sorted."""
     last = tape.series["start"] + tape.series["rows"] - 1
     return (
         tape.series.select("fixture_id")
@@ -222,23 +206,7 @@ def _first_of_fixture(tape: Tape, rows: pl.LazyFrame) -> pl.DataFrame:
 
 
 def market_closes(tape: Tape, markets: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
-    """Find the closing message of each asked market.
-
-    Parameters
-    ----------
-    tape
-        The ticks.
-    markets
-        (fixture_id, market_key), unique; markets that are not on the tape are answered with a null ``close_row``.
-    ends
-        ``FIXTURE_CLOSES`` of the same tape.
-
-    Returns
-    -------
-    pl.DataFrame
-        ``CLOSES``, sorted by (fixture_id, market_key). Under ``last_open`` a market suspended at the close falls back to
-        its last unsuspended message, if that is at most 300 s older than the close.
-    """
+    """Return ``CLOSES``, sorted by (fixture_id, market_key); ``close_row`` is null for a market that is not on the tape."""
     first_sides = (
         tape.series.with_row_index("series")
         .filter(pl.col("side_no") == 0)
@@ -259,7 +227,7 @@ def market_closes(tape: Tape, markets: pl.DataFrame, ends: pl.DataFrame) -> pl.D
 
 
 def _last_open(tape: Tape, asked: pl.DataFrame, last_seq: pl.Series, row: pl.Series) -> pl.Series:
-    """Replace rows of suspended messages by the market's last unsuspended one, where it is young enough."""
+    """Replace rows of suspended messages by the market's last open one, where it is at most 300 s older than the close."""
     is_open = ~tape.rows["suspended"]
     open_rows = is_open.arg_true().cast(pl.Int64)
     found = last_row_at(

@@ -1,9 +1,9 @@
-"""Scores: closing-line value and edge of every decision, from the two states that stand in evidence.
+"""Closing-line value and edge of every decision, from the two states in evidence.
 
 References
 ----------
 Interface specification, "What the service does" (2) and "InspectorRecord". CLV in probability points ranks; the value of
-the price taken at the closing probability ("CLV %") is shown beside it and never ranks.
+the price taken at the closing probability ("CLV %") is shown with it and never ranks.
 """
 
 from __future__ import annotations
@@ -17,21 +17,18 @@ from clvlab.law.schema import POSITIONS, SCORES, Action, Reason, conform
 
 
 def clv_bps() -> pl.Expr:
-    """Closing probability minus entry probability of the side, in basis points; positive beats the close."""
+    """Return closing minus entry probability of the side, in basis points; positive beats the close."""
     return pl.col("close_prob_bps") - pl.col("entry_prob_bps")
 
 
 def quoted_edge_bps(prob_bps: str) -> pl.Expr:
-    """Expected value of a bet at ``odds_milli``, valued at a probability, in basis points, half up; null without a quote."""
-    # Integers all the way: floating point rounds differently from machine to machine, and a hash forgives nothing.
+    """Return the expected value at ``odds_milli``, valued at a probability, in basis points, half up; null without a quote."""
+    # Integers only: floating point rounds differently from machine to machine, and one digit changes the hash.
     return (2 * pl.col(prob_bps) * pl.col("odds_milli") + 1000) // 2000 - 10_000
 
 
 def edge_bps() -> pl.Expr:
-    """Expected value of the price taken, valued at the closing probability, in basis points, half up.
-
-    The quote is ``odds_milli``; without one the entry probability stands for a fair price. Null with neither.
-    """
+    """Return the expected value of the price taken, valued at the close; a fair price at the entry replaces a missing quote."""
     close, entry = pl.col("close_prob_bps"), pl.col("entry_prob_bps")
     # Polars gives null, not an error, for an integer divided by zero.
     fair = (2 * close * 10_000 + entry) // (2 * entry) - 10_000
@@ -39,33 +36,32 @@ def edge_bps() -> pl.Expr:
 
 
 def is_allowed(market_allowlist: tuple[str, ...]) -> pl.Expr:
-    """Tell whether ``market_key`` starts with one of the prefixes; the prefix ``""`` allows every market."""
+    """Check whether ``market_key`` starts with one of the prefixes; the prefix ``""`` allows every market."""
     starts = (pl.col("market_key").str.starts_with(prefix) for prefix in market_allowlist)
     return pl.any_horizontal(pl.lit(value=False), *starts)  # flat: a chain of a thousand | takes Polars minutes
 
 
 def closing_age_ms() -> pl.Expr:
-    """Time from the closing message of the market to the close."""
     return pl.col("close_ts_ms") - pl.col("closing_ts_ms")
 
 
-@lru_cache(maxsize=64)  # to put the chain together takes longer than to walk through it for a small run
+@lru_cache(maxsize=64)  # building the chain takes longer than applying it to a small run
 def reason(window: Window, max_close_age_s: int | None) -> pl.Expr:
-    """The first rule that a position fails, or ``scored``."""
-    # A line that was last quoted long before play is no closing line: how the market moved since then, no score can tell.
+    """Return the first rule that a position fails, or ``scored``."""
+    # An old quote hides how the market moved since then, so it can't be a closing line.
     stale = pl.lit(value=False) if max_close_age_s is None else closing_age_ms() > 1000 * max_close_age_s
-    # What the agent left out, then when it acted, then what could be known at its tick, then the close: a fault of its own is
-    # never excused by one of the market (law.md, "Reasons").
+    # The order blames the agent before the market: its omissions, its time, its entry, then the close. So a bad close never
+    # excuses a fault of the agent (law.md, "Reasons").
     rules: list[tuple[Reason, pl.Expr]] = [
-        # Silence is neither skill nor failure: abstentions would dilute a mean that they entered.
+        # Abstentions would dilute a mean that they entered.
         (Reason.WAIT_UNSCORED, pl.col("action") == Action.WAIT),
         (Reason.MARKET_KEY_MISSING, pl.col("market_key").is_null()),
         (Reason.SIDE_MISSING, pl.col("side").is_null()),
         (Reason.MARKET_NOT_ALLOWED, ~is_allowed(window.market_allowlist)),
-        # Who acts in play knows what the close did not.
+        # An agent that acts in play knows goals that the close did not.
         (Reason.OUTSIDE_WINDOW, pl.col("tick_seq") >= pl.col("end_seq")),
         (Reason.ENTRY_MARKET_ABSENT, ~pl.col("entry_present")),
-        # Nobody could have bet at a price that was withdrawn.
+        # A price that was withdrawn could not be bet on.
         (Reason.ENTRY_SUSPENDED, pl.col("entry_suspended")),
         (Reason.ENTRY_SIDE_MISSING, pl.col("entry_prob_bps").is_null()),
         (Reason.CLOSING_MARKET_ABSENT, ~pl.col("closing_present")),
@@ -83,7 +79,7 @@ def reason(window: Window, max_close_age_s: int | None) -> pl.Expr:
 
 @cache
 def _score() -> list[pl.Expr]:
-    """Return what follows from the reason: whether a position is valid, and how it is scored."""
+    """Return the columns that follow from the reason: whether a position is valid, and how it is scored."""
     scored = pl.col("reason") == Reason.SCORED
     valid = pl.col("reason").is_in([Reason.SCORED.value, Reason.WAIT_UNSCORED.value, Reason.PENDING_HORIZON.value])
     return [
@@ -95,22 +91,7 @@ def _score() -> list[pl.Expr]:
 
 
 def scores(positions: pl.DataFrame, window: Window, max_close_age_s: int | None) -> pl.DataFrame:
-    """Score every position.
-
-    Parameters
-    ----------
-    positions
-        ``POSITIONS``: one row per decision.
-    window
-        End rule, horizon and market universe.
-    max_close_age_s
-        The pack's limit on ``closing_age_ms``, in seconds; null without one.
-
-    Returns
-    -------
-    pl.DataFrame
-        ``SCORES`` in order of ``seq``: one row per decision; ``clv_bps`` and ``edge_bps`` are null unless scored.
-    """
+    """Return ``SCORES``, a row per decision in order of ``seq``; ``clv_bps`` and ``edge_bps`` are null unless scored."""
     return conform(
         conform(positions, POSITIONS, "POSITIONS")
         .lazy()

@@ -1,6 +1,6 @@
-"""The policy gate: whether a proposed action may be executed, judged before and after a quote is asked for.
+"""The policy gate: whether a proposed action may be executed, judged before and after a quote is requested.
 
-The gate sees what was known at the decision: never a close. It decides execution alone; scores do not depend on it.
+The gate never sees a close: only what was known at the decision. It decides execution alone; scores do not depend on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clvlab.law.schema import PROPOSALS, REASONS, VERDICTS, Action, conform
 
 
 class PreQuote(StrEnum):
-    """Why an action may not even ask for a quote; in the order in which reasons are listed."""
+    """Reasons against asking for a quote, in the order in which they are listed."""
 
     KILL_SWITCH_ON = "kill_switch_on"
     MARKET_NOT_ALLOWED = "market_not_allowed"
@@ -34,7 +34,7 @@ class PreQuote(StrEnum):
 
 
 class PostQuote(StrEnum):
-    """Why an action may not take the quote; in the order in which reasons are listed."""
+    """Reasons against taking the quote, in the order in which they are listed."""
 
     QUOTE_MISSING = "quote_missing"
     QUOTE_STALE = "quote_stale"
@@ -44,37 +44,19 @@ class PostQuote(StrEnum):
 
 
 def verdicts(proposals: pl.DataFrame, envelope: PolicyEnvelope, market_allowlist: tuple[str, ...] = ("",)) -> pl.DataFrame:
-    """Judge every proposal in both phases, and list all reasons against it.
-
-    Steps: 1. the rules that look at one proposal alone, all at once; 2. cooldown and caps, in one pass in order of time,
-    because an action counts only if it was allowed.
-
-    Parameters
-    ----------
-    proposals
-        ``PROPOSALS``, in sealed order.
-    envelope
-        The limits.
-    market_allowlist
-        What stands for an allowlist that is null.
-
-    Returns
-    -------
-    pl.DataFrame
-        ``VERDICTS``, row by row: the reasons of each phase in order of their enumeration; both null for a WAIT. An action is
-        allowed when neither phase has a reason.
-    """
+    """Return ``VERDICTS`` of ``PROPOSALS`` in sealed order: an action is allowed when neither phase has a reason."""
     proposals = conform(proposals, PROPOSALS, "PROPOSALS")
     back = proposals["action"] == Action.BACK
     pre, post = proposals.select(_masks(envelope, market_allowlist)).get_columns()
+    # Caps count only what was allowed, so they need one pass in order of time after the rules that look at one action alone.
     if any(limit is not None for limit in _counters(envelope)):
         pre |= pl.Series(_counted(proposals, back & (pre == 0) & (post == 0), envelope), dtype=pl.Int64)
     return pl.DataFrame({"pre": _listed(pre, PreQuote, back), "post": _listed(post, PostQuote, back)}, schema=VERDICTS)
 
 
 def _pre_quote(envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> dict[str, pl.Expr]:
-    # Nulls never pass as numbers: an action without a stake or a price is refused by the rule that names what it lacks, so that
-    # nothing gets through by leaving a field out (policy.md).
+    # A null never passes as a number: an action without a stake or a price is refused by the rule that names what it lacks, so
+    # leaving a field out does not evade a limit (policy.md).
     stake, prob = pl.col("stake"), pl.col("entry_prob_bps")
     prefixes = market_allowlist if envelope.market_allowlist is None else envelope.market_allowlist
     return {
@@ -89,7 +71,7 @@ def _pre_quote(envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> d
 
 
 def _post_quote(envelope: PolicyEnvelope) -> dict[str, pl.Expr]:
-    # The edge is against the price at entry, never against the close: the gate knows only what the agent could know.
+    # The edge is valued at the entry: valued at the close, the gate would leak the future into what was executed.
     quote, limit = pl.col("odds_milli"), pl.col("limit_odds_milli")
     # A limit of 0 divides to null: no limit.
     slippage_bps = pl.max_horizontal(limit - quote, 0) * 10_000 // limit
@@ -106,13 +88,13 @@ def _post_quote(envelope: PolicyEnvelope) -> dict[str, pl.Expr]:
 
 
 def _counters(envelope: PolicyEnvelope) -> tuple[int | None, ...]:
-    """Return the limits that depend on what was allowed before; null where off."""
+    """Return the limits that depend on what was allowed before; ``None`` where off."""
     exposures = (envelope.max_exposure_per_market, envelope.max_exposure_per_fixture)
     return (envelope.cooldown_s or None, envelope.max_orders, *exposures)
 
 
 def _counted(proposals: pl.DataFrame, passed: pl.Series, envelope: PolicyEnvelope) -> Iterator[int]:
-    """Judge cooldown and caps of one proposal after the other: the bits of their reasons."""
+    """Judge cooldown and caps in order of time, and yield the bits of each proposal's reasons."""
     cooldown, orders, exposure = (
         1 << list(PreQuote).index(reason) for reason in (PreQuote.COOLDOWN_ACTIVE, PreQuote.ORDER_CAP, PreQuote.EXPOSURE_CAP)
     )
@@ -133,7 +115,7 @@ def _counted(proposals: pl.DataFrame, passed: pl.Series, envelope: PolicyEnvelop
             bits |= orders
         if on_market.get(market, 0) + stake > per_market or on_fixture.get(match, 0) + stake > per_fixture:
             bits |= exposure
-        if sound and not bits:  # an action that is refused uses up nothing: else refusals would starve what follows
+        if sound and not bits:  # a refused action uses up nothing, or an agent could exhaust its own caps with refusals
             ready_ms[market] = ts_ms + cooldown_ms
             count[agent] = count.get(agent, 0) + 1
             on_market[market] = on_market.get(market, 0) + stake
@@ -141,28 +123,25 @@ def _counted(proposals: pl.DataFrame, passed: pl.Series, envelope: PolicyEnvelop
         yield bits
 
 
-@lru_cache(maxsize=64)  # to put them together takes as long as to judge a small run
+@lru_cache(maxsize=64)  # building them takes as long as judging a small run
 def _masks(envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> list[pl.Expr]:
-    """Return what numbers the broken rules of each phase."""
     rules = {PreQuote: _pre_quote(envelope, market_allowlist), PostQuote: _post_quote(envelope)}
     return [_mask(broken, reasons).alias(reasons.__name__) for reasons, broken in rules.items()]
 
 
 def _mask(rules: Mapping[str, pl.Expr], reasons: type[StrEnum]) -> pl.Expr:
-    """Number the broken rules as bits, in order of their enumeration."""
     places = {reason.value: bit for bit, reason in enumerate(reasons)}
     return pl.sum_horizontal(pl.lit(0, pl.Int64), *(rule.cast(pl.Int64) * (1 << places[name]) for name, rule in rules.items()))
 
 
 def _listed(mask: pl.Series, reasons: type[StrEnum], back: pl.Series) -> pl.Series:
-    """Spell masks as lists of reasons; null for a WAIT."""
     largest = cast("int", mask.max() or 0)
     return taken(_spelled(reasons, largest.bit_length()), mask.zip_with(back, nulls(len(mask))))
 
 
 @cache
 def _spelled(reasons: type[StrEnum], bits: int) -> pl.Series:
-    """Spell every mask of the first ``bits`` reasons: the thousand of all ten take longer to make than a small run to judge."""
+    """Return the lists of every mask of the first ``bits`` reasons; making all thousand takes longer than a small run."""
     names = [reason.value for reason in reasons]
     lists = [[name for bit, name in enumerate(names) if number >> bit & 1] for number in range(1 << bits)]
     return pl.Series(lists, dtype=REASONS)

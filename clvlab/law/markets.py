@@ -1,7 +1,6 @@
-"""What market keys say, as each source writes them: kind of bet, period, line and whose it is; the one place that reads them.
+"""Meaning of market keys, as each source writes them: the one place that reads kind, period, line and team of a bet.
 
-A key stays as its source wrote it. Whatever compares markets, prices lines, settles or matches words with them reads it here,
-and what has no reading is said to have none: nothing is guessed.
+A key stays as its source wrote it. One that has no reading is reported as such; its meaning is never guessed.
 """
 
 from __future__ import annotations
@@ -15,16 +14,12 @@ from functools import lru_cache
 
 
 class MarketKind(StrEnum):
-    """What is bet on."""
-
     RESULT = "result"
     HANDICAP = "handicap"
     TOTAL = "total"
 
 
 class Role(StrEnum):
-    """What a side stands for."""
-
     HOME = "home"
     DRAW = "draw"
     AWAY = "away"
@@ -43,32 +38,32 @@ RESULT_1X2, TOTAL_GOALS, HANDICAP_GOALS = (
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What a market is, by its key.
+    """Meaning of a market key.
 
     Attributes
     ----------
     key
-        As its source writes it.
+        Text as its source writes it.
     kind
         Result, handicap or total.
     period
-        Part of play, as ``first half``; empty for the whole match, as the source settles it.
+        Part of play, such as ``first half``; empty for the whole match, as the source settles it.
     line
-        Of a handicap that of the home side; ``None`` of a result.
+        Line of the home side for a handicap; ``None`` for a result.
     of
-        Whose total it is; empty for both sides'.
+        Team whose total it is; empty for the total of both.
     stat
-        What is counted, as ``corners``; empty for the score.
+        Quantity that is counted, such as ``corners``; empty for the score.
     goals
         Whether the key itself says that the score is goals.
     alternate
-        Whether the line stands beside the main one.
+        Whether the line is an alternative to the main one.
     ways
-        How many sides a result has, where the key says it.
+        Number of sides of a result, where the key says it.
     sides
-        What each of its sides stands for, where they were given.
+        Role of each side, where the sides were given.
     no
-        The side that says that its role does not come, where it asks about one role with yes and no.
+        The "no" side of a market that asks about one role with yes and no.
     """
 
     key: str
@@ -90,9 +85,9 @@ class Market:
         Parameters
         ----------
         key
-            Any text; parts that are left out are empty, and letters are read whatever their case.
+            Any text; parts that are left out are empty, and case does not matter.
         sides
-            Names that must be understood, each as another role; without them the key alone is read.
+            Names that must each have a role, all different; without them only the key is read.
 
         References
         ----------
@@ -125,34 +120,34 @@ class Market:
 
     @property
     def quarters(self) -> int:
-        """The line times four; 0 of a result."""
+        """The line times four; 0 for a result."""
         return int(4 * (self.line or 0))
 
     @property
     def roles(self) -> frozenset[Role]:
-        """What its sides stand for."""
+        """The roles of its sides."""
         return frozenset(role for _, role in self.sides)
 
     @property
     def scope(self) -> tuple[str, str, str]:
-        """Period, what is counted and whose: markets of one scope are about the same numbers."""
+        """Period, statistic and team: markets of one scope count the same thing."""
         return self.period, self.stat, self.of.casefold()
 
     @property
     def about(self) -> tuple[MarketKind, float | None, tuple[str, str, str]]:
-        """What is bet on: equal where two keys mean the same bet, whoever wrote them."""
+        """The bet itself: equal where two keys mean the same bet, whichever source wrote them."""
         return self.kind, self.line, self.scope
 
     @property
     def turned(self) -> Market:
-        """The same market where the teams stand the other way round."""
+        """Return the same market with home and away exchanged."""
         line = -self.line if self.kind is MarketKind.HANDICAP and self.line else self.line
         return replace(self, line=line, sides=tuple((side, _OTHER.get(role, role)) for side, role in self.sides))
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadKey:
-    """A market key without a reading, and why."""
+    """A market key without a reading, and the reason."""
 
     key: str
     reason: str
@@ -161,7 +156,7 @@ class UnreadKey:
         return f"{self.key!r:.120} is not read: {self.reason}"
 
 
-# Name of a type, folded: kind, and how many sides a result has where the name says it.
+# Folded name of a type: kind, and the number of sides of a result where the name says it.
 _KINDS: Mapping[str, tuple[MarketKind, int | None]] = {
     name: (kind, ways)
     for kind, ways, names in (
@@ -176,7 +171,7 @@ _KINDS: Mapping[str, tuple[MarketKind, int | None]] = {
 _NO_LINE = {"draw_no_bet", "dnb"}  # a handicap of 0 by its name
 _STATS = {"corners": "corners", "cornr": "corners", "cards": "cards", "games": "games", "sets": "sets"}
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
-_UNITS = {"half": 2, "quarter": 4, "period": 3, "set": 5, "inning": 9}  # and how many there are
+_UNITS = {"half": 2, "quarter": 4, "period": 3, "set": 5, "inning": 9}  # with the number of them in a match
 _SHORT = {"h": "half", "q": "quarter", "p": "period", "s": "set"}
 _WHOLE = {"", "ft", "full", "fulltime", "match", "game"}
 _REGULATION, _OVERTIME = "regulation time", "including overtime"
@@ -207,12 +202,11 @@ def _parsed(key: str) -> Market | UnreadKey:
 
 
 def unread_keys(keys: Iterable[str]) -> list[UnreadKey]:
-    """Return those of some market keys that have no reading, in their order."""
     return [one for one in map(Market.parse, keys) if isinstance(one, UnreadKey)]
 
 
 def key_parts(key: str) -> tuple[str, str, str]:
-    """Return type, period and parameters of a market key, whatever they mean.
+    """Return type, period and parameters of a market key, uninterpreted.
 
     Examples
     --------
@@ -224,7 +218,7 @@ def key_parts(key: str) -> tuple[str, str, str]:
 
 
 def spelled_key(name: str, period: str = "", **parameters: str | float | None) -> str:
-    """Return the key of a market; what is ``None`` is left out.
+    """Return the key of a market; a parameter that is ``None`` is left out.
 
     Examples
     --------
@@ -238,7 +232,7 @@ def spelled_key(name: str, period: str = "", **parameters: str | float | None) -
 
 
 def may_be_handicap(name: str) -> bool:
-    """Whether a type of markets is handicaps by its name, read or not."""
+    """Check whether a type's name says handicap, even if it can't be read."""
     return any(word in name.casefold() for word in ("handicap", "spread"))
 
 
@@ -275,7 +269,7 @@ def _read(key: str) -> Market:
 
 
 def _parameters(text: str) -> dict[str, str]:
-    """Return what ``NAME=VALUE|NAME=VALUE`` says; the id of a market tells only markets of one meaning apart."""
+    """Return the pairs of ``NAME=VALUE|NAME=VALUE``; a market's id only tells markets of one meaning apart."""
     found: dict[str, str] = {}
     for part in text.split("|") if text else ():
         name, equals, value = part.partition("=")
@@ -301,7 +295,7 @@ def _line(word: str, tenths: str | None, parameters: Mapping[str, str]) -> Decim
 
 
 def _one_period(word: str, *spelt: str | None) -> str:
-    """Return the period that a key names, in its type or beside it."""
+    """Return the period that a key names in its type or next to it."""
     found = {"first half"} if word == "half_time" else set[str]()
     for text in filter(None, spelt):
         period = period_named(text)
@@ -310,12 +304,12 @@ def _one_period(word: str, *spelt: str | None) -> str:
         found |= {period} - {""}
     if len(found) > 1:
         raise ValueError(f"it has the periods {' and '.join(sorted(found))}")
-    # A result of three sides beside the one that counts overtime; a half or quarter has none.
+    # A three-way result, next to the two-way one that counts overtime; a half or quarter has no overtime.
     return found.pop() if found else _REGULATION if word == "h2h_3_way" else ""
 
 
 def period_named(text: str) -> str | None:
-    """Return the period that a text means, empty for the whole match; null where it means none.
+    """Return the period that a text means, empty for the whole match; ``None`` where it means no period.
 
     Examples
     --------
@@ -358,7 +352,7 @@ _ALLOWED = {
 
 
 def role_of(side: str, market: Market | None = None) -> Role | None:
-    """Return what a side stands for, by its own name; null where that does not say it, or the market has no such side.
+    """Return the role that a side's own name says; ``None`` where it says none, or the market has no such side.
 
     Examples
     --------
@@ -375,7 +369,7 @@ def role_of(side: str, market: Market | None = None) -> Role | None:
 
 
 def named_market(market: Market) -> str:
-    """Return what people call a market.
+    """Return the common name of a market.
 
     Examples
     --------

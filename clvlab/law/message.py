@@ -1,4 +1,4 @@
-"""A message of a tape as it comes: one market of one fixture, all of its sides."""
+"""Messages: the price updates of a tape, each about one market of one fixture with all of its sides."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from clvlab.law.tape import Tape
 
 
 class Message(NamedTuple):
-    """What a market is from here on.
+    """One price update of a market.
 
     Attributes
     ----------
     fixture_id, tick_seq, ts_ms
-        The message's place on the tape, and the law's time of it.
+        Fixture, number on the tape, and the law's time of it.
     in_running
         Whether the fixture is in play.
     market_key
-        The market.
+        Key of the market.
     sides
-        Its sides in byte order; those of every message about it.
+        Its sides in byte order; the same in every message about it.
     prob_bps, odds_milli
-        Of each side; null where unpriced.
+        Price of each side; ``None`` where unpriced.
     suspended
-        Whether no side has a probability.
+        Whether all sides are without a probability.
     """
 
     fixture_id: int
@@ -42,7 +42,6 @@ class Message(NamedTuple):
 
 
 def ticks_of(messages: Sequence[Message]) -> pl.DataFrame:
-    """Return ``TICKS`` of messages: a row per side."""
     rows = [
         (m.fixture_id, m.tick_seq, m.ts_ms, m.in_running, m.market_key, side, prob, odds, m.suspended)
         for m in messages
@@ -53,7 +52,7 @@ def ticks_of(messages: Sequence[Message]) -> pl.DataFrame:
 
 
 def tape_of(messages: Sequence[Message], fixtures: pl.DataFrame | None = None) -> Tape:
-    """Return the tape of messages so far; ``fixtures`` is ``FIXTURES``, without kickoffs by default."""
+    """Return the tape of the messages so far; ``fixtures`` is ``FIXTURES``, without kickoffs by default."""
     if fixtures is None:
         ids = sorted({message.fixture_id for message in messages})
         fixtures = pl.DataFrame([(fixture_id, None) for fixture_id in ids], schema=FIXTURES, orient="row")

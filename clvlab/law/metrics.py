@@ -1,4 +1,4 @@
-"""What a run says of an agent: counts, sums and means over its scores. Integers until the last division."""
+"""Metrics of an agent in a run: counts, sums and means over its scores, in integers until the last division."""
 
 from __future__ import annotations
 
@@ -16,30 +16,15 @@ _PPM = 1_000_000
 
 
 def confidence(valid_count: int) -> Literal["low", "medium", "high"]:
-    """Grade a sample by its law-valid decisions: low below 30, medium below 200, high from there."""
+    """Return the grade of a sample by its law-valid decisions: low < 30, medium < 200, high >= 200."""
     if valid_count < LOW_SAMPLE_BELOW:
         return "low"
     return "medium" if valid_count < _HIGH_FROM else "high"
 
 
 def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFrame:
-    """Aggregate scores per agent.
-
-    Parameters
-    ----------
-    scores
-        ``SCORES`` of one run, in order of ``seq``.
-    agent_ids
-        Agents that get a row even without decisions.
-
-    Returns
-    -------
-    pl.DataFrame
-        ``OUTCOMES``, sorted by ``agent_id``. ``valid_count`` leaves abstentions and pending decisions out, ``valid_pct`` counts
-        them: they are valid. The mean and the Brier score are null without a sample; ``max_drawdown`` is the worst fall of the
-        cumulative CLV from its peak, <= 0.
-    """
-    agents = sorted(values(scores["agent_id"]) | set(agent_ids))  # by code point, which is the order of bytes
+    """Return ``OUTCOMES`` sorted by ``agent_id``, with a row for each of ``agent_ids`` even without decisions."""
+    agents = sorted(values(scores["agent_id"]) | set(agent_ids))  # by code point, as bytes sort
     return conform(
         pl.LazyFrame({"agent_id": agents}, schema={"agent_id": pl.String})
         .join(scores.lazy().group_by("agent_id").agg(_counts()), on="agent_id", how="left", maintain_order="left")
@@ -53,7 +38,6 @@ def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFr
 
 @cache
 def _counts() -> list[pl.Expr]:
-    """Return what is counted and summed of an agent's scores."""
     is_scored = pl.col("reason") == Reason.SCORED
     beat = pl.when(pl.col("clv_bps") > 0).then(_PPM).otherwise(0)
     forecast = is_scored & pl.col("confidence_ppm").is_not_null()
@@ -67,7 +51,7 @@ def _counts() -> list[pl.Expr]:
         "total_clv_bps": pl.col("clv_bps").sum(),
         "sim_pnl": pl.col("edge_bps").sum(),
         "forecasts": forecast.sum(),
-        # (10^6)^2 a row would leave Int64 after nine million rows
+        # (10^6)^2 a row would overflow Int64 after nine million rows
         "squared_error": (pl.col("confidence_ppm") - beat).pow(2).filter(forecast).cast(pl.Int128).sum(),
         "max_drawdown": (walk - pl.max_horizontal(walk.cum_max(), 0)).min(),
     }
@@ -76,7 +60,6 @@ def _counts() -> list[pl.Expr]:
 
 @cache
 def _outcomes() -> list[pl.Expr]:
-    """Return the columns of ``OUTCOMES``, derived from what was counted."""
     refused = pl.col("invalid_count")
     decided = pl.col("valid_count") + pl.col("abstention_count") + pl.col("pending_count") + refused
     sample, forecasts = pl.col("action_count"), pl.col("forecasts")
@@ -89,13 +72,7 @@ def _outcomes() -> list[pl.Expr]:
 
 
 def forecast_errors(scores: pl.DataFrame) -> pl.DataFrame:
-    """Count the forecasts of each agent and sum their squared errors, in whole parts per million: what pools to a Brier score.
-
-    Parameters
-    ----------
-    scores
-        ``SCORES``; agents without a scored decision that states a confidence have no row.
-    """
+    """Return the forecasts per agent and their squared errors in parts per million, which pool to a Brier score."""
     beat = pl.when(pl.col("clv_bps") > 0).then(_PPM).otherwise(0)
     return (
         scores.filter(pl.col("reason") == Reason.SCORED, pl.col("confidence_ppm").is_not_null())
@@ -112,11 +89,6 @@ def forecast_errors(scores: pl.DataFrame) -> pl.DataFrame:
 
 
 def rank(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Order ``OUTCOMES`` by mean CLV, agents without a scored action last, ties by ``agent_id``; adds a 1-based ``rank``.
-
-    References
-    ----------
-    Interface specification, "CompetitionLeaderboardRow".
-    """
+    """Return ``OUTCOMES`` by mean CLV, agents without a scored action last, ties by ``agent_id``, with a 1-based ``rank``."""
     ordered = outcomes.sort("mean_clv_bps", "agent_id", descending=[True, False], nulls_last=True)
     return ordered.with_row_index("rank", offset=1)

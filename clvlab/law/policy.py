@@ -39,43 +39,43 @@ _MAY_BE_NULL = {"max_exposure_per_market", "max_exposure_per_fixture", "max_orde
 
 @dataclass(frozen=True, slots=True)
 class PolicyEnvelope:
-    """The limits under which a run's agents may act; each agent has counters of its own.
+    """Limits under which a run's agents may act; each agent has its own counters.
 
     Attributes
     ----------
     market_allowlist
-        Market-key prefixes; null stands for the window's until the run resolves it.
+        Market-key prefixes; ``None`` means those of the window.
     venue_allowlist
-        Venues that may be asked; there is one, ``paper``.
+        Venues that may be used; there is one, ``paper``.
     execution_mode
-        ``paper``: allowed actions are filled on paper; ``dry_run``: judged, and no venue is asked.
+        ``paper`` fills allowed actions on paper; ``dry_run`` judges them and uses no venue.
     max_stake
         Largest stake of one action, integer units.
     max_exposure_per_market, max_exposure_per_fixture
-        Largest sum of allowed stakes of an agent, integer units; null: no limit.
+        Largest sum of an agent's allowed stakes, integer units; ``None``: no limit.
     max_orders
-        Allowed actions of an agent in the run; null: no limit.
+        Allowed actions of an agent in the run; ``None``: no limit.
     cooldown_s
-        Seconds after an allowed action in which its agent may not act on that market again.
+        Seconds after an allowed action before its agent may act on that market again.
     warmup_ticks
-        Ticks with a smaller ``tick_seq`` are not acted on.
+        Actions at ticks with a smaller ``tick_seq`` are refused.
     min_prob_bps, max_prob_bps
         Range of the entry probability, both ends included, basis points.
     require_quote
         Whether an action without a quote is refused.
     max_quote_age_s
-        Oldest market state that still counts, seconds.
+        Largest age of a market state that still counts, seconds.
     max_slippage_bps
-        How far the quote may lie below the limit odds, basis points of the limit.
+        Largest fall of the quote below the limit odds, basis points of the limit.
     min_edge_bps
-        Least expected value at the quote against the entry probability, basis points; null: off.
+        Least expected value at the quote against the entry probability, basis points; ``None``: off.
     kill_switch
         Refuses everything.
 
     Raises
     ------
     PolicyError
-        A value out of its range; the message names it.
+        A value is out of its range; the text names it.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class PolicyEnvelope:
             raise PolicyError(f"min_prob_bps {self.min_prob_bps} is above max_prob_bps {self.max_prob_bps}")
 
     def payload(self, market_allowlist: tuple[str, ...]) -> dict[str, Any]:
-        """Return the envelope as it is sealed; ``market_allowlist`` stands in where it has none of its own."""
+        """Return the envelope as it is sealed; ``market_allowlist`` is used where the envelope has none."""
         resolved = market_allowlist if self.market_allowlist is None else self.market_allowlist
         return asdict(self) | {
             "schema": _SCHEMA,
@@ -146,7 +146,7 @@ class PolicyEnvelope:
         Raises
         ------
         PolicyError
-            Another schema, other keys, or a value out of its range.
+            The schema or a key differs, or a value is out of its range.
         """
         names = {field.name for field in fields(cls)}
         if payload.keys() != names | {"schema"} or payload["schema"] != _SCHEMA:

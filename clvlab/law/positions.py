@@ -1,10 +1,8 @@
-"""Positions: what decisions and closes in evidence say together, and each decision beside the two states that score it.
+"""Positions: each decision with the two states that score it, read from evidence after a check that it can be true.
 
-Whether they can be true is asked first. Every fixture has one sequence of messages, each about one market and at one time.
-A decision names its tick and the market's last message; a close names the last message inside its window. So the lines of a run
-say much about each other, which whoever rewrites one of them must keep to.
-
-What is compared are neighbours in sorted columns.
+Every fixture has one sequence of messages, each about one market and at one time. A decision names its tick and the market's
+last message; a close names the last message inside its window. So the lines of a run constrain each other, and a line that is
+rewritten must still fit all others. The checks compare neighbours in sorted columns.
 """
 
 from __future__ import annotations
@@ -48,22 +46,8 @@ _OTHER_MESSAGE = "two states of one tick differ: a tick is one message, about on
 def check_values(
     decisions: pl.DataFrame, closes: pl.DataFrame, window: Window, fixture_ids: Iterable[int], order: Sequence[str]
 ) -> None:
-    """Refuse a line that says what no run could, and decisions that are out of order or made twice.
-
-    Parameters
-    ----------
-    decisions, closes
-        ``DECISION_EVENTS`` and ``CLOSE_EVENTS``.
-    window, fixture_ids
-        As sealed.
-    order
-        The columns by which decisions are sealed.
-
-    Raises
-    ------
-    EvidenceError
-    """
-    for frame in (decisions, closes):  # beyond 2**53 - 1 a reader with doubles would see another number than was hashed
+    """Refuse a line that no run can have, and decisions out of the sealed ``order`` or made twice, with ``EvidenceError``."""
+    for frame in (decisions, closes):  # beyond 2**53 - 1 a reader with doubles sees another number than the hashed one
         if any(frame[column].null_count() for column in frame.columns if column in _GIVEN):
             raise EvidenceError("null where a value must stand")
         if not all(in_range(column, -SAFE_INTEGER, SAFE_INTEGER) for column in frame if column.dtype == pl.Int64):
@@ -77,7 +61,7 @@ def check_values(
         # Look-ahead written into the evidence: the price after the tick in place of the one at it.
         "a market state is later than its decision": (decisions["state_tick_seq"] > decisions["tick_seq"]).any()
         or (decisions["state_ts_ms"] > decisions["ts_ms"]).any(),
-        # A close from play would score a decision by what nobody knew before.
+        # A close from play would score a decision by goals that were not known before.
         "a closing state is outside its window": (closes["state_tick_seq"] >= closes["end_seq"]).any()
         or (closes["state_ts_ms"] > closes["close_ts_ms"]).any(),
         "a time is negative": not (in_range(decisions["state_ts_ms"], 0) and in_range(decisions["ts_ms"], 0)),
@@ -99,7 +83,7 @@ def check_values(
         if is_bad:
             raise EvidenceError(text)
     key = decisions[list(order)]
-    # One order of the same decisions, or one run would have many hashes, and the best of them could be sought.
+    # In any other order the same decisions would have many hashes, and an owner could search for the best of them.
     if not key.equals(key.sort(order, nulls_last=False)):
         raise EvidenceError(f"decisions are not in the order of {', '.join(order)}")
     first, *others = key.get_columns()
@@ -116,22 +100,7 @@ def check_values(
 def check_coherence(
     decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series, closing_policy: ClosingPolicy, duration_s: int | None
 ) -> None:
-    """Refuse evidence that no tape gives.
-
-    Parameters
-    ----------
-    decisions, closes
-        ``DECISION_EVENTS`` and ``CLOSE_EVENTS``, of which every line alone is well-formed.
-    market
-        Their ``market_rows``.
-    closing_policy, duration_s
-        As sealed.
-
-    Raises
-    ------
-    EvidenceError
-        Two lines contradict each other.
-    """
+    """Raise ``EvidenceError`` where lines, each well-formed alone, contradict each other; ``market`` is ``market_rows``."""
     _check_times(decisions, closes, duration_s)
     messages, prices = _messages(decisions, closes, market)
     _check_messages(messages, prices, closes)
@@ -142,12 +111,12 @@ def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int 
     """Require one time for each tick, times that never fall, and windows that end where those times say."""
     closing = ["end_seq", "close_ts_ms", "close_kind"]
     another = changes(closes["fixture_id"])
-    # Else each market could be closed at the moment that flatters it.
+    # Otherwise each market could be closed at the moment that flatters it.
     if any((~another & changes(closes[name])).any() for name in closing):
         raise EvidenceError("the markets of a fixture close at different ticks")
     ends = closes[["fixture_id", *closing]].filter(another)
     kind = ends["close_kind"]
-    after_last = (kind == CloseKind.TAPE_END) | (kind == CloseKind.STOP)  # at its time
+    after_last = (kind == CloseKind.TAPE_END) | (kind == CloseKind.STOP)  # the window ends at the time of its last tick
     at_tick = kind == CloseKind.IN_RUNNING
     ticks = ends["end_seq"] - after_last.cast(pl.Int64)
     known = [
@@ -162,13 +131,14 @@ def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int 
     if not (in_range(tick, 0, _LAST_TICK) and in_range(ends["end_seq"], 0, _LAST_TICK + 1)):
         raise EvidenceError("a tick has a number below 0, or of more than 31 bits")
 
-    # From here on a fixture is a number, and ticks stand in order of fixture and tick.
+    # From here on a fixture is a number, and ticks are in order of fixture and tick.
     fixtures = fixture.unique().sort()
     number = fixtures.search_sorted(fixture).cast(pl.Int64)
     order = (number * _TICKS + tick).arg_sort()
     number, tick, ts = taken(number, order), taken(tick, order), taken(ts, order)
     (fixture_a, fixture_b), (tick_a, tick_b), (ts_a, ts_b) = neighbours(number), neighbours(tick), neighbours(ts)
     same = fixture_a == fixture_b
+    # A tick with two times, or a time that falls, could move a decision across the horizon or a price before its decision.
     if (same & (tick_a == tick_b) & (ts_a != ts_b)).any():
         raise EvidenceError("one tick has two times")
     if (same & (ts_b < ts_a)).any():
@@ -188,9 +158,9 @@ def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int 
 
 @dataclass(frozen=True, slots=True)
 class _Messages:
-    """The states that are there, in order of market and tick; a market is the row of its close.
+    """The states in evidence, in order of market and tick; a market is the row of its close.
 
-    Their prices stay where they were read: ``size`` of them from ``start`` on. ``key`` is market and tick as one number.
+    Prices stay where they were read: ``size`` of them from ``start`` on. ``key`` is market and tick as one number.
     """
 
     market: pl.Series
@@ -202,20 +172,18 @@ class _Messages:
     key: pl.Series
 
     def open(self) -> _Messages:
-        """Leave the suspended ones out."""
         columns = (self.market, self.tick, self.ts_ms, self.suspended, self.size, self.start, self.key)
         return _Messages(*(column.filter(~self.suspended) for column in columns))
 
     def latest(self, market: pl.Series, tick: pl.Series) -> pl.Series:
-        """Return the row of each market's last message up to a tick; null where there is none."""
-        first = pl.Series([-_TICKS], dtype=pl.Int64)  # stands before every key, so that each has something before it
+        """Return the row of each market's last message up to a tick; null without one."""
+        first = pl.Series([-_TICKS], dtype=pl.Int64)  # sorts before every key, so that each has a predecessor
         row = first.append(self.key).search_sorted(market * _TICKS + tick, side="right").cast(pl.Int64) - 2
         row = row.zip_with(row >= 0, nulls(len(row)))
         return row.zip_with(taken(self.market, row) == market, nulls(len(row)))
 
 
 def _messages(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series) -> tuple[_Messages, pl.DataFrame]:
-    """Put the states of decisions, whose markets these are, and of closes in order, beside their prices."""
     sides = pl.concat([decisions["sides"], closes["sides"]])
     there = sides.is_not_null()
     sides = sides.filter(there)
@@ -235,7 +203,7 @@ def _check_messages(messages: _Messages, prices: pl.DataFrame, closes: pl.DataFr
     """Require each tick to be one message, with the sides that its market always has."""
     size, of = messages.size, repeated(messages.size)
     number = pl.int_range(len(of), eager=True)
-    at = number + taken(messages.start - (size.cum_sum() - size), of)  # where each price stands
+    at = number + taken(messages.start - (size.cum_sum() - size), of)  # the place of each price
     priced = of.filter(taken(prices["prob_bps"].is_not_null(), at))
     if (pl.Series([False]).new_from_index(0, len(size)).scatter(priced, values=True) == messages.suspended).any():
         raise EvidenceError("a state is suspended exactly when it has no probability")
@@ -244,9 +212,10 @@ def _check_messages(messages: _Messages, prices: pl.DataFrame, closes: pl.DataFr
         raise EvidenceError(_OTHER_SIDES)
     fixture = taken(runs(changes(closes["fixture_id"])), messages.market)
     shared = (fixture * _TICKS + messages.tick).n_unique() != new_tick.sum()
+    # Two prices for one tick would let a forger enter at one and close at the other.
     if shared or (~new_tick & changes(messages.suspended)).any():
         raise EvidenceError(_OTHER_MESSAGE)
-    # Price by price: in the message before, the same side stands as many prices earlier as a message has.
+    # Price by price: in the message before, the same side is as many prices earlier as a message has.
     for columns, new, fault in ((["side"], new_market, _OTHER_SIDES), (["odds_milli", "prob_bps"], new_tick, _OTHER_MESSAGE)):
         again = ~taken(new, of)
         here, before = at.filter(again), taken(at, (number - taken(size, of)).filter(again))
@@ -260,6 +229,7 @@ def _check_latest(
     """Require each state to be the last message of its market, and each close the one that its policy takes."""
     acted = market.is_not_null()
     last = taken(messages.tick, messages.latest(market.filter(acted), decisions["tick_seq"].filter(acted)))
+    # An older state of the market would let a decision enter at a price that had already moved.
     if not decisions["state_tick_seq"].filter(acted).equals(last):
         raise EvidenceError("a state is not the last message of its market that other lines know of")
     own, end = pl.int_range(closes.height, eager=True), closes["end_seq"] - 1
@@ -275,26 +245,7 @@ def _check_latest(
 
 
 def positions(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series | None = None) -> pl.DataFrame:
-    """Put every decision beside the two states that score it.
-
-    Parameters
-    ----------
-    decisions, closes
-        ``DECISION_EVENTS`` and ``CLOSE_EVENTS``: exactly what stands in evidence, in order of ``seq``.
-    market
-        Their ``market_rows``, where they are at hand.
-
-    Returns
-    -------
-    pl.DataFrame
-        ``POSITIONS``, in order of ``seq``.
-
-    Raises
-    ------
-    EvidenceError
-        Not exactly one close for every market that a BACK names, sorted by (fixture_id, market_key); or sides of a state
-        that are not sorted and unique.
-    """
+    """Return ``POSITIONS`` in order of ``seq``: every decision with the two states that score it."""
     market = market_rows(decisions, closes) if market is None else market
     entries, quotes = _prices(decisions), _prices(closes)
     own = entries["side"] == taken(decisions["side"], entries["row"])  # sides are unique: at most one of each decision
@@ -316,13 +267,8 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series |
 
 
 def market_rows(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
-    """Return the row in ``closes`` of the market that each decision backs; null where it backs none.
-
-    Raises
-    ------
-    EvidenceError
-        As for ``positions``.
-    """
+    """Return the row in ``closes`` of each decision's market, null where it backs none; ``EvidenceError`` as ``positions``."""
+    # A close that is left out would drop a losing decision from the mean; a spare one would give a choice between two.
     wrong = EvidenceError("there must be one MARKET_CLOSE for every market that a BACK names, sorted")
     (fixture, later_fixture), (key, later_key) = neighbours(closes["fixture_id"]), neighbours(closes["market_key"])
     if not ((later_fixture > fixture) | ((later_fixture == fixture) & (later_key > key))).all():
@@ -338,13 +284,7 @@ def market_rows(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
 
 
 def proposals(decisions: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Put every decision beside the quote that it would take: ``PROPOSALS``, in order of ``seq``.
-
-    Parameters
-    ----------
-    decisions, placed
-        ``PROPOSAL_EVENTS`` and their ``POSITIONS``, both in order of ``seq``. There is no quote in a suspended market.
-    """
+    """Return ``PROPOSALS`` in order of ``seq``: decisions with the quote they would take; a suspended market has none."""
     own = {
         "stake": decisions["stake"],
         "limit_odds_milli": decisions["limit_odds_milli"],
@@ -374,17 +314,7 @@ def _prices(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def check_prices(prices: pl.DataFrame) -> None:
-    """Refuse prices that no market has.
-
-    Parameters
-    ----------
-    prices
-        ``prob_bps``, ``odds_milli`` and ``suspended``.
-
-    Raises
-    ------
-    EvidenceError
-    """
+    """Refuse prices (``prob_bps``, ``odds_milli``, ``suspended``) that no market has, with ``EvidenceError``."""
     prob, odds = prices["prob_bps"], prices["odds_milli"]
     possible = in_range(prob, 0, 10_000) and in_range(odds, *ODDS_MILLI)
     if not possible or (prices["suspended"] & prob.is_not_null()).any():

@@ -1,4 +1,4 @@
-"""Schemas of every frame the law reads or gives: columns, dtypes, keys and order.
+"""Schemas of every frame that the law reads or returns: columns, dtypes, keys and order.
 
 Units: ``*_bps`` basis points of probability (0..10000) or of closing-line value, ``*_milli`` thousandths of decimal
 odds, ``*_ts_ms`` UTC milliseconds, ``*_ppm`` millionths.
@@ -17,7 +17,7 @@ Schema = dict[str, pl.DataType | type[pl.DataType]]
 LAW_VERSION = "clv-law/1"
 ODDS_MILLI = (1001, 100_000_000)  # the decimal odds that a quote may have, x 1000
 SAFE_INTEGER = 2**53 - 1  # RFC 8785 3.2.2.3: integers beyond this lose digits in other languages
-MAX_CLOSE_AGE_S = SAFE_INTEGER // 1_000_000  # the largest limit that a pack may set, as of every span of a window
+MAX_CLOSE_AGE_S = SAFE_INTEGER // 1_000_000  # the largest limit of a pack, as of every span of a window
 
 
 class Action(StrEnum):
@@ -32,30 +32,30 @@ class EndRule(StrEnum):
 
 
 class Causality(StrEnum):
-    """How it was shown that no decision used a later tick: what the engine did, never what an agent says of itself."""
+    """How the engine showed that no decision used a later tick; an agent's own word never counts."""
 
-    TEMPLATE = "template"  # an object that the registry made, held to it by tests
-    TRANSCRIPT = "transcript"  # an object that the registry made, which repeats what somebody wrote down
-    STEPPED = "stepped"  # got each message after its answer to the one before, in a process that held no later one
-    STEPPED_BLOCKS = "stepped-blocks"  # the same, block by block, cut where it could not know
-    ASKED = "asked"  # answered from elsewhere, message by message
-    AUDITED_SANDBOX = "audited-sandbox"  # decided alike on prefixes, in processes that could read nothing else
-    AUDITED_PROCESS = "audited-process"  # decided alike on prefixes, in processes of its own that were not locked in
-    LIVE = "live"  # decided before later messages existed: of live runs, and of them alone
+    TEMPLATE = "template"  # made by the registry, and tested not to look ahead
+    TRANSCRIPT = "transcript"  # made by the registry; repeats recorded decisions
+    STEPPED = "stepped"  # got each message after its answer to the one before, in a process without later ones
+    STEPPED_BLOCKS = "stepped-blocks"  # the same by blocks, cut where it could not know
+    ASKED = "asked"  # answered by another system, message by message
+    AUDITED_SANDBOX = "audited-sandbox"  # decided the same on prefixes, in processes that could read nothing else
+    AUDITED_PROCESS = "audited-process"  # decided the same on prefixes, in processes without a sandbox
+    LIVE = "live"  # decided before later messages existed: all live runs, and no others
     UNCHECKED = "unchecked"
-    TICK_BY_TICK = "tick-by-tick"  # of older runs: said to have seen one message after the other
-    PREFIX_AUDIT = "prefix-audit"  # of older runs: decided alike on prefixes, in the process that scored
+    TICK_BY_TICK = "tick-by-tick"  # in older runs: said to have seen one message after the other
+    PREFIX_AUDIT = "prefix-audit"  # in older runs: decided the same on prefixes, in the scoring process
 
 
 class Held(StrEnum):
-    """What the system kept of the process of an agent, so that it could not reach it."""
+    """Resources that the system kept from the process of an agent."""
 
-    CALLS = "calls"  # of the system: all but those on a list are refused
-    FILES = "files"  # all but Python's own, its tape and those that it was allowed
+    CALLS = "calls"  # system calls: all except a list are refused
+    FILES = "files"  # all except Python's own, its tape and permitted ones
     LIBRARIES = "libraries"  # Python's own are a copy for it alone
-    MEMORY = "memory"  # of every kind, by the system's own count
-    PROCESSES = "processes"  # it sees none but its own
-    ROOT = "root"  # names of other files lead nowhere: they can't even be asked for
+    MEMORY = "memory"  # memory of every kind, limited by the system
+    PROCESSES = "processes"  # it sees only its own
+    ROOT = "root"  # other files have no name, so it can't even look for them
 
 
 LOCKED_IN = frozenset({Held.CALLS, Held.FILES})
@@ -63,8 +63,6 @@ LOCKED_IN = frozenset({Held.CALLS, Held.FILES})
 
 
 class SourceMode(StrEnum):
-    """What a run is fed with."""
-
     REPLAY = "replay"
     LIVE = "live"
 
@@ -133,7 +131,7 @@ SERIES: Schema = {
 
 FIXTURES: Schema = {"fixture_id": pl.Int64, "kickoff_ts_ms": pl.Int64}
 
-# What is known of a fixture beforehand, beside its kickoff; null where the source does not say. Key: fixture_id.
+# Facts known of a fixture beforehand, apart from its kickoff; null where the source does not say. Key: fixture_id.
 ABOUT: Schema = {
     "fixture_id": pl.Int64,
     "home": pl.String,
@@ -143,7 +141,7 @@ ABOUT: Schema = {
     "source_id": pl.String,
 }
 
-# What each book says of a market, from the tick on at which it could be seen: a row per side, all sides of a message.
+# Each book's states of a market, from the tick on at which they could be seen: a row per side, all sides of a message.
 # Sorted by (fixture_id, market_key, side, book, tick_seq), which is the key; ``ts_ms`` is the time of that tick.
 BOOKS: Schema = {
     "fixture_id": pl.Int64,
@@ -157,7 +155,7 @@ BOOKS: Schema = {
     "suspended": pl.Boolean,
 }
 
-# The same as packs keep it: the time is that of the tick.
+# The same as packs store it: the time is that of the tick.
 BOOK_ROWS: Schema = {name: dtype for name, dtype in BOOKS.items() if name != "ts_ms"}
 
 # What an agent returns. Key: (agent_id, fixture_id, tick_seq, market_key, side).
@@ -175,7 +173,7 @@ DECISIONS: Schema = {
     "claimed_edge_bps": pl.Int64,
 }
 
-# Where the window of a fixture ends. Key: fixture_id. No row for a fixture without ticks.
+# End of the window of a fixture. Key: fixture_id. No row for a fixture without ticks.
 FIXTURE_CLOSES: Schema = {
     "fixture_id": pl.Int64,
     "end_seq": pl.Int64,
@@ -183,7 +181,7 @@ FIXTURE_CLOSES: Schema = {
     "close_kind": pl.String,
 }
 
-# Where a market closes: ``close_row`` is the tape row of its first side, null without a message in the window.
+# Close of a market: ``close_row`` is the tape row of its first side, null without a message in the window.
 CLOSES: Schema = {
     "fixture_id": pl.Int64,
     "market_key": pl.String,
@@ -195,7 +193,7 @@ CLOSES: Schema = {
     "close_kind": pl.String,
 }
 
-# A decision beside the two states that score it: the only input of the scoring law.
+# A decision with the two states that score it: the only input of the scoring law.
 POSITIONS: Schema = {
     "seq": pl.Int64,
     "agent_id": pl.String,
@@ -219,7 +217,7 @@ POSITIONS: Schema = {
     "close_kind": pl.String,
 }
 
-# A decision beside the quote that it would take: the only input of the policy gate. ``odds_milli`` is null without a quote,
+# A decision with the quote that it would take: the only input of the policy gate. ``odds_milli`` is null without a quote,
 # and ``quote_age_ms`` without a market state.
 PROPOSALS: Schema = {
     "agent_id": pl.String,
@@ -235,11 +233,11 @@ PROPOSALS: Schema = {
     "quote_age_ms": pl.Int64,
 }
 
-# What the policy gate says of each proposal: the reasons against it, before and after the quote; both null for a WAIT.
+# The policy gate's reasons against each proposal, before and after the quote; both null for a WAIT.
 REASONS = pl.List(pl.String)
 VERDICTS: Schema = {"pre": REASONS, "post": REASONS}
 
-# What a venue says of an allowed action. Key: decision_seq. Never evidence, never scored.
+# A venue's answer to an allowed action. Key: decision_seq. Never evidence, never scored.
 RECEIPTS: Schema = {
     "run_id": pl.String,
     "decision_seq": pl.Int64,
@@ -271,7 +269,7 @@ SCORES: Schema = {
     "confidence_ppm": pl.Int64,
 }
 
-# Per agent: what is published of a run.
+# Published results of a run, a row per agent.
 OUTCOMES: Schema = {
     "agent_id": pl.String,
     "action_count": pl.Int64,
@@ -289,23 +287,7 @@ OUTCOMES: Schema = {
 
 
 def conform(frame: pl.DataFrame, schema: Schema, name: str) -> pl.DataFrame:
-    """Return the frame in the schema's column order, after a check of names and dtypes.
-
-    Parameters
-    ----------
-    frame
-        Any frame; columns beyond the schema are refused. An all-null column and integers of another width take the
-        schema's dtype.
-    schema
-        Column names and dtypes.
-    name
-        What the error calls the frame.
-
-    Raises
-    ------
-    SchemaError
-        A column is missing, unknown, of another dtype, or an integer does not fit.
-    """
+    """Return the frame in the schema's column order, casting nulls and integer widths; ``SchemaError`` where that fails."""
     found = dict(frame.schema)
     if list(found.items()) == list(schema.items()):
         return frame
@@ -325,5 +307,5 @@ def conform(frame: pl.DataFrame, schema: Schema, name: str) -> pl.DataFrame:
 
 
 def _converts(found: pl.DataType, wanted: pl.DataType | type[pl.DataType]) -> bool:
-    """Whether values survive the cast: the same dtype, only nulls, or another width of integer (overflow is refused)."""
+    """Check that values survive the cast: same dtype, only nulls, or another width of integer (overflow is refused)."""
     return found in (wanted, pl.Null) or (found.is_integer() and wanted.is_integer())

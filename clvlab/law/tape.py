@@ -1,7 +1,7 @@
 """The tape: frozen ticks in series order, and the state of any market at any tick by binary search.
 
-Ticks lie series by series, each in order of ``tick_seq``. One sorted key, ``series << 32 | tick_seq``, then answers
-"what was the last message of this series at or before that tick" for all questions at once, without a hash table.
+Ticks are sorted by series and ``tick_seq``. One sorted key, ``series << 32 | tick_seq``, answers "the last message of this
+series at or before that tick" for all questions at once, without a hash table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROWS: Schema = {
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The frozen identity of what is replayed."""
+    """Identity of the ticks that are replayed."""
 
     pack_id: str | None
     fixture_ids: tuple[int, ...]
@@ -36,12 +36,7 @@ class Binding:
 
 
 def check_close_age(max_close_age_s: object) -> None:
-    """Refuse a limit on the age of a close that is neither null nor a positive number of seconds.
-
-    Raises
-    ------
-    WindowError
-    """
+    """Raise ``WindowError`` unless the limit on the age of a close is ``None`` or a positive number of seconds."""
     if max_close_age_s is None or (type(max_close_age_s) is int and 1 <= max_close_age_s <= MAX_CLOSE_AGE_S):
         return
     raise WindowError(f"max_close_age_s must be a whole number of seconds from 1 to {MAX_CLOSE_AGE_S}, not {max_close_age_s!r}")
@@ -62,15 +57,15 @@ class Tape:
     fixtures
         ``FIXTURES``, sorted; ``kickoff_ts_ms`` is null where unknown.
     closing_policy
-        How a market that is suspended at the close is treated.
+        Rule for a market that is suspended at the close.
     announced
-        ``FIXTURES`` as agents see it, where the kickoffs in ``fixtures`` were known only afterwards; null elsewhere.
+        ``FIXTURES`` as agents see it, where the kickoffs in ``fixtures`` were known only afterwards; else ``None``.
     max_close_age_s
-        How old the closing message of a market may be for its close to count; null without a limit.
+        Largest age at which a market's closing message still counts; ``None`` without a limit.
     about
-        ``ABOUT``, one row per fixture, sorted; null where nothing is known but kickoffs.
+        ``ABOUT``, one row per fixture, sorted; ``None`` where only kickoffs are known.
     books
-        ``BOOKS``; null where the pack has no such layer. Nothing is read before it is asked for.
+        ``BOOKS``, read lazily; ``None`` where the pack has no such layer.
     """
 
     binding: Binding
@@ -92,7 +87,7 @@ class Tape:
         closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE,
         binding: Binding | None = None,
     ) -> Tape:
-        """Sort long ticks (``TICKS``, any row order) into a tape; ``fixtures`` is ``FIXTURES``."""
+        """Return the tape of long ticks (``TICKS``, any row order) and ``FIXTURES``."""
         ticks = conform(ticks, TICKS, "TICKS").sort("fixture_id", "market_key", "side", "tick_seq")
         fixtures = conform(fixtures, FIXTURES, "FIXTURES").sort("fixture_id")
         names = pl.col("fixture_id", "market_key", "side")
@@ -135,7 +130,7 @@ class Tape:
         return self.rows.lazy().join(names, on="series").select(*TICKS).sort("fixture_id", "tick_seq", "market_key", "side")
 
     def keep(self, rows: pl.Series) -> Tape:
-        """Return the tape of some of its rows, which must be whole messages; it has no content hash, being no whole pack."""
+        """Return the tape of some of its rows, all whole messages; it has no content hash, as it is not a whole pack."""
         kept = self.rows.filter(rows)
         starts = kept.with_row_index("start").unique("series", keep="first", maintain_order=True)
         names = self.series[starts["series"]].select("fixture_id", "market_key", "side")
@@ -148,7 +143,7 @@ class Tape:
         )
 
     def fixture(self, fixture_id: int) -> Tape:
-        """Return the tape of one of its fixtures; the same rows as if it had been loaded alone."""
+        """Return the tape of one of its fixtures, with the same rows as if it had been loaded alone."""
         own = self.series.filter(pl.col("fixture_id") == fixture_id)
         start = own["start"][0] if own.height else 0
         rows = self.rows.slice(start, int(own["rows"].sum()))
@@ -166,24 +161,22 @@ class Tape:
         )
 
     def at_source(self, close_source: str | None) -> Tape:
-        """Return what entries and closes are read from: one book's states, or those of the consensus, which is this tape.
+        """Return the tape of entries and closes: one book's states, or this tape for the consensus (``None``).
 
         Raises
         ------
         WindowError
-            As for ``of_book``.
+            The tape has no books.
         """
         return self if close_source is None else self.of_book(close_source)
 
     def of_book(self, book: str) -> Tape:
-        """Return what one book says as a tape of its own: the same fixtures and numbers of ticks, and its markets alone.
-
-        A book that says nothing of these fixtures gives a tape without ticks.
+        """Return one book's states as a tape with the same fixtures and tick numbers; without ticks if it has none.
 
         Raises
         ------
         WindowError
-            There are no books beside the ticks.
+            The tape has no books.
         """
         if self.books is None:
             raise WindowError(f"there are no books beside these ticks: {book!r:.80} can't close them, the consensus does")
@@ -195,7 +188,6 @@ class Tape:
 
 
 def _messages(tape: Tape, rows: pl.Series) -> pl.DataFrame:
-    """Return the messages (fixture_id, tick_seq) that some rows are of."""
     kept = tape.rows.filter(rows)
     return kept.select("tick_seq", fixture_id=tape.series["fixture_id"].gather(kept["series"])).unique()
 
@@ -205,16 +197,12 @@ def _until_messages(books: pl.LazyFrame, messages: pl.DataFrame) -> pl.LazyFrame
 
 
 def series_table(starts: pl.DataFrame, n_rows: int) -> pl.DataFrame:
-    """Complete (fixture_id, market_key, side, start), one row per series in order, to ``SERIES``.
-
-    ``market_start`` is the first row of the market's first side: all sides of a market have a row in each of its
-    messages, so row ``start + k`` of one side and ``market_start + k`` belong to the same message.
-    """
     market = pl.struct("fixture_id", "market_key").rle_id()
     return (
         starts.with_columns(pl.col("start").cast(pl.Int64), market=market)
         .with_columns(
             rows=pl.col("start").shift(-1, fill_value=n_rows) - pl.col("start"),
+            # All sides of a market have a row in each message: ``start + k`` and ``market_start + k`` are of one message.
             market_start=pl.col("start").first().over("market"),
             side_no=pl.int_range(pl.len()).over("market"),
             n_sides=pl.len().over("market").cast(pl.Int64),
@@ -224,22 +212,7 @@ def series_table(starts: pl.DataFrame, n_rows: int) -> pl.DataFrame:
 
 
 def last_row_at(key: pl.Series, first_row: pl.Series, series: pl.Series, tick_seq: pl.Series) -> pl.Series:
-    """Find the last row of each series at or before a tick.
-
-    Parameters
-    ----------
-    key
-        ``series << 32 | tick_seq``, ascending.
-    first_row
-        Row in ``key`` at which each asked series starts.
-    series, tick_seq
-        The questions, one a row; a null series has no answer.
-
-    Returns
-    -------
-    pl.Series
-        Row number, null where the series has no row that early.
-    """
+    """Return the last row in ``key`` of each series at or before a tick; null without one, or if the series is null."""
     asked = series.cast(pl.Int64) * 2**32 + tick_seq.cast(pl.Int64)
     row = key.search_sorted(asked.fill_null(-1), side="right").cast(pl.Int64) - 1
     return pl.select(pl.when(row >= first_row).then(row)).to_series()

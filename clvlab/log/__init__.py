@@ -1,1 +1,1 @@
-"""The append-only log of every run: its entries, its tree, who signs it and who watches it."""
+"""The append-only log of every run: its entries, its tree, and the keys that sign and witness it."""

@@ -1,4 +1,4 @@
-"""The audit of a run log: its entries one after the other, by the rules that ``clvlab.log.log`` keeps when it writes."""
+"""Audit of a run log: its entries one after the other, by the rules that ``clvlab.log.log`` keeps when it writes."""
 
 from __future__ import annotations
 
@@ -26,33 +26,22 @@ from clvlab.proof.canonical import HASH
 from clvlab.proof.manifest import derived_run_id
 from clvlab.proof.merkle import Frontier, leaf_hash
 
-_MAX_ENTRY = 16_384  # a writer's names are short; more is no entry of a run
+_MAX_ENTRY = 16_384  # names are short, so a longer entry is not of a run
 _NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A rule that does not hold, and the first entry at which that shows; null of what no one entry shows."""
-
     index: int | None
     rule: str
 
 
 @dataclass(frozen=True, slots=True)
 class PackCounts:
-    """Runs of an owner over a pack.
+    """Runs of an owner over a pack; ``elsewhere`` counts commitments under other packs or none, maybe about the same odds.
 
-    Attributes
-    ----------
-    owner, content_hash
-        Whose runs, and over which pack; null of commitments that name none.
-    runs
-        How many.
-    elsewhere
-        Commitments of the owner under other packs, and under none: what is left out here may stand there.
-    further_attempts
-        Attempts at audits beside the runs that are not sealed: of their agents but one, and of those that failed in a sealed
-        one.
+    ``further_attempts`` are audits beyond the first in runs that are not sealed, and those of agents that failed in a sealed
+    run.
     """
 
     owner: str
@@ -64,7 +53,7 @@ class PackCounts:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The audit of an agent as the log drew it: among how many attempts over the pack, and by which seed."""
+    """The audit of an agent as the log drew it: the number of attempts over the pack, and the seed."""
 
     agent_id: str
     attempts: int
@@ -73,18 +62,9 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """The other commitments of the owner of a bundle's run, counted from the entries that its checkpoint covers.
+    """Other commitments of the owner of a bundle's run, among the first ``size`` entries, which its checkpoint covers.
 
-    Attributes
-    ----------
-    bundle, size
-        Which bundle, and how many entries that are.
-    counts
-        Those over the same pack, and those that name none; null of a commitment that names no pack.
-    elsewhere
-        Those that name another pack.
-    draws
-        Of each agent whose audit the log drew.
+    ``counts`` are those over the same pack or none (``None`` if the run's own names no pack), ``elsewhere`` those over others.
     """
 
     bundle: str
@@ -96,7 +76,7 @@ class Recount:
 
 @dataclass(frozen=True, slots=True)
 class Falls:
-    """Entries whose time is before that of the entry ahead of them: how many, and the first; null of none."""
+    """Number and first of the entries whose time is before that of the entry ahead of them."""
 
     count: int
     first: int | None
@@ -128,18 +108,9 @@ class _Tally:
 
 @dataclass
 class Auditor:
-    """Reads a log from its first entry on, in memory that grows with the number of runs, and in time that does with entries.
+    """Reader of a log from its first entry on, in memory per run and time per entry.
 
-    Attributes
-    ----------
-    broken, broken_count
-        The first rules that do not hold, and how many do not.
-    restarts
-        Where the log goes on under another name.
-    recounts
-        What the entries give beside the runs of bundles.
-    falls
-        Where times fall: no rule is broken by that, as several clocks write one log, and nothing bears out any of them.
+    ``falls`` are entries whose time falls, which breaks no rule: several unverified clocks write one log.
     """
 
     broken: list[Broken] = field(default_factory=list)
@@ -163,17 +134,15 @@ class Auditor:
         return self._tree.size
 
     def root(self) -> bytes:
-        """Return the root of the entries so far."""
         return self._tree.root()
 
     def fail(self, rule: str, index: int | None = None) -> None:
-        """Note that a rule does not hold."""
         self.broken_count += 1
         if len(self.broken) < _NAMED:
             self.broken.append(Broken(index, rule))
 
     def expect_root(self, size: int, root: bytes, whose: str) -> None:
-        """Require the tree of the first ``size`` entries to have this root; to be said before that many are read."""
+        """Require the tree of the first ``size`` entries to have this root; called before that many are read."""
 
         def check() -> None:
             if self.root() != root:
@@ -182,8 +151,6 @@ class Auditor:
         self._due[size].append((whose, check))
 
     def expect_owners(self, size: int, counts: Mapping[str, RunCounts], whose: str) -> None:
-        """Require the counts by owner over the first ``size`` entries to be these."""
-
         def check() -> None:
             found = self._by_owner()
             for owner in sorted(counts.keys() | found.keys()):
@@ -196,7 +163,7 @@ class Auditor:
         self._due[size].append((whose, check))
 
     def recount(self, commit: Commit, index: int, size: int, stated: Claim | None, whose: str) -> None:
-        """Count beside the commitment at ``index`` among the first ``size`` entries; what a bundle states must be that."""
+        """Count the owner's other commitments among the first ``size`` entries, which must equal a bundle's claim."""
         earlier = 0
 
         def before() -> None:
@@ -223,11 +190,9 @@ class Auditor:
         self._due[size].append((whose, check))
 
     def expect_entry(self, index: int, entry: bytes, whose: str) -> None:
-        """Require an entry to have these bytes."""
         self._expected[index].append((whose, entry))
 
     def add(self, data: bytes) -> None:
-        """Read the next entry."""
         self._reached()
         index = self.size
         for whose, expected in self._expected.pop(index, ()):
@@ -271,7 +236,7 @@ class Auditor:
             self._end(index, entry)
 
     def finish(self) -> None:
-        """Check what is due at the end; what would have to be further on does not stand in this log."""
+        """Check what is due at the end; expectations about later entries fail."""
         self._reached()
         for size, due in sorted(self._due.items()):
             for whose in dict.fromkeys(whose for whose, _ in due):
@@ -281,7 +246,6 @@ class Auditor:
                 self.fail(f"{whose} has an entry {index}, the log has {self.size} entries")
 
     def counts(self) -> tuple[PackCounts, ...]:
-        """Count runs by owner and pack, in this order."""
         rows = sorted(self._tallies.items(), key=lambda row: (row[0][0], row[0][1] or ""))
         totals = self._by_owner()
         return tuple(
@@ -297,7 +261,6 @@ class Auditor:
         )
 
     def plans(self) -> tuple[PlanHistory, ...]:
-        """Return the planned searches, in order of their entries."""
         return tuple(self._plans.plans.values())
 
     def _reached(self) -> None:
@@ -320,7 +283,7 @@ class Auditor:
     def _segment(self, index: int, entry: Segment) -> None:
         if name_fault(entry.capture_id) is not None or not HASH.fullmatch(entry.sha256):
             self.fail(f"entry {index} names no segment: {entry.capture_id[:80]!a}, {entry.sha256[:80]!a}", index)
-            return  # what is no name is not counted under it
+            return  # not counted under an invalid name
         due = self._segments.get(entry.capture_id, 0) + 1
         if entry.number != due:
             self.fail(f"entry {index} is segment {entry.number} of capture {entry.capture_id[:80]!a}, {due} is due", index)
@@ -338,7 +301,7 @@ class Auditor:
             state = "is open" if before.ended is None else f"has the result {before.ended}"
             self.fail(f"entry {index} commits again to run {entry.run_id[:80]!a}, whose commitment {last} {state}", index)
         if entry.content_hash is not None:
-            first, named = self._packs.setdefault(entry.run_id, (index, entry.content_hash))  # silence between hides no change
+            first, named = self._packs.setdefault(entry.run_id, (index, entry.content_hash))  # kept over entries without a pack
             if named != entry.content_hash:
                 self.fail(f"entry {index} commits to run {entry.run_id[:80]!a} over another pack than entry {first}", index)
         pack = (entry.owner, entry.content_hash)

@@ -1,6 +1,6 @@
-"""Judging the anchor and the log proofs in a bundle by the keys that its reader trusts; nobody is asked.
+"""Judge the anchor and the log proofs in a bundle by the keys that its reader trusts, without a network.
 
-``docs/reference/bundle-format.md`` is the format in words. ``clv_verify.py`` judges the same by code of its own.
+``docs/reference/bundle-format.md`` describes the format. ``clv_verify.py`` judges the same with code of its own.
 """
 
 from __future__ import annotations
@@ -37,19 +37,7 @@ _TRUST = {"anchor_signers": dict, "checkpoint": (str, type(None)), "logs": list,
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whom the reader of a bundle trusts: public keys as text, and what they have seen; by default nobody.
-
-    Attributes
-    ----------
-    anchor_signers
-        Keys in base58, by name of the cluster.
-    logs, witnesses
-        Keys as ``Verifier`` writes them.
-    witness_quorum
-        How many of the witnesses must have signed.
-    checkpoint
-        A checkpoint that the bundle's must be, or extend.
-    """
+    """Public keys and a checkpoint (to equal or extend) that the reader of a bundle trusts; none by default."""
 
     anchor_signers: Mapping[str, Collection[str]] = field(default_factory=dict)
     logs: Collection[str] = ()
@@ -59,12 +47,7 @@ class Trust:
 
     @classmethod
     def read(cls, text: bytes) -> Trust:
-        """Read a JSON object of these names, each of which may be left out.
-
-        Raises
-        ------
-        BundleError
-        """
+        """Read a JSON object of these names, all optional; ``BundleError`` for anything else."""
         try:
             given = orjson.loads(text)
             default = {name: kind() for name, kind in _TRUST.items() if isinstance(kind, type)} | {"checkpoint": None}
@@ -86,28 +69,13 @@ def judge(
     *,
     without_witness: bool = False,
 ) -> dict[str, Check]:
-    """Judge the proofs of a run: ``anchor`` and ``log``.
+    """Return the checks ``anchor`` and ``log`` of a bundle's parts; a proof must be present only if ``required``.
 
-    Parameters
-    ----------
-    parts
-        Parts of a bundle; a run folder has none of these.
-    verification
-        Of the run in it. Nothing is judged of evidence that can't be read.
-    trust
-        Whose keys count.
-    required
-        Proofs that must be there and count; others are ``not_applicable`` where they are not.
-    without_witness
-        Take a required log at its own word. Else a trusted witness must have signed: alone, an operator can keep two logs.
-
-    Raises
-    ------
-    MissingExtraError
-        The libraries that read signatures are not installed.
+    ``without_witness`` accepts a required log without a trusted witness.
     """
     if verification.started is None:
         return {}
+    # Alone, the operator of a log can keep two, one for each reader.
     if "log" in required and not without_witness:
         trust = replace(trust, witness_quorum=max(1, trust.witness_quorum))
     keys: dict[str, Collection[Any]] = {"anchor": trust.anchor_signers, "log": trust.logs}
@@ -129,7 +97,6 @@ def judge(
 
 
 def _anchor(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> str:
-    """Require a transaction whose memo is the manifest hash, signed by a trusted key; whether a chain took it is not asked."""
     record = anchor_of(parts)
     data, manifest_hash = decode(record["transaction"]), verification.manifest_hash
     sent = read_transaction(data)
@@ -144,7 +111,7 @@ def _anchor(parts: Mapping[str, bytes], verification: Verification, trust: Trust
 
 
 def read_transaction(data: bytes) -> Any:
-    """Read a transaction as ``Seen``; one that names tables, or has bytes left over, is refused."""
+    """Read a transaction as ``Seen``; refuse one with address tables or trailing bytes."""
     try:
         library, faults = import_module("solders.transaction"), import_module("solders.errors")
         reader = import_module("clvlab.anchor.transaction")
@@ -161,19 +128,12 @@ def read_transaction(data: bytes) -> Any:
 
 
 def _log(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> str:
-    """Require a trusted log to hold the commitment that the manifest names, and after it this result."""
     found, newest, witnesses = standing_in(parts, verification, trust)
     return found.text(newest.origin, witnesses)
 
 
 def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> tuple[Standing, Checkpoint, int]:
-    """Return where a run stands in a log that the reader trusts, under which checkpoint, and how many witnesses signed that.
-
-    Raises
-    ------
-    ClvlabError
-        The log proofs do not hold.
-    """
+    """Return a run's standing in a trusted log, the checkpoint, and the number of witnesses that signed it."""
     keys, log = Keys.read(trust.logs, trust.witnesses), log_part(parts)
     newest, witnesses = trusted_checkpoint(log["checkpoint"], keys)
     if len(witnesses) < trust.witness_quorum:
@@ -187,19 +147,7 @@ def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: T
 
 
 def commit_of(parts: Mapping[str, bytes], log: Mapping[str, Any], verification: Verification) -> Commit:
-    """Return the commitment in the log proofs of a verified run; both entries must be about it, and over its pack.
-
-    Parameters
-    ----------
-    parts, log
-        Of the bundle, and its log proofs as ``log_part`` reads them; whether the entries stand in a log is not judged.
-    verification
-        Of the run in it.
-
-    Raises
-    ------
-    BundleError, EvidenceError
-    """
+    """Return the commitment in the log proofs, which must be about the verified run and its pack; proofs are not judged."""
     index, at = log["commit"]["index"], log["outcome"]["index"]
     commit, result = (read_entry(log[name]["entry"].encode()) for name in ("commit", "outcome"))
     started, named = verification.started, run_of(parts).commit_index
@@ -226,12 +174,6 @@ def commit_of(parts: Mapping[str, bytes], log: Mapping[str, Any], verification: 
 
 
 def log_part(parts: Mapping[str, bytes]) -> JsonObject:
-    """Read part ``log.json`` of a bundle, of which nothing is proved by that.
-
-    Raises
-    ------
-    EvidenceError
-    """
     log = parsed(parts["log.json"])
     claims = isinstance(log, dict) and "claim" in log
     log = _typed(log, _LOG | ({"claim": dict} if claims else {}), "the log proofs", schema=_SCHEMAS[claims])
@@ -243,7 +185,7 @@ def log_part(parts: Mapping[str, bytes]) -> JsonObject:
 
 
 def _seen(log: JsonObject, newest: Checkpoint, keys: Keys, seen: str | None) -> None:
-    """Require the newest checkpoint to extend the earlier one, and one of them to be what the reader has seen."""
+    """Require the newest checkpoint to extend the earlier one, and one of them to be the one that the reader has seen."""
     shown = [newest.text]
     if log["earlier"] is not None:
         earlier = _typed(log["earlier"], {"checkpoint": str, "proof": list}, "the earlier checkpoint")
@@ -257,7 +199,6 @@ def _seen(log: JsonObject, newest: Checkpoint, keys: Keys, seen: str | None) -> 
 
 
 def _prove(value: JsonObject, newest: Checkpoint, name: str) -> None:
-    """Require an entry to stand in the tree."""
     leaf, proof = leaf_hash(value["entry"].encode()), _hashes(value["proof"])
     if not check_inclusion(leaf, value["index"], newest.size, proof, newest.root):
         raise BundleError(f"{name} does not stand in the log")
@@ -270,7 +211,7 @@ def _hashes(texts: list[Any]) -> list[bytes]:
 
 
 def _typed(value: Any, types: Mapping[str, Any], name: str, **exactly: str) -> JsonObject:
-    """Require exactly these keys and types, integers from 0, and some values; True is no integer."""
+    """Require exactly these keys and types, integers from 0, and some values; ``True`` is not an integer."""
     kinds = {key: kind if isinstance(kind, tuple) else (kind,) for key, kind in types.items()}
     if not isinstance(value, dict) or value.keys() != types.keys():
         raise EvidenceError(f"{name} does not have the keys {sorted(types)}")

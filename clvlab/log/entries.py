@@ -1,4 +1,4 @@
-"""Entries of the run log as they are read back: canonical, and with exactly the keys of their kind.
+"""Entries of the run log, read back: canonical, and with exactly the keys of their kind.
 
 References
 ----------
@@ -17,10 +17,10 @@ from clvlab.proof.canonical import JsonObject, parsed
 ENTRY_SCHEMA = "clvlab-log/6"
 _WITHOUT_SOURCES = "clvlab-log/2"  # whose commitments name no source, and whose results no pack
 _WITHOUT_PACK = "clvlab-log/1"  # whose commitments name no pack either
-RESTART_SCHEMA = "clvlab-log/3"  # of this kind alone: what reads runs knows the others as before
-SEGMENT_SCHEMA = "clvlab-log/4"  # likewise
-PLAN_SCHEMA = "clvlab-log/5"  # likewise, of plans and their openings
-AUDITS_SCHEMA = "clvlab-log/7"  # likewise, of attempts at audits and of what was answered before them
+RESTART_SCHEMA = "clvlab-log/3"  # of restarts alone, so that readers of runs know the other kinds as before
+SEGMENT_SCHEMA = "clvlab-log/4"  # of segments of captures alone
+PLAN_SCHEMA = "clvlab-log/5"  # of plans and their openings alone
+AUDITS_SCHEMA = "clvlab-log/7"  # of attempts at audits and answers before them alone
 
 
 class EntryKind(StrEnum):
@@ -40,16 +40,9 @@ OF_RUNS = (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.ABANDONED)
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commitment.
+    """A commitment to a run; ``sources_hash`` is ``None`` in an older entry, which lacks it.
 
-    Attributes
-    ----------
-    run_id, owner, inputs_hash, content_hash
-        Which run, whose, from which inputs, over which pack.
-    sources_hash
-        Hash of the digests of its agents' sources; null of an older entry, which says nothing of them.
-    names_pack
-        Tells the null of a run without a pack from an older entry, which says nothing of it.
+    ``names_pack`` tells a run without a pack from an older entry without the field; both have no ``content_hash``.
     """
 
     run_id: str
@@ -62,9 +55,9 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a commitment: a manifest hash, or the cause for which it was abandoned.
+    """Outcome of a commitment: a manifest hash, or the cause for which it was abandoned.
 
-    ``names_pack`` tells the null of a sealed run without a pack from an entry that says nothing of it.
+    ``names_pack`` is as for ``Commit``.
     """
 
     kind: EntryKind
@@ -78,16 +71,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The end of one origin and the beginning of another.
+    """End of one origin, whose last published note is ``before``, and start of another, named by the key ``log``.
 
-    Attributes
-    ----------
-    before
-        Last checkpoint of the origin that ended, as the signed note that was published.
-    kept
-        How many of that origin's first entries this log holds, as its operator says.
-    log
-        Public key that signs from here on; its name is the new origin.
+    ``kept`` is the number of the old origin's entries in this log, as its operator states.
     """
 
     before: str
@@ -97,15 +83,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a capture, as it was when it was closed.
-
-    Attributes
-    ----------
-    capture_id, number
-        Which part of which capture, from 1; each is closed before the next begins.
-    sha256
-        Hash of its file.
-    """
+    """Part ``number`` (from 1) of a capture, closed before the next one begins, and the hash of its file."""
 
     capture_id: str
     number: int
@@ -114,8 +92,6 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """A search that was planned: which, by whom, over which pack, and the hash of the plan."""
-
     plan_id: str
     owner: str
     plan_hash: str
@@ -124,17 +100,7 @@ class PlanEntry:
 
 @dataclass(frozen=True, slots=True)
 class OpeningEntry:
-    """The opening of a plan's hold-out.
-
-    Attributes
-    ----------
-    plan_id, plan_index
-        Which plan, and its entry.
-    trial
-        Hash of the configuration that is run.
-    again
-        Whether it had been opened before.
-    """
+    """Opening of a plan's hold-out for the configuration with hash ``trial``; ``again`` if it had been opened before."""
 
     plan_id: str
     plan_index: int
@@ -144,9 +110,9 @@ class OpeningEntry:
 
 @dataclass(frozen=True, slots=True)
 class Audits:
-    """How many attempts at an audit a commitment stands for beside the one that it is while it has no result.
+    """Number of audit attempts that a commitment stands for, apart from its own without a result.
 
-    Of a run with several agents under audit, all but one of them; once it has a result, those whose audits failed.
+    Without a result, the audited agents but one; with a result, those whose audits failed.
     """
 
     run_id: str
@@ -156,7 +122,7 @@ class Audits:
 
 @dataclass(frozen=True, slots=True)
 class AnswersEntry:
-    """What an agent answered over the whole tape of a committed run, before its audit was drawn: a hash of it."""
+    """Hash of an agent's answers over the whole tape of a committed run, noted before its audit was drawn."""
 
     run_id: str
     commit_index: int
@@ -189,24 +155,11 @@ _KEYS: dict[tuple[str, str], dict[str, object]] = {
 
 
 def read_entry(data: bytes) -> Entry:
-    """Read an entry.
-
-    Raises
-    ------
-    EvidenceError
-        As ``entry_and_time``.
-    """
     return entry_and_time(data)[0]
 
 
 def entry_and_time(data: bytes) -> tuple[Entry, int]:
-    """Read an entry, and the time that its writer says.
-
-    Raises
-    ------
-    EvidenceError
-        Not canonical, of no known kind and schema, or with other keys or values than those have.
-    """
+    """Read an entry and its writer's time; ``EvidenceError`` unless canonical and of a known kind and schema."""
     entry = parsed(data)
     stated = {name: str(entry.get(name)) for name in ("kind", "schema")} if isinstance(entry, dict) else {}
     keys = _KEYS.get((stated.get("kind", ""), stated.get("schema", "")))

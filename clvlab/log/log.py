@@ -1,10 +1,8 @@
-"""The run log: a run's commitment stands before its outcome, and ends in exactly one result or abandonment.
+"""The run log: a run's commitment comes before its outcome, and ends in exactly one result or abandonment.
 
-Whoever keeps a log writes the commitment before the tape is opened. A reader can't see that: entries show their order, and
-nothing of when anything was computed.
-
-The rules work on ``LogRows``, which a store implements inside one of its transactions, so that a run and its entry are
-written together or not at all.
+The keeper of a log writes the commitment before the tape is opened. A reader can't see that: entries show their order, not when
+anything was computed. The rules work on ``LogRows``, which a store implements inside one of its transactions, so that a run and
+its entry are written together or not at all.
 """
 
 from __future__ import annotations
@@ -26,30 +24,20 @@ _MAX_NAME = 300
 
 
 class LogRows(Nodes, Protocol):
-    """The rows of a log within one transaction, which excludes every other writer."""
+    """Rows of a log within one transaction, which excludes every other writer."""
 
-    def size(self) -> int:
-        """Count the entries."""
-        ...
+    def size(self) -> int: ...
 
-    def entry(self, index: int) -> bytes:
-        """Return an entry."""
-        ...
+    def entry(self, index: int) -> bytes: ...
 
-    def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
-        """Return entries from an index on, in order, with their indices."""
-        ...
+    def page(self, since: int, limit: int) -> list[tuple[int, bytes]]: ...
 
-    def about(self, run_id: str) -> list[tuple[int, str]]:
-        """Return index and kind of the entries about a run, ascending."""
-        ...
+    def about(self, run_id: str) -> list[tuple[int, str]]: ...
 
-    def restarts(self) -> list[tuple[int, bytes]]:
-        """Return the entries that restart the log, in order, with their indices."""
-        ...
+    def restarts(self) -> list[tuple[int, bytes]]: ...
 
     def shut(self) -> Mapping[str, tuple[frozenset[str], Sequence[Sequence[Any]] | None]]:
-        """Return what is held out by now, by plan: digests of ticks, and matches as JSON values where the plan has them."""
+        """Return the ticks and matches that are held out now, by plan: digests of ticks, and matches as JSON where known."""
         ...
 
     def add(
@@ -63,40 +51,27 @@ class LogRows(Nodes, Protocol):
         entry: bytes,
         nodes: dict[tuple[int, int], bytes],
     ) -> None:
-        """Store an entry and the roots that it completes; a ``commit_index``, which outcomes have, is unique.
+        """Store an entry and the roots that it completes; ``LogBehindError`` if the log lacks published entries.
 
-        Owner and pack of an outcome are those of its commitment; a restart has neither run nor owner.
-
-        Raises
-        ------
-        LogBehindError
-            The log lacks what was published of it.
+        An outcome has its commitment's owner and pack and a unique ``commit_index``; a restart has neither run nor owner.
         """
         ...
 
-    def tally(self) -> dict[str, dict[str, int]]:
-        """Count the entries of runs by owner and kind."""
-        ...
+    def tally(self) -> dict[str, dict[str, int]]: ...
 
     def pack_tally(self, owner: str, content_hash: str | None, kind: str, size: int) -> int:
-        """Count the entries of a kind by an owner over a pack, among the first ``size``; null is no pack that is named."""
+        """Return the number of an owner's entries of a kind over a pack among the first ``size``; ``None`` is no named pack."""
         ...
 
-    def pack_entries(self, owner: str, content_hash: str | None, kind: str, size: int) -> list[bytes]:
-        """Return them, in order."""
-        ...
+    def pack_entries(self, owner: str, content_hash: str | None, kind: str, size: int) -> list[bytes]: ...
 
 
 class LogStore(Protocol):
-    """Where a log is kept."""
-
     def write(self) -> AbstractContextManager[LogRows]:
         """Begin a transaction that appends; it is durable when the context ends."""
         ...
 
-    def read(self) -> AbstractContextManager[LogRows]:
-        """Begin a transaction that reads one state."""
-        ...
+    def read(self) -> AbstractContextManager[LogRows]: ...
 
 
 def commit(
@@ -110,22 +85,19 @@ def commit(
     sources: Sequence[str | None] = (),
     audited: int = 0,
 ) -> int:
-    """Commit to a run over a pack, to be called before its tape is opened; returns the index that its manifest names.
+    """Commit to a run before its tape is opened; return the index that its manifest names.
 
-    The same commitment again gives the same index: a run that was interrupted goes on under it. A run that was abandoned is
-    committed to anew: the log shows both. ``content_hash`` is the pack's, as the run's binding has it; ``sources`` are the
-    ``source_sha256`` of its agents, in the order of the roster; ``audited`` is how many of them are audited for look-ahead.
-
-    Raises
-    ------
-    LogConflictError
-        The run is committed to by another owner, from other inputs or over another pack.
+    The same commitment again returns the same index: an interrupted run continues under it. An abandoned run gets a new one.
+    ``sources`` are the ``source_sha256`` of its agents in roster order; ``audited`` is the number of those audited for
+    look-ahead.
     """
     content = {"inputs_hash": inputs_hash, "owner": named(owner, "the owner of a run")}
     known, ended = _newest(rows, run_id)
     entry = content | {"content_hash": content_hash, "sources_hash": sources_hash(sources), "ts_ms": ts_ms}
     if known is None:
         return _commit(rows, run_id, entry, content_hash, audited - 1)
+    # A commitment that could change pack or owner afterwards would let the owner choose, once the result is known, where it
+    # counts.
     stored = entry_of(rows, known)
     if stored.get("content_hash", content_hash) != content_hash:
         raise LogConflictError(f"run {run_id} is committed to as entry {known} over pack {stored['content_hash']}")
@@ -139,9 +111,9 @@ def commit(
 
 
 def commit_anew(rows: LogRows, run_id: str, ts_ms: int) -> int:
-    """Commit to an abandoned run as its last commitment did, an older entry's silence about the pack included.
+    """Commit to an abandoned run again, with the fields of its last commitment; return the index.
 
-    Gives the index; of a commitment that is open, or has a result, the one that it has.
+    A commitment that is open, or has a result, is returned as it is.
     """
     known, ended = _newest(rows, run_id)
     if known is None:
@@ -166,25 +138,17 @@ def _note_audits(rows: LogRows, run_id: str, committed: int, further: int, ts_ms
 
 
 def _further(rows: LogRows, run_id: str, committed: int) -> int:
-    """Return how many attempts the newest commitment to a run stands for by now, beside the one that it is without a result."""
+    """Return the audit attempts of the newest commitment to a run, apart from its own without a result."""
     noted = [index for index, kind in rows.about(run_id) if kind == EntryKind.AUDITS and index > committed]
     return int(entry_of(rows, noted[-1])["agents"]) if noted else 0
 
 
 def draw_audit(rows: LogRows, run_id: str, agent_id: str, answers_hash: str, ts_ms: int) -> tuple[int, int] | None:
-    """Note what an agent of a committed run answered, and draw its audit: the seed, and among how many attempts it is.
+    """Note an agent's answers in a committed run, and draw its audit: the seed, and its number among attempts.
 
-    Null of a run that has its result already: what is answered after that is not noted.
-
-    The seed is made of the tree up to what was answered: nobody knows it before, and the same answers of a run that is taken up
-    again draw no other. An attempt is each agent under audit of a commitment of the owner over the pack that had no result when
-    this one was made, or one at the least, each whose audit failed in a run with a result, and each other answer of an agent
+    ``None`` for a run with a result. An attempt is each audited agent of the owner's commitments over the pack that had no
+    result at this one's time (at least one each), each failed audit in a run with a result, and each other answer of an agent
     under one commitment; this one is the last.
-
-    Raises
-    ------
-    LogConflictError
-        The run has no commitment, or it has ended.
     """
     committed, ended = _newest(rows, run_id)
     if committed is None or (ended is not None and ended[1] == EntryKind.ABANDONED):
@@ -204,26 +168,20 @@ def draw_audit(rows: LogRows, run_id: str, agent_id: str, answers_hash: str, ts_
     answers = [parsed(entry) for entry in rows.pack_entries(owner, pack, EntryKind.ANSWERED, index)]
     again = len(answers) - len({(entry["commit_index"], entry["agent_id"]) for entry in answers})
     own = any(entry["commit_index"] == committed and entry["agent_id"] == agent_id for entry in answers)
+    # The seed comes from the tree up to the answers: it is unknown before them, and an interrupted run with the same answers
+    # can't draw another.
     return audit_seed(tree_root(rows, index + 1)), made - sealed + sum(further.values()) + again + own + 1
 
 
 def audit_seed(root: bytes) -> int:
-    """Make the seed of audits from the root of a tree: 53 bits, which every reader of JSON keeps."""
+    """Return the seed of audits from the root of a tree: 53 bits, which every JSON reader keeps."""
     return int.from_bytes(sha256(b"clvlab-audit-seed/1" + root).digest()[:8]) & SAFE_INTEGER
 
 
 def conclude(
     rows: LogRows, run_id: str, manifest_hash: str, content_hash: str | None, ts_ms: int, *, failed_audits: int = 0
 ) -> int:
-    """Note the manifest hash and the pack that a committed run was sealed with; returns the entry's index.
-
-    ``failed_audits`` is how many agents under audit it went on without, which is noted ahead of it.
-
-    Raises
-    ------
-    LogConflictError
-        The run was never committed to, was abandoned, has another result, or was committed to over another pack.
-    """
+    """Note the manifest hash and pack of a sealed run, and before it the number of failed audits; return the entry's index."""
     committed, ended = _newest(rows, run_id)
     if committed is not None and ended is None and failed_audits != _further(rows, run_id, committed):
         _note_audits(rows, run_id, committed, failed_audits, ts_ms)
@@ -232,24 +190,16 @@ def conclude(
 
 
 def abandon(rows: LogRows, run_id: str, cause: str, ts_ms: int) -> int:
-    """Note that a committed run came to nothing, and why; returns the entry's index.
-
-    Raises
-    ------
-    LogConflictError
-        The run was never committed to, has a result, or was abandoned for another cause.
-    """
     return _end(rows, EntryKind.ABANDONED, run_id, {"cause": named(cause, "the cause of a run")}, ts_ms)
 
 
 def is_concluded(rows: LogRows, run_id: str) -> bool:
-    """Tell whether the newest commitment to a run has a result."""
     _, ended = _newest(rows, run_id)
     return ended is not None and ended[1] == EntryKind.RESULT
 
 
 def _newest(rows: LogRows, run_id: str, size: int | None = None) -> tuple[int | None, tuple[int, str] | None]:
-    """Return the newest commitment to a run, among the first ``size`` entries, and its outcome if it has one."""
+    """Return the newest commitment to a run among the first ``size`` entries, and its outcome if it has one."""
     about = [(index, kind) for index, kind in rows.about(run_id) if kind in OF_RUNS and (size is None or index < size)]
     committed = max((index for index, kind in about if kind == EntryKind.COMMIT), default=None)
     return committed, about[-1] if about and about[-1][1] != EntryKind.COMMIT else None
@@ -291,12 +241,6 @@ def _append(rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: Js
 
 
 def named(text: str, what: str) -> str:
-    """Require a text to be a name in a log, and return it.
-
-    Raises
-    ------
-    LogError
-    """
     fault = name_fault(text)
     if fault is not None:
         raise LogError(f"{what} has {fault}")
@@ -304,39 +248,27 @@ def named(text: str, what: str) -> str:
 
 
 def name_fault(name: str) -> str | None:
-    """Say why a text is no name in a log, null if it is one.
-
-    A name that can't be printed could write over what a terminal shows of others.
-    """
     size = len(name.encode(errors="surrogatepass"))
     if not 1 <= size <= _MAX_NAME:
         return f"a name of {size} bytes, not 1 to {_MAX_NAME}"
+    # An unprintable name could overwrite other output in a terminal.
     return None if name.isprintable() else f"a name that can't be printed: {name[:80]!a}"
 
 
 def entry_of(rows: LogRows, index: int) -> JsonObject:
-    """Read an entry."""
     entry: JsonObject = parsed(rows.entry(index))
     return entry
 
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """An entry and the proof that it stands in the tree of a size."""
-
     index: int
     entry: bytes
     proof: tuple[bytes, ...]
 
 
 def proven(rows: LogRows, run_id: str, size: int) -> list[Proven]:
-    """Prove the newest commitment to a run, and its outcome if it has one, in the tree of the first ``size`` entries.
-
-    Raises
-    ------
-    LogError
-        The log does not know the run, or not within that size.
-    """
+    """Return proofs of the newest commitment to a run, and of its outcome if it has one, in the first ``size`` entries."""
     committed, ended = _newest(rows, run_id, size)
     if committed is None:
         raise LogError(f"no entry about run {run_id} among the first {size} of the log")
@@ -346,7 +278,7 @@ def proven(rows: LogRows, run_id: str, size: int) -> list[Proven]:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """How many runs were committed to, sealed and abandoned; those missing are under way, or were dropped."""
+    """Runs committed to, sealed and abandoned; the rest are running, or were dropped."""
 
     committed: int
     sealed: int
@@ -354,28 +286,17 @@ class RunCounts:
 
     @property
     def open(self) -> int:
-        """Runs without an outcome."""
         return self.committed - self.sealed - self.abandoned
 
 
 def counts(rows: LogRows) -> dict[str, RunCounts]:
-    """Count runs by owner, in order of owner; never a rank input."""
+    """Return counts of runs by owner, in order of owner; never used for ranking."""
     return {owner: RunCounts(*(kinds.get(kind.value, 0) for kind in OF_RUNS)) for owner, kinds in sorted(rows.tally().items())}
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An owner's other commitments over the pack of one, counted; nothing bears that out but all entries.
-
-    Attributes
-    ----------
-    earlier, later
-        Commitments over the same pack before and after this one.
-    abandoned
-        Commitments over the same pack that were abandoned.
-    unknown_pack
-        Commitments of the owner that name no pack: they may have been over this one.
-    """
+    """An owner's other commitments over the pack of one, as stated; ``unknown_pack`` are those that name no pack."""
 
     earlier: int
     later: int
@@ -384,7 +305,6 @@ class Claim:
 
 
 def claim(rows: LogRows, index: int, size: int) -> Claim | None:
-    """Count beside the commitment at ``index`` in the first ``size`` entries; null if it names no pack."""
     entry = entry_of(rows, index)
     owner, pack = entry["owner"], entry.get("content_hash")
     if pack is None:
@@ -398,30 +318,21 @@ def claim(rows: LogRows, index: int, size: int) -> Claim | None:
     )
 
 
-# Captures in the run log: each part of one is noted when it is closed, before the next begins.
+# Captures in the run log: each part is noted when it is closed, before the next begins.
 #
-# So whoever sees a checkpoint knows that the messages of a part were there by then. That none was left out, nobody can see.
+# A reader of a checkpoint knows that the messages of a part existed by then, but not whether any was left out.
 
 
 _NOBODY = ""
 
 
 def segments(rows: LogRows, capture_id: str) -> list[Segment]:
-    """Return what the log has of a capture, in order."""
     found = [read_entry(rows.entry(index)) for index, kind in rows.about(capture_id) if kind == EntryKind.SEGMENT]
     return [entry for entry in found if isinstance(entry, Segment)]
 
 
 def note_segment(rows: LogRows, capture_id: str, number: int, sha256: str, ts_ms: int) -> None:
-    """Note a part of a capture that was closed; the same one again changes nothing.
-
-    Raises
-    ------
-    LogConflictError
-        The log has another hash of it, or lacks the part before.
-    LogError
-        The capture's name is no name.
-    """
+    """Note a closed part of a capture; the same one again changes nothing."""
     named(capture_id, "a capture")
     known = segments(rows, capture_id)
     if 1 <= number <= len(known):

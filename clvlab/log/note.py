@@ -1,4 +1,4 @@
-"""Signed notes and checkpoints, as the transparency-log ecosystem writes them.
+"""Signed notes and checkpoints, in the formats of transparency logs.
 
 References
 ----------
@@ -25,7 +25,7 @@ _DASH = "\u2014 "
 
 
 def _library() -> Any:
-    """Load the signatures when the first one is made or read: nothing else here needs the extra."""
+    """Import the signature library at its first use: the rest works without the extra."""
     try:
         return import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
     except ImportError as error:
@@ -64,12 +64,7 @@ class Verifier:
 
     @classmethod
     def parse(cls, text: str) -> Verifier:
-        """Read a public key, exactly as it is written: spaces around it are not.
-
-        Raises
-        ------
-        LogError
-        """
+        """Read a public key without surrounding spaces; ``LogError`` for anything else."""
         parts = text.split("+", 2)
         key = decode(parts[-1])
         if len(parts) != 3 or len(key) != 33 or key[0] not in (_NOTE, _COSIGNATURE):
@@ -80,7 +75,6 @@ class Verifier:
         return verifier
 
     def holds(self, text: str, signature: bytes) -> bool:
-        """Whether this key signed a note's text."""
         message = text.encode()
         if self.kind == _COSIGNATURE:
             message, signature = cosigned_text(text, int.from_bytes(signature[:8], "big")), signature[8:]
@@ -115,7 +109,6 @@ class Signer:
         return _library().Ed25519PrivateKey.from_private_bytes(self.seed)
 
     def line(self, text: str, ts_s: int = 0) -> str:
-        """Sign a note's text; returns the signature line."""
         if self.kind == _COSIGNATURE:
             signature = ts_s.to_bytes(8, "big") + self._key.sign(cosigned_text(text, ts_s))
         else:
@@ -124,7 +117,7 @@ class Signer:
 
 
 def write_signer(signer: Signer, path: Path) -> None:
-    """Write a private key where nobody else may read it; never over a file that is there."""
+    """Write a private key to a new file that only its owner can read."""
     key = b64encode(bytes([signer.kind]) + signer.seed).decode()
     new_file(path, f"PRIVATE+KEY+{signer.name}+{signer.verifier.key_id.hex()}+{key}\n".encode(), 0o600)
 
@@ -144,23 +137,16 @@ def read_signer(path: Path) -> Signer:
 
 
 def cosigned_text(text: str, ts_s: int) -> bytes:
-    """Return what a witness signs: that it saw this checkpoint at this time."""
+    """Return the text that a witness signs: that it saw this checkpoint at this time."""
     return f"cosignature/v1\ntime {ts_s}\n{text}".encode()
 
 
 def write_note(text: str, *lines: str) -> str:
-    """Put a note together: its text, an empty line, its signature lines."""
     return f"{text}\n{''.join(lines)}"
 
 
 def open_note(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]:
-    """Return a note's text, and which trusted keys signed it.
-
-    Raises
-    ------
-    LogError
-        Not a note, or a signature that names a trusted key and does not hold.
-    """
+    """Return a note's text and the trusted keys that signed it; ``LogError`` if a signature of a trusted key is invalid."""
     text, blank, lines = note.rpartition("\n\n")
     if not blank or not lines.endswith("\n"):
         raise LogError("no signed note: it must end with an empty line and signature lines")
@@ -180,13 +166,12 @@ def open_note(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]
 
 
 def keep_signatures(note: str, *signers: Verifier) -> str:
-    """Return a note with the first signature line of each of these keys, in the order of the keys, and no other."""
+    """Return a note with the first signature line of each of these keys, in their order, and no other."""
     text, _, lines = note.rpartition("\n\n")
     return write_note(f"{text}\n", *(_line_of(lines, signer) for signer in signers))
 
 
 def _line_of(lines: str, signer: Verifier) -> str:
-    """Return the first line that names a key which is known to have signed."""
     for line in lines.split("\n"):
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
         if name == signer.name and decode(encoded)[:4] == signer.key_id:
@@ -195,7 +180,6 @@ def _line_of(lines: str, signer: Verifier) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Read base64, refused with a ``LogError``."""
     try:
         data = b64decode(text, validate=True)
     except (Base64Error, ValueError) as error:
@@ -207,8 +191,6 @@ def decode(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A state of a log: its name, how many entries, and their root."""
-
     origin: str
     size: int
     root: bytes
@@ -219,12 +201,7 @@ class Checkpoint:
 
 
 def checkpoint(text: str) -> Checkpoint:
-    """Read the text of a checkpoint, which has exactly three lines here.
-
-    Raises
-    ------
-    LogError
-    """
+    """Read the text of a checkpoint, which must have three lines."""
     lines = text.split("\n")
     if len(lines) != 4 or not lines[1].isascii() or not lines[1].isdigit():
         raise LogError(f"no checkpoint: {text[:120]!r}")
@@ -234,7 +211,7 @@ def checkpoint(text: str) -> Checkpoint:
     return found
 
 
-# Whose signatures on a checkpoint count: keys that a reader trusts as logs, and keys that they trust as witnesses.
+# Keys whose signatures on a checkpoint count: those that a reader trusts as logs, and those trusted as witnesses.
 
 
 # Of the points of small order on edwards25519, the y: under such a key anybody can sign.
@@ -245,21 +222,12 @@ _SMALL_ORDER = {0, 1, _FIELD - 1, _EIGHTH, _FIELD - _EIGHTH}
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Trusted keys, each for one purpose."""
-
     logs: tuple[Verifier, ...]
     witnesses: tuple[Verifier, ...]
 
     @classmethod
     def read(cls, logs: Collection[str], witnesses: Collection[str]) -> Keys:
-        """Read public keys as ``Verifier`` writes them; the same text twice is one key.
-
-        Raises
-        ------
-        LogError
-            Not exactly a key, a witness's among the logs or a log's among the witnesses, one for which anybody can sign, or
-            one key under two names.
-        """
+        """Read public keys as ``Verifier`` writes them; ``LogError`` for a key of the wrong kind or under two names."""
         keys = cls(
             tuple(_key(text, "log", is_witness=False) for text in dict.fromkeys(logs)),
             tuple(_key(text, "witness", is_witness=True) for text in dict.fromkeys(witnesses)),
@@ -283,12 +251,7 @@ def _key(text: str, role: str, *, is_witness: bool) -> Verifier:
 
 
 def trusted_checkpoint(note: str, keys: Keys) -> tuple[Checkpoint, tuple[str, ...]]:
-    """Read a checkpoint that the log it names signed, by a trusted key; give also the names of trusted witnesses who did.
-
-    Raises
-    ------
-    LogError
-    """
+    """Read a checkpoint that its log signed with a trusted key, and the names of trusted witnesses that signed it."""
     text, signed = open_note(note, *keys.logs, *keys.witnesses)
     found = checkpoint(text)
     if found.origin not in {key.name for key in signed if not key.is_witness}:

@@ -1,7 +1,7 @@
-"""Search plans in the run log: what will be searched is noted before, and each opening of the hold-out before it is read.
+"""Search plans in the run log: a search is noted before it runs, and each opening of the hold-out before it is read.
 
-So whoever sees the log knows how often a plan's hold-out was opened here, and for which configurations. What was read of the
-same odds outside, no log knows.
+So a reader of the log knows how often a plan's hold-out was opened here, and for which configurations. Whether the same odds
+were read elsewhere, the log can't know.
 """
 
 from __future__ import annotations
@@ -14,58 +14,33 @@ from clvlab.log.log import LogRows, name_fault, named
 from clvlab.log.tree import completed_roots
 from clvlab.proof.canonical import HASH, canonical
 
-_NOBODY = ""  # the column counts runs by owner; a plan is none
+_NOBODY = ""  # the column counts runs by owner; a plan is not a run
 
 
 def plan_id_of(plan_hash: str) -> str:
-    """Return the id of a plan: ``plan_`` and the beginning of its hash."""
     return f"plan_{plan_hash.removeprefix('sha256:')[:32]}"
 
 
 def planned(rows: LogRows, plan_id: str) -> int | None:
-    """Return the index of a plan's entry, null if the log has none."""
     return next((index for index, kind in rows.about(plan_id) if kind == EntryKind.PLAN), None)
 
 
 def openings(rows: LogRows, plan_id: str) -> list[tuple[int, OpeningEntry]]:
-    """Return the openings of a plan's hold-out, in order, with their indices."""
     found = [(index, read_entry(rows.entry(index))) for index, kind in rows.about(plan_id) if kind == EntryKind.OPENED]
     return [(index, entry) for index, entry in found if isinstance(entry, OpeningEntry)]
 
 
 def note_plan(rows: LogRows, plan: PlanEntry, ts_ms: int) -> int:
-    """Note a plan, before anything of it is computed; returns its index. The same plan again has the same one.
-
-    Raises
-    ------
-    LogError
-        Its owner's name is no name.
-    """
+    """Note a plan before any of it is computed; return its index, which is the same if it is noted again."""
     named(plan.owner, "the owner of a plan")
     known = planned(rows, plan.plan_id)
     return _append(rows, EntryKind.PLAN, plan.plan_id, asdict(plan), ts_ms) if known is None else known
 
 
 def note_opening(rows: LogRows, plan_id: str, trial: str, ts_ms: int, *, again: bool = False) -> int:
-    """Note that a hold-out is opened for a configuration, before its first tick is read; returns the entry's index.
+    """Note that a hold-out is opened for a configuration, before its first tick is read; return the entry's index.
 
-    The same configuration again has the same entry.
-
-    Parameters
-    ----------
-    rows
-        Of the log.
-    plan_id, trial
-        Which plan, and the hash of the configuration that is run.
-    ts_ms
-        Now.
-    again
-        Open it for another configuration than before.
-
-    Raises
-    ------
-    LogConflictError
-        No such plan; or it was opened for another configuration, and ``again`` was not said.
+    Another configuration than before needs ``again``; the same one has the same entry.
     """
     plan_index = planned(rows, plan_id)
     if plan_index is None:
@@ -87,22 +62,12 @@ def _append(rows: LogRows, kind: EntryKind, plan_id: str, stated: dict[str, obje
     return index
 
 
-# The audit of planned searches in a run log: their entries one after the other, by the rules of ``clvlab.log.plans``.
+# Audit of planned searches: their entries one after the other, by the rules above.
 
 
 @dataclass(slots=True)
 class PlanHistory:
-    """What a log says of a plan.
-
-    Attributes
-    ----------
-    plan_id, owner, content_hash
-        Which plan, by whom, over which pack.
-    index
-        Of its entry.
-    openings
-        Entries that opened its hold-out, each with the hash of the configuration that it was for.
-    """
+    """History of a plan in a log: its entry, and the entries that opened its hold-out with the hash of the configuration."""
 
     plan_id: str
     owner: str
@@ -113,25 +78,20 @@ class PlanHistory:
 
 @dataclass(slots=True)
 class PlanAuditor:
-    """Reads plans and openings in order.
-
-    Attributes
-    ----------
-    plans
-        The plans so far, by id, in order of their entries.
-    """
+    """Audit of plans and openings, read in order; ``plans`` are those so far, by id."""
 
     plans: dict[str, PlanHistory] = field(default_factory=dict)
 
     def add(self, index: int, entry: PlanEntry | OpeningEntry) -> str | None:
-        """Read an entry, and return the rule that it breaks, null for none."""
+        """Read an entry, and return the rule that it breaks, or ``None``."""
         return self._planned(index, entry) if isinstance(entry, PlanEntry) else self._opened(index, entry)
 
     def _planned(self, index: int, entry: PlanEntry) -> str | None:
         name = entry.plan_id
         if not all(map(HASH.fullmatch, (entry.plan_hash, entry.content_hash))):
             return f"entry {index} plans by no hash: {entry.plan_hash[:80]!a}, {entry.content_hash[:80]!a}"
-        if name != plan_id_of(entry.plan_hash):  # one plan under two ids would be opened once under each
+        # Under two ids one hold-out could be opened twice, each time as if for the first time.
+        if name != plan_id_of(entry.plan_hash):
             return f"entry {index} names no plan: {name[:80]!a} is not the id of {entry.plan_hash}"
         fault = name_fault(entry.owner)
         if fault is not None:

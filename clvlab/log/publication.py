@@ -1,7 +1,7 @@
-"""The newest checkpoint that was published of a log, kept outside its database; and what a log that lacks it may not do.
+"""The newest published checkpoint of a log, kept outside its database, and the limits of a log that lacks it.
 
-A checkpoint is in the file before anybody is told of it. So whatever a backup that was restored lacks, the file knows of all
-that others can hold against the log.
+A checkpoint is in the file before it is published. So even after a backup was restored, the file knows everything that others
+can hold against the log.
 """
 
 from __future__ import annotations
@@ -25,31 +25,20 @@ _NEXT = "nothing is appended and no checkpoint signed until that is mended, or t
 
 
 def notes_of(content: bytes) -> list[str]:
-    """Read the signed checkpoints in a file: one note, or the state of a witness.
-
-    Raises
-    ------
-    LogError
-    """
     if not content.startswith(b"{"):
         return [content.decode(errors="replace")]
     try:
         notes = parsed(content)["checkpoints"]
-        return [note for note in notes if "\n\n" in note]  # those of an older witness were kept without signatures
+        return [note for note in notes if "\n\n" in note]  # an older witness kept them without signatures
     except (EvidenceError, KeyError, TypeError) as error:
         raise LogError(f"neither a checkpoint nor the state of a witness: {error!r}") from error
 
 
 @dataclass
 class Publication:
-    """What is known, outside its database, to be published of a log.
+    """Published state of a log, as known outside its database.
 
-    Attributes
-    ----------
-    file
-        Holds the newest checkpoint; null if none is kept, and then only what is heard counts.
-    key
-        Of the log, while it was never restarted.
+    Without a ``file`` for the newest checkpoint only heard ones count; ``key`` is for a log that was never restarted.
     """
 
     file: Path | None = None
@@ -58,41 +47,25 @@ class Publication:
     _fitting: tuple[list[str], int] = field(default=([], 0), init=False)  # notes that fit, and the size that they need
 
     def hear(self, notes: Sequence[str]) -> None:
-        """Take checkpoints from somebody else, of which those count that the log's key signed."""
+        """Add checkpoints from elsewhere; those that the log's key signed count."""
         own = [note for note in notes if self.key is not None and self.key in open_note(note, self.key)[1]]
         known = [] if self._heard is None else [self._heard]
         self._heard = max([*known, *own], key=lambda note: checkpoint(open_note(note)[0]).size, default=None)
 
     def require(self, log: LogStore) -> None:
-        """Require a log to have all that was published of it.
-
-        Raises
-        ------
-        LogBehindError
-        """
-        notes = self._notes()  # first: whoever publishes after the log was read may know more
+        """Raise ``LogBehindError`` unless a log has all that was published of it."""
+        notes = self._notes()  # first, as another process may publish more after the log was read
         if notes:
             with log.read() as rows:
                 self._require(rows, notes)
 
     def guard(self, rows: LogRows) -> None:
-        """Require the same of rows that nobody else writes meanwhile.
-
-        Raises
-        ------
-        LogBehindError
-        """
+        """Raise ``LogBehindError`` unless rows in a writing transaction have all that was published."""
         self._require(rows, self._notes())
 
     @contextmanager
     def state(self, log: LogStore, sign: Callable[[LogRows], str]) -> Iterator[tuple[LogRows, str]]:
-        """Read one state of a log and its signed checkpoint, which stands in the file by then, and never goes back there.
-
-        Raises
-        ------
-        LogBehindError, LogKeyError
-            Nothing was signed.
-        """
+        """Yield one state of a log and its signed checkpoint, which is in the file by then, and never goes back there."""
         with self._alone(), log.read() as rows:
             self.guard(rows)
             note = sign(rows)
@@ -102,7 +75,6 @@ class Publication:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the folder of the file, where there is one, so that nobody publishes meanwhile."""
         with ExitStack() as held:
             if self.file is not None:
                 try:
@@ -143,18 +115,12 @@ def _unpublished(error: OSError) -> LogBehindError:
 
 
 def _unusable(error: FileError | OSError) -> str:
-    """Say why without a path, which is nobody's business who asks a service."""
+    """Return the reason without a path, which a service must not show to its users."""
     return f"can't be used: {error.strerror}" if isinstance(error, OSError) else "is no file, or too large"
 
 
 def signed(rows: LogRows, signer: Signer) -> str:
-    """Sign the state of a log as it is in a transaction; the key's name is the log's.
-
-    Raises
-    ------
-    LogKeyError
-        The log goes on under another key.
-    """
+    """Return the signed checkpoint of a log in a transaction; ``LogKeyError`` if the log continues under another key."""
     require_key(rows, signer.verifier)
     size = rows.size()
     text = Checkpoint(signer.name, size, tree_root(rows, size)).text

@@ -1,8 +1,8 @@
-"""Restarts of a run log: what its operator says when a restored database lacks what was published of the log.
+"""Restarts of a run log: its operator's statement that a restored database lacks published entries.
 
-Appended to as before, such a log would sign a second history under its own name, which nobody could tell from fraud. So it
-gets a new name and key, and the first entry under them names the last checkpoint under the old ones. Entries from before
-stay where they are in the one tree: their proofs hold under the new name, and an old checkpoint of what was kept is extended.
+Continued as before, such a log would sign a second history under its own name, which looks like fraud. So it gets a new name
+and key, and the first entry under them names the last checkpoint under the old ones. Earlier entries stay in the one tree:
+their proofs hold under the new name, and an old checkpoint of the kept part is extended.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from clvlab.proof.canonical import canonical
 
 @dataclass(frozen=True, slots=True)
 class RestartRecord:
-    """A restart that was read: the last checkpoint of the origin that ended, what was kept of it, and the key from there on.
-
-    ``note`` is that checkpoint as it was signed.
-    """
+    """A restart: the last checkpoint of the ended origin (``note`` as signed), the kept part, and the key from there on."""
 
     index: int
     note: str
@@ -33,13 +30,6 @@ class RestartRecord:
 
     @classmethod
     def read(cls, index: int, data: bytes) -> RestartRecord:
-        """Read an entry.
-
-        Raises
-        ------
-        LogError
-            No restart, or one that its place or its own words contradict.
-        """
         try:
             entry = read_entry(data)
         except EvidenceError as error:
@@ -55,17 +45,11 @@ class RestartRecord:
 
 
 def restarts(rows: LogRows) -> list[RestartRecord]:
-    """Return the restarts of a log, in order."""
     return [RestartRecord.read(index, entry) for index, entry in rows.restarts()]
 
 
 def require_key(rows: LogRows, key: Verifier) -> None:
-    """Require the key under which a log goes on, if it was restarted; a log that was not takes any.
-
-    Raises
-    ------
-    LogKeyError
-    """
+    """Raise ``LogKeyError`` unless a restarted log continues under this key; another log accepts any."""
     history = restarts(rows)
     if history and history[-1].key != key:
         current = history[-1].key
@@ -73,14 +57,9 @@ def require_key(rows: LogRows, key: Verifier) -> None:
 
 
 def fault(rows: LogRows, note: str, key: Verifier | None) -> str | None:
-    """Say why a log can't have published a checkpoint as it is now; null if it can.
+    """Return why a log can't have published a checkpoint in its present state, or ``None``.
 
-    Parameters
-    ----------
-    rows, note
-        The log, and the checkpoint.
-    key
-        Of a log that was never restarted; without one the checkpoint must be of an origin that ended.
+    ``key`` is that of a log that was never restarted; without it the checkpoint must be of an origin that ended.
     """
     try:
         found, history = checkpoint(open_note(note)[0]), restarts(rows)
@@ -108,22 +87,9 @@ def _said(found: Checkpoint) -> str:
 
 
 def restart(rows: LogRows, notes: Sequence[str], signer: Signer, ts_ms: int) -> RestartRecord:
-    """End the origin that published these checkpoints, and begin one under a new name and key; the same again changes nothing.
+    """End the origin that published these checkpoints, and start one under ``signer``; the same again changes nothing.
 
-    Parameters
-    ----------
-    rows
-        A log that does not extend the newest of the checkpoints.
-    notes
-        Checkpoints of one origin; the newest is named. An older one that the log does not extend either says that nothing
-        is known to be kept.
-    signer, ts_ms
-        Who signs from here on, and when that is.
-
-    Raises
-    ------
-    LogError
-        Nothing is to be restarted, the checkpoints are not of this log's origin, or name or key are not new.
+    The newest checkpoint is named. If the log does not extend an older one either, nothing is known to be kept.
     """
     found = {note: checkpoint(open_note(note)[0]) for note in notes}
     if not found or len({state.origin for state in found.values()}) != 1:

@@ -1,4 +1,4 @@
-"""Where a run stands in a log: what the log's tree proves of it, and what is only stated beside it."""
+"""Standing of a run in a log: what the log's tree proves of it, and what is only stated."""
 
 from __future__ import annotations
 
@@ -11,18 +11,7 @@ from clvlab.log.log import Claim, LogRows, claim, entry_of
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The commitment to a run.
-
-    Attributes
-    ----------
-    owner, content_hash, commit_index
-        What the commitment says, and which entry it is; ``content_hash`` is null where it names no pack.
-    tree_size
-        How many entries the log had.
-    claim
-        The owner's other commitments over this pack, as whoever keeps the log counts them, or as a bundle states them, which
-        nobody signed; null where nothing is stated.
-    """
+    """The commitment to a run in a log of ``tree_size`` entries, and the unsigned ``claim`` about the owner's others."""
 
     owner: str
     content_hash: str | None
@@ -31,16 +20,13 @@ class Standing:
     claim: Claim | None
 
     def facts(self) -> LogStanding:
-        """Return all of it as it is published."""
         return cast("LogStanding", asdict(self))
 
     def text(self, origin: str, witnesses: int) -> str:
-        """Say what a bundle proves under a checkpoint of ``origin`` that so many trusted witnesses signed, and what it states.
-
-        Whoever holds the bundle can write other counts into it, so they are told as its own; no owner signs, so an owner is the
-        log's word.
-        Names stand quoted and in ASCII: their maker could write sentences like these.
-        """
+        """Return what a bundle proves under a checkpoint of ``origin`` signed by ``witnesses``, and what it only states."""
+        # The holder of a bundle can write other counts into it, so they are called unsigned. Names are quoted and in ASCII, as
+        # their
+        # their maker could write sentences like these.
         proved = (
             f"proved: entry {self.commit_index} of {self.tree_size} that {origin!a} signed commits to this run, ahead of the "
             f"entry of its result; trusted witnesses that signed: {witnesses}; by that log's word its owner is {self.owner!a}"
@@ -55,6 +41,5 @@ class Standing:
 
 
 def standing(rows: LogRows, index: int) -> Standing:
-    """Say where a commitment stands in a log as it is now."""
     entry, size = entry_of(rows, index), rows.size()
     return Standing(entry["owner"], entry.get("content_hash"), index, size, claim(rows, index, size))

@@ -1,4 +1,4 @@
-"""A Merkle tree whose complete subtrees are stored: appending and proving take O(log n), however long the log."""
+"""A Merkle tree whose complete subtrees are stored: appending and proving take O(log n)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from clvlab.proof.merkle import leaf_hash, node_hash, root
 
 
 class Nodes(Protocol):
-    """Roots of complete subtrees: ``node(level, index)`` spans the leaves ``index * 2**level`` up to the next."""
+    """Roots of complete subtrees: ``node(level, index)`` spans the leaves from ``index * 2**level`` up to the next."""
 
-    def node(self, level: int, index: int) -> bytes:
-        """Return a stored root."""
-        ...
+    def node(self, level: int, index: int) -> bytes: ...
 
 
 def completed_roots(nodes: Nodes, size: int, leaf: bytes) -> dict[tuple[int, int], bytes]:
-    """Return the roots that a leaf completes, as {(level, index): hash}, when it is appended to a tree of this size."""
+    """Return the roots, as {(level, index): hash}, that a leaf completes when it is appended to a tree of this size."""
     level, index, value = 0, size, leaf_hash(leaf)
     made = {(level, index): value}
     while index & 1:
@@ -28,7 +26,7 @@ def completed_roots(nodes: Nodes, size: int, leaf: bytes) -> dict[tuple[int, int
 
 
 def tree_root(nodes: Nodes, size: int) -> bytes:
-    """Root of the tree of the first ``size`` leaves (RFC 9162 2.1.1)."""
+    """Return the root of the tree of the first ``size`` leaves (RFC 9162 2.1.1)."""
     return _range_root(nodes, 0, size) if size else root([])
 
 
@@ -46,7 +44,7 @@ def _split(size: int) -> int:
 
 
 def inclusion(nodes: Nodes, index: int, size: int) -> list[bytes]:
-    """Prove leaf ``index`` in the tree of the first ``size`` leaves (RFC 9162 2.1.3.1)."""
+    """Return the proof of leaf ``index`` in the tree of the first ``size`` leaves (RFC 9162 2.1.3.1)."""
     if not 0 <= index < size:
         raise LogError(f"no entry {index} in a log of {size}")
     proof: list[bytes] = []
@@ -63,7 +61,7 @@ def inclusion(nodes: Nodes, index: int, size: int) -> list[bytes]:
 
 
 def consistency(nodes: Nodes, first: int, second: int) -> list[bytes]:
-    """Prove that the tree of ``second`` leaves extends the one of ``first`` (RFC 9162 2.1.4.1); empty from an empty tree."""
+    """Return the proof that the tree of ``second`` leaves extends that of ``first`` (RFC 9162 2.1.4.1); empty from 0."""
     if not 0 <= first <= second:
         raise LogError(f"a log of {second} entries is no extension of one of {first}")
     if first in (0, second):
@@ -78,5 +76,5 @@ def consistency(nodes: Nodes, first: int, second: int) -> list[bytes]:
         else:
             proof.append(_range_root(nodes, start, middle))
             start = middle
-    # What is left is the subtree that ends with the first tree; a verifier who holds that whole tree knows its root.
+    # The rest is the subtree that ends with the first tree; a verifier who holds that whole tree knows its root.
     return ([_range_root(nodes, start, end)] if start else []) + proof[::-1]

@@ -1,4 +1,4 @@
-"""A witness: remembers the last state of each log that it saw, as the log signed it, and signs only what extends it.
+"""A witness: remembers the last signed state of each log that it saw, and signs only what extends it.
 
 References
 ----------
@@ -20,56 +20,45 @@ from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.merkle import check_consistency
 
 _SCHEMA = "clvlab-witness/2"
-_OLDER = "clvlab-witness/1"  # which kept checkpoints without the log's signature
+_OLDER = "clvlab-witness/1"  # kept checkpoints without the log's signature
 _MAX_PROOF = 63
 
 
 def request(old_size: int, proof: Sequence[bytes], note: str) -> str:
-    """Write what a log sends a witness: the size it last saw, the proof from there, and the new checkpoint."""
+    """Return a log's request to a witness: the size it last saw, the proof from there, and the new checkpoint."""
     hashes = "".join(f"{b64encode(value).decode()}\n" for value in proof)
     return f"old {old_size}\n{hashes}\n{note}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A checkpoint, and the note of it with the log's signature; of an older state its text alone."""
+    """A checkpoint, and its note with the log's signature; only its text in an older state."""
 
     state: Checkpoint
     note: str
 
 
 class Witness:
-    """Signs checkpoints of logs that it knows.
+    """Signer of checkpoints of known logs.
 
-    Parameters
-    ----------
-    signer
-        Its own key.
-    logs
-        Keys of the logs it watches; a log's name is its checkpoints' first line.
-    state
-        File in which it keeps the last signed checkpoint of each log; its own, never the log's. What contradicts it is kept
-        in files beside it.
+    ``state`` is a file of the witness, never of the log, with the last signed checkpoint of each log; contradictions are kept
+    in files next to it.
     """
 
     def __init__(self, signer: Signer, logs: Sequence[Verifier], state: Path) -> None:
         if any(log.is_witness for log in logs):
             raise LogError("the key of a witness signs for no log: name the log's own")
-        self._signer, self._state = signer, state.resolve()  # one lock for one file, whatever it is called
+        self._signer, self._state = signer, state.resolve()  # one lock for one file under all its names
         self._logs: dict[str, list[Verifier]] = {}
         for log in logs:
             self._logs.setdefault(log.name, []).append(log)
 
     def cosign(self, asked: str, ts_s: int) -> str:
-        """Sign a checkpoint that extends the last one; returns the signature line.
+        """Return the signature line of a checkpoint that extends the last one.
 
-        Raises
-        ------
-        LogForkError
-            The log signed two roots of one size, or a proof that the new checkpoint extends the last one does not hold; both
-            notes are in a file beside the state.
-        LogError
-            Not a request; an unknown or unsigned log; a size other than the last one seen, or a smaller tree.
+        ``LogForkError`` if the log signed two roots of one size, or the proof of extension fails: both notes are kept.
+        ``LogError`` for a malformed request, an unknown or unsigned log, another size than the last one seen, or a smaller
+        tree.
         """
         old, proof, note = _read_request(asked)
         origin = note.split("\n", 1)[0]
@@ -98,12 +87,12 @@ class Witness:
             if proof:
                 raise LogError("nothing is to be proved from an empty log")
         elif not check_consistency(known, new.size, last.root, new.root, proof):
-            # Whoever asked may have sent a wrong proof of an honest log, so two notes of two sizes accuse nobody by themselves.
+            # The sender may have sent a wrong proof of an honest log, so two notes of two sizes alone accuse no log.
             reason = f"the log {new.origin!r} forked, or the proof is wrong: nothing shows that its {new.size} entries extend"
             raise self._fork(before, offered, f"{reason} the {known} seen here")
 
     def _fork(self, before: _Seen, offered: _Seen, reason: str) -> LogForkError:
-        """Keep both notes in a file named by their hash, so that none is ever written over another."""
+        """Keep both notes in a file named by their hash, so that none is overwritten."""
         same_size = before.state.size == offered.state.size
         content = canonical(
             {"schema": "clvlab-fork/1", "seen": before.note, "offered": offered.note, "two_roots_of_one_size": same_size}
@@ -132,7 +121,6 @@ class Witness:
 
 
 def _text(note: str) -> str:
-    """Return the text of a note, or of a checkpoint that was kept without signatures."""
     return open_note(note)[0] if "\n\n" in note else note
 
 

@@ -1,4 +1,4 @@
-"""Consensus: what several books say of a market at each time one of them speaks.
+"""Consensus: one price from several books, each time one of them changes its quote.
 
 Prices are integers here, millionths of a millionth, so that the median, its ties and the rounding to basis points come out
 the same on every machine.
@@ -24,16 +24,10 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
-    """How books become one price.
+    """Rules that turn books into one price.
 
-    Attributes
-    ----------
-    min_books
-        Fewer fresh books leave the market suspended.
-    max_age_s
-        A book's quote older than this is not fresh.
-    weights
-        Weight of a book in the median, a whole number; 1 unless named, 0 leaves a book out.
+    With fewer than ``min_books`` books, fresh for ``max_age_s``, a market is suspended. ``weights`` are integers, 1 unless
+    named; 0 leaves a book out.
     """
 
     min_books: int = 1
@@ -49,7 +43,6 @@ class Consensus:
 
     @property
     def label(self) -> str:
-        """The consensus as a pack names it."""
         weighted = "".join(f" {book}={weight}" for book, weight in sorted(self.weights.items()))
         return (
             f"{'weighted ' if weighted else ''}median of at least {self.min_books} books at most {self.max_age_s} s old; "
@@ -61,16 +54,8 @@ class Consensus:
 class BookMessages:
     """Messages of books about markets with the same number of sides, sorted by (market, ts_ms), at most one per book and time.
 
-    Attributes
-    ----------
-    market, ts_ms, book
-        Which market, when the message could be seen, and the number of the book.
-    seen_ms
-        When the book itself last confirmed the price; its age counts from here.
-    prob
-        (messages, sides) in ``PROB_UNIT``; a negative row withdraws the book's quote.
-    odds_milli
-        (messages, sides): decimal odds x 1000.
+    A price's age counts from ``seen_ms``, when the book last confirmed it. ``prob`` (in ``PROB_UNIT``; a negative row withdraws
+    the quote) and ``odds_milli`` are (messages, sides).
     """
 
     market: Ints
@@ -83,7 +68,7 @@ class BookMessages:
 
 @dataclass(frozen=True, slots=True)
 class ConsensusTicks:
-    """One row per market and time at which some book spoke, in the order of the messages.
+    """One row per market and time of a book's message, in the order of the messages.
 
     ``prob_bps`` and ``odds_milli`` are (ticks, sides), -1 where ``suspended``; ``books`` counts the fresh ones.
     """
@@ -97,17 +82,7 @@ class ConsensusTicks:
 
 
 def consensus_ticks(messages: BookMessages, weights: Ints, rules: Consensus) -> ConsensusTicks:
-    """Make ticks of messages: the weighted median over fresh books, a side at a time, then shares of 10000 basis points.
-
-    Parameters
-    ----------
-    messages
-        What the books said.
-    weights
-        Weight of each book number.
-    rules
-        Minimum number of books and maximum age.
-    """
+    """Return ticks of messages: the weighted median over fresh books, a side at a time, as shares of 10000 basis points."""
     n = len(messages.market)
     starts = np.ones(n, dtype=np.bool_)
     starts[1:] = (messages.market[1:] != messages.market[:-1]) | (messages.ts_ms[1:] != messages.ts_ms[:-1])
@@ -143,7 +118,7 @@ def _last_messages(messages: BookMessages, tick: Ints, market: Ints, n_books: in
 
 
 def _weighted_median(values: Ints, fresh: Flags, weights: Ints) -> Ints:
-    """The value at half of the weight; the mean of the two beside it, halves down, where the half falls between them."""
+    """Return the value at half of the weight; the mean of its two neighbours, halves down, if half falls between them."""
     order = np.argsort(np.where(fresh, values, _NEVER), axis=1, kind="stable")
     ranked = np.take_along_axis(values, order, axis=1)
     below = np.cumsum(np.take_along_axis(np.where(fresh, weights, 0), order, axis=1), axis=1)
@@ -156,12 +131,9 @@ def _weighted_median(values: Ints, fresh: Flags, weights: Ints) -> Ints:
 
 
 def basis_points(weights: Ints) -> Ints:
-    """Share 10000 basis points in proportion to the weights of each row: largest remainder, ties to the first column.
+    """Return 10000 basis points shared in proportion to the weights of each row: largest remainder, ties to the first column.
 
-    Parameters
-    ----------
-    weights
-        (rows, sides), each at least 0 and at most ``PROB_UNIT``, columns in byte order of the sides; no row is all zeros.
+    ``weights`` is (rows, sides), each 0 to ``PROB_UNIT``, columns in byte order of the sides; no row is all zeros.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Odds as they are written: decimal, American, fractional, or an implied probability."""
+"""Odds formats: decimal, American, fractional, or an implied probability."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class OddsFormat(StrEnum):
 
 
 def decimal_odds(values: npt.ArrayLike, written: OddsFormat | str) -> Floats:
-    """Return decimal odds of odds written in any format; NaN where a value is not valid in that format.
+    """Return decimal odds of odds in any format; NaN where a value is not valid in that format.
 
-    American odds are at least +100 or at most -100; fractional odds are texts like ``5/2``, or ``evens``; a probability lies
-    between 0 and 1. Decimal odds of 1 or less are no odds.
+    American odds are at least +100 or at most -100; fractional odds are texts like ``5/2``, or ``evens``; a probability is
+    between 0 and 1; decimal odds are above 1.
 
     Examples
     --------

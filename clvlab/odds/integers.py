@@ -1,4 +1,4 @@
-"""From quotes to integers: half up, and largest remainder where the sides of a market must sum to the whole."""
+"""Integers from quotes: half up, or by largest remainder where the sides of a market must sum to the whole."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ MICRO = 1_000_000
 
 @lru_cache(maxsize=1)
 def micro_logits() -> pl.Series:
-    """Return ln(p / (1 - p)) x 10^6, rounded, for p = 0..10000 basis points; 0 and 10000 stand as 1 and 9999."""
+    """Return ln(p / (1 - p)) x 10^6, rounded, for p = 0..10000 basis points; 0 and 10000 count as 1 and 9999."""
     text = files("clvlab.odds").joinpath("micro_logits.txt").read_text(encoding="ascii")
     return pl.Series("micro_logit", [int(line) for line in text.split()], dtype=pl.Int32)
 
 
 @lru_cache(maxsize=1)
 def micro_logit_table() -> tuple[int, ...]:
-    """Return the same as plain integers, by basis points, for one look-up after the other."""
+    """Return ``micro_logits`` as plain integers, for single look-ups."""
     return tuple(micro_logits())
 
 
 def micro_logits_of(prob_bps: pl.Series) -> pl.Series:
-    """Look up the log-odds of each probability; null stays null."""
+    """Return the log-odds of each probability; null stays null."""
     return micro_logits().gather(prob_bps)
 
 
@@ -53,12 +53,7 @@ def micro_probits() -> Ints:
 
 
 def normal_bps(micro_z: Ints) -> Ints:
-    """Return the normal distribution at z, in basis points rounded half up, 0..10000.
-
-    Parameters
-    ----------
-    micro_z
-        z in millionths of a standard deviation.
+    """Return the normal distribution at z (millionths of a standard deviation), in basis points rounded half up.
 
     Examples
     --------
@@ -72,7 +67,7 @@ WHOLE_BPS = 10_000
 
 
 def half_up(value: Decimal) -> int:
-    """Round an exact decimal to an integer, halves up.
+    """Return an exact decimal rounded to an integer, halves up.
 
     Examples
     --------
@@ -83,9 +78,9 @@ def half_up(value: Decimal) -> int:
 
 
 def largest_remainder(weights: Mapping[str, Fraction | Decimal | int], whole: int = WHOLE_BPS) -> dict[str, int]:
-    """Share ``whole`` in proportion to positive weights so that the shares sum to it exactly.
+    """Return ``whole`` shared in proportion to positive weights, exactly.
 
-    Every side gets the floor of its share; what is left goes to the largest remainders, ties by the bytes of the side.
+    Every side gets the floor of its share; the rest goes to the largest remainders, ties by the bytes of the side.
 
     Examples
     --------
@@ -103,7 +98,7 @@ def largest_remainder(weights: Mapping[str, Fraction | Decimal | int], whole: in
 
 
 def _whole_numbers(weights: Mapping[str, Fraction | Decimal | int]) -> dict[str, int]:
-    """Return whole numbers in the same proportion: of these the arithmetic is exact, and much faster than of fractions."""
+    """Return integers in the same proportion: arithmetic on them is exact, and much faster than on fractions."""
     whole = {side: weight for side, weight in weights.items() if isinstance(weight, int)}
     if len(whole) == len(weights):
         return whole

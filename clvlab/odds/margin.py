@@ -37,14 +37,9 @@ class Margin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FairPrices:
-    """Probabilities without margin.
+    """Probabilities without margin; every row sums to one, NaN where a market has no such outcome.
 
-    Attributes
-    ----------
-    prob
-        Shape of the odds; every row sums to one, NaN where a market has no such outcome.
-    fell_back
-        Rows on which the method is not defined or leaves (0, 1), and ``power`` was used.
+    ``fell_back`` marks rows on which the method is not defined or leaves (0, 1), and ``power`` was used.
     """
 
     prob: Floats
@@ -65,20 +60,10 @@ def overround(decimal_odds: npt.ArrayLike) -> Floats:
 
 
 def fair_probabilities(decimal_odds: npt.ArrayLike, method: Margin | str = Margin.POWER) -> FairPrices:
-    """Take the margin off decimal odds.
+    """Return probabilities from decimal odds (rows of markets, columns of outcomes; NaN where a market has no such outcome).
 
-    Parameters
-    ----------
-    decimal_odds
-        Rows of markets, columns of outcomes, each above 1; NaN for an outcome that the market of this row does not have.
-    method
-        ``multiplicative``, ``additive``, ``power``, ``shin``, ``odds-ratio`` or ``goto``. Additive and goto can leave
-        (0, 1), and Shin's model knows no book below 100 %: such rows take ``power``, which is defined for all.
-
-    Raises
-    ------
-    OddsError
-        No matrix, odds that are not above 1, or a row with fewer than two outcomes; an unknown method.
+    Additive and goto can leave (0, 1), and Shin's model covers no book below 100 %: such rows take ``power``, which is defined
+    for all. ``OddsError`` for odds of 1 or less, or a row with fewer than two outcomes.
 
     References
     ----------
@@ -138,7 +123,7 @@ def _additive(inverse: Floats, here: Flags) -> Floats:
 
 
 def _goto(inverse: Floats, here: Flags) -> Floats:
-    """Every outcome gives up the same number of its standard errors, sqrt((p - p^2) / p)."""
+    """Subtract from every outcome the same number of its standard errors, sqrt((p - p^2) / p)."""
     error = np.where(here, np.sqrt(1.0 - inverse), 0.0)
     step = (inverse.sum(axis=1, keepdims=True) - 1.0) / error.sum(axis=1, keepdims=True)
     found: Floats = inverse - error * step

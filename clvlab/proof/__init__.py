@@ -1,1 +1,1 @@
-"""Proof: from sealed bytes to verdicts. Uses the law and nothing that could make a result."""
+"""Verify sealed bytes: from the files of a run to verdicts, by the law and without any code that makes results."""

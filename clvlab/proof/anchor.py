@@ -1,6 +1,6 @@
-"""Anchors: what is on record of one, what a public chain says of it, and whom the caller trusts.
+"""Anchors: the record of one, a public chain's answer about it, and the keys that the caller trusts.
 
-What the chain says arrives as a value; nothing here asks it. ``checks.anchor_check`` judges it.
+The chain's answer arrives as a value; this module does no I/O. ``checks.anchor_check`` judges it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MEMO_PROGRAMS = (
     "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr",
     "Memo4c2pN8afCj432Lb7RMVKi9PbQnnW7ewFFaV3oAH",
 )
-# A cluster is known by the hash of its first block, not by the name that somebody gives it.
+# A cluster is identified by the hash of its first block, as anybody can give a chain any name.
 GENESIS = {
     "mainnet-beta": "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d",
     "testnet": "4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY",
@@ -31,7 +31,7 @@ class AnchorStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Where the manifest hash was committed; ``cluster`` is never null."""
+    """Record of where the manifest hash was committed; ``cluster`` is never ``None``."""
 
     status: str = "not_anchored"
     signature: str | None = None
@@ -41,8 +41,6 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction of a transaction: its program, those of its accounts that signed, and its data."""
-
     program_id: str
     signers: tuple[str, ...]
     data: bytes
@@ -50,20 +48,10 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a chain says of one transaction.
+    """A chain's answer about one transaction; ``signature`` is ``None`` when the chain does not hold it.
 
-    Attributes
-    ----------
-    genesis_hash
-        Of the chain that was asked.
-    signature
-        The transaction's own; null when the chain does not hold the one asked for.
-    signed
-        Whether every signature over the transaction's bytes was checked here and holds.
-    error
-        Why the transaction failed; null when it succeeded.
-    transaction
-        Its bytes, of which the other fields were read.
+    ``signed`` is whether every signature over the bytes in ``transaction``, the source of all other fields, was checked and is
+    valid.
     """
 
     genesis_hash: str
@@ -76,7 +64,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class AnchorTrust:
-    """What the caller trusts, never what a run says of itself: the keys that may anchor, and genesis hashes by cluster."""
+    """The caller's trust, never the run's own word: keys that may anchor, and genesis hashes by cluster."""
 
     signers: frozenset[str] = frozenset()
     genesis: dict[str, str] = field(default_factory=lambda: dict(GENESIS))

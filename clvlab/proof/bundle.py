@@ -1,7 +1,4 @@
-"""Proof bundles: everything about one run in one file, every byte of it accounted for.
-
-``docs/reference/bundle-format.md`` is the format in words.
-"""
+"""Proof bundles: one run in one file, with every byte accounted for (``docs/reference/bundle-format.md``)."""
 
 from __future__ import annotations
 
@@ -22,15 +19,7 @@ _MAX_HEADER = 1 << 20
 
 
 def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: Any = None) -> bytes:
-    """Write a bundle: a header line that lists the parts, then the parts.
-
-    Parameters
-    ----------
-    run, receipts
-        As stored.
-    anchor, log
-        Anchor record and log proofs as JSON values, or null.
-    """
+    """Return a bundle: a header line that lists the parts, then the parts; ``anchor`` and ``log`` are JSON values."""
     contents = {
         "context.json": canonical(context(run)),
         "manifest.json": run.manifest,
@@ -46,7 +35,7 @@ def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: An
 
 
 def context(run: SealedRun) -> Mapping[str, object]:
-    """Say of which run and pack a bundle is, for those who read no further; the manifest and the evidence say so too."""
+    """Return run and pack of a bundle, for readers who read no further; manifest and evidence repeat them."""
     started = parsed(first_line(run.events))["payload"]
     names = ("pack_id", "fixture_ids", "content_hash")
     return {
@@ -58,14 +47,6 @@ def context(run: SealedRun) -> Mapping[str, object]:
 
 
 def read_bundle(text: bytes) -> dict[str, bytes]:
-    """Take a bundle apart.
-
-    Raises
-    ------
-    BundleError
-        Anything that the format does not have: an unknown, missing, repeated, misplaced or too large part, another hash,
-        trailing bytes.
-    """
     at = text.find(b"\n", 0, _MAX_HEADER) + 1
     head = text[: max(at - 1, 0)]
     try:
@@ -90,12 +71,14 @@ def read_bundle(text: bytes) -> dict[str, bytes]:
         contents[name], at = text[at : at + size], at + size
         if len(contents[name]) != size or sha256(contents[name]) != digest:
             raise BundleError(f"{name} is not what the header says: it has {sha256(contents[name])}, not {digest}")
+    # A byte that no part accounts for could differ between two bundles of one run, or hide something in them.
     if at != len(text):
         raise BundleError(f"{len(text) - at} bytes follow the last part")
     try:
         expected = canonical(context(run_of(contents)))
     except (EvidenceError, KeyError, TypeError) as error:
         raise BundleError(f"the first line of events.jsonl can't be read: {error!r}") from error
+    # The context is what hurried readers see, so it may not name another run or pack than the evidence.
     if contents["context.json"] != expected:
         raise BundleError("context.json does not say what the manifest and the evidence say")
     if "anchor.json" in contents:
@@ -104,13 +87,7 @@ def read_bundle(text: bytes) -> dict[str, bytes]:
 
 
 def anchor_of(contents: Mapping[str, bytes]) -> dict[str, str]:
-    """Return what ``anchor.json`` of a bundle says: cluster, signature and transaction, all as texts.
-
-    Raises
-    ------
-    BundleError
-        It is not of its schema.
-    """
+    """Return ``anchor.json`` of a bundle: cluster, signature and transaction, as texts; ``BundleError`` for another schema."""
     try:
         anchor = parsed(contents["anchor.json"])
     except EvidenceError as error:
@@ -124,7 +101,6 @@ def anchor_of(contents: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def run_of(contents: Mapping[str, bytes]) -> SealedRun:
-    """Return the sealed run of a bundle's parts, unverified."""
     try:
         run_id = str(parsed(contents["manifest.json"])["run_id"])
     except (EvidenceError, KeyError, TypeError) as error:

@@ -23,17 +23,12 @@ HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def sha256(data: bytes) -> str:
-    """Hash bytes to the interface's form ``sha256:<hex>``."""
+    """Return the hash of bytes as ``sha256:<hex>``."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def canonical(value: Any) -> bytes:
-    """Write a value canonically, without a line end.
-
-    Raises
-    ------
-    EvidenceError
-        A float, an integer beyond 2**53 - 1, a key that is no ASCII string, a lone surrogate, or more than 254 levels.
+    """Return the canonical bytes of a value, without a line end; ``EvidenceError`` where it has none.
 
     Examples
     --------
@@ -48,13 +43,7 @@ def canonical(value: Any) -> bytes:
 
 
 def parsed(line: bytes) -> Any:
-    """Read a canonical value back.
-
-    Raises
-    ------
-    EvidenceError
-        The bytes are no JSON, or not the canonical form of what they say.
-    """
+    """Read a canonical value; ``EvidenceError`` unless the bytes are the canonical form of what they say."""
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -65,19 +54,14 @@ def parsed(line: bytes) -> Any:
 
 
 def decimal_text(number: float) -> str:
-    """Write a finite float as its shortest round-trip decimal, without an exponent.
-
-    Raises
-    ------
-    EvidenceError
-        NaN or infinite.
+    """Return a finite float as its shortest round-trip decimal, without an exponent.
 
     Examples
     --------
     >>> decimal_text(0.4), decimal_text(1e-7), decimal_text(2.0)
     ('0.4', '0.0000001', '2')
     """
-    exact = Decimal(repr(float(number)))  # a NumPy float shows its type
+    exact = Decimal(repr(float(number)))  # the repr of a NumPy float has its type
     if not exact.is_finite():
         raise EvidenceError(f"a sealed number must be finite, not {number!r}")
     text = f"{exact:f}"
@@ -85,7 +69,6 @@ def decimal_text(number: float) -> str:
 
 
 def without_floats(value: Any) -> Any:
-    """Replace every float in a JSON value by its decimal text."""
     if isinstance(value, float):
         return decimal_text(value)
     if isinstance(value, dict):

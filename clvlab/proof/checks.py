@@ -43,14 +43,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A verdict and, in a sentence, what it rests on."""
-
     verdict: Verdict
     detail: str
 
 
 def unreadable(reason: str) -> Check:
-    """Fail a check that needs evidence which can't be read."""
     return Check(Verdict.FAIL, f"the evidence can't be read: {reason}")
 
 
@@ -62,11 +59,7 @@ def evidence_integrity(sealed: str, recomputed: str) -> Check:
 
 
 def llm_boundary(folder: Path | None) -> Check:
-    """Audit what the trust folders import, and what Python would run in their place.
-
-    A guard for maintainers against a slip. Against code that wants to hide it proves nothing: such code can change the
-    audit as well.
-    """
+    """Check the imports of the trust folders, and any file that Python would run in place of their sources."""
     found = audit(folder)
     if found:
         return Check(Verdict.FAIL, "; ".join(found[:3]))
@@ -78,7 +71,6 @@ def llm_boundary(folder: Path | None) -> Check:
 
 
 def metrics_recomputed(stored: bytes, rederived: bytes) -> Check:
-    """Compare all score lines, as bytes: a row dropped, added or altered fails."""
     if stored == rederived:
         rows = rederived.count(b"\n")
         return Check(Verdict.PASS, f"all {rows} score rows re-derived from the evidence are equal")
@@ -88,7 +80,7 @@ def metrics_recomputed(stored: bytes, rederived: bytes) -> Check:
 
 
 def first_difference(one: bytes, other: bytes) -> int:
-    """Return the number, from 1, of the first line in which two texts differ; neither is split."""
+    """Return the number, from 1, of the first line in which two texts differ, without splitting them."""
     end = min(len(one), len(other))
     piece = next(
         (at for at in range(0, end, _PIECE_BYTES) if one[at : at + _PIECE_BYTES] != other[at : at + _PIECE_BYTES]), end
@@ -98,7 +90,8 @@ def first_difference(one: bytes, other: bytes) -> int:
 
 
 def manifest_bound(run: SealedRun, rebuilt: bytes, manifest_hash: str, started: RunStarted) -> Check:
-    """Compare the rebuilt manifest with the stored one, and re-derive every id and hash that RUN_STARTED names."""
+    """Compare the rebuilt manifest with the stored one, and derive every id and hash of RUN_STARTED again."""
+    # Compared as bytes with one rebuilt from the evidence: a manifest of another run, or with one field changed, fails.
     if rebuilt != run.manifest:
         return Check(Verdict.FAIL, f"the manifest {_difference(rebuilt, run.manifest)}")
     try:
@@ -125,15 +118,7 @@ def _difference(rebuilt: bytes, stored: bytes) -> str:
 
 
 def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> Check:
-    """Judge every BACK again in both phases, and require of every receipt that its decision was allowed.
-
-    Parameters
-    ----------
-    evidence, placed
-        What was sealed, and its ``POSITIONS``.
-    receipts
-        ``receipts.jsonl``: what venues said, which no other check reads.
-    """
+    """Judge every BACK again in both phases, and require that each receipt is for an allowed action."""
     decisions, policy = evidence.decisions, evidence.limits.policy
     backs = int((decisions["action"] == Action.BACK).sum())
     if backs == 0 and not receipts:
@@ -157,10 +142,7 @@ def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> 
 
 
 def _check_executed(receipts: pl.DataFrame, allowed: pl.DataFrame, policy: PolicyEnvelope, run_id: str) -> str:
-    """Refuse a receipt that no allowed action stands behind, or say how much of what was executed was checked.
-
-    Receipts may be lost, and the verdict does not depend on that.
-    """
+    """Return how many executions were checked, or raise ``EvidenceError`` for a receipt without an allowed action."""
     asked = policy.execution_mode == ExecutionMode.PAPER
     if receipts.is_empty():
         if asked and allowed.height:
@@ -170,6 +152,7 @@ def _check_executed(receipts: pl.DataFrame, allowed: pl.DataFrame, policy: Polic
         raise EvidenceError(f"the run asked no venue ({policy.execution_mode}), and has {receipts.height} receipts")
     own = allowed.select("agent_id", decision_seq="seq", run_id=pl.lit(run_id), proposed="stake")
     matched = receipts.join(own, on=["decision_seq", "agent_id", "run_id"], how="left", maintain_order="left")
+    # A receipt for more than the proposed stake, or a second one for a decision, would count money that the gate never allowed.
     wrong = matched.filter(
         pl.col("proposed").is_null()
         | ~pl.col("stake").is_between(0, pl.col("proposed"))
@@ -180,33 +163,19 @@ def _check_executed(receipts: pl.DataFrame, allowed: pl.DataFrame, policy: Polic
         raise EvidenceError(
             f"{wrong.height} receipt(s) without an allowed action of that kind, the first for seq {wrong['decision_seq'][0]}"
         )
+    # Receipts may be lost: the seal proves decisions, not fills, so the verdict does not depend on how many there are.
     missing = allowed.height - receipts.height
     without = f", and {missing} have none, of which nothing was checked" if missing > 0 else ""
     return f"each of {receipts.height} receipts is for one of them{without}"
 
 
 def receipt_separation(evidence: Evidence) -> Check:
-    """Pass evidence that was read: its kinds and keys are a closed set in which no receipt has a place.
-
-    A receipt forged into the evidence makes it unreadable, and this check fail with it.
-    """
+    # Kinds and keys are a closed set without receipts: a receipt forged into the evidence makes it unreadable, which fails.
     return Check(Verdict.PASS, f"none of the {evidence.count} events is a receipt or carries a field of one")
 
 
 def anchor_check(anchor: Anchor, manifest_hash: str, seen: Seen | None = None, trust: AnchorTrust | None = None) -> Check:
-    """Judge an anchor by what the chain says.
-
-    Parameters
-    ----------
-    anchor
-        What is on record.
-    manifest_hash
-        Of the manifest rebuilt from the evidence: the memo must be exactly this text.
-    seen
-        What the chain says of ``anchor.signature``; null when it could not be asked.
-    trust
-        Keys and clusters; without a key nothing passes.
-    """
+    """Judge an anchor by the chain's answer (``None`` if it could not be asked); without a trusted key it never passes."""
     trust = trust or AnchorTrust()
     if anchor.status == AnchorStatus.NOT_ANCHORED:
         return Check(Verdict.NOT_APPLICABLE, "the run is not anchored")
@@ -227,7 +196,7 @@ def anchor_check(anchor: Anchor, manifest_hash: str, seen: Seen | None = None, t
 
 
 def _contradiction(anchor: Anchor, manifest_hash: str, seen: Seen, trust: AnchorTrust) -> str | None:
-    """Name what the chain says against the record."""
+    # Anybody can run a private chain and call it mainnet; its first block gives it away.
     expected = trust.genesis.get(anchor.cluster)
     if seen.genesis_hash != expected:
         return f"the chain asked has genesis hash {seen.genesis_hash}, {anchor.cluster} has {expected or 'none that is known'}"
@@ -237,6 +206,7 @@ def _contradiction(anchor: Anchor, manifest_hash: str, seen: Seen, trust: Anchor
         return f"the transaction given for {anchor.signature} does not carry that signature, or it does not hold"
     if seen.error is not None:
         return f"transaction {seen.signature} failed on {anchor.cluster}: {seen.error}"
+    # A hash elsewhere in a transaction, or signed by other accounts than the memo's, would not be that key's commitment.
     memos = [instruction for instruction in seen.instructions if instruction.program_id in MEMO_PROGRAMS]
     if not memos:
         return f"transaction {seen.signature} calls no known memo program"

@@ -1,11 +1,7 @@
-"""Trust closure: the sources that decide a score, what may not stand beside them, one digest over them, and what they import.
+"""Trust closure: the sources that decide a score, a digest over them, and an audit of what they import.
 
-Nothing but the law, the proof and a fixed set of names may decide a score. The trust folders are closed: what they import is
-audited with them. An allowlist, not a list of known model vendors, so that tomorrow's vendor fails too. Dynamic imports have no
-allowed form.
-
-The audit guards maintainers against a slip. It is no wall: code that wants to hide from it can, by changing the audit itself,
-the interpreter, or a library that is allowed.
+The audit uses an allow-list, not a list of known model vendors, so that tomorrow's vendor fails too; dynamic imports are never
+allowed. It stops accidents, not attackers: code that wants to hide can change the audit, the interpreter, or a library.
 """
 
 from __future__ import annotations
@@ -33,25 +29,24 @@ _IMPORTABLE = ("", ".py", ".pyc", ".pyd", ".so")  # a folder has no suffix
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """The sources, by name relative to the package folder and sorted, and what stands there beside them."""
+    """The sources, by name relative to the package folder and sorted, and other files found among them."""
 
     sources: dict[str, bytes]
     strays: tuple[str, ...]
 
 
 def package_folder() -> Path:
-    """Folder of the installed package, whose trust folders decide scores here."""
     return Path(__file__).parent.parent
 
 
 def read_closure(root: Path) -> Closure:
-    """Read the sources of a package folder, and list what Python could import in their place."""
+    """Read the sources of a package folder, and list files that Python could import in their place."""
     sources, strays = {}, []
     waiting = [(root / name, name) for name in TRUST]
-    for path, name in waiting:  # to which each folder adds what is in it
+    for path, name in waiting:  # grows by the content of each folder
         state = state_of(path)
         mode = state[0]
-        if S_ISLNK(mode):  # what it leads to can be changed from elsewhere
+        if S_ISLNK(mode):  # its target can be changed from elsewhere
             strays.append(f"{name}: a symbolic link")
         elif path.parent.name == _CACHE:
             if not S_ISREG(mode) or ".pyc" not in path.name:
@@ -62,7 +57,7 @@ def read_closure(root: Path) -> Closure:
             sources[name] = content_of(path, state)
         else:
             strays.append(f"{name}: only Python sources may stand in a trust folder")
-    # An extension module, and a package, are imported before the source of the same name.
+    # Python imports an extension module, or a package, before the source of the same name, so one could replace the law unseen.
     for path in root.iterdir():
         guarded = path.name.split(".")[0] in _GUARDED and path.name not in (*TRUST, "__init__.py")
         if guarded and path.suffix in _IMPORTABLE:
@@ -71,20 +66,14 @@ def read_closure(root: Path) -> Closure:
 
 
 def source_digest(root: Path | None = None) -> str:
-    """Hash the trust closure: SHA-256 over what ``sha256sum`` prints of its sources, sorted by name.
-
-    Parameters
-    ----------
-    root
-        Package folder; the installed one by default.
-    """
+    """Return the SHA-256 over the output of ``sha256sum`` for the sources, sorted by name."""
     read = read_closure(package_folder() if root is None else root).sources
     lines = "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in read.items())
     return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
 
 
 def foreign_modules(root: Path, sources: Mapping[str, bytes]) -> list[str]:
-    """List the modules of the closure that this process did not load from the sources that were read."""
+    """Return the modules of the closure that this process loaded from elsewhere."""
     found = []
     for name, module in [(name, module) for name, module in list(sys.modules.items()) if name.startswith(_PACKAGE)]:
         top, _, rest = name.partition(".")
@@ -102,19 +91,14 @@ def foreign_modules(root: Path, sources: Mapping[str, bytes]) -> list[str]:
 
 
 def state_of(path: Path) -> tuple[int, ...]:
-    """Return what changes with a file: its inode, size and times; of a link itself.
-
-    Raises
-    ------
-    OSError
-    """
+    """Return mode, inode, size and times of a file, or of a link itself."""
     found = path.lstat()
     return found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 @lru_cache(maxsize=1024)
 def content_of(path: Path, state: tuple[int, ...]) -> bytes:  # noqa: ARG001
-    """Read a file, unless it was read in that state before."""
+    """Read a file, or return its cached content if its state is the same."""
     return path.read_bytes()
 
 
@@ -176,12 +160,12 @@ ALLOWED_NAMES: Mapping[str, frozenset[str]] = {
 # Bytecode that Python would run in place of a source: it must be what the source compiles to.
 #
 # Python runs a cached ``.pyc`` unread when its header fits the source, or promises that it does (PEP 552), so that other code
-# can stand under an innocent source.
+# can hide behind an innocent source.
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """What stands in the cache for a source, and the time that its header is compared with."""
+    """A source's cached bytecode, and the source time that its header is compared with."""
 
     name: str
     bytecode: bytes
@@ -189,25 +173,23 @@ class CacheEntry:
 
 
 def read_cache(root: Path, sources: Mapping[str, bytes]) -> tuple[CacheEntry, ...]:
-    """Read what this Python has in its cache for the sources of a package folder."""
     found = []
     for name in sources:
         source, cache = _paths(root, name)
         try:
             found.append(CacheEntry(name, content_of(cache, state_of(cache)), int(source.stat().st_mtime)))
-        except OSError:  # gone, or unreadable: Python compiles the source
+        except OSError:  # missing or unreadable: Python compiles the source
             continue
     return tuple(found)
 
 
 @lru_cache(maxsize=1024)
 def _paths(root: Path, name: str) -> tuple[Path, Path]:
-    """Return where a source is, and where its bytecode would be."""
     return root / name, Path(cache_from_source(str(root / name)))
 
 
 def foreign_bytecode(sources: Mapping[str, bytes], found: Iterable[CacheEntry]) -> list[str]:
-    """List the sources in whose place this Python would run other code."""
+    """Return the sources in whose place this Python would run other code."""
     wrong = [entry.name for entry in found if not _runs_as_written(sources[entry.name], entry)]
     return [f"{name}: Python would run bytecode that is not compiled from it" for name in wrong]
 
@@ -238,7 +220,7 @@ def _runs_as_written(source: bytes, entry: CacheEntry) -> bool:
 
 
 def _bare(code: CodeType) -> tuple[CodeType, bytes]:
-    """Leave out where the source was and its columns, which depend on how it was compiled."""
+    """Return code without file name and columns, which depend on how it was compiled."""
     inner = tuple(_bare(value) if isinstance(value, CodeType) else value for value in code.co_consts)
     return code.replace(co_filename="", co_linetable=b"", co_consts=inner), code.co_exceptiontable
 
@@ -250,7 +232,7 @@ _EXCEPTIONS = frozenset(
         ("proof/closure.py", "importlib.abc.SourceLoader"),
         ("proof/closure.py", "importlib.util.cache_from_source"),
         ("proof/closure.py", "types.CodeType"),
-        ("proof/clv_states.py", "clv_verify"),  # run as a file, it imports the one beside it
+        ("proof/clv_states.py", "clv_verify"),  # run as a file, it imports the one next to it
         ("proof/clv_states.py", "sys.path"),
         ("proof/clv_verify.py", "os"),  # it opens files itself, without waiting for a pipe
         ("proof/clv_verify.py", "stat"),
@@ -271,14 +253,7 @@ Names = Mapping[str, Collection[str]]
 
 
 def audit(folder: Path | None = None) -> tuple[str, ...]:
-    """List every way in which the trust folders reach beyond themselves; empty is good.
-
-    Parameters
-    ----------
-    folder
-        Package folder that holds ``errors.py``, ``law`` and ``proof``; the installed one by default, of which the modules
-        that are loaded must come from these sources too. A missing one is a violation: the audit fails closed.
-    """
+    """Return every way in which the trust folders reach beyond themselves; a missing source counts: the audit fails closed."""
     root = package_folder() if folder is None else folder
     missing = tuple(f"{name} is missing" for name in TRUST if not (root / name).exists())
     if missing:
@@ -308,12 +283,11 @@ def _module(name: str) -> str:
 
 
 def violations(source: str | bytes, name: str) -> list[str]:
-    """List what one source file (``name`` relative to the package) may not do."""
+    """Return the forbidden imports and names of one source file; ``name`` is relative to the package."""
     return list(_violations(_nodes(source), name, None))
 
 
 def _nodes(source: str | bytes) -> list[ast.AST] | str:
-    """Parse a source in the encoding that it names, or say why it can't be."""
     try:
         return list(ast.walk(_parsed(source)))
     except (MemoryError, RecursionError, SyntaxError, ValueError) as error:
@@ -321,10 +295,8 @@ def _nodes(source: str | bytes) -> list[ast.AST] | str:
 
 
 def _parsed(source: str | bytes) -> ast.AST:
-    """Parse without a pause: CPython 3.11 keeps one count of the depth for all threads, so none may parse in between.
-
-    Only a collection of cycles lets another thread run here. Two of us at once would each turn collecting on for the other.
-    """
+    """Parse without garbage collection in between: CPython 3.11 counts recursion depth once for all threads."""
+    # Only a collection of cycles lets another thread run here, and two threads at once would each turn it on for the other.
     with _PARSING:
         collects = gc.isenabled()
         gc.disable()
@@ -345,10 +317,10 @@ def _violations(nodes: list[ast.AST] | str, name: str, own: Names | None) -> Ite
 
 
 def _reached(nodes: list[ast.AST], name: str, own: Names | None) -> Iterator[tuple[int, str]]:
-    """Yield what the source may not reach, with its line.
+    """Yield the forbidden reaches of a source, each with its line.
 
-    1. an import of what is not allowed; 2. a name of a module that is not allowed; 3. a module in any other place than
-    before a dot, from where it could not be followed; 4. names and attributes that lead around imports.
+    1. an import that is not allowed; 2. a name of a module that is not allowed; 3. a module used other than before a dot, where
+    it could not be followed; 4. names and attributes that lead around imports.
     """
     modules: dict[str, set[str]] = {}
     for line, bound, target, imported in _imports(nodes, name):
@@ -372,7 +344,7 @@ def _reached(nodes: list[ast.AST], name: str, own: Names | None) -> Iterator[tup
 
 
 def _imports(nodes: list[ast.AST], name: str) -> Iterator[tuple[int, str, str, str]]:
-    """Yield line, bound name, what it is bound to, and what is imported: ``import a.b`` binds ``a``."""
+    """Yield line, bound name, its target, and the import: ``import a.b`` binds ``a``."""
     for node in nodes:
         match node:
             case ast.Import():
@@ -388,7 +360,6 @@ def _imports(nodes: list[ast.AST], name: str) -> Iterator[tuple[int, str, str, s
 
 
 def _named(node: ast.AST, modules: Names, own: Names | None) -> list[str]:
-    """Name the modules that an expression may stand for."""
     attributes = []
     while isinstance(node, ast.Attribute):
         attributes.append(node.attr)

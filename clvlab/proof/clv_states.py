@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Derive every state in the evidence of a sealed run again from the ticks; needs clv_verify.py beside it, and plain Python.
+"""Derive every state in the evidence of a sealed run from the ticks again; needs clv_verify.py next to it, and plain Python.
 
     python3 clv_states.py RUN ticks.csv [books.csv] [--json]
 
-RUN is a run folder or a bundle, which clv_verify.py checks: hashes, scores, verdicts. This file asks one thing more, whether
-the prices in it are those of the ticks. Columns of the CSV: fixture_id, tick_seq, ts_ms, in_running, market_key, side,
-prob_bps, odds_milli, suspended, kickoff_ts_ms; an empty field is null; other columns are ignored. A run that one book closes
-has the states of that book, which stand in a second CSV: fixture_id, market_key, side, book, tick_seq, prob_bps, odds_milli,
-suspended. Exit status 0 when every state and close follows from the ticks, 1 when one does not, 2 when there is no run, there
-are no ticks, or the run is closed by a book that was not given.
+RUN is a run folder or a bundle that clv_verify.py checks: hashes, scores, verdicts. This file checks one thing more: that the
+prices in it are those of the ticks. Columns of the CSV: fixture_id, tick_seq, ts_ms, in_running, market_key, side, prob_bps,
+odds_milli, suspended, kickoff_ts_ms; an empty field is null; other columns are ignored. A run that one book closes needs that
+book's states in a second CSV: fixture_id, market_key, side, book, tick_seq, prob_bps, odds_milli, suspended. Exit status 0 when
+every state and close follows from the ticks, 1 when one does not, 2 when there is no run, there are no ticks, or the book that
+closes the run is missing.
 """
 
 from __future__ import annotations
@@ -71,12 +71,11 @@ def _side(row: Row) -> clv_verify.Object:
 
 
 def times_of(fixtures: dict[int, Fixture]) -> dict[int, dict[int, int]]:
-    """Return the time of each tick of each fixture."""
     return {number: {seq: ts for seq, ts, _ in fixture.ticks} for number, fixture in fixtures.items()}
 
 
 def fixtures_by(book: str, fixtures: dict[int, Fixture], rows: Sequence[Row]) -> dict[int, Fixture]:
-    """Return fixtures with the states of one book, of which each begins at a tick and carries its time."""
+    """Return fixtures with the states of one book; each state begins at a tick and has its time."""
     own = [row for row in rows if row["book"] == book]
     if not own:
         raise clv_verify.InputError(f"the states are those of the book {book!r}, of which no row is given")
@@ -96,7 +95,7 @@ def fixtures_by(book: str, fixtures: dict[int, Fixture], rows: Sequence[Row]) ->
 
 
 def window_end(fixture: Fixture, window: clv_verify.Object) -> tuple[int, int, str]:
-    """Find where the window of a fixture ends: the first tick outside, the time of the close, and its kind."""
+    """Return the end of a fixture's window: the first tick outside, the time of the close, and its kind."""
     past_last, last_ts = fixture.ticks[-1][0] + 1, fixture.ticks[-1][1]
     if window["end_rule"] == "manual_stop":
         return past_last, last_ts, "stop"
@@ -113,13 +112,12 @@ def window_end(fixture: Fixture, window: clv_verify.Object) -> tuple[int, int, s
 
 
 def state_at(states: Sequence[clv_verify.Object], tick_seq: int) -> clv_verify.Object | None:
-    """Return the last state of a market at or before a tick."""
     count = bisect_right(states, tick_seq, key=lambda state: state["tick_seq"])
     return states[count - 1] if count else None
 
 
 def closing_state(states: Sequence[clv_verify.Object], end_seq: int, close_ts_ms: int, policy: str) -> clv_verify.Object | None:
-    """Return the state in which a market closes; ``last_open`` looks behind a suspension for at most 300 s."""
+    """Return the state in which a market closes; ``last_open`` looks back past a suspension for at most 300 s."""
     state = state_at(states, end_seq - 1)
     if policy == "last_open" and state and state["suspended"]:
         opened = [other for other in states if other["tick_seq"] < end_seq and not other["suspended"]]
@@ -129,7 +127,7 @@ def closing_state(states: Sequence[clv_verify.Object], end_seq: int, close_ts_ms
 
 
 def check_states(evidence: clv_verify.Evidence, fixtures: dict[int, Fixture], books: Sequence[Row] | None = None) -> None:
-    """Derive every state in the evidence again from the ticks; raise ``BrokenError`` at the first that differs."""
+    """Derive every state in the evidence from the ticks again; raise ``BrokenError`` at the first that differs."""
     window = evidence.started["window"]
     if "close_source" in window:
         if books is None:
@@ -177,17 +175,14 @@ _STATE: dict[str, Callable[[str], Any]] = {
 
 
 def read_ticks(path: Path) -> dict[int, Fixture]:
-    """Read ticks from CSV."""
     return fixtures_of(_rows(path, "ticks", {**_STATE, "ts_ms": int, "in_running": _flag, "kickoff_ts_ms": _nullable}))
 
 
 def read_books(path: Path) -> list[Row]:
-    """Read what books say from CSV."""
     return _rows(path, "books", {**_STATE, "book": _text})
 
 
 def _rows(path: Path, what: str, columns: dict[str, Callable[[str], Any]]) -> list[Row]:
-    """Read a CSV whose columns are read so; ``what`` it holds is said where it can't be."""
     try:
         texts = csv.DictReader(io.StringIO(clv_verify.read_file(path).decode("utf-8"), newline=""))
         return [{name: read(text[name]) for name, read in columns.items()} for text in texts]
@@ -196,7 +191,7 @@ def _rows(path: Path, what: str, columns: dict[str, Callable[[str], Any]]) -> li
 
 
 def verify_states(path: Path, ticks: dict[int, Fixture], books: Sequence[Row] | None = None) -> clv_verify.Object:
-    """Check the states of a run folder or bundle: its evidence hash, and what is wrong, or null."""
+    """Return the evidence hash of a run folder or bundle, and the fault of its states, or ``None``."""
     found: clv_verify.Object = {"recomputed_evidence_hash": "unread"}
     try:
         events = clv_verify.read_parts(path)["events.jsonl"]
@@ -208,7 +203,6 @@ def verify_states(path: Path, ticks: dict[int, Fixture], books: Sequence[Row] | 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check the run named on the command line; give the exit status."""
     parser = argparse.ArgumentParser(description="Derive the states of a sealed run from ticks.")
     parser.add_argument("run", type=Path, help="a run folder or a bundle")
     parser.add_argument("ticks", type=Path, help="the ticks of its pack, as CSV")

@@ -4,14 +4,15 @@
     python3 clv_verify.py RUN [--trust keys.json] [--require anchor,log] [--without-witness] [--json]
 
 RUN is a run folder, a proof bundle (one file), or the disclosure of one decision. This file shares no code with the program
-that made them. One line per check; exit status 0 when all pass, 1 when one fails, 2 when there is nothing to check: evidence
-is canonical and has the sealed hash; scores, verdicts and manifest follow from it. A bundle may hold an anchor (a memo that a
-key signed for a public chain) and proofs from a log in which a commitment to the run stands ahead of its result. They count by
-the keys that you trust, and you say which must be there: its maker can leave them out. A required log needs a witness.
+that made them. It prints one line per check; exit status 0 when all pass, 1 when one fails, 2 when there is nothing to check.
+It checks that the evidence is canonical and has the sealed hash, and that scores, verdicts and manifest follow from it. A
+bundle may hold an anchor (a memo that a key signed for a public chain) and proofs from a log that the run was committed to
+before its result. They count only by keys that you trust, and only if you require them: the maker of a bundle can leave them
+out. A required log needs a witness.
 
-What it can't show: that nobody tried other agents and kept silent, that the prices are what the market said (clv_states.py,
-beside this file, derives them from the ticks), and, as it asks nobody, that the chain still holds the memo. Whoever makes a
-whole run anew, hashes included, passes without anchor and log.
+It can't show that no other agents were tried in silence, that the prices are the market's (clv_states.py, next to this file,
+derives them from the ticks), or, as it uses no network, that the chain still holds the memo. A whole run that is made up,
+hashes included, passes without anchor and log.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# A JSON object. Its keys, and what stands under each, are those of the shape by which it was read, such as EVENTS or MANIFEST.
+# A JSON object. Its keys and their values are those of the shape by which it was read, such as EVENTS or MANIFEST.
 Object = dict[str, Any]
 
 PARTS = ("context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json")
@@ -52,7 +53,7 @@ PART_LIMITS = {"context.json": MAX_LINE_BYTES} | dict.fromkeys(("manifest.json",
 
 
 class BrokenError(Exception):
-    """What is checked breaks a rule."""
+    """A rule is broken."""
 
 
 class InputError(Exception):
@@ -60,7 +61,6 @@ class InputError(Exception):
 
 
 def require(holds: object, text: str) -> None:
-    """Raise ``BrokenError`` unless something holds."""
     if not holds:
         raise BrokenError(text)
 
@@ -78,7 +78,6 @@ _WRITE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=T
 
 
 def decoded_text(data: bytes) -> str:
-    """Read bytes as strict UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -86,7 +85,7 @@ def decoded_text(data: bytes) -> str:
 
 
 def canonical(value: object) -> bytes:
-    """Write a value in its one canonical form, if it has one."""
+    """Return a value in its one canonical form, if it has one."""
     try:
         _check_value(value, MAX_LEVELS)
         return _WRITE(value).encode("utf-8")
@@ -109,7 +108,7 @@ def _check_value(value: object, levels: int) -> None:
 
 
 def parsed(data: bytes) -> Any:
-    """Read any value that must be canonical: a repeated key, a space or ``3.0`` would not be written again."""
+    """Read a value that must be canonical: a repeated key, a space or ``3.0`` would not be written again."""
     try:
         value = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -123,7 +122,7 @@ def parsed(data: bytes) -> Any:
 
 
 def between(low: int, high: int) -> str:
-    """Match the integers from ``low`` to ``high`` as they are written: no leading zero, no ``-0``."""
+    """Return a pattern of the integers from ``low`` to ``high`` as they are written: no leading zero, no ``-0``."""
     if low < 0:
         return f"-(?:{between(1, -low)})|{between(0, high)}"
     found = ["0"] if low == 0 else []
@@ -140,7 +139,7 @@ def between(low: int, high: int) -> str:
 
 
 def pattern(shape: Any) -> str:
-    """Write the regular expression of a shape; keys with a question mark may be missing, not all of an object."""
+    """Return the regular expression of a shape; keys with a question mark may be missing, but not all of an object."""
     if isinstance(shape, dict):
         items = [(key, f'"{key.removesuffix("?")}":{pattern(shape[key])}') for key in sorted(shape)]
         sure = next(place for place, (key, _) in enumerate(items) if key[-1] != "?")
@@ -153,20 +152,18 @@ def pattern(shape: Any) -> str:
 
 
 def null_or(shape: Any) -> str:
-    """Allow null beside a shape."""
     return f"null|{pattern(shape)}"
 
 
 def one_of(*texts: str) -> str:
-    """Allow these texts."""
     return "|".join(f'"{re.escape(text)}"' for text in texts)
 
 
-# A text: characters that stand for themselves. The escapes that have no shorter or other form are taken out of a line before it
+# A text: characters without an escape. The escapes that have no shorter or other form are taken out of a line before it
 # is matched, or the expression would keep a state for each of them.
 TEXT = r'"[^"\\\x00-\x1f]*"'
 CONTROLS = [f"u{code:04x}" for code in range(32) if chr(code) not in "\b\f\n\r\t"]
-ESCAPES = [f"\\{char}" for char in ("\\", '"', *"bfnrt", *CONTROLS)]  # a backslash first: it may stand before any other
+ESCAPES = [f"\\{char}" for char in ("\\", '"', *"bfnrt", *CONTROLS)]  # a backslash first: it may precede any other
 HASH = r'"sha256:[0-9a-f]{64}"'
 BOOL, INT, COUNT = "true|false", between(-SAFE_INTEGER, SAFE_INTEGER), between(0, SAFE_INTEGER)
 SECONDS, MAX_WINDOW_S, PROBABILITY = between(0, SAFE_INTEGER // 1000), SAFE_INTEGER // 1_000_000, between(0, 10_000)
@@ -270,14 +267,12 @@ OF_KIND = {
 
 
 def unescaped(text: str) -> str:
-    """Put a character that stands for itself in place of every escape."""
     for escape in ESCAPES if "\\" in text else ():
         text = text.replace(escape, "~")
     return text
 
 
 def shaped(data: bytes, shape: Any, where: str) -> Any:
-    """Read what must be canonical and of a shape."""
     text = decoded_text(data)
     require(
         re.fullmatch(pattern(shape), unescaped(text)), f"{where} is not canonical, or has other keys or values than its kind"
@@ -286,11 +281,11 @@ def shaped(data: bytes, shape: Any, where: str) -> Any:
 
 
 def check_lines(text: bytes, name: str, first: int = MAX_LINE_BYTES) -> None:
-    """Require lines to be as few and as short as they may be, without splitting them."""
+    """Require the number and length of lines to be within the limits, without splitting them."""
     count, at = text.count(b"\n"), text.find(b"\n", 0, first + 1) + 1
     require(count * MIN_MEAN_LINE_BYTES <= len(text), f"{name} has {count:,} lines in {len(text):,} bytes: too many")
     require(at or not text, f"line 1 of {name} has more than {first:,} bytes")
-    while at < len(text):  # on to the last line feed in reach: every line before it is short enough
+    while at < len(text):  # up to the last line feed in reach: every line before it is short enough
         at = text.rfind(b"\n", at, at + MAX_LINE_BYTES + 1) + 1
         require(at, f"a line of {name} has more than {MAX_LINE_BYTES:,} bytes")
 
@@ -299,17 +294,15 @@ def check_lines(text: bytes, name: str, first: int = MAX_LINE_BYTES) -> None:
 
 
 def sha256(data: bytes) -> str:
-    """Hash bytes to the form ``sha256:<hex>``."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def lines_of(text: bytes) -> list[bytes]:
-    """Split a text into its lines, without the line feeds."""
     return text.removesuffix(b"\n").split(b"\n") if text else []
 
 
 def decoded_lines(text: bytes) -> Iterator[str]:
-    """Read lines one after the other, so that all are never held beside the text: the first may be refused."""
+    """Yield lines one by one, so that not all are in memory: the first may be refused."""
     at = 0
     while at < len(text):
         end = text.find(b"\n", at + PIECE_BYTES) + 1 or len(text)
@@ -318,17 +311,15 @@ def decoded_lines(text: bytes) -> Iterator[str]:
 
 
 def node(left: bytes, right: bytes) -> bytes:
-    """Hash an inner node of a tree."""
     return hashlib.sha256(b"\1" + left + right).digest()
 
 
 def leaf(line: bytes) -> bytes:
-    """Hash a leaf of a tree."""
     return hashlib.sha256(b"\0" + line).digest()
 
 
 def merkle_root(lines: Sequence[bytes]) -> str:
-    """Root hash over lines; an odd node at the end of a level rises unchanged."""
+    """Return the root hash over lines; an odd node at the end of a level rises unchanged."""
     level = [leaf(line) for line in lines]
     while len(level) > 1:
         pairs = [node(a, b) for a, b in zip(level[::2], level[1::2], strict=False)]
@@ -337,7 +328,7 @@ def merkle_root(lines: Sequence[bytes]) -> str:
 
 
 def included(value: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
-    """Return the root of the tree of ``size`` leaves in which this proof puts a leaf (section 2.1.3.1, backwards)."""
+    """Return the root of the tree of ``size`` leaves that this proof puts a leaf in (section 2.1.3.1, backwards)."""
     require(0 <= index < size and bool(proof) == (size > 1), f"no proof of leaf {index} among {size}")
     if size == 1:
         return value
@@ -349,9 +340,9 @@ def included(value: bytes, index: int, size: int, proof: Sequence[bytes]) -> byt
 
 
 def extended(first: int, size: int, proof: Sequence[bytes], old: bytes | None) -> tuple[bytes, bytes]:
-    """Return the roots of the trees of ``first`` and of ``size`` leaves which this proof joins (section 2.1.4.1, backwards)."""
+    """Return the roots of the trees of ``first`` and ``size`` leaves that this proof joins (section 2.1.4.1, backwards)."""
     *rest, other = proof or [b""]
-    if first == size:  # this subtree is the whole first tree, whose root is known, or stands in the proof
+    if first == size:  # this subtree is the whole first tree, whose root is known, or is in the proof
         require(len(proof) == (old is None), "the proof has another length")
         return (other, other) if old is None else (old, old)
     require(0 < first < size and proof, f"no proof from {first} to {size} entries")
@@ -368,7 +359,7 @@ def extended(first: int, size: int, proof: Sequence[bytes], old: bytes | None) -
 P, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, -1, P) % P
 EIGHTH = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")
-SMALL_ORDER = {0, 1, P - 1, EIGHTH, P - EIGHTH}  # the y of the points of small order: under such a key anybody can sign
+SMALL_ORDER = {0, 1, P - 1, EIGHTH, P - EIGHTH}  # y of the points of small order: anybody can sign under such a key
 Point = tuple[int, int, int, int]
 
 
@@ -397,7 +388,7 @@ def _point(data: bytes) -> Point:
 
 
 def check_signature(public: bytes, message: bytes, signature: bytes, name: str) -> None:
-    """Require an Ed25519 signature to hold (section 5.1.7), by a key for which not everybody can sign."""
+    """Require an Ed25519 signature to be valid (section 5.1.7), by a key of large order."""
     require((len(public), len(signature)) == (32, 64), f"the key or signature of {name} has another length")
     key, commitment, scalar = _point(public), _point(signature[:32]), int.from_bytes(signature[32:], "little")
     require(_times(8, key)[0], f"the key of {name} is of small order")
@@ -420,7 +411,6 @@ class Evidence:
 
 
 def read_evidence(data: bytes) -> Evidence:
-    """Read ``events.jsonl``, or say which rule it breaks first."""
     require(data.endswith(b"\n"), "events.jsonl is empty or does not end with a line feed")
     check_lines(data, "events.jsonl", MAX_STARTED_BYTES)
     lines = decoded_lines(data)
@@ -456,7 +446,7 @@ def read_evidence(data: bytes) -> Evidence:
 
 
 def _read_started(line: str) -> Object:
-    """Read RUN_STARTED: an agent's ``config`` is any canonical object, all else is of its shape."""
+    """Read RUN_STARTED: an agent's ``config`` is any canonical object, all else has a shape."""
     event = parsed(line.encode())
     try:
         agents = [agent | {"config": agent["config"] and {}} for agent in event["payload"]["agents"]]
@@ -475,7 +465,7 @@ def _read_started(line: str) -> Object:
 
 
 def _check_started(started: Object, *, captured: bool) -> None:
-    """Require of RUN_STARTED what its shape does not say; ``captured`` is whether RUN_SEALED names a pack."""
+    """Check the rules of RUN_STARTED beyond its shape; ``captured`` is whether RUN_SEALED names a pack."""
     binding, live = started["binding"], started["source_mode"] == "live"
     window, policy, ids = started["window"], started["policy"], [agent["agent_id"] for agent in started["agents"]]
     allowlists = (window["market_allowlist"], policy["market_allowlist"], policy["venue_allowlist"])
@@ -501,7 +491,7 @@ def _check_started(started: Object, *, captured: bool) -> None:
 
 
 def _says_more(started: Object) -> bool:
-    """Tell whether RUN_STARTED says what the first schema had no words for."""
+    """Return whether RUN_STARTED uses labels that the first schema lacks."""
     return "isolation" in started or _has_new_label(started)
 
 
@@ -510,7 +500,7 @@ def _has_new_label(started: Object) -> bool:
 
 
 def _is_held(started: Object) -> bool:
-    """Tell whether ``isolation`` names agents of the run and what was held, each once and in order, and nothing empty."""
+    """Check that ``isolation`` names agents of the run and resources held, each once, in order, and never empty."""
     stated = started.get("isolation", [])
     held = {one["agent_id"]: one["held"] for one in stated}
     agents = {agent["agent_id"] for agent in started["agents"]}
@@ -524,7 +514,7 @@ def _is_held(started: Object) -> bool:
 
 
 def _in_order(agent: Object) -> bool:
-    """Tell whether the files that an agent could read, if it says any, are sorted by name and hash, and some."""
+    """Check that an agent's readable files, if listed, are sorted by name and hash, and not empty."""
     named = [(read["name"], read["sha256"]) for read in agent.get("reads", [{"name": "", "sha256": ""}])]
     return bool(named) and named == sorted(named)
 
@@ -545,7 +535,7 @@ def _check_decisions(evidence: Evidence, agents: set[str]) -> None:
         action, state, policy, ts_ms = decision["action"], decision["market_state"], decision["policy"], decision["ts_ms"]
         market, side, back = action["market_key"], action["side"], action["type"] == "BACK"
         tick = decision["fixture_id"], decision["tick_seq"], decision["agent_id"]
-        # Null stands first; of texts, the order by code point is the order of their UTF-8 bytes.
+        # Null comes first; of texts, the order by code point is the order of their UTF-8 bytes.
         key = (ts_ms, *tick, market is not None, market or "", side is not None, side or "", action["type"])
         rules = {
             "it stands after its predecessor by time, fixture, tick, agent, market, side and action": before < key,
@@ -566,7 +556,7 @@ def _check_decisions(evidence: Evidence, agents: set[str]) -> None:
 
 
 def _ordered(state: Object | None) -> bool:
-    """Tell whether sides are unique and in byte order, and without a probability if the market is suspended."""
+    """Check that sides are unique, in byte order, and without a probability if the market is suspended."""
     names = [side["side"] for side in state["sides"]] if state else []
     priced = state and state["suspended"] and any(side["prob_bps"] is not None for side in state["sides"])
     return not priced and names == sorted(set(names))
@@ -590,7 +580,7 @@ def _check_closes(evidence: Evidence) -> None:
         require_all(rules, f"the close of {key}")
 
 
-# What one line says of another. A fixture has one sequence of messages, each about one market and at one time, and a state is
+# Consistency between lines. A fixture has one sequence of messages, each about one market and at one time, and a state is
 # the last message of its market: all lines together must be what one tape could have given.
 
 Tick = tuple[int, int]  # a fixture, and the number of a message in it
@@ -625,13 +615,11 @@ def _check_coherence(evidence: Evidence) -> None:
 
 
 def _last(numbers: list[int], at: int) -> int | None:
-    """Return the last of some numbers that is not beyond ``at``."""
     count = bisect_right(numbers, at)
     return numbers[count - 1] if count else None
 
 
 def _messages(evidence: Evidence) -> dict[Tick, tuple[str, Object]]:
-    """Collect market and state of every message that a line shows."""
     messages: dict[Tick, tuple[str, Object]] = {}
     names: dict[tuple[int, str], list[str]] = {}
     shown = [(line["fixture_id"], line["action"]["market_key"], line["market_state"]) for _, line in evidence.decisions]
@@ -685,7 +673,7 @@ def _check_times(evidence: Evidence, messages: dict[Tick, tuple[str, Object]]) -
 
 
 def score_rows(evidence: Evidence) -> list[Object]:
-    """Score every decision by the MARKET_CLOSE of its market; a WAIT, and a decision without a market, has none."""
+    """Score every decision by the MARKET_CLOSE of its market; a WAIT, or a decision without a market, has none."""
     window, rows = evidence.started["window"], []
     finals = {  # looked up, as one close may have as many sides as there are decisions
         key: {side["side"]: side["prob_bps"] for side in close["closing"]["sides"]}
@@ -736,7 +724,6 @@ def _score(seq: int, decision: Object, close: Object | None, close_prob: Any, wi
 
 
 def _price(state: Object | None, name: str | None) -> tuple[Any, Any]:
-    """Look up probability and odds of a side."""
     for side in state["sides"] if state else ():
         if side["side"] == name:
             return side["prob_bps"], side["odds_milli"]
@@ -748,7 +735,7 @@ def _starts(market: str | None, prefixes: list[str]) -> bool:
 
 
 def edge_bps(entry_prob_bps: int, odds_milli: int | None, close_prob_bps: int) -> int | None:
-    """Value of the price taken at the closing probability, half up; without a quote, of a fair price at the entry."""
+    """Return the value of the price taken at the closing probability, half up; without a quote, of a fair price at entry."""
     if odds_milli is not None:
         return (2 * close_prob_bps * odds_milli + 1000) // 2000 - 10_000
     if entry_prob_bps > 0:
@@ -760,7 +747,7 @@ def edge_bps(entry_prob_bps: int, odds_milli: int | None, close_prob_bps: int) -
 
 
 def verdicts(evidence: Evidence) -> list[tuple[int, Object]]:
-    """Judge every BACK in both phases, in order; cooldown and caps count what was allowed to the same agent."""
+    """Judge every BACK in both phases, in order; cooldown and caps count the actions allowed to the same agent."""
     policy, used, ready_ms = evidence.started["policy"], Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
     judged = []
     for seq, decision in evidence.decisions:
@@ -791,7 +778,7 @@ def _over(number: int, limit: int | None) -> bool:
 
 
 def _gate(decision: Object, policy: Object, counted: dict[str, bool]) -> tuple[Object, Object]:
-    """Say of every rule of the two phases, the late one first, whether a proposal breaks it."""
+    """Return for every rule of the two phases, the late one first, whether a proposal breaks it."""
     action, state = decision["action"], decision["market_state"]
     stake, limit, least = action["stake"] or 0, action["limit_odds_milli"] or 0, policy["min_edge_bps"]
     prob, odds = _price(state, action["side"])
@@ -824,7 +811,7 @@ def _gate(decision: Object, policy: Object, counted: dict[str, bool]) -> tuple[O
 
 @dataclass
 class Run:
-    """A run as it was handed over, and what follows from its evidence; whom the caller trusts."""
+    """A run as received, what follows from its evidence, and the caller's trust."""
 
     parts: dict[str, bytes]
     stated: Object
@@ -833,7 +820,7 @@ class Run:
     manifest: Object
     trust: Object
     standing: Object | None = None  # in the log, once that has passed
-    unsigned: dict[str, int] | None = None  # what the bundle then states beside it
+    unsigned: dict[str, int] | None = None  # claims of the bundle, without proof
 
     @property
     def manifest_hash(self) -> str:
@@ -841,7 +828,7 @@ class Run:
 
 
 def rebuilt_manifest(events: bytes, evidence: Evidence, scores: Sequence[bytes], index: Any) -> Object:
-    """Assemble the manifest that evidence and scores must have; whether its commit_index is true, the log says."""
+    """Return the manifest that evidence and scores must have; only the log can confirm its commit_index."""
     lines = lines_of(events)
     return named_by(evidence.started) | {
         "schema": "clvlab-manifest/1", "law_version": "clv-law/1", "verifier_version": "clvlab-proof/1",
@@ -852,7 +839,6 @@ def rebuilt_manifest(events: bytes, evidence: Evidence, scores: Sequence[bytes],
 
 
 def named_by(started: Object) -> Object:
-    """Return what a manifest takes from RUN_STARTED."""
     roster = sorted([agent["agent_id"], agent["config_hash"]] for agent in started["agents"])
     return {
         "run_id": started["run_id"], "content_hash": started["binding"]["content_hash"], "policy_hash": started["policy_hash"],
@@ -861,14 +847,12 @@ def named_by(started: Object) -> Object:
 
 
 def inputs_hash(started: Object) -> str:
-    """Hash everything that shapes the result of a run; of its schema what the labels ask for."""
     keys = ("agents", "binding", "kind", "law_version", "origin_id", "policy_hash", "window")
     schema = f"clvlab-run/{2 if _has_new_label(started) else 1}"
     return sha256(canonical({"schema": schema, **{key: started[key] for key in keys}}))
 
 
 def check_integrity(run: Run) -> None:
-    """Require the sealed hash to be the one of the bytes, which were read strictly."""
     found, sealed = run.manifest["evidence_hash"], run.stated.get("evidence_hash")
     require(found == sealed, f"SHA-256 of events.jsonl is {found}, sealed was {sealed}")
 
@@ -882,7 +866,7 @@ def check_scores(run: Run) -> None:
 
 
 def check_manifest(run: Run) -> None:
-    """Require the manifest to be the rebuilt one, and every config_hash and the run id to be of what they name."""
+    """Require the manifest to be the rebuilt one, and every id and hash in it to be derivable."""
     other = [key for key, value in run.manifest.items() if run.stated.get(key, ...) != value] or ["bytes"]
     same = canonical(run.manifest) == run.parts["manifest.json"]
     require(same, f"manifest.json has another {', '.join(other)} than the evidence gives")
@@ -890,7 +874,7 @@ def check_manifest(run: Run) -> None:
 
 
 def check_ids(started: Object) -> None:
-    """Require every config_hash, the policy_hash and the run id to be of what they name."""
+    """Require every config_hash, the policy_hash and the run id to match their content."""
     for agent in started["agents"]:
         named = {"schema": "clvlab-agent-config/1", **{key: agent[key] for key in ("strategy", "strategy_version", "config")}}
         own = sha256(canonical(named))
@@ -900,7 +884,7 @@ def check_ids(started: Object) -> None:
 
 
 def check_policy(run: Run) -> None:
-    """Require the sealed verdicts to be the ones derived, and an allowed action behind every receipt."""
+    """Require the sealed verdicts to be the derived ones, and each receipt to be for an allowed action."""
     decisions, started, stakes = dict(run.evidence.decisions), run.evidence.started, {}
     for seq, verdict in verdicts(run.evidence):
         if decisions[seq]["policy"] != verdict:
@@ -925,18 +909,17 @@ def check_policy(run: Run) -> None:
 
 
 def check_context(run: Run) -> None:
-    """Require the context of a bundle to say what the manifest and the evidence say."""
+    """Require the context of a bundle to repeat the manifest and the evidence."""
     started = run.evidence.started
     named = {"schema": "clvlab-context/1", "run_id": started["run_id"], "manifest_hash": sha256(run.parts["manifest.json"])}
     same = run.parts["context.json"] == canonical(named | started["binding"])
     require(same, "context.json does not say what the manifest and the evidence say")
 
 
-# Anchor and log: what the run's maker can't make alone. Keys come from the caller.
+# Anchor and log: proofs that the run's maker can't make alone. Keys come from the caller.
 
 
 def decoded(text: str) -> bytes:
-    """Read base64 that is written in its one canonical way."""
     try:
         data = base64.b64decode(text, validate=True)
     except ValueError as error:
@@ -946,7 +929,6 @@ def decoded(text: str) -> bytes:
 
 
 def base58(data: bytes) -> str:
-    """Write a key or signature as Solana does."""
     number, text = int.from_bytes(data, "big"), ""
     while number:
         number, digit = divmod(number, 58)
@@ -970,7 +952,7 @@ class Transaction:
         require(whole, "a transaction has a signature for every signer that its header counts, and a key for each")
         for key, signature in zip(keys, signatures, strict=False):
             check_signature(key, message, signature, base58(key))
-            # No chain takes it otherwise: nodes refuse a commitment of small order.
+            # Nodes refuse a commitment of small order, so no chain holds such a signature.
             require(_times(8, _point(signature[:32]))[0], f"the signature by {base58(key)} commits to nothing")
         self.signature, self.memos = base58(signatures[0]), []
         for _ in range(self._length()):
@@ -1029,10 +1011,7 @@ def trusted_keys(trust: Object) -> dict[str, tuple[str, bytes]]:
 
 
 def signed_by(note: str, keys: dict[str, tuple[str, bytes]]) -> tuple[str, list[tuple[str, bool]]]:
-    """Open a C2SP signed note: its text, and the names of these keys that signed it, each with whether it is a witness's.
-
-    A signature of any other key or type stays unread.
-    """
+    """Return the text of a C2SP signed note, and the names of ``keys`` that signed it, each with whether it is a witness."""
     text, blank, lines = note.rpartition("\n\n")
     parts = [line.split(" ") for line in lines.removesuffix("\n").split("\n")]
     well_formed = blank and lines.endswith("\n") and all(len(part) == 3 and part[0] == "\u2014" and part[1] for part in parts)
@@ -1050,7 +1029,7 @@ def signed_by(note: str, keys: dict[str, tuple[str, bytes]]) -> tuple[str, list[
 
 
 def state_of(text: str) -> tuple[str, int, bytes]:
-    """Read a checkpoint: the name of a log, its size and its root."""
+    """Read a checkpoint: name, size and root of a log."""
     found = re.fullmatch(rf"([^\n]+)\n({COUNT})\n([^\n]+)\n", text)
     if not found:
         raise BrokenError("no checkpoint of a log")
@@ -1060,7 +1039,7 @@ def state_of(text: str) -> tuple[str, int, bytes]:
 
 
 def _checkpoint(note: str, keys: dict[str, tuple[str, bytes]]) -> tuple[str, int, bytes, int]:
-    """Read a checkpoint that the log it names signed, and whose key is trusted; and how many trusted witnesses signed."""
+    """Read a checkpoint signed by a trusted log, and the number of trusted witnesses that signed it."""
     text, signers = signed_by(note, keys)
     state = state_of(text)
     own = (state[0], False) in signers
@@ -1112,10 +1091,7 @@ def check_log(run: Run) -> None:
 
 
 def standing_text(at: Object, claim: dict[str, int] | None) -> str:
-    """Say what a log proves of a run, and what log and bundle only state; in a bundle its holder can write any number.
-
-    Names stand quoted: their maker could write such sentences.
-    """
+    """Return what a log proves of a run, and what log and bundle only state."""
     proved = (
         f"proved: entry {at['commit_index']} of {at['tree_size']} that {at['origin']!a} signed commits to this run, ahead of "
         f"the entry of its result; trusted witnesses that signed: {at['witnesses']}; by that log's word its owner is "
@@ -1136,7 +1112,7 @@ def _hashes(texts: Sequence[str]) -> list[bytes]:
 
 # From the command line to the checks.
 
-# Each check, what it says when it passes, and for a proof the keys by which it counts.
+# Each check, its text when it passes, and for a proof the keys by which it counts.
 Check = tuple[Callable[["Run"], None], str, str]
 CHECKS: dict[str, Check] = {
     "evidence_integrity": (check_integrity, "events.jsonl is canonical, complete, in order, and has the sealed hash", ""),
@@ -1157,7 +1133,6 @@ UNREAD = dict.fromkeys(HASHES, "unread") | dict.fromkeys(("log", "bundle_states_
 
 
 def fault(check: Callable[..., Any], *arguments: object) -> str | None:
-    """Run a check; give what is wrong, or null."""
     try:
         check(*arguments)
     except BrokenError as error:
@@ -1166,7 +1141,7 @@ def fault(check: Callable[..., Any], *arguments: object) -> str | None:
 
 
 def read_file(path: Path, limit: int = MAX_BYTES, most: int | None = None) -> bytes:
-    """Read a regular file of bounded size, or the ``most`` first bytes of it: no pipe is waited for, and no device read."""
+    """Read a regular file of bounded size, or its ``most`` first bytes, never waiting for a pipe or a device."""
     flags = os.O_NONBLOCK | os.O_NOCTTY if hasattr(os, "O_NONBLOCK") else 0
     try:
         with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as file:
@@ -1179,7 +1154,6 @@ def read_file(path: Path, limit: int = MAX_BYTES, most: int | None = None) -> by
 
 
 def read_parts(path: Path) -> dict[str, bytes]:
-    """Read a run folder, or take a bundle apart: the listed parts, in order, with these hashes, and nothing else."""
     if path.is_dir():
         parts = {
             name: read_file(path / name, PART_LIMITS.get(name, MAX_BYTES)) for name in PARTS[1:5] if (path / name).exists()
@@ -1191,7 +1165,7 @@ def read_parts(path: Path) -> dict[str, bytes]:
 
 
 def taken_apart(bundle: bytes) -> dict[str, bytes]:
-    """Take a bundle apart: the listed parts, in order, with these hashes, and nothing else."""
+    """Read a bundle: the listed parts, in order, with these hashes, and nothing else."""
     at = bundle.find(b"\n", 0, MAX_KEYS_BYTES) + 1
     listed = shaped(bundle[: max(at - 1, 0)], HEADER, "the header of the bundle")["parts"]
     names, parts = [part["name"] for part in listed], {}
@@ -1210,10 +1184,7 @@ def taken_apart(bundle: bytes) -> dict[str, bytes]:
 
 
 def verify(path: Path, trust: Object | None = None, required: Sequence[str] = (), *, without_witness: bool = False) -> Object:
-    """Check a run folder or bundle: the hashes, for each check what is wrong, or null, and which proofs count for nothing.
-
-    A log that is required needs a trusted witness, unless the caller says otherwise: alone, its operator can keep two.
-    """
+    """Check a run folder or bundle; return its hashes, the fault of each check or ``None``, and proofs that do not count."""
     without: dict[str, str] = {}
     result: Object = UNREAD | {"verified": False, "without": without}
     try:
@@ -1230,6 +1201,7 @@ def verify(path: Path, trust: Object | None = None, required: Sequence[str] = ()
     scores = [_WRITE(row).encode() for row in score_rows(evidence)]
     manifest = rebuilt_manifest(events, evidence, scores, stated.get("commit_index"))
     whom = NO_TRUST | (trust or {})
+    # Without a witness the operator of a log can keep two, one for each reader.
     witnesses = max(whom["witness_quorum"], int("log" in required and not without_witness))
     run = Run(parts, stated, evidence, scores, manifest, whom | {"witness_quorum": witnesses})
     asked = CHECKS | ({"bundle": BUNDLED} if "context.json" in parts else {})
@@ -1247,7 +1219,6 @@ def verify(path: Path, trust: Object | None = None, required: Sequence[str] = ()
 
 
 def _stated(manifest: bytes) -> Object:
-    """Return what a stored manifest states; nothing if it can't be read."""
     try:
         value = json.loads(manifest.decode())
     except (ValueError, RecursionError):
@@ -1256,7 +1227,7 @@ def _stated(manifest: bytes) -> Object:
 
 
 def check_disclosure(data: bytes, result: Object) -> None:
-    """Require lines under the roots in a manifest, whose hashes it notes, and the score of the decision to follow from them."""
+    """Require lines under the roots in a manifest, put into ``result``, and the decision's score to follow from them."""
     old = _stated(data).get("schema") == "clvlab-disclosure/1"
     require(
         not old, "clvlab-disclosure/1 shows neither window nor close, so its score can't be judged: ask for clvlab-disclosure/2"
@@ -1307,7 +1278,7 @@ def check_disclosure(data: bytes, result: Object) -> None:
 
 
 def verify_disclosure(path: Path, required: Sequence[str] = ()) -> Object:
-    """Check the disclosure of one decision, which holds neither anchor nor log; the rest of its run is not judged."""
+    """Check the disclosure of one decision, which has neither anchor nor log; the rest of its run is not judged."""
     result: Object = UNREAD | {"verified": False, "without": {}}
     checks: dict[str, str | None] = dict.fromkeys(required, "a disclosure holds no such proof")
     checks["disclosed"] = fault(check_disclosure, read_file(path, MAX_DISCLOSURE_BYTES), result)
@@ -1315,7 +1286,6 @@ def verify_disclosure(path: Path, required: Sequence[str] = ()) -> Object:
 
 
 def read_trust(path: Path) -> Object:
-    """Read whom the caller trusts; what is left out is trusted with nothing."""
     try:
         trust: Object = NO_TRUST | json.loads(read_file(path, MAX_KEYS_BYTES).decode("utf-8"))
         shaped(canonical(trust | {"anchor_signers": trust["anchor_signers"] and {}}), TRUST, "the file")
@@ -1326,12 +1296,12 @@ def read_trust(path: Path) -> Object:
 
 
 def shown(text: object) -> str:
-    """Escape all but plain characters: names are the maker's, who could write lines like these, or move the cursor."""
+    """Escape all but plain characters."""
+    # Names are the maker's: unescaped, one could print lines that look like verdicts, or move the cursor.
     return "".join(char if " " <= char <= "~" else ascii(char)[1:-1] for char in str(text))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check the run named on the command line; give the exit status."""
     parser = argparse.ArgumentParser(description="Check a sealed run.")
     parser.add_argument("run", type=Path, help="a run folder, a bundle, or the disclosure of a decision")
     parser.add_argument("--trust", type=Path, metavar="keys.json", help="keys of chains, logs and witnesses that you trust")

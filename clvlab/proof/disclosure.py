@@ -1,6 +1,6 @@
 """Selective disclosure: one decision and its score, proved against the roots in the manifest, without the other decisions.
 
-Beside the two lines stand those from which the law scores: RUN_STARTED, the close of the market, and the counts of RUN_SEALED.
+It also holds the lines from which the law scores: RUN_STARTED, the close of the market, and the counts of RUN_SEALED.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clvlab.proof.seal import SealedRun
 
 
 class _LineProof(TypedDict):
-    """A line, its number in a tree of a size, and the RFC 9162 proof in hex that it stands there."""
+    """A line, its number in a tree of a size, and the RFC 9162 inclusion proof in hex."""
 
     index: int
     line: str
@@ -44,26 +44,7 @@ _STATED = {"commit_index", "evidence_hash", "evidence_root", "event_count", "sco
 
 
 def disclosure(run: SealedRun, seq: int) -> Mapping[str, object]:
-    """Prove the decision at event ``seq`` and its score row.
-
-    Parameters
-    ----------
-    run
-        A run that verifies: of another, what is disclosed may not hold.
-    seq
-        Number of a DECISION line.
-
-    Returns
-    -------
-    dict
-        JSON value: the manifest as it is hashed, and for each line its text, number, tree size and RFC 9162 inclusion proof in
-        hex. ``check_disclosure`` and ``clv_verify.py`` check it.
-
-    Raises
-    ------
-    EvidenceError
-        No decision at ``seq``, evidence that can't be read, or more than a reader of disclosures takes.
-    """
+    """Return the disclosure of the decision at event ``seq``: the manifest, and each line with its inclusion proof in hex."""
     evidence = read_evidence(run.events)
     check_lines(run.scores, "scores.jsonl")
     own = evidence.decisions.filter(seq=seq)
@@ -94,15 +75,7 @@ def _proved(lines: list[bytes], leaves: list[bytes], index: int) -> _LineProof:
 
 
 def check_disclosure(text: bytes) -> str:
-    """Require lines under the roots in a manifest, and the score of the decision to follow from them; give the manifest's hash.
-
-    The other decisions are not at hand: whether the whole run verifies, only the whole run shows.
-
-    Raises
-    ------
-    EvidenceError
-        What does not hold.
-    """
+    """Check a disclosure and return the manifest's hash; ``EvidenceError`` where a line or the score is not proved."""
     _check_size(text)
     given = parsed(text)
     if isinstance(given, dict) and given.get("schema") == _WITHOUT_CLOSE:
@@ -117,6 +90,7 @@ def check_disclosure(text: bytes) -> str:
     for name, line in lines.items():
         _check_included(name, line, bound["evidence_root"])
     _check_included("score", given["score"], bound["score_root"])
+    # A true line at another place could pass the score of one decision off as that of another.
     _check_places(lines, given["score"], bound["event_count"])
     evidence = _alone(lines)
     rebuilt = manifest(evidence.started, **{name: bound[name] for name in _STATED})
@@ -161,7 +135,6 @@ def _check_included(name: str, line: Any, root: str) -> None:
 
 
 def _check_places(lines: Mapping[str, _LineProof], score: _LineProof, count: int) -> None:
-    """Require lines to stand where the counts of RUN_SEALED put them, under their numbers."""
     events = {name: read_single(line["line"].encode() + b"\n", _KINDS[name]) for name, line in lines.items()}
     at = {name: line["index"] for name, line in lines.items()}
     sealed = events["sealed"]["payload"]
@@ -184,7 +157,7 @@ def _check_places(lines: Mapping[str, _LineProof], score: _LineProof, count: int
 
 
 def _alone(lines: Mapping[str, _LineProof]) -> Evidence:
-    """Read the disclosed lines as evidence of one decision, numbered and counted anew."""
+    """Read the disclosed lines as evidence of one decision, numbered from 0."""
     payloads = {name: parsed(line["line"].encode())["payload"] for name, line in lines.items()}
     payloads["sealed"] |= {"agent_errors": 0, "decisions": 1, "market_closes": int("close" in lines)}
     return read_evidence(

@@ -1,9 +1,9 @@
-"""Evidence lines: how decisions, closes, scores and receipts are written and read, column by column and without a row loop.
+"""Evidence lines: decisions, closes, scores and receipts, written and read column by column, without a row loop.
 
-A line is canonical JSON by construction: keys stand in byte order, integers are written as integers, and texts are escaped
-as RFC 8785 3.2.2.2 says. Columns that were read are written again as lines by the same functions. If the bytes are equal, every
-line was canonical and had exactly the keys and types of its kind; if not, the first line at fault is looked up and named.
-``docs/reference/evidence-format.md`` is the format in words.
+A line is canonical JSON by construction: keys are in byte order, integers are written as integers, and texts are escaped by
+RFC 8785 3.2.2.2. Columns that were read are written again by the same functions. If the bytes are equal, every line was
+canonical and had exactly the keys and types of its kind; if not, the error names the first faulty line.
+``docs/reference/evidence-format.md`` describes the format.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Kind(StrEnum):
 
 
 class Event(TypedDict):
-    """A line of a kind of which there are few, read alone; who reads it checks what its payload holds."""
+    """A line of a rare kind, read alone; its reader checks the payload."""
 
     kind: str
     payload: Any
@@ -135,7 +135,7 @@ PROPOSAL_EVENTS: Schema = {
 # One row per DECISION line.
 DECISION_EVENTS: Schema = PROPOSAL_EVENTS | VERDICTS
 
-# By time, then by names: who was asked first must shape no byte of the evidence (evidence-format.md).
+# By time, then by names: the order in which agents were asked must not shape a byte of the evidence (evidence-format.md).
 SEALED_ORDER = ("ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action")
 
 # One row per MARKET_CLOSE line; the state as above.
@@ -154,43 +154,33 @@ CLOSE_EVENTS: Schema = {
 
 
 def event_line(kind: Kind, payload: Mapping[str, Any], seq: int) -> bytes:
-    """Write one event as a line, line feed included."""
     return canonical({"kind": kind.value, "payload": payload, "seq": seq}) + b"\n"
 
 
 def batches(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Cut a frame into pieces that stay in the processor's cache."""
+    """Cut a frame into pieces that fit the processor's cache."""
     yield from frame.iter_slices(_BATCH_ROWS)
 
 
 def decision_lines(frame: pl.DataFrame) -> bytes:
-    """Write ``DECISION_EVENTS`` as lines."""
     return _lines(frame, _DECISION, _ENTRY_STATE)
 
 
 def close_lines(frame: pl.DataFrame) -> bytes:
-    """Write ``CLOSE_EVENTS`` as lines."""
     return _lines(frame, _CLOSE, _CLOSING_STATE)
 
 
 def score_lines(frame: pl.DataFrame) -> bytes:
-    """Write ``SCORES`` as lines."""
     return _lines(frame, _SCORE)
 
 
 def receipt_lines(frame: pl.DataFrame) -> bytes:
-    """Write ``RECEIPTS`` as lines, which are no evidence."""
+    """Return ``RECEIPTS`` as lines, which are not evidence."""
     return _lines(frame, _RECEIPT)
 
 
 def _lines(frame: pl.DataFrame, template: str, state_template: str = "") -> bytes:
-    """Fill a template for every row; ``<state>`` in it is the filled state template, or null where that lacks a value.
-
-    Raises
-    ------
-    EvidenceError
-        A null in a column that must have a value.
-    """
+    """Fill a template for every row; ``<state>`` is the filled state template, or null where that lacks a value."""
     line = _line(template, state_template, tuple(frame.schema.items()), frozenset(_risky(frame)))
     lines = frame.select(line).to_series()
     if lines.null_count():
@@ -200,9 +190,8 @@ def _lines(frame: pl.DataFrame, template: str, state_template: str = "") -> byte
     return buffer.to_pybytes() if buffer else b""
 
 
-@lru_cache(maxsize=64)  # to put one together takes longer than to write a few lines by it
+@lru_cache(maxsize=64)  # building one takes longer than writing a few lines with it
 def _line(template: str, state_template: str, columns: tuple[tuple[str, pl.DataType], ...], risky: frozenset[str]) -> pl.Expr:
-    """Return the filled template of a row of these columns, of which some have a character that JSON escapes."""
     texts = {column for column, dtype in columns if dtype == pl.String}
     values = {column: _value(pl.col(column), escape=column in risky) for column, dtype in columns if not dtype.is_nested()}
     if state_template:
@@ -224,7 +213,7 @@ def _line(template: str, state_template: str, columns: tuple[tuple[str, pl.DataT
 def _filled(template: str, values: dict[str, pl.Expr], texts: set[str]) -> pl.Expr:
     """Put values into the slots of a template, texts in quotes; null where a value without ``?`` is null."""
     parts: list[pl.Expr] = []
-    for number, piece in enumerate(_SLOT.split(template)):  # literals and slots take turns
+    for number, piece in enumerate(_SLOT.split(template)):  # literals and slots alternate
         column = piece.removesuffix("?")
         if number % 2 == 0:
             parts.append(pl.lit(piece))
@@ -238,11 +227,11 @@ def _filled(template: str, values: dict[str, pl.Expr], texts: set[str]) -> pl.Ex
 
 def _value(column: pl.Expr, *, escape: bool) -> pl.Expr:
     text = column.cast(pl.String)
-    return text.str.replace_many(_ESCAPES) if escape else text  # which leaves integers as they are
+    return text.str.replace_many(_ESCAPES) if escape else text  # integers have nothing to escape
 
 
 def _risky(frame: pl.DataFrame) -> Iterator[str]:
-    """Name the columns, ``sides`` among them, with a character that JSON escapes."""
+    """Yield the columns, ``sides`` among them, with a character that JSON escapes."""
     for column, dtype in frame.schema.items():
         texts = frame[column] if dtype == pl.String else None
         if column == "sides":
@@ -252,7 +241,6 @@ def _risky(frame: pl.DataFrame) -> Iterator[str]:
 
 
 def read_receipts(receipts: bytes) -> pl.DataFrame:
-    """Read ``receipts.jsonl`` as ``RECEIPTS``; refuses as ``read_lines`` does."""
     if not receipts:
         return pl.DataFrame(schema=RECEIPTS)
     if not receipts.endswith(b"\n"):
@@ -265,7 +253,6 @@ def read_receipts(receipts: bytes) -> pl.DataFrame:
 
 
 def read_single(line: bytes, kind: Kind) -> Event:
-    """Read one line of a kind of which there are few; refuses as ``read_lines`` does."""
     event: Event = parsed(line[:-1])
     if not isinstance(event, dict) or event.keys() != {"kind", "payload", "seq"} or event["kind"] != kind:
         raise EvidenceError(f"a {kind} line was expected at {_shown(line)}")
@@ -275,27 +262,13 @@ def read_single(line: bytes, kind: Kind) -> Event:
 
 
 def read_lines(events: bytes, start: int, end: int, kind: Kind | None = None) -> pl.DataFrame:
-    """Read the lines of one kind between two offsets in batches; what is read must write the same bytes again.
-
-    Parameters
-    ----------
-    events, start, end
-        A text of lines, and where the first begins and the last ends.
-    kind
-        DECISION, read as ``DECISION_EVENTS``, or MARKET_CLOSE, read as ``CLOSE_EVENTS``; receipts, which have none, as
-        ``RECEIPTS``.
-
-    Raises
-    ------
-    EvidenceError
-        A line that is not canonical, or has other keys or types.
-    """
+    """Read the lines of one kind (receipts have none) between two offsets; ``EvidenceError`` unless they are canonical."""
     read, schema = _READ[kind]
 
     def frame_of(cut: tuple[int, int]) -> pl.DataFrame:
         text = events[slice(*cut)]
         try:
-            text.decode()  # Arrow does not look whether a text is UTF-8, and Polars relies on it
+            text.decode()  # Arrow does not check UTF-8, and Polars relies on it
             frame, again = read(text)
         except (EvidenceError, pa.ArrowException, pl.exceptions.PolarsError, ValueError) as error:
             raise _fault(text, str(error)) from error
@@ -303,9 +276,9 @@ def read_lines(events: bytes, start: int, end: int, kind: Kind | None = None) ->
             raise _fault(text, "it does not have exactly the keys and types of its kind")
         return frame
 
-    if end - start <= _BATCH_BYTES:  # one batch at most, for which no thread is worth its start
+    if end - start <= _BATCH_BYTES:  # for one batch, a thread takes longer to start than it saves
         return frame_of((start, end)) if start < end else pl.DataFrame(schema=schema)
-    with ThreadPoolExecutor(_READERS) as pool:  # the first batch at fault is the one reported
+    with ThreadPoolExecutor(_READERS) as pool:  # the first faulty batch is reported
         return pl.concat(pool.map(frame_of, _cuts(events, start, end)))
 
 
@@ -317,7 +290,6 @@ def _cuts(events: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _table(text: bytes, schema: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
-    """Read one JSON object a line."""
     table = arrow_json.read_json(
         pa.BufferReader(text),
         read_options=arrow_json.ReadOptions(block_size=len(text), use_threads=False),  # the batches are read in parallel
@@ -330,7 +302,6 @@ def _table(text: bytes, schema: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
 
 
 def _events(text: bytes, payload: list[tuple[str, pa.DataType]]) -> dict[str, pl.Series]:
-    """Read events of one kind: the payload's columns beside ``seq``."""
     frame = _table(text, [("kind", _TEXT), ("payload", pa.struct(payload)), ("seq", _INT)])
     return {**_fields(frame["payload"]), "seq": frame["seq"]}
 
@@ -372,7 +343,7 @@ _READ: Mapping[Kind | None, tuple[Callable[[bytes], tuple[pl.DataFrame, bytes]],
 
 
 def _fault(text: bytes, reason: str) -> EvidenceError:
-    """Name the first line that is no canonical JSON; without one, the reason stands for the whole batch."""
+    """Return an error that names the first line that is not canonical JSON, or else the reason for the whole batch."""
     for line in text[:-1].split(b"\n"):
         try:
             parsed(line)

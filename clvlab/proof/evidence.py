@@ -1,4 +1,4 @@
-"""Reading sealed evidence: from the bytes of ``events.jsonl`` to what stands in it, in order and complete."""
+"""Read sealed evidence: the bytes of ``events.jsonl``, strictly, in order and complete."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _STEP_BY_STEP = {Causality.STEPPED, Causality.STEPPED_BLOCKS}
 
 
 class SealedLimits(NamedTuple):
-    """What a run was held to, as it is sealed: its window, how its pack closes and how old a close may be, and its policy."""
+    """Limits of a run, as sealed: its window, the pack's closing policy and limit on the age of a close, and the policy."""
 
     window: Window
     closing_policy: ClosingPolicy
@@ -51,7 +51,7 @@ class SealedLimits(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What stands in a sealed run.
+    """Content of a sealed run.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Evidence:
     errors
         Payloads of AGENT_ERROR.
     captured
-        Content hash of the pack that a live run captured, as RUN_SEALED has it; null of a replay.
+        Content hash of the pack that a live run captured, from RUN_SEALED; ``None`` for a replay.
     """
 
     started: RunStarted
@@ -73,22 +73,22 @@ class Evidence:
 
     @property
     def content_hash(self) -> str | None:
-        """Content hash of the pack that the run was over, known before it or captured by it."""
+        """Content hash of the pack that the run replayed or captured."""
         return self.captured or self.started["binding"]["content_hash"]
 
     @property
     def count(self) -> int:
-        """Number of events: of lines."""
+        """Number of events, one a line."""
         return self.decisions.height + len(self.errors) + self.closes.height + 2
 
     @cached_property
     def limits(self) -> SealedLimits:
-        """What the run was held to.
+        """Limits of the run.
 
         Raises
         ------
         EvidenceError
-            RUN_STARTED says something else than is sealed of a run.
+            RUN_STARTED has other content than a run seals.
         """
         sealed = self.started["policy"]
         try:
@@ -107,7 +107,7 @@ class Evidence:
 
     @property
     def max_close_age_s(self) -> int | None:
-        """The pack's limit on the age of a close, as sealed; null without one."""
+        """The pack's limit on the age of a close, as sealed; ``None`` without one."""
         return self.limits.max_close_age_s
 
     @property
@@ -117,32 +117,21 @@ class Evidence:
 
     @cached_property
     def market(self) -> pl.Series:
-        """The row in ``closes`` of the market that each decision backs; null where it backs none.
+        """Row in ``closes`` of the market that each decision backs; null where it backs none.
 
         Raises
         ------
         EvidenceError
-            Not exactly one close for every market that a BACK names, sorted.
+            The closes are not exactly one per market that a BACK names, sorted.
         """
         return market_rows(self.decisions, self.closes)
 
 
 def read_evidence(events: bytes) -> Evidence:
-    """Read the bytes of a sealed run strictly.
+    """Read the whole of ``events.jsonl``, or raise ``EvidenceError``.
 
     Steps: 1. count bytes and lines; 2. cut the bytes into the blocks of the five kinds; 3. read decisions and closes, and write
-    them again; 4. check what each line says, numbering, counts and order; 5. ask the law whether one tape could have given it.
-
-    Parameters
-    ----------
-    events
-        The whole of ``events.jsonl``.
-
-    Raises
-    ------
-    EvidenceError
-        More than the limits allow, or a line that is not canonical, has other keys or types than its kind, or stands out of
-        order.
+    them again; 4. check the content of each line, numbers, counts and order; 5. check that one tape could have given them all.
     """
     if not events.endswith(b"\n"):
         raise EvidenceError("the evidence is empty or does not end with a line feed")
@@ -184,14 +173,13 @@ def _check_failures(count: int, agents: Any) -> None:
 
 
 def _check_end(events: bytes, start: int) -> None:
-    """Refuse other lines than RUN_SEALED behind the closes before they are read as one."""
+    """Refuse other lines than RUN_SEALED after the closes before they are read as one."""
     count = events.count(b"\n", start)
     if count != 1:
         raise EvidenceError(f"{count:,} lines stand where RUN_SEALED must stand alone")
 
 
 def _end_of(kind: Kind, events: bytes, start: int) -> int:
-    """Return the end of the block of one kind that starts at ``start``: after its last line."""
     last = events.rfind(b'\n{"kind":"%s"' % kind.encode(), start - 1)
     return start if last < 0 else events.index(b"\n", last + 1) + 1
 
@@ -215,16 +203,18 @@ def _check_numbers(started: Event, decisions: pl.DataFrame, errors: list[Event],
         raise EvidenceError("seq and the counts of RUN_SEALED must be integers")
     if not counted or seqs != [0, *range(n + 1, n + m + 1), n + m + k + 1]:
         raise EvidenceError("seq must count the lines from 0")
+    # Counted twice, by number and in the last line, so that evidence that was cut short is never read as complete.
     if stated != {"agent_errors": m, "decisions": n, "market_closes": k} | named:
         raise EvidenceError(f"RUN_SEALED counts {stated}, before it stand {n} decisions, {m} errors, {k} closes")
 
 
 def _check_errors(errors: list[JsonObject], agents: list[SealedAgent], deciders: set[str]) -> None:
-    """Require agents to fail once and then to have decided nothing; a run in which all failed is not sealed."""
-    # An agent that could fail with its decisions kept would fail when it loses (choices.md, "an agent that raises an error").
+    """Require failed agents to be listed once, in order, without decisions; a run in which all failed is not sealed."""
+    # An agent that kept its decisions when it fails could fail whenever it loses (choices.md, "an agent that raises an error").
     failed, named = [error["agent_id"] for error in errors], {agent["agent_id"] for agent in agents}
     if not named.issuperset(failed) or len(failed) == len(named):
         raise EvidenceError("a failed agent is not named by RUN_STARTED, or all of them failed")
+    # Any freedom of order would give one run several hashes to choose from.
     if failed != sorted(set(failed)):
         raise EvidenceError("an agent fails twice, or failures are not in byte order")
     if not deciders.isdisjoint(failed):
@@ -232,7 +222,7 @@ def _check_errors(errors: list[JsonObject], agents: list[SealedAgent], deciders:
 
 
 def _check_started(started: RunStarted, size: int, errors: list[JsonObject], deciders: set[str]) -> None:
-    """Require RUN_STARTED, whose line has so many bytes, to name its agents as they are named below it."""
+    """Require RUN_STARTED, whose line has ``size`` bytes, to match its shape and the agents named in later lines."""
     isolation: _Types = {"isolation": (list,)} if "isolation" in started else {}
     _check_types(started, _STARTED | isolation, "RUN_STARTED")
     _check_types(started["binding"], _BINDING, "the binding")
@@ -260,14 +250,14 @@ def _check_started(started: RunStarted, size: int, errors: list[JsonObject], dec
 
 
 def _check_mode(started: RunStarted, captured: object) -> None:
-    """Require a live run to say so everywhere, and a replay nowhere."""
+    """Require a live run to say so in every field, and a replay in none."""
     binding = started["binding"]
     if (started["source_mode"], started["mode_label"]) not in MODE_LABELS.items():
         raise EvidenceError(
             f"{started['source_mode']!r} is labelled {started['mode_label']!r}; a replay is a Backtest, never live"
         )
     live = started["source_mode"] == SourceMode.LIVE
-    # A pack that is known beforehand is no live feed; one that was captured is known by its hash when the run is sealed.
+    # A pack that existed before the run can't be a live feed; a captured one is known by its hash when the run is sealed.
     if live and (binding["pack_id"], binding["content_hash"]) != (None, None):
         raise EvidenceError(f"a live run is bound to pack {binding['pack_id']!r} before it began")
     named = isinstance(captured, str) and HASH.fullmatch(captured) is not None
@@ -288,7 +278,7 @@ def _check_agent(agent: Any) -> None:
 
 
 def _check_isolation(started: RunStarted) -> None:
-    """Require what was held of agents to be said in order, each once, and to be left out where it is nothing."""
+    """Require isolation to be stated in order, each resource once, and left out where empty."""
     stated = started.get("isolation", [])
     for one in stated:
         _check_types(one, _ISOLATION, "the isolation of an agent")
@@ -300,6 +290,7 @@ def _check_isolation(started: RunStarted) -> None:
     named = {agent["agent_id"] for agent in started["agents"]}
     if ids != sorted(named.intersection(ids)) or ("isolation" in started and not ids):
         raise EvidenceError("what was held of agents must be named in order of those, and left out when it is nothing")
+    # "stepped" promises that no later tick was within reach, which only a sandbox that withheld calls and files can keep.
     held = {one["agent_id"]: set(one["held"]) for one in stated}
     if any(
         agent["causality"] in _STEP_BY_STEP and not held.get(agent["agent_id"], set()) >= LOCKED_IN
@@ -309,7 +300,6 @@ def _check_isolation(started: RunStarted) -> None:
 
 
 def _check_types(value: Any, types: _Types, name: str) -> None:
-    """Require exactly these keys, each of one of its types; True is no integer."""
     if not isinstance(value, dict) or value.keys() != types.keys():
         raise EvidenceError(f"{name} does not have the keys {sorted(types)}")
     for key, allowed in types.items():

@@ -1,6 +1,6 @@
-"""Limits of what is sealed: every reader asks about them before it splits, hashes or parses anything, and the seal as well.
+"""Limits of sealed files, checked by every reader before it splits, hashes or parses anything, and by the seal as well.
 
-``docs/reference/evidence-format.md`` states them; ``clv_verify.py`` and the page's judge have them too.
+``docs/reference/evidence-format.md`` states them; ``clv_verify.py`` and the browser's verifier repeat them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from clvlab.proof.manifest import MAX_MANIFEST_BYTES, RunStarted
 
 MAX_BYTES = 4 << 30
 MAX_LINE_BYTES = 4 << 20
-MAX_STARTED_BYTES = 32 << 20  # RUN_STARTED holds the configurations of all agents, and so the transcripts of some
-MIN_MEAN_LINE_BYTES = 64  # no line of any kind is as short
-MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES)  # a line stands in it as a text, whose quotes are escaped
+MAX_STARTED_BYTES = 32 << 20  # RUN_STARTED holds the configurations of all agents, transcripts included
+MIN_MEAN_LINE_BYTES = 64  # every line of every kind is longer
+MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES)  # it holds a line as a text, whose quotes are escaped
 PART_LIMITS = {
     "context.json": MAX_LINE_BYTES,  # the binding of RUN_STARTED
     "manifest.json": MAX_MANIFEST_BYTES,
@@ -23,22 +23,7 @@ PART_LIMITS = {
 
 
 def check_lines(text: bytes, name: str, first: int = MAX_LINE_BYTES) -> None:
-    """Require a text of lines to be within its limits; its bytes are counted, and none is copied.
-
-    Parameters
-    ----------
-    text
-        Lines, each with its line feed.
-    name
-        The file's, for the message.
-    first
-        Limit of the first line, without its line feed.
-
-    Raises
-    ------
-    EvidenceError
-        It has too many bytes, too many lines for its bytes, or a line that is too long.
-    """
+    """Raise ``EvidenceError`` unless size, line count and line lengths are within the limits; nothing is copied."""
     if len(text) > MAX_BYTES:
         raise EvidenceError(f"{name} has {len(text):,} bytes, the limit is {MAX_BYTES:,}")
     count = text.count(b"\n")
@@ -49,7 +34,7 @@ def check_lines(text: bytes, name: str, first: int = MAX_LINE_BYTES) -> None:
     start = text.find(b"\n", 0, first + 1) + 1
     if text and not start:
         raise EvidenceError(f"line 1 of {name} has more than {first:,} bytes")
-    while start < len(text):  # on to the last line feed in reach: every line before it is short enough
+    while start < len(text):  # up to the last line feed in reach: every line before it is short enough
         end = text.rfind(b"\n", start, start + MAX_LINE_BYTES + 1)
         if end < 0:
             number = text.count(b"\n", 0, start) + 1
@@ -58,13 +43,7 @@ def check_lines(text: bytes, name: str, first: int = MAX_LINE_BYTES) -> None:
 
 
 def first_line(events: bytes) -> bytes:
-    """Return RUN_STARTED of ``events.jsonl``, without its line feed.
-
-    Raises
-    ------
-    EvidenceError
-        It is longer than it may be, or there is no line.
-    """
+    """Return RUN_STARTED of ``events.jsonl`` without its line feed; ``EvidenceError`` if it is too long or missing."""
     end = events.find(b"\n", 0, MAX_STARTED_BYTES + 1)
     if end < 0:
         raise EvidenceError(f"events.jsonl has no first line of at most {MAX_STARTED_BYTES:,} bytes")
@@ -72,13 +51,7 @@ def first_line(events: bytes) -> bytes:
 
 
 def check_started(started: RunStarted) -> None:
-    """Require RUN_STARTED to be within its limits, with the configurations of its agents and without them.
-
-    Raises
-    ------
-    EvidenceError
-        Too many agents or fixtures, or transcripts that are too long together.
-    """
+    """Raise ``EvidenceError`` if RUN_STARTED has too many agents or fixtures, or too long configurations."""
     size = _line_bytes(started)
     if size > MAX_STARTED_BYTES:
         raise EvidenceError(

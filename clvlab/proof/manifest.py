@@ -1,4 +1,4 @@
-"""The manifest: what binds a run id, its evidence and its scores; and the hashes that name agents and runs."""
+"""The manifest, which binds a run id, its evidence and its scores; and the hashes that identify agents and runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from clvlab.proof.canonical import JsonObject, canonical, sha256
 
 
 class ReadFile(TypedDict):
-    """A file that an agent of one's own could read."""
-
     name: str
     sha256: str
 
 
 class SealedAgent(TypedDict):
-    """An agent; what it could reach stands there only if it could."""
+    """An agent; ``reads`` and ``network`` are present only where it had access."""
 
     agent_id: str
     strategy: str
@@ -40,14 +38,14 @@ class SealedAgent(TypedDict):
 
 
 class SealedIsolation(TypedDict):
-    """What was held of the process of an agent: ``clvlab.law.schema.Held``, sorted."""
+    """Resources held from the process of an agent: ``clvlab.law.schema.Held``, sorted."""
 
     agent_id: str
     held: list[str]
 
 
 class SealedBinding(TypedDict):
-    """What was replayed; pack and hash are null of a tape that comes from no pack."""
+    """Ticks that were replayed; pack and hash are ``None`` for a tape that comes from no pack."""
 
     pack_id: str | None
     fixture_ids: list[int]
@@ -55,7 +53,7 @@ class SealedBinding(TypedDict):
 
 
 class RunStarted(TypedDict):
-    """Payload of the first line of evidence; ``isolation`` stands there only of agents that something was held of."""
+    """Payload of the first line of evidence; ``isolation`` is present only if it names an agent."""
 
     schema: str
     kind: str
@@ -82,14 +80,13 @@ _RUN_KEY = ("agents", "binding", "kind", "law_version", "origin_id", "policy_has
 
 
 def config_hash(strategy: str, strategy_version: str, config: Mapping[str, object]) -> str:
-    """Hash an agent's configuration with its defaults filled in; fractions stand as decimal text."""
+    """Return the hash of an agent's configuration with its defaults filled in; fractions are decimal text."""
     return sha256(
         canonical({"schema": _CONFIG_SCHEMA, "strategy": strategy, "strategy_version": strategy_version, "config": config})
     )
 
 
 def policy_hash(policy: Mapping[str, object]) -> str:
-    """Hash a policy envelope as it is sealed."""
     return sha256(canonical(policy))
 
 
@@ -101,31 +98,26 @@ def roster_hash(agents: list[SealedAgent]) -> str:
 
 
 def sources_hash(sources: Sequence[str | None]) -> str:
-    """Hash the ``source_sha256`` of agents in the order of their roster, null of one whose source nobody knows."""
+    """Return the hash of the agents' ``source_sha256`` in roster order, ``None`` where unknown."""
     return sha256(canonical(list(sources)))
 
 
 def run_id(started: RunStarted) -> str:
-    """Derive the run id from everything in RUN_STARTED that shapes the result."""
     return derived_run_id(inputs_hash(started))
 
 
 def derived_run_id(inputs: str) -> str:
-    """Return the run id that an ``inputs_hash`` gives."""
     return "run_" + inputs.removeprefix("sha256:")[:32]
 
 
 def inputs_hash(started: RunStarted) -> str:
-    """Hash everything in RUN_STARTED that shapes the result; the run id is its beginning.
-
-    Of the schema what the labels ask for: what was held of agents shapes nothing.
-    """
+    """Return the hash of everything in RUN_STARTED that shapes the result; isolation shapes nothing."""
     shaping = {key: value for key, value in started.items() if key in _RUN_KEY}
     return sha256(canonical(shaping | {"schema": _RUN_SCHEMAS[_has_new_label(started)]}))
 
 
 def run_schema(started: RunStarted) -> str:
-    """Return the schema of a run: the second where it says what the first has no words for, so that no run has two."""
+    """Return the schema of a run: the second only where it uses labels that the first lacks, so that no run has two."""
     return _RUN_SCHEMAS["isolation" in started or _has_new_label(started)]
 
 
@@ -134,13 +126,7 @@ def _has_new_label(started: RunStarted) -> bool:
 
 
 def check_ids(started: RunStarted) -> None:
-    """Derive every hash and id that RUN_STARTED names again.
-
-    Raises
-    ------
-    EvidenceError
-        The first that is not of what it names.
-    """
+    """Derive every hash and id in RUN_STARTED again; ``EvidenceError`` at the first that differs."""
     for agent in started["agents"]:
         own = config_hash(agent["strategy"], agent["strategy_version"], agent["config"])
         if own != agent["config_hash"]:
@@ -162,10 +148,7 @@ def manifest(
     score_root: str,
     commit_index: int | None = None,
 ) -> Mapping[str, object]:
-    """Assemble the manifest of a run; its canonical bytes are what ``manifest_hash`` hashes.
-
-    ``commit_index`` is where the run log committed to the run; null without a log.
-    """
+    """Return the manifest of a run; ``commit_index`` is its commitment in the run log, ``None`` without a log."""
     return {
         "schema": _MANIFEST_SCHEMA,
         "run_id": started["run_id"],
@@ -183,13 +166,7 @@ def manifest(
 
 
 def stated_hash(manifest: bytes) -> str:
-    """Return the evidence hash that a manifest states.
-
-    Raises
-    ------
-    EvidenceError
-        It states none, or is larger than a manifest may be.
-    """
+    """Return the evidence hash that a manifest states; ``EvidenceError`` if there is none or the manifest is too large."""
     if len(manifest) > MAX_MANIFEST_BYTES:
         raise EvidenceError(f"it has {len(manifest):,} bytes, the limit is {MAX_MANIFEST_BYTES:,}")
     try:
@@ -199,11 +176,11 @@ def stated_hash(manifest: bytes) -> str:
 
 
 def stated_index(manifest: bytes) -> int | None:
-    """Return where the run log committed to the run, as its manifest states it; null without a log, or if it can't be read."""
+    """Return the run log's commitment that the manifest states; ``None`` without a log, or if it can't be read."""
     if len(manifest) > MAX_MANIFEST_BYTES:
         return None
     try:
         index = orjson.loads(manifest)["commit_index"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):  # the rebuilt one then differs from it, which says so
+    except (orjson.JSONDecodeError, KeyError, TypeError):  # the rebuilt one then differs, which fails manifest_bound
         return None
     return index if type(index) is int and 0 <= index <= SAFE_INTEGER else None

@@ -11,23 +11,21 @@ _PIECE_BYTES = 1 << 18
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """Hash one entry (RFC 9162 2.1.1: 0x00 keeps leaves and nodes apart)."""
     return hashlib.sha256(b"\0" + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """Hash an inner node."""
     return hashlib.sha256(b"\1" + left + right).digest()
 
 
 def leaf_hashes(text: bytes) -> list[bytes]:
-    """Hash every line of a text that ends with a line feed; a line's data leaves the line feed out."""
+    """Return the hash of every line, without its line feed, of a text that ends with one."""
     sha = hashlib.sha256
     return [sha(b"\0" + line).digest() for piece in pieces(text) for line in piece.removesuffix(b"\n").split(b"\n")]
 
 
 def pieces(text: bytes) -> Iterator[bytes]:
-    """Cut a text that ends with a line feed at ends of lines, into pieces that stay in the processor's cache."""
+    """Cut a text that ends with a line feed at ends of lines, into pieces that fit the processor's cache."""
     start = 0
     while start < len(text):
         end = text.find(b"\n", start + _PIECE_BYTES) + 1 or len(text)
@@ -43,7 +41,6 @@ class Frontier:
         self._subtrees: list[tuple[int, bytes]] = []
 
     def extend(self, leaves: Sequence[bytes]) -> None:
-        """Append leaf hashes."""
         position = 0
         while position < len(leaves):
             # The largest aligned complete subtree that the remaining leaves can fill.
@@ -53,13 +50,13 @@ class Frontier:
             subtree = _complete_root(leaves[position : position + size])
             position += size
             self.size += size
-            while self._subtrees and self._subtrees[-1][0] == size:  # two of one size are one of twice that
+            while self._subtrees and self._subtrees[-1][0] == size:  # two of one size make one of twice that
                 _, before = self._subtrees.pop()
                 size, subtree = 2 * size, node_hash(before, subtree)
             self._subtrees.append((size, subtree))
 
     def root(self) -> bytes:
-        """Hash of the whole tree; of nothing for the empty tree."""
+        """Return the hash of the whole tree; of no bytes for the empty tree."""
         if not self._subtrees:
             return hashlib.sha256(b"").digest()
         *rest, (_, subtree) = self._subtrees
@@ -69,7 +66,7 @@ class Frontier:
 
 
 class Digest:
-    """SHA-256 and Merkle root of a text of lines, of which whole lines are added at a time."""
+    """SHA-256 and Merkle root of a text of lines, to which whole lines are added."""
 
     def __init__(self) -> None:
         self._sha = hashlib.sha256()
@@ -77,20 +74,17 @@ class Digest:
 
     def add(self, lines: bytes) -> None:
         for piece in pieces(lines):
-            self._sha.update(piece)  # without the interpreter's lock: other threads get their turn
+            self._sha.update(piece)  # without the interpreter's lock, so other threads can run
             self._frontier.extend(leaf_hashes(piece))
 
     @property
     def count(self) -> int:
-        """Number of lines."""
         return self._frontier.size
 
     def hash(self) -> str:
-        """SHA-256 of the text, as ``sha256:<hex>``."""
         return "sha256:" + self._sha.hexdigest()
 
     def root(self) -> str:
-        """Root hash over the lines, as ``sha256:<hex>``."""
         return "sha256:" + self._frontier.root().hex()
 
 
@@ -103,7 +97,7 @@ def _complete_root(level: Sequence[bytes]) -> bytes:
 
 
 def root(leaves: Sequence[bytes]) -> bytes:
-    """Root hash over leaf hashes.
+    """Return the root hash over leaf hashes.
 
     Examples
     --------
@@ -116,7 +110,6 @@ def root(leaves: Sequence[bytes]) -> bytes:
 
 
 def root_of_lines(text: bytes) -> str:
-    """Root hash over the lines of a text, as ``sha256:<hex>``."""
     return "sha256:" + root(leaf_hashes(text)).hex()
 
 
@@ -126,7 +119,7 @@ def _split(size: int) -> int:
 
 
 def inclusion_proof(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """Prove that leaf ``index`` is in the tree over ``leaves`` (RFC 9162 2.1.3.1)."""
+    """Return the proof that leaf ``index`` is in the tree over ``leaves`` (RFC 9162 2.1.3.1)."""
     if not 0 <= index < len(leaves):
         raise EvidenceError(f"no leaf {index} in a tree of {len(leaves)}")
     if len(leaves) == 1:
@@ -138,7 +131,7 @@ def inclusion_proof(leaves: Sequence[bytes], index: int) -> list[bytes]:
 
 
 def check_inclusion(leaf: bytes, index: int, size: int, proof: Iterable[bytes], expected_root: bytes) -> bool:
-    """Tell whether ``proof`` shows the leaf at ``index`` of a tree of ``size`` leaves (RFC 9162 2.1.3.2)."""
+    """Check that ``proof`` shows the leaf at ``index`` of a tree of ``size`` leaves (RFC 9162 2.1.3.2)."""
     if not 0 <= index < size:
         return False
     position, last, value = index, size - 1, leaf
@@ -156,7 +149,7 @@ def check_inclusion(leaf: bytes, index: int, size: int, proof: Iterable[bytes], 
 
 
 def check_consistency(first: int, second: int, first_root: bytes, second_root: bytes, proof: Sequence[bytes]) -> bool:
-    """Tell whether ``proof`` shows that the second tree extends the first (RFC 9162 2.1.4.2)."""
+    """Check that ``proof`` shows that the second tree extends the first (RFC 9162 2.1.4.2)."""
     if not 0 < first <= second:
         return False
     if first == second:

@@ -1,4 +1,4 @@
-"""Sealing: from decisions, closes and scores to the bytes of a run."""
+"""Seal a run: from decisions, closes and scores to its bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clvlab.proof.merkle import Digest
 
 @dataclass(frozen=True, slots=True)
 class SealedRun:
-    """A sealed run as bytes: nothing of it changes after the seal.
+    """A sealed run as bytes, which never change after the seal.
 
     Attributes
     ----------
@@ -39,18 +39,18 @@ class SealedRun:
 
     @property
     def evidence_hash(self) -> str:
-        """The hash that was sealed: as the manifest states it, not recomputed."""
+        """Sealed hash: as the manifest states it, not recomputed."""
         return stated_hash(self.manifest)
 
     @property
     def content_hash(self) -> str | None:
-        """The pack that the run was bound to before it began, as the manifest states it; null without one."""
+        """Content hash of the pack that the run was bound to before it began, from the manifest; ``None`` without one."""
         stated = parsed(self.manifest)["content_hash"]
         return None if stated is None else str(stated)
 
     @property
     def commit_index(self) -> int | None:
-        """Where the run log committed to the run, as the manifest states it; null without a log, or if it can't be read."""
+        """Index of the run's commitment in the log, as the manifest states it; ``None`` without one, or if it can't be read."""
         return stated_index(self.manifest)
 
     @property
@@ -82,30 +82,7 @@ def seal(
     commit_index: int | None = None,
     captured: str | None = None,
 ) -> SealedRun:
-    """Seal a run.
-
-    Parameters
-    ----------
-    started
-        Payload of RUN_STARTED, ``run_id`` included.
-    decisions
-        ``DECISION_EVENTS``, ``seq`` from 1.
-    errors
-        Payloads of AGENT_ERROR, in order.
-    closes
-        ``CLOSE_EVENTS``, ``seq`` following.
-    scores
-        ``SCORES``.
-    commit_index
-        Entry of the run log that committed to the run; null without a log.
-    captured
-        Content hash of the pack that a live run captured; null of a replay.
-
-    Raises
-    ------
-    EvidenceError
-        More than the limits allow: no reader would verify it.
-    """
+    """Return the sealed run; ``EvidenceError`` where it is beyond the limits, as no reader would verify it."""
     check_started(started)
     evidence, marks = Sealer(), Sealer()
     evidence.add(event_line(Kind.RUN_STARTED, started, 0))
@@ -136,9 +113,9 @@ def seal(
 
 
 def ahead(write: Callable[[pl.DataFrame], bytes], frame: pl.DataFrame) -> Iterator[bytes]:
-    """Write batch n + 1 (Polars, without the interpreter's lock) while batch n is being hashed (with it)."""
+    """Write batch n + 1 (Polars, without the interpreter's lock) while batch n is hashed (with it)."""
     parts = list(batches(frame))
-    if len(parts) < 2:  # nothing to be ahead of: a thread would take longer to start than it saves
+    if len(parts) < 2:  # for one batch, a thread takes longer to start than it saves
         yield from map(write, parts)
         return
     with ThreadPoolExecutor(1) as writer:

@@ -1,4 +1,4 @@
-"""Verification: from the bytes of a sealed run to seven verdicts. Reads bytes; knows no engine, agent, store or pack."""
+"""Verification: from the bytes of a sealed run to seven verdicts, without engine, agent, store or pack."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from clvlab.proof.merkle import Digest, pieces
 from clvlab.proof.seal import SealedRun
 
 _Rederived = tuple[Evidence, pl.DataFrame, pl.DataFrame, bytes]
-_SMALL_BYTES = 1 << 20  # up to here a thread takes longer to start than it saves
+_SMALL_BYTES = 1 << 20  # below this, a thread takes longer to start than it saves
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of a verification.
+    """Outcome of a verification.
 
     Attributes
     ----------
     verified
-        True iff the recomputed evidence hash equals the sealed one, whatever the other checks say.
+        Whether the recomputed evidence hash equals the sealed one, whatever the other checks say.
     recomputed_evidence_hash
         ``recompute_error:<reason>`` when the evidence can't be read.
     manifest_hash
@@ -43,9 +43,9 @@ class Verification:
     checks
         Verdict and explanation under each of the seven names.
     evidence
-        What was read; null when it can't be.
+        Evidence of the run; ``None`` when it can't be read.
     scores
-        ``SCORES`` re-derived from the evidence; null when it can't be read.
+        ``SCORES`` derived from the evidence again; ``None`` when it can't be read.
     """
 
     run_id: str
@@ -60,12 +60,12 @@ class Verification:
 
     @property
     def started(self) -> RunStarted | None:
-        """Payload of RUN_STARTED; null when the evidence can't be read."""
+        """Payload of RUN_STARTED; ``None`` when the evidence can't be read."""
         return None if self.evidence is None else self.evidence.started
 
     @cached_property
     def outcomes(self) -> pl.DataFrame | None:
-        """``OUTCOMES`` of the re-derived scores; null when the evidence can't be read."""
+        """``OUTCOMES`` of the derived scores; ``None`` when the evidence can't be read."""
         if self.started is None or self.scores is None:
             return None
         return outcomes(self.scores, tuple(agent["agent_id"] for agent in self.started["agents"]))
@@ -85,20 +85,9 @@ def verify(
     trust: AnchorTrust | None = None,
     trust_folder: Path | None = None,
 ) -> Verification:
-    """Recompute the proof of a sealed run.
+    """Verify a sealed run, its receipts, and its anchor by the chain's answer (``seen``; ``None`` if not asked).
 
-    Steps: 1. hash and read the evidence; 2. re-derive scores; 3. rebuild roots and manifest; 4. judge the seven checks.
-
-    Parameters
-    ----------
-    run
-        The bytes as stored.
-    receipts
-        ``receipts.jsonl``: what venues said of the run; only ``policy_obeyed`` reads it.
-    anchor, seen, trust
-        The anchor on record, what the chain says of it (null when it was not asked), and whom the caller trusts.
-    trust_folder
-        Package folder to audit; the installed one by default.
+    Steps: 1. hash and read the evidence; 2. derive scores; 3. rebuild roots and manifest; 4. judge the seven checks.
     """
     anchor, boundary = anchor or Anchor(), checks.llm_boundary(trust_folder)
     try:
@@ -120,7 +109,7 @@ def verify(
             evidence_root=evidence_digest.root(),
             event_count=evidence.count,
             score_root=score_digest.root(),
-            commit_index=stated_index(run.manifest),  # the log says whether it is true
+            commit_index=stated_index(run.manifest),  # only the log can confirm it
         )
     )
     manifest_hash = sha256(rebuilt)
@@ -146,7 +135,7 @@ def verify(
 
 
 def _read_and_hashed(run: SealedRun) -> tuple[_Rederived, Digest, Digest | None]:
-    """Read the evidence, and hash it and the scores as stored, null beyond their limits; of a large run at once."""
+    """Read the evidence, and hash it and the scores as stored (``None`` beyond their limits), at once if the run is large."""
     if len(run.events) <= _SMALL_BYTES:
         return _rederived(run), _digest_of(run.events), _stored_scores(run)
     check_lines(run.events, "events.jsonl", MAX_STARTED_BYTES)  # before a line of it is hashed
@@ -159,15 +148,15 @@ def _read_and_hashed(run: SealedRun) -> tuple[_Rederived, Digest, Digest | None]
 def _stored_scores(run: SealedRun, reading: Future[_Rederived] | None = None) -> Digest | None:
     try:
         check_lines(run.scores, "scores.jsonl")
-    except EvidenceError:  # whatever they are, those that are derived are compared with them, and bound
+    except EvidenceError:  # the derived scores are compared with them in any case
         return None
-    if run.scores.count(b"\n") > run.events.count(b"\n"):  # nor are these: each is of a decision
+    if run.scores.count(b"\n") > run.events.count(b"\n"):  # more rows than events can't be scores: each is of a decision
         return None
     return _digest_of(run.scores, reading)
 
 
 def _digest_of(lines: bytes, reading: Future[_Rederived] | None = None) -> Digest:
-    """Hash lines piece by piece, until ``reading`` raises: millions of them would be hashed in vain."""
+    """Hash lines piece by piece, and stop as soon as ``reading`` raises."""
     digest = Digest()
     for piece in pieces(lines):
         if reading is not None and reading.done():
@@ -178,7 +167,6 @@ def _digest_of(lines: bytes, reading: Future[_Rederived] | None = None) -> Diges
 
 
 def _rederived(run: SealedRun) -> _Rederived:
-    """Read the evidence and score it again: ``POSITIONS``, ``SCORES`` and their lines."""
     evidence = read_evidence(run.events)
     limits = evidence.limits
     placed = positions(evidence.decisions, evidence.closes, evidence.market)
@@ -187,7 +175,7 @@ def _rederived(run: SealedRun) -> _Rederived:
 
 
 def _written(rederived: pl.DataFrame, stored: bytes) -> bytes:
-    """Write ``SCORES`` as lines; as long as they are the stored ones they are compared only, not held a second time."""
+    """Return ``SCORES`` as lines; as long as they equal the stored ones, they are only compared and not held twice."""
     if len(stored) <= _SMALL_BYTES:
         return b"".join(map(score_lines, batches(rederived)))
     end = 0

@@ -1,4 +1,4 @@
-"""Look-ahead audits of an agent over several packs, wherever there is room."""
+"""Look-ahead audits of an agent over several packs, in parallel."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ from clvlab.runs.spec import resolve
 def lookahead_audit(
     agent: str | Agent, tape: Tape, *, cuts: int = 24, seed: int | None = None, max_rows: int = 100_000
 ) -> LookaheadReport:
-    """Audit an agent as the engine does before it seals; with a seed of one's own, at the same cuts again."""
+    """Audit an agent as the engine does before it seals; an own ``seed`` repeats the same cuts."""
     chosen = secrets.randbelow(SAFE_INTEGER) if seed is None else seed
     return audited(resolve(agent), tape, cuts=cuts, seed=chosen, max_rows=max_rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """How an agent is audited; see ``lookahead_audit``."""
-
     cuts: int = 24
     seed: int | None = None
     max_rows: int = 100_000
@@ -39,13 +37,6 @@ _StoredRequest = tuple[Agent, Pack, Audit]
 
 
 def audit_all(agent: Agent, packs: Sequence[Pack], audit: Audit, executor: Executor | None = None) -> Iterator[LookaheadReport]:
-    """Audit an agent over packs, in their order.
-
-    Raises
-    ------
-    ExecutorError, ClvlabError
-        As ``parallel_map`` and ``lookahead_audit``.
-    """
     return parallel_map(Work(_here, _there, _said), ((agent, pack, audit) for pack in packs), len(packs), executor)
 
 

@@ -1,4 +1,4 @@
-"""The proof card: what is published of a run."""
+"""The proof card: the published facts of a run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ANSWERS_PUBLIC = "The answers were public when this was run"
 
 
 def metrics(outcomes: pl.DataFrame) -> Metrics:
-    """Pool ``OUTCOMES`` and list them per agent; none of it is ever a check."""
+    """Return the metrics pooled from ``OUTCOMES`` and per agent; they are never a check."""
     sums = outcomes.select("action_count", "valid_count", "total_clv_bps", "sim_pnl").sum().row(0, named=True)
     actions = sums["action_count"]
     return {
@@ -50,22 +50,19 @@ def metrics(outcomes: pl.DataFrame) -> Metrics:
 
 
 def verdicts(checks: Mapping[str, Check]) -> Checks:
-    """Return the seven verdicts by the names of their checks."""
     return cast("Checks", {name: check.verdict.value for name, check in checks.items()})
 
 
 def details(checks: Mapping[str, Check]) -> CheckDetails:
-    """Return the sentence of each check by its name."""
     return cast("CheckDetails", {name: check.detail for name, check in checks.items()})
 
 
 def anchor_info(anchor: Anchor) -> AnchorInfo:
-    """Return an anchor as it is published."""
     return cast("AnchorInfo", asdict(anchor))
 
 
 def lineage(started: RunStarted | None) -> Lineage:
-    """Say what made a run, from the payload of its RUN_STARTED: template and config hash of a single agent, and all agents."""
+    """Return the origin of a run from RUN_STARTED: template and config hash of a single agent, and all agents."""
     agents = started["agents"] if started else []
     return {
         "template": agents[0]["strategy"] if len(agents) == 1 else None,
@@ -76,30 +73,23 @@ def lineage(started: RunStarted | None) -> Lineage:
 
 
 def shown_causality(agent: AgentIdentity) -> str:
-    """Return how an agent is shown to decide: what repeats what somebody wrote was once sealed as a template that computes."""
+    """Return an agent's causality to show: transcripts were once sealed as computing templates."""
     repeats = agent["causality"] == Causality.TEMPLATE and agent["strategy"] in TRANSCRIBED
     return Causality.TRANSCRIPT.value if repeats else agent["causality"]
 
 
 def knowledge(source_mode: str) -> Knowledge:
-    """Return what is known of a run without its log: only a live one was decided before its prices were known."""
+    """Return how a run relates to known prices without its log: only a live one was decided before they were known."""
     return Knowledge.LIVE if source_mode == SourceMode.LIVE else Knowledge.HISTORY
 
 
 def may_hold_past(agent: AgentIdentity, source_mode: str) -> bool:
-    """Tell whether the answers were public when an agent was run, and nothing shows that it does not hold them."""
+    """Return whether the results were public when an agent ran, and it may contain them."""
     return is_hindsight_possible(shown_causality(agent), knowledge(source_mode), agent["config_hash"])
 
 
 def proof_card(verification: Verification, log: LogStanding | None = None) -> ProofArtifactResponse:
-    """Assemble the card of a verified run.
-
-    Parameters
-    ----------
-    verification
-        Of the run.
-    log
-        Where the run stands in a log; null of a run that no log is known of.
+    """Return the card of a verified run; ``log`` is its standing in a log, ``None`` if no log is known.
 
     References
     ----------
@@ -130,7 +120,6 @@ def proof_card(verification: Verification, log: LogStanding | None = None) -> Pr
 
 
 def verification_answer(verification: Verification, card: ProofArtifactResponse) -> VerifyResponse:
-    """Return what a fresh verification says, with the card of the run."""
     return {
         "run_id": verification.run_id,
         "verified": verification.verified,

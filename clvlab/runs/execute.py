@@ -1,4 +1,4 @@
-"""The life of a run: committed to, performed and kept, or abandoned on the record; one at a time, or wherever there is room."""
+"""Life of a run: committed to, performed and kept, or abandoned on the record; one at a time, or in parallel."""
 
 from __future__ import annotations
 
@@ -32,17 +32,9 @@ ABANDONED = "failed"
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """What a run was committed to as.
+    """Commitment to a run by the log's entry ``index``, ``None`` without a log.
 
-    Attributes
-    ----------
-    run_id
-        Its id.
-    index
-        The entry of the run log; null without a log.
-    drawing
-        Lets the log draw the audit of an agent, given its id and a hash of what it answered; null without a log, and in another
-        process than the log's.
+    ``drawing`` has the log draw an agent's audit, from its id and a hash of its answers; ``None`` outside the log's process.
     """
 
     run_id: str
@@ -54,8 +46,6 @@ class Commitment:
 
 
 class HasRunId(Protocol):
-    """What says which run is meant: what shapes it, or a job."""
-
     @property
     def run_id(self) -> str: ...
 
@@ -64,15 +54,13 @@ Subject = TypeVar("Subject", bound=HasRunId, contravariant=True)
 
 
 class Recorder(Protocol[Subject]):
-    """Where runs are committed to and kept: in a folder, with or without a log, in the database, or nowhere."""
+    """Place where runs are committed to and kept: a folder, with or without a log, a database, or none."""
 
     @property
-    def log(self) -> LogStore | None:
-        """The log in which runs are committed to; null without one."""
-        ...
+    def log(self) -> LogStore | None: ...
 
     def commit(self, spec: Subject) -> Commitment | None:
-        """Commit to a run before its data is opened, again if it was abandoned; null where nothing is on record."""
+        """Commit to a run before its data is opened, again if it was abandoned; ``None`` without a record."""
         ...
 
     def keep(self, run: Run) -> None:
@@ -80,30 +68,28 @@ class Recorder(Protocol[Subject]):
         ...
 
     def abandon(self, run_id: str, cause: str) -> None:
-        """Note that a run failed; asking for it again commits to it anew."""
+        """Record that a run failed; a new request commits to it again."""
         ...
 
 
 class NoRecorder:
-    """Keeps nothing."""
-
     log = None
 
     def commit(self, spec: RunSpec) -> None:
-        """Commit to nothing."""
+        """Do nothing."""
 
     def keep(self, run: Run) -> None:
-        """Pass over what was made."""
+        """Do nothing."""
 
     def abandon(self, run_id: str, cause: str) -> None:
-        """Pass over a failure."""
+        """Do nothing."""
 
 
 NOWHERE = NoRecorder()
 
 
 def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> DrawingOf:
-    """Return what draws the audits of a committed run by its log, which notes what an agent answered before."""
+    """Return the function that draws a committed run's audits by its log, which notes each answer first."""
 
     def drawing(agent_id: str, answers_hash: str) -> Draw:
         with log.write() as rows:
@@ -114,13 +100,7 @@ def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> DrawingO
 
 
 def execute(spec: ReplaySpec, recorder: Recorder[ReplaySpec] = NOWHERE, tell: Tell = tell_nobody) -> Run:
-    """Make a run over a pack and keep it, on the record; ``tell`` is told how far it is.
-
-    Raises
-    ------
-    ClvlabError
-        As ``perform``, and as the record says; the run is then abandoned.
-    """
+    """Make a run over a pack and keep it, on the record; an error abandons it. ``tell`` receives its progress."""
     return lifecycle(spec, recorder, lambda commitment: perform(spec, commitment, tell))
 
 
@@ -130,26 +110,7 @@ def lifecycle(
     make: Callable[[Commitment | None], Run],
     is_left: Callable[[ClvlabError], bool] = lambda error: False,  # noqa: ARG005
 ) -> Run:
-    """Lead a run through its life: commit to it, make it, keep it.
-
-    One that is interrupted stays open, and goes on when it is asked for again.
-
-    Parameters
-    ----------
-    spec
-        What shapes it, or names it.
-    recorder
-        Where it is committed to and kept.
-    make
-        Makes it of what it was committed to as, if it was.
-    is_left
-        Which errors leave it open too; at any other it is abandoned.
-
-    Raises
-    ------
-    ClvlabError
-        As ``make`` and the recorder raise.
-    """
+    """Commit to a run, make it, and keep it; an interrupt, or an error that ``is_left``, leaves it open to be continued."""
     commitment = recorder.commit(spec)
     try:
         made = make(commitment)
@@ -162,26 +123,7 @@ def lifecycle(
 
 
 def perform(spec: ReplaySpec, commitment: Commitment | None = None, tell: Tell = tell_nobody) -> Run:
-    """Replay, score and seal a run.
-
-    Parameters
-    ----------
-    spec
-        What shapes it.
-    commitment
-        What was committed to, if anything was; the manifest names its entry.
-    tell
-        Told how far it is; may end it by an error of its own.
-
-    Raises
-    ------
-    PlanChangedError
-        What was committed to is another run: its pack or an agent changed since.
-    PackReplayError
-        The ticks of the pack can't be replayed.
-    LookaheadError, AgentError, DecisionError
-        The only agent, or the last one left, failed, or decided by what came later.
-    """
+    """Replay, score and seal a run; ``PlanChangedError`` if its pack or an agent changed since the commitment."""
     _check(spec.run_id, commitment)
     tell(Stage.OPENING)
     markets: list[int] = []
@@ -203,7 +145,6 @@ def perform(spec: ReplaySpec, commitment: Commitment | None = None, tell: Tell =
 
 
 def _read(spec: ReplaySpec, fixture_ids: tuple[int, ...], counted: Callable[[int], None]) -> Tape:
-    """Read a shard of a run, and count the markets that its window allows in it."""
     try:
         tape = spec.pack.tape(fixture_ids)
     except PackError as error:
@@ -226,24 +167,7 @@ def execute_all(
     recorder_of: Callable[[ReplaySpec], Recorder[ReplaySpec]] = lambda spec: NOWHERE,  # noqa: ARG005
     executor: Executor | None = None,
 ) -> Iterator[Run]:
-    """Make runs and keep each, on the record, in their order; what they are does not depend on who performs them.
-
-    Parameters
-    ----------
-    specs
-        Taken as they are needed; each is committed to before it is performed.
-    count
-        How many there are.
-    recorder_of
-        Where a run is committed to and kept.
-    executor
-        Who performs them; see ``parallel_map``.
-
-    Raises
-    ------
-    ExecutorError, ClvlabError
-        As ``parallel_map`` and ``perform``, and as the record says. The runs that were committed to and not kept are abandoned.
-    """
+    """Yield runs in order, each committed to before it is performed and kept after; an error abandons those not yet kept."""
     waiting: deque[tuple[ReplaySpec, Recorder[ReplaySpec]]] = deque()
 
     def tasks() -> Iterator[_Task]:
@@ -272,7 +196,7 @@ def _here(tasks: Sequence[_Task]) -> list[Run]:
 def _there(tasks: Sequence[_Task]) -> list[Run]:
     made = _here([(_arrived(spec), commitment) for spec, commitment in tasks])
     for one in made:
-        _ = one.verification  # whoever keeps it asks for it
+        _ = one.verification  # needed by the recorder
     return made
 
 
@@ -281,29 +205,15 @@ def _label(task: _Task) -> str:
 
 
 def _arrived(spec: ReplaySpec) -> ReplaySpec:
-    """Return what another process sent, with agents that are made here, and a pack whose file is what it was there."""
     return replace(spec, pack=arrived_pack(spec.pack), agents=[arrived_agent(agent) for agent in spec.agents])
 
 
 def arrived_pack(pack: Pack) -> Pack:
-    """Open a pack of another process here.
-
-    Raises
-    ------
-    PackFormatError, PackTamperedError
-        It is not here, or is another one.
-    """
     return replace(load_place(place_of(pack), pack.content_hash), held_out=pack.held_out, doubtful=pack.doubtful)
 
 
 def arrived_agent(agent: Agent) -> Agent:
-    """Make an agent of another process here.
-
-    Raises
-    ------
-    AgentError
-        Neither a template nor an isolated agent.
-    """
+    """Make an agent of another process here; ``AgentError`` unless it is a template or isolated."""
     if isinstance(agent, Template):
         return rename(agent, agent.agent_id)
     if isinstance(agent, IsolatedAgent):

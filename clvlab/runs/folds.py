@@ -1,4 +1,4 @@
-"""Parts of a pack: folds in order of time, and what is held out of a search."""
+"""Parts of a pack: folds in order of time, and fixtures that are held out of a search."""
 
 from __future__ import annotations
 
@@ -31,13 +31,7 @@ def in_order_of_kickoff(
     fixtures: Iterable[int] | None = None,
     instead: str = "give a mapping from fixtures to folds as by=",
 ) -> list[int]:
-    """Return fixtures as they kick off; ``instead`` is what to do where that is not known.
-
-    Raises
-    ------
-    StatisticsError
-        One without a kickoff.
-    """
+    """Return fixtures by kickoff; ``StatisticsError``, with the advice ``instead``, if one has none."""
     asked = set(pack.fixture_ids if fixtures is None else fixtures)
     kickoffs = {one.fixture_id: one.kickoff_ts_ms for one in pack.manifest.fixtures if one.fixture_id in asked}
     unknown = [fixture_id for fixture_id, kickoff in kickoffs.items() if kickoff is None]
@@ -49,24 +43,10 @@ def in_order_of_kickoff(
 def folds_of(
     pack: Pack, folds: int, by: str | Mapping[int, Any] = KICKOFF, fixtures: Iterable[int] | None = None
 ) -> list[tuple[int, ...]]:
-    """Cut fixtures into folds, the earliest first.
+    """Return fixtures cut into folds, the earliest first.
 
-    Parameters
-    ----------
-    pack
-        Whose fixtures.
-    folds
-        How many, of as equal size as can be; with a mapping it is the number of its folds.
-    by
-        ``kickoff``; or a mapping from fixture to the name of its fold, in whose order they follow each other.
-    fixtures
-        All by default.
-
-    Raises
-    ------
-    StatisticsError
-        Fewer than two folds, or one with fewer than ``MIN_CLUSTERS`` fixtures; a fixture without kickoff or fold; or another
-        ``by``.
+    ``by`` is ``kickoff``, for folds as equal as possible, or a mapping from fixture to fold name, in whose order folds follow.
+    ``StatisticsError`` for fewer than two folds, or one with fewer than ``MIN_CLUSTERS`` fixtures.
     """
     asked = tuple(pack.fixture_ids if fixtures is None else fixtures)
     pack.check_known(asked)
@@ -93,12 +73,6 @@ def folds_of(
 
 
 def check_folds(folds: int) -> None:
-    """Refuse a number of folds that can't be.
-
-    Raises
-    ------
-    StatisticsError
-    """
     if type(folds) is not int or folds < 2:
         raise StatisticsError(f"folds must be a whole number of at least 2, not {folds!r:.80}")
 
@@ -106,28 +80,10 @@ def check_folds(folds: int) -> None:
 def hold_out_of(
     pack: Pack, hold_out: float | Sequence[int], by: str = KICKOFF, seed: int = 0, fixtures: Iterable[int] | None = None
 ) -> tuple[int, ...]:
-    """Return the fixtures that a search leaves alone, ascending.
+    """Return the fixtures that a search may not use, ascending.
 
-    Parameters
-    ----------
-    pack
-        Whose fixtures.
-    hold_out
-        Share of the fixtures, above 0 and below 1; or the fixtures.
-    by
-        ``kickoff``, the last ones; or ``random``.
-    seed
-        Of ``random``.
-    fixtures
-        What the search may be over; all by default.
-
-    Raises
-    ------
-    StatisticsError
-        A share out of range, another ``by``, a seed that is no whole number from 0 on, or fewer than ``MIN_CLUSTERS``
-        fixtures on either side.
-    UnknownFixtureError
-        A fixture that the pack does not declare.
+    ``hold_out`` is a share above 0 and below 1, taken ``by`` ``kickoff`` (the last ones) or ``random``; or the fixtures
+    themselves. ``StatisticsError`` if either side has fewer than ``MIN_CLUSTERS`` fixtures.
     """
     if by not in (KICKOFF, RANDOM):
         raise StatisticsError(f"a hold-out is chosen by {KICKOFF!r} or {RANDOM!r}, not {by!r:.80}")
@@ -157,7 +113,7 @@ def hold_out_of(
     return tuple(sorted(held))
 
 
-# What was decided on folds that did not choose it, as one run: scored by the law, and labelled as what nobody audited.
+# Decisions on folds that did not choose their agent, as one run: scored by the law, and labelled as not audited.
 
 
 AGENT_ID = "walk-forward"
@@ -165,17 +121,7 @@ AGENT_ID = "walk-forward"
 
 @dataclass(frozen=True)
 class FoldStep:
-    """A fold that is decided on by what was chosen on those before it.
-
-    Attributes
-    ----------
-    tape
-        Of the fold.
-    agent
-        What was chosen.
-    last_close_ms
-        When the last of the fixtures closed on which it was chosen.
-    """
+    """A fold, the agent chosen on those before it, and ``last_close_ms``, when the last of these closed."""
 
     tape: Tape
     agent: Agent
@@ -187,37 +133,22 @@ class FoldStep:
 
 
 def decided_after(step: FoldStep) -> tuple[pl.DataFrame, int]:
-    """Return ``DECISIONS`` of a step's agent on its fold, and how many were left out.
-
-    What it decides before the last close of those that chose it is left out: whoever chose it then could not have known it.
-    """
+    """Return ``DECISIONS`` of a step's agent on its fold, and the number left out."""
     with fresh(step.agent) as asked:
         decided = decisions_of(asked, step.tape)
+    # Before the last close that the choice rests on, the choice itself is hindsight.
     later = locate(step.tape, decided)["ts_ms"] > step.last_close_ms
     return decided.filter(later).with_columns(agent_id=pl.lit(AGENT_ID)), int((~later).sum())
 
 
 def last_close_ms(tape: Tape, window: Window) -> int:
-    """Return when the last fixture of a tape closes."""
     return int(fixture_closes(tape, window)["close_ts_ms"].to_numpy().max())
 
 
 def pooled(
     pack: Pack, steps: Sequence[FoldStep], decided: Sequence[pl.DataFrame], window: Window, config: Mapping[str, Any]
 ) -> Run:
-    """Score the decisions of all steps as one run, as of one agent whose causality is unchecked.
-
-    Parameters
-    ----------
-    pack
-        What was decided on.
-    steps, decided
-        The steps, and what ``decided_after`` gave for each.
-    window
-        What is scored.
-    config
-        How it was chosen; it stands as the agent's.
-    """
+    """Return the decisions of all steps as one run, of one agent of unchecked causality; ``config`` is how it was chosen."""
     fixtures = sorted(fixture_id for step in steps for fixture_id in step.fixture_ids)
     tape = pack.tape(fixtures)
     policy = PolicyEnvelope()

@@ -1,4 +1,4 @@
-"""One sealed decision, with what was known, what was proposed, what the law says, and what is only claimed."""
+"""One sealed decision: its knowledge, proposal, score, and unverified claims."""
 
 from __future__ import annotations
 
@@ -14,24 +14,12 @@ from clvlab.proof.canonical import parsed
 from clvlab.proof.events import Kind
 from clvlab.proof.seal import SealedRun
 
-# The law's arithmetic of one decision, written out with its numbers: integers, as they were sealed.
+# The law's arithmetic of one decision with its numbers: integers, as they were sealed.
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A figure and how it comes about.
-
-    Attributes
-    ----------
-    name
-        What it is.
-    formula
-        In words.
-    numbers
-        The same with the numbers of the decision.
-    bps
-        The result, in basis points.
-    """
+    """A figure with its formula in words, the formula with the decision's numbers, and the result."""
 
     name: str
     formula: str
@@ -40,7 +28,7 @@ class Step:
 
 
 def arithmetic(record: InspectorRecord) -> list[Step]:
-    """Write out how CLV and edge of a scored decision come about; nothing of one that is not scored.
+    """Return the derivation of CLV and edge of a scored decision; empty for any other.
 
     Examples
     --------
@@ -66,29 +54,18 @@ def arithmetic(record: InspectorRecord) -> list[Step]:
 
 
 def quote_of(record: InspectorRecord) -> int | None:
-    """Return the decimal odds, in thousandths, at which the side stood when the decision was made."""
     state, side = record["market_state"], record["agent_action"]["side"]
     return next((own["odds_milli"] for own in state["sides"] if own["side"] == side), None) if state else None
 
 
-# Entries at the closing message itself: what the law scores as it scores any other, and statistics leave out.
+# Entries at the closing message itself, which the law scores like any other, and statistics leave out.
 
 
 _MARKET = ["fixture_id", "market_key"]
 
 
 def at_close(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
-    """Tell which decisions acted on the message that closes their market: nothing came after it that could have moved.
-
-    Parameters
-    ----------
-    decisions, closes
-        ``DECISION_EVENTS`` and ``CLOSE_EVENTS``.
-
-    Returns
-    -------
-    pl.Series
-        ``at_close``: Boolean without nulls, a row for each decision; false where the agent waited.
+    """Return a Boolean per decision: whether it acted on its market's closing message, after which no price moved.
 
     Examples
     --------
@@ -106,13 +83,8 @@ def at_close(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
 def inspect_decision(run: SealedRun, seq: int) -> InspectorRecord:
     """Return the record of the decision at event ``seq``.
 
-    ``clv_bps`` is the sealed integer of a scored decision, ``"pending"`` of a WAIT or pending one, ``"invalid"`` of a
-    decision that the law refuses.
-
-    Raises
-    ------
-    EvidenceError
-        No DECISION at ``seq``, or no score row for it.
+    ``clv_bps`` is the sealed integer of a scored decision, ``"pending"`` for a WAIT or pending one, ``"invalid"`` for one that
+    the law refuses.
 
     References
     ----------
@@ -124,13 +96,7 @@ def inspect_decision(run: SealedRun, seq: int) -> InspectorRecord:
 
 
 def decision_record(run_id: str, seq: int, event_line: bytes, score_line: bytes) -> InspectorRecord:
-    """Return the record of a decision from its two lines: event ``seq`` and score row ``seq - 1``, without line feeds.
-
-    Raises
-    ------
-    EvidenceError
-        The event is no DECISION, or the score row is not its own.
-    """
+    """Return the record of a decision from its two lines: event ``seq`` and score row ``seq - 1``, without line feeds."""
     event = parsed(event_line) or {}
     if event.get("kind") != Kind.DECISION:
         raise EvidenceError(f"run {run_id} has no decision at seq {seq}")

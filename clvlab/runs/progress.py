@@ -1,4 +1,4 @@
-"""How far a run is, as it is told between its stages."""
+"""Progress of a run, reported between its stages."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Protocol, TypedDict
 
 from clvlab.errors import ClvlabError
 
-# Why a run or an agent failed, in words for its owner.
+# The cause of a failure, in words for the owner of the run or agent.
 
 
 _MAX_CHARS = 300
 _START = r"(?:file:/|[A-Za-z]:[\\/]|\\\\|~/|\.{1,2}/|/)"
-# A path in quotes ends with them; another at the first character that seldom stands in one. A slash behind a letter, a colon or
-# another slash begins none: odds of 5/2, https://...
+# A path in quotes ends with them; another at the first character that is rare in paths. A slash after a letter, a colon or
+# another slash does not begin one: odds of 5/2, https://...
 _PATH = re.compile(rf"(?P<quote>['\"`]){_START}[^'\"`]*(?P=quote)|(?<![\w:/.]){_START}[^\s'\"`,;()\[\]{{}}]+")
 
 
 def cause_of(error: Exception) -> str:
-    """Return the class of an error and what it says; of one that is not clvlab's own, its class alone."""
+    """Return the class and text of an error; only the class of one that is not clvlab's."""
     kind, message = type(error).__name__, message_of(error) if isinstance(error, ClvlabError) else ""
     return f"{kind}: {message}" if message else kind
 
 
 def message_of(error: Exception | str) -> str:
-    """Return the first line of what an error says: no paths, at most 300 characters.
+    """Return the first line of an error's text: no paths, at most 300 characters.
 
     Examples
     --------
@@ -38,13 +38,11 @@ def message_of(error: Exception | str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text of at most so many characters, the last three of which say where it was cut."""
+    """Return a text of at most ``most`` characters; a cut shows as three dots."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 class Stage(StrEnum):
-    """What a run is at, in this order."""
-
     OPENING = "opening"  # the tape
     DECIDING = "deciding"  # the agents
     SEALING = "sealing"  # scores, gate, evidence
@@ -52,7 +50,7 @@ class Stage(StrEnum):
 
 
 class Progress(TypedDict):
-    """How far a run is: ``done`` of ``total`` parts of a stage."""
+    """Progress of a run: ``done`` of ``total`` parts of a stage."""
 
     stage: str
     done: int
@@ -60,16 +58,10 @@ class Progress(TypedDict):
 
 
 class Tell(Protocol):
-    """Say how far a run is.
-
-    Raises
-    ------
-    LeaseLostError
-        The run was cancelled, or another worker has it: nothing more of it is wanted.
-    """
+    """Report a run's progress; ``LeaseLostError`` if the run was cancelled, or another worker has it."""
 
     def __call__(self, stage: Stage, done: int = 0, total: int = 1) -> None: ...
 
 
 def tell_nobody(stage: Stage, done: int = 0, total: int = 1) -> None:
-    """Pass over how far a run is."""
+    """Ignore progress."""

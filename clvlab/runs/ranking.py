@@ -1,4 +1,4 @@
-"""Agents over several runs, ranked."""
+"""Ranking of agents over several runs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from clvlab.store.sketches import Groups, sketches
 
 
 def leaderboard(backtests: Sequence[Run]) -> pl.DataFrame:
-    """Rank agents over several backtests: ``OUTCOMES`` with a rank, by mean CLV."""
+    """Return ``OUTCOMES`` over several backtests with a rank, by mean CLV."""
     frames = [pl.DataFrame(schema=OUTCOMES), *(backtest.outcomes for backtest in backtests)]
     return rank(pl.concat(frames))
 
 
 def board(backtests: Sequence[Run]) -> pl.DataFrame:
-    """Rank agents as ``leaderboard`` does, those that can't hold the past before the others, one for all that decide alike.
+    """Return the leaderboard with agents that can't contain past results first, and one row for all that decide alike.
 
-    Beside ``OUTCOMES`` and the rank: ``hindsight_possible``, and in ``others`` how many more decide alike.
+    Additional columns: ``hindsight_possible``, and in ``others`` how many more decide alike.
     """
     frame = pl.concat([pl.DataFrame(schema=OUTCOMES), *(backtest.outcomes for backtest in backtests)])
     rows = [row | {"position": position} for position, row in enumerate(row for one in backtests for row in _facts(one))]
@@ -38,7 +38,6 @@ def board(backtests: Sequence[Run]) -> pl.DataFrame:
 
 
 def _facts(backtest: Run) -> list[dict[str, Any]]:
-    """Return how each agent of a run decided, and what; in the order of its outcomes."""
     started, agent_ids = backtest.started, backtest.outcomes["agent_id"].to_list()
     made = sketches(backtest.scores, str(started["binding"]["content_hash"]), agent_ids)
     agents = {agent["agent_id"]: agent for agent in started["agents"]}

@@ -1,4 +1,4 @@
-"""Why a run scores nothing, and what would be scored: for reports, and no part of any evidence."""
+"""Reasons why a run scores nothing, and how to mend them: for reports, not part of any evidence."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from clvlab.packs.reader import Pack
 from clvlab.proof.manifest import RunStarted, SealedAgent
 from clvlab.words import counted
 
-# Decisions beside the gaps of the capture that they were made over: what is no part of the law, and a reader has to know.
+# Decisions near gaps of their capture: not part of the law, but needed by a reader.
 #
-# Gaps are in the time of the recorder and ticks in the provider's: what the two clocks differ by shifts a gap by as much.
+# Gaps are in the recorder's time and ticks in the provider's: a difference of the clocks shifts a gap by as much.
 
 
 _SPANS = ("entry_from", "entry_to", "close_from", "close_to")
 
 
 def lasting_gaps(pack: Pack) -> list[Gap]:
-    """Return the gaps of a pack's ledger in which messages are missing for good."""
+    """Return the gaps of a pack's ledger whose messages are missing for good."""
     capture = pack.manifest.capture
     return [] if capture is None else [gap for gap in capture.gaps if not gap.replayed]
 
@@ -36,24 +36,11 @@ def lasting_gaps(pack: Pack) -> list[Gap]:
 def in_gap(
     decisions: pl.DataFrame, closes: pl.DataFrame, gaps: Sequence[Gap], markets: Collection[str] = frozenset()
 ) -> pl.Series:
-    """Tell which decisions have an entry or a close that a gap touches.
+    """Return a Boolean per decision: whether a gap touches its entry or close.
 
-    An entry is touched where a gap lies in the time from the state that was acted on to the decision, a close where one lies
-    between the closing state and the close: what was carried over may have been another price by then.
-
-    Parameters
-    ----------
-    decisions, closes
-        ``DECISION_EVENTS`` and ``CLOSE_EVENTS``.
-    gaps
-        Of the ledger.
-    markets
-        Market keys that names in the ledger are looked for among; a gap that names anything else concerns all markets.
-
-    Returns
-    -------
-    pl.Series
-        ``in_gap``: Boolean without nulls, a row for each decision; false where the agent waited.
+    A gap touches an entry if it overlaps the time from the state acted on to the decision, and a close if it overlaps the time
+    from the closing state to the close: the price may have changed unseen. A gap that names no market in ``markets`` concerns
+    all.
 
     Examples
     --------
@@ -74,7 +61,6 @@ def in_gap(
 
 
 def _by_market(gaps: Sequence[Gap], known: set[str]) -> tuple[list[Gap], dict[str, list[Gap]]]:
-    """Return the gaps of all markets, and those of some by market key."""
     of_all, own = list[Gap](), defaultdict[str, list[Gap]](list)
     for gap in gaps:
         named = set(gap.markets or ())
@@ -87,7 +73,6 @@ def _by_market(gaps: Sequence[Gap], known: set[str]) -> tuple[list[Gap], dict[st
 
 
 def _spans(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
-    """Return the times over which states were carried, a row for each decision; null where there is none."""
     backed = pl.col("action") == Action.BACK
     return (
         decisions.lazy()
@@ -137,17 +122,7 @@ _CLOSINGS = {
 
 
 def unscored(scores: pl.DataFrame, at_close: pl.Series, started: RunStarted, pack: Pack) -> list[str]:
-    """Return why nothing of a run is scored, and what would be; nothing where something is.
-
-    Parameters
-    ----------
-    scores, at_close
-        ``SCORES``, and for each row whether it was entered at the message that closes its market.
-    started
-        The payload of RUN_STARTED.
-    pack
-        What was replayed: markets and sides are looked up in it.
-    """
+    """Return why no decision of a run is scored, and a remedy; empty if one is."""
     scored = scores["reason"] == Reason.SCORED
     if scored.any():
         return [_all_at_close(int(scored.sum()))] if (at_close | ~scored).all() else []
@@ -198,7 +173,6 @@ def _nothing_done(waits: int) -> str:
 
 
 def _said(reason: Reason, rows: pl.DataFrame, started: RunStarted, pack: Pack) -> str:
-    """Say what is wrong with decisions of one reason, by the example of the first, and what would mend that."""
     first = rows.row(0, named=True)
     told: Mapping[Reason, Callable[[], str]] = {
         Reason.MARKET_KEY_MISSING: lambda: "name no market: give each a market_key",
@@ -239,7 +213,6 @@ def _side(first: Mapping[str, Any], pack: Pack) -> str:
 
 
 def _sides(fixture_id: int, pack: Pack) -> dict[str, list[str]]:
-    """Return the sides of each market of a fixture."""
     try:
         series = pack.tape([fixture_id]).series
     except PackError:  # a plan may hold it out by now: its markets are not named then

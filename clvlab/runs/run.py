@@ -1,4 +1,4 @@
-"""A run as a value: a sealed run over its pack, and all that its bytes say."""
+"""A run as a value: a sealed run with its pack, and everything that its bytes say."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ _AUDITED = (Causality.AUDITED_SANDBOX, Causality.AUDITED_PROCESS, Causality.STEP
 
 @dataclass(frozen=True, eq=False)  # the runs of two agents share their bytes
 class Run:
-    """A sealed run, and what its bytes say: made here, or read back from a folder, a database or a service.
+    """A sealed run and its content, made here or read back from a folder, a database or a service.
 
-    What it says is read and computed when it is asked for; of a run that was made here it is known already. What is changed
-    by ``dataclasses.replace`` is another run, of which nothing is known but its bytes.
+    The content is read and computed on access; for a run that was made here it is known already. A copy by
+    ``dataclasses.replace`` is another run, of which only the bytes are known.
 
     Attributes
     ----------
     sealed
         The bytes.
     receipts
-        What the paper venue said, as lines: no evidence, never scored.
+        Receipts of the paper venue, as lines: not evidence, never scored.
     packs
-        Where its pack may be found; looked through once.
+        Packs among which its own is searched, once.
     anchor
-        What is on record of its anchor; null without one.
+        Recorded anchor; ``None`` without one.
     causes
-        What the errors of agents that failed said, by agent id; empty for a run that was read back.
+        Errors of agents that failed, by agent id; empty for a run that was read back.
     audits
-        What was found of the agents that were audited, by agent id; likewise.
+        Audits of agents, by agent id; empty for a run that was read back.
     is_made
         Whether it was made here, and not read back.
     """
@@ -73,19 +73,19 @@ class Run:
 
     @classmethod
     def made(cls, result: RunResult, pack: Pack, markets_matched: int) -> Run:
-        """Return a run that was made over a pack, of which its window allows so many markets."""
+        """Return a run that was made over a pack; ``markets_matched`` is the number of its markets that the window allows."""
         lines = receipt_lines(result.receipts)
         return cls(result.sealed, lines, [pack], causes=result.causes, audits=result.audits, is_made=True).knowing(
             pack=pack, evidence=result.evidence, scores=result.scores, outcomes=result.outcomes, markets_matched=markets_matched
         )
 
     def knowing(self, **known: object) -> Run:
-        """Keep what need not be computed any more."""
+        """Set values that need not be computed again."""
         vars(self).update(known)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Go to another process with the pack, if it is at hand."""
+        """Include the pack, if it is at hand, when pickled."""
         try:
             packs = [self.pack]
         except (UnknownPackError, EvidenceError):
@@ -98,17 +98,17 @@ class Run:
 
     @cached_property
     def verification(self) -> Verification:
-        """The seven checks, recomputed from the sealed bytes; no chain is asked about an anchor, which is then pending."""
+        """The seven checks, recomputed from the sealed bytes; no chain is asked, so an anchor is pending."""
         return verify(self.sealed, self.receipts, anchor=self.anchor)
 
     @cached_property
     def evidence(self) -> Evidence:
-        """What stands in the sealed bytes.
+        """Evidence in the sealed bytes.
 
         Raises
         ------
         EvidenceError
-            They can't be read.
+            The bytes can't be read.
         """
         return read_evidence(self.sealed.events)
 
@@ -124,12 +124,12 @@ class Run:
         return outcomes(self.scores, tuple(agent["agent_id"] for agent in self.started["agents"]))
 
     def verified(self) -> Run:
-        """Return the run as its verification read it.
+        """Return the run with the evidence and scores of its verification.
 
         Raises
         ------
         EvidenceError
-            Its bytes can't be read.
+            The bytes can't be read.
         """
         found = self.verification
         if found.scores is None or found.evidence is None:
@@ -143,7 +143,7 @@ class Run:
 
     @property
     def agent(self) -> SealedAgent:
-        """How its only agent stands in RUN_STARTED, or the first one."""
+        """Its only or first agent in RUN_STARTED."""
         return self.started["agents"][0]
 
     @property
@@ -152,36 +152,37 @@ class Run:
 
     @property
     def window(self) -> Window:
-        """What of it is scored."""
+        """The window as sealed."""
         return self.evidence.window
 
     @property
     def fixture_ids(self) -> tuple[int, ...]:
-        """The fixtures that were replayed, ascending."""
+        """Fixtures that were replayed, ascending."""
         return tuple(self.started["binding"]["fixture_ids"])
 
     @property
     def is_live(self) -> bool:
-        """Whether it was decided live, and the pack captured on the way."""
+        """Whether it was decided live, while its pack was captured."""
         return self.started["source_mode"] == SourceMode.LIVE
 
     @property
     def content_hash(self) -> str:
-        """Of the pack that was replayed, or captured."""
+        """Content hash of the pack that was replayed or captured."""
         return str(self.evidence.content_hash)
 
     @property
     def pack_id(self) -> str:
-        """Of that pack, as it was called."""
+        """Id of that pack at the time."""
         return self.started["binding"]["pack_id"] or captured_pack_id(self.run_id)
 
     @cached_property
     def pack(self) -> Pack:
-        """The pack that was replayed, or captured, if it is at hand; found by its content hash.
+        """The pack that was replayed or captured, found by its content hash.
 
         Raises
         ------
         UnknownPackError
+            The pack is not at hand.
         """
         found = next((pack for pack in self.packs if pack.content_hash == self.content_hash), None)
         if found is None:
@@ -190,13 +191,13 @@ class Run:
 
     @cached_property
     def markets_matched(self) -> int:
-        """Markets of the replayed fixtures that the window allows."""
+        """Number of markets of the replayed fixtures that the window allows."""
         window = self.window
         return sum(matched(self.pack.tape(shard), window) for shard in sharded(self.pack, self.fixture_ids, ()))
 
     @cached_property
     def in_gap(self) -> pl.Series:
-        """For each row of the scores, whether its entry or close is touched by a gap of the pack's capture; Boolean."""
+        """Boolean per row of the scores: whether a gap of the pack's capture touches its entry or close."""
         gaps = lasting_gaps(self.pack)
         named = any(gap.markets for gap in gaps)
         markets = self.pack.tape(self.fixture_ids).series["market_key"].unique().to_list() if named else ()
@@ -204,7 +205,7 @@ class Run:
 
     @cached_property
     def at_close(self) -> pl.Series:
-        """For each row of the scores, whether it was entered at the message that closes its market; Boolean."""
+        """Boolean per row of the scores: whether it was entered at the message that closes its market."""
         return at_close(self.evidence.decisions, self.evidence.closes)
 
     @property
@@ -214,16 +215,16 @@ class Run:
 
     @property
     def failed_audits(self) -> int:
-        """How many agents under audit the run went on without: whatever ended them, they may be tried again."""
+        """Number of audited agents without which the run was sealed; each failure counts as an attempt."""
         return len(audited(self.started) & {error["agent_id"] for error in self.evidence.errors})
 
     def moved(self, pack: Pack) -> Run:
-        """Return it with its pack, which lies elsewhere now; a report is made of that one."""
+        """Return the run with its pack at another place."""
         known = {name: value for name, value in vars(self).items() if name != "report"}
         return replace(self).knowing(**known | {"packs": [pack], "pack": pack})
 
     def part(self, agent_id: str) -> Run:
-        """Return what the run says of one of its agents; its bytes stay those of all of them."""
+        """Return the run reduced to one of its agents; its bytes stay those of all."""
         own, read = pl.col("agent_id") == agent_id, self.evidence
         agents = [agent for agent in read.started["agents"] if agent["agent_id"] == agent_id]
         evidence = replace(read, started=RunStarted({**read.started, "agents": agents}), decisions=read.decisions.filter(own))
@@ -234,7 +235,7 @@ class Run:
 
     @cached_property
     def report(self) -> BacktestReport | LiveReport:
-        """Everything that is published of a backtest, or likewise of a live run, as JSON values.
+        """Return everything that is published of a backtest or live run, as JSON values.
 
         References
         ----------
@@ -289,22 +290,18 @@ class Run:
 
 
 def audited(started: RunStarted) -> frozenset[str]:
-    """Name the agents of a run that are audited for look-ahead."""
     return frozenset(agent["agent_id"] for agent in started["agents"] if agent["causality"] in _AUDITED)
 
 
 def captured_pack_id(run_id: str) -> str:
-    """Return the id of the pack that a live run captures."""
     return f"live-{run_id.removeprefix('run_')[:16]}"
 
 
 def backtest_id(run_id: str) -> str:
-    """Return the id of the report of a run."""
     return run_id.replace("run_", "bt_", 1)
 
 
 def run_id_of(backtest_id: str) -> str:
-    """Return the id of the run that a report is about."""
     return backtest_id.replace("bt_", "run_", 1)
 
 
@@ -313,7 +310,7 @@ def matched(tape: Tape, window: Window) -> int:
 
 
 def _lost(pack: Pack) -> dict[str, int]:
-    """Count the gaps of a capture by cause, but for those whose messages were all sent again."""
+    """Return the number of a capture's gaps by cause, without those whose messages were all sent again."""
     return dict(sorted(Counter(gap.cause or "unknown" for gap in lasting_gaps(pack)).items()))
 
 
@@ -322,7 +319,6 @@ def _unmatched(markets_matched: int) -> list[str]:
 
 
 def _policy(policy_hash: str, decisions: pl.DataFrame) -> PolicySummary:
-    """Count the actions that the gate allowed, and the reasons against the others."""
     refusals = decisions.filter(pl.col("pre").is_not_null()).select(reason=pl.concat_list("pre", "post"))
     refused = refusals.filter(pl.col("reason").list.len() > 0)
     return {
@@ -333,7 +329,7 @@ def _policy(policy_hash: str, decisions: pl.DataFrame) -> PolicySummary:
 
 
 def _old_closes(scored: pl.DataFrame) -> list[str]:
-    """Warn where more than a tenth of the scored decisions have an old close."""
+    """Return a warning where more than a tenth of the scored decisions have an old close."""
     age_ms = pl.col("closing_age_ms")
     count, old, oldest_ms = scored.select(pl.len(), old=(age_ms > _OLD_CLOSE_MS).sum(), oldest=age_ms.max()).row(0)
     if 10 * old <= count:
@@ -358,7 +354,7 @@ def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
 
 
 def content_hash_of(sealed: SealedRun) -> str | None:
-    """Return the content hash of the pack of a run whose bytes can be read: that of its binding, or of what it captured."""
+    """Return the content hash of the pack that a readable run was bound to or captured."""
     lines = sealed.events.partition(b"\n")[0], sealed.events.rstrip(b"\n").rpartition(b"\n")[2]
     started, ended = (orjson.loads(line)["payload"] for line in lines)
     found: str | None = ended.get("content_hash") or started["binding"]["content_hash"]
@@ -366,15 +362,7 @@ def content_hash_of(sealed: SealedRun) -> str | None:
 
 
 def reopen(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> Run:
-    """Read a stored run back over its pack; ``.verification`` says whether that is what was sealed.
-
-    Raises
-    ------
-    EvidenceError
-        The evidence can't be read, or the receipts.
-    PackTamperedError
-        The run was made over another pack than this one, or captured another.
-    """
+    """Read a stored run over its pack, unverified; ``PackTamperedError`` if the run has another pack."""
     run = Run(sealed, receipts, [pack])
     if run.evidence.content_hash != pack.content_hash:
         raise PackTamperedError(f"the pack of {sealed.run_id}", run.content_hash, pack.content_hash)

@@ -31,16 +31,9 @@ LOCAL = "local"
 
 @dataclass(frozen=True)
 class FolderRecorder:
-    """Runs that are kept in folders, and committed to in a log if there is one.
+    """Runs kept in folders (named by run id), and committed to in a log if there is one.
 
-    Attributes
-    ----------
-    folder
-        Each run is a folder in it, named by its id.
-    log, owner
-        Where runs are committed to, and by whom.
-    clock
-        UTC milliseconds, which enter the log and no run.
+    ``owner`` is named in the commitments; ``clock`` is UTC milliseconds, which enter the log and no run.
     """
 
     folder: Path
@@ -49,15 +42,7 @@ class FolderRecorder:
     owner: str = LOCAL
 
     def commit(self, spec: RunSpec) -> Commitment:
-        """Commit to a run.
-
-        Raises
-        ------
-        LogConflictError
-            The run is under way for another owner.
-        HeldOutError
-            The log is a laboratory's, in which a plan holds out some of the fixtures.
-        """
+        """Commit to a run; ``HeldOutError`` if a plan of the log's laboratory holds out some of its fixtures."""
         if self.log is None:
             return Commitment(spec.run_id)
         with self.log.write() as rows:
@@ -71,15 +56,7 @@ class FolderRecorder:
             return Commitment(spec.run_id, index, drawing_of(self.log, spec.run_id, self.clock))
 
     def keep(self, done: Run) -> None:
-        """Store a run, then conclude its commitment.
-
-        Raises
-        ------
-        RunConflictError
-            A run of the same id is stored with other bytes.
-        LogConflictError
-            The log has another result of the run; the folder keeps this one all the same.
-        """
+        """Store a run, then conclude its commitment; the folder keeps it even if the log has another result."""
         folder = keep(done.sealed, self.folder, done.receipts, view_file(done.pack))
         if self.log is not None:
             with self.log.write() as rows:
@@ -93,8 +70,8 @@ class FolderRecorder:
                         "processes: where it holds more or less, the same run has other evidence"
                     ) from error
 
-    def abandon(self, run_id: str, cause: str) -> None:  # noqa: ARG002  nobody asks a folder why
-        """Abandon the commitment, if there is one without a result: that stands, whatever came of making the run again."""
+    def abandon(self, run_id: str, cause: str) -> None:  # noqa: ARG002  a folder keeps no cause
+        """Abandon the commitment, if there is one without a result, which a failed repetition does not change."""
         if self.log is not None:
             with self.log.write() as rows:
                 if not is_concluded(rows, run_id):
@@ -102,49 +79,39 @@ class FolderRecorder:
 
 
 def keep(run: SealedRun, runs: str | Path = "runs", receipts: bytes = b"", view: bytes = b"") -> Path:
-    """Store a sealed run under ``runs/<run_id>``, receipts and the view that it is over beside it, and return its folder."""
+    """Store a sealed run, its receipts and its pack's view under ``runs/<run_id>``, and return the folder."""
     return write_run(run, Path(runs), receipts, view)
 
 
 def load(path: str | Path) -> SealedRun:
-    """Read a stored run, unverified."""
     return read_run(Path(path))
 
 
 def verify_folder(path: str | Path) -> Verification:
-    """Recompute the proof of a stored run; no chain is asked about its anchor, which is pending if there is one."""
+    """Verify a stored run without asking a chain: an anchor is pending."""
     return verify_with_chain(Path(path))
 
 
 def receipts(path: str | Path) -> bytes:
-    """Read what venues said of a stored run: lines that are no evidence."""
     return read_receipts(Path(path))
 
 
 def view(path: str | Path) -> bytes:
-    """Read what the pack of a stored run was made of; empty where that is derived of no others."""
+    """Read the sources of a stored run's pack; empty where it is not derived from others."""
     return read_view(Path(path))
 
 
 def anchor(path: str | Path) -> Anchor | None:
-    """Return what is on record of the anchor of a stored run, or null."""
     record = record_of(Path(path), load(path).run_id)
     return record.anchor() if record else None
 
 
 def decision(path: str | Path, seq: int) -> InspectorRecord:
-    """Return one decision of a stored run, as an inspector record."""
     return inspect_decision(load(path), seq)
 
 
 def anchor_run(path: Path, settings: AnchorSettings) -> Anchor:
-    """Anchor a stored run, once however often this is asked, and keep the record in its folder.
-
-    Raises
-    ------
-    AnchorError
-        The run does not verify, no key is set, or the chain refuses; ``AnchorUnavailableError`` when asking later is safe.
-    """
+    """Anchor a stored run once, and keep the record in its folder; ``AnchorUnavailableError`` if repeating later is safe."""
     run = read_run(path)
     if not verify(run, read_receipts(path)).passed:
         raise AnchorError(f"run {run.run_id} does not verify: only what holds is anchored")
@@ -155,12 +122,11 @@ def anchor_run(path: Path, settings: AnchorSettings) -> Anchor:
 
 
 def record_of(path: Path, run_id: str) -> AnchorRecord | None:
-    """Return what is on record of the anchor of a stored run."""
     return FolderRecords(path).get(run_id)
 
 
 def verify_with_chain(path: Path, settings: AnchorSettings | None = None) -> Verification:
-    """Recompute the proof of a stored run, the chain asked about its anchor where settings say how."""
+    """Verify a stored run, asking the chain about its anchor where settings name one."""
     run, settings = read_run(path), settings or AnchorSettings()
     chosen = anchorer(settings, FolderRecords(path))
     record = record_of(path, run.run_id)

@@ -1,4 +1,4 @@
-"""Whether a run is replayed at once, or shard by shard: which agents may be, and what fits in memory."""
+"""Sharding of a replay: all fixtures at once or shard by shard, by the agents and the memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from clvlab.engine.agent import Agent, decisions_of, fresh
 from clvlab.errors import ClvlabError, PackTooLargeError, SettingsError
 from clvlab.packs.reader import ROW_BYTES, Pack, shards_of
 
-WHOLE_ROWS = 12_000_000  # that are replayed at once, whoever decides: in half of the time, and in half a gigabyte
+WHOLE_ROWS = 12_000_000  # rows that are replayed at once by any agent: in half of the time, and in half a gigabyte
 _SAMPLE_ROWS = 100_000
-_ROOM = 8  # what a replay at once takes, in memory of the ticks alone: the ticks as agents see them have names in every row
+_ROOM = 8  # memory of a replay relative to the ticks alone, as agents see ticks with names in every row
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 Shards = tuple[tuple[int, ...], ...]
@@ -24,16 +24,10 @@ Shards = tuple[tuple[int, ...], ...]
 def sharded(pack: Pack, fixture_ids: Sequence[int], agents: Sequence[Agent], together: int = 2) -> Shards:
     """Return the fixtures of a replay, shard by shard; one shard where it is not large.
 
-    Templates decide fixture by fixture, and are asked shard by shard. Other agents are asked about all fixtures at
-    once as long as that fits in memory. Beyond it they are asked shard by shard, audited in each, if about some fixtures of
-    the pack they decide the same at once as in two halves.
-
-    ``together`` makes shards larger: a search, many of whose processes hold one each, asks for small ones.
-
-    Raises
-    ------
-    PackTooLargeError
-        An agent has to see more at once than fits in memory.
+    Templates decide fixture by fixture, and are sharded. Other agents get all fixtures at once if these fit in memory;
+    otherwise they are sharded, and audited in each shard, if on a sample they decide the same at once as in two halves.
+    ``together`` is the number of shards that share the memory. ``PackTooLargeError`` if an agent must see more at once than
+    fits.
     """
     wanted, known = set(fixture_ids), pack.manifest.fixtures
     rows = sum(fixture.rows for fixture in known if fixture.fixture_id in wanted)
@@ -50,7 +44,6 @@ def sharded(pack: Pack, fixture_ids: Sequence[int], agents: Sequence[Agent], tog
 
 
 def _whole_because(agent: Agent, pack: Pack, fixture_ids: Sequence[int]) -> str | None:
-    """Say why an agent must see all fixtures at once; null if it need not."""
     if isinstance(agent, Template):
         return "its template takes all fixtures at once"
     sample = _sample(pack, fixture_ids)
@@ -65,7 +58,6 @@ def _whole_because(agent: Agent, pack: Pack, fixture_ids: Sequence[int]) -> str 
 
 
 def _sample(pack: Pack, fixture_ids: Sequence[int]) -> list[int]:
-    """Return fixtures from all over a pack, with few rows."""
     rows = {fixture.fixture_id: fixture.rows for fixture in pack.manifest.fixtures}
     most = max(2, int(_SAMPLE_ROWS * len(fixture_ids) / sum(rows[one] for one in fixture_ids)))
     return list(fixture_ids[:: -(-len(fixture_ids) // most)])
@@ -78,13 +70,7 @@ def _decided(agent: Agent, pack: Pack, fixture_ids: Sequence[int]) -> pl.DataFra
 
 
 def memory_bytes() -> int:
-    """Return how much memory a replay at once may take: ``CLVLAB_MEMORY_MB``, or half of what this machine or container has.
-
-    Raises
-    ------
-    SettingsError
-        The setting is no positive whole number.
-    """
+    """Return the memory that a replay may take: ``CLVLAB_MEMORY_MB``, or half of this machine's or container's."""
     text = os.environ.get("CLVLAB_MEMORY_MB", "")
     if text:
         if not (text.isascii() and text.isdigit() and int(text)):

@@ -1,4 +1,4 @@
-"""Everything that shapes a run, known before its data is opened, or exists; by its hash the run is named."""
+"""Specification of a run, complete before its data is opened, or exists; its hash is the run's id."""
 
 from __future__ import annotations
 
@@ -28,17 +28,7 @@ _Settings = TypeVar("_Settings", Window, PolicyEnvelope)
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """What shapes a run, over whatever data.
-
-    Attributes
-    ----------
-    agents
-        Who decides: at least one, with unique ids.
-    window, policy
-        What is scored, and the limits under which actions are executed on paper.
-    kind, origin_id
-        What asked for it: ``backtest``, ``competition``, ``deploy`` or ``live``, and its id.
-    """
+    """Specification of a run, over any data; ``kind`` is ``backtest``, ``competition``, ``deploy`` or ``live``."""
 
     agents: Sequence[Agent] = field(repr=False)
     window: Window = field(default_factory=Window)
@@ -53,29 +43,13 @@ class RunSpec:
 
     @property
     def run_id(self) -> str:
-        """``run_`` and 32 hex digits: the hash of everything that shapes the run."""
+        """``run_`` and 32 hex digits of the hash of the specification."""
         return self.started["run_id"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySpec(RunSpec):
-    """What shapes a run over a pack.
-
-    Attributes
-    ----------
-    pack, fixtures
-        What is replayed: these fixtures of the pack, all of them by default.
-    audit
-        Whether agents of one's own are audited for look-ahead before the run is sealed.
-
-    Raises
-    ------
-    UnknownFixtureError, HeldOutError, DecisionError, WindowError
-    ArgumentError
-        No audit is wanted, and none would be made.
-    PackTooLargeError
-        An agent must see more at once than fits in memory.
-    """
+    """Specification of a run over all or some fixtures of a pack; ``audit`` is of users' agents for look-ahead."""
 
     pack: Pack
     fixtures: Sequence[int] | None = None
@@ -86,28 +60,26 @@ class ReplaySpec(RunSpec):
         for fixture_id in self.fixtures or ():
             if fixture_id not in known:
                 raise UnknownFixtureError(fixture_id, self.pack.pack_id, self.pack.fixture_ids)
-        self.pack.check_open(self.fixture_ids)  # before anything is committed to
+        self.pack.check_open(self.fixture_ids)  # before any commitment
         self.pack.check_closes(self.window.close_source)
         ids = [agent.identity.agent_id for agent in self.agents]
         if not ids or len(set(ids)) != len(ids):
             raise DecisionError(f"a run needs agents with unique ids, not {ids}")
         if not self.audit and all(identify(agent, audit=True) == identify(agent, audit=False) for agent in self.agents):
             raise ArgumentError(f"audit=False changes nothing, as no audit is made of {', '.join(ids):.200}: leave it out")
-        _ = self.shards  # what can't be replayed is not committed to
+        _ = self.shards  # a run that can't be replayed is not committed to
 
     @cached_property
     def shards(self) -> tuple[tuple[int, ...], ...]:
-        """The fixtures that are replayed together, shard after shard."""
         return sharded(self.pack, self.fixture_ids, self.agents)
 
     @property
     def fixture_ids(self) -> tuple[int, ...]:
-        """The fixtures that are replayed, as plain integers, ascending."""
         return self.pack.fixture_ids if self.fixtures is None else tuple(sorted({int(one) for one in self.fixtures}))
 
     @cached_property
     def started(self) -> RunStarted:
-        """Payload of RUN_STARTED, with the run id; sealed only if the agents pass the audit that is due."""
+        """Payload of RUN_STARTED, with the run id; sealed only if the agents pass their audit."""
         return run_started(
             Binding(self.pack.pack_id, self.fixture_ids, self.pack.content_hash),
             self.pack.manifest.closing_policy,
@@ -130,29 +102,7 @@ def backtest_spec(
     policy: PolicyEnvelope | None = None,
     audit: bool = True,
 ) -> ReplaySpec:
-    """Return what shapes a backtest.
-
-    Parameters
-    ----------
-    pack
-        What to replay.
-    agent
-        Name of a template, ``file.py:name`` of an agent, or an agent.
-    params
-        Parameters of a template or strategy; a template's ``markets`` is the window's allowlist unless given.
-    fixture_ids
-        All fixtures of the pack by default, in one run.
-    window
-        ``pre_match`` with a horizon of 60 s over all markets by default.
-    policy
-        Limits under which actions are executed on paper.
-    audit
-        Whether an agent of one's own is audited for look-ahead before the run is sealed.
-
-    Raises
-    ------
-    UnknownAgentError, AgentError, UnknownFixtureError, WindowError, DecisionError
-    """
+    """Return the specification of a backtest; a template's ``markets`` default to the window's allowlist."""
     window = window or Window()
     return ReplaySpec(
         agents=[resolve(agent, params, window)],
@@ -165,15 +115,7 @@ def backtest_spec(
 
 
 def resolve(agent: str | Agent, params: Mapping[str, Any] | None = None, window: Window | None = None) -> Agent:
-    """Find an agent: by the name of its template, as ``file.py:name``, or as itself; with other parameters if any are given.
-
-    Raises
-    ------
-    UnknownAgentError
-        No such template, file or name in it.
-    AgentError
-        A parameter that the agent does not have, or a value out of its range.
-    """
+    """Return an agent by template name, ``file.py:name``, or itself, with other parameters if given."""
     given = dict(params or {})
     if names_template(agent):
         return template(agent, {"markets": (window or Window()).market_allowlist} | given)
@@ -191,13 +133,7 @@ def resolve(agent: str | Agent, params: Mapping[str, Any] | None = None, window:
 
 
 def rename(agent: Agent, agent_id: str) -> Agent:
-    """Return an agent under another name.
-
-    Raises
-    ------
-    AgentError
-        An agent whose name is its own: neither a template nor a strategy.
-    """
+    """Return an agent under another name; ``AgentError`` unless it is a template or a strategy."""
     if isinstance(agent, Template):
         return template(agent.strategy, dict(agent.config), agent_id=agent_id)
     if isinstance(agent, IsolatedAgent):
@@ -206,13 +142,6 @@ def rename(agent: Agent, agent_id: str) -> Agent:
 
 
 def envelope(limits: Mapping[str, Any]) -> PolicyEnvelope:
-    """Make a policy of some limits by name, defaults for the others.
-
-    Raises
-    ------
-    PolicyError
-        An unknown limit, or a value out of its range.
-    """
     known = [field.name for field in fields(PolicyEnvelope)]
     unknown = limits.keys() - set(known)
     if unknown:
@@ -221,11 +150,5 @@ def envelope(limits: Mapping[str, Any]) -> PolicyEnvelope:
 
 
 def settings_in(body: BaseModel, kind: type[_Settings]) -> _Settings:
-    """Return the window, or the policy, that the fields of a body say; defaults for those that it does not have.
-
-    Raises
-    ------
-    WindowError, PolicyError
-    """
     known = type(body).model_fields
     return kind(**{one.name: getattr(body, one.name) for one in fields(kind) if one.name in known})

@@ -1,4 +1,4 @@
-"""What judges a run here: the version and the sources of clvlab, and the libraries that compute for it."""
+"""Versions that verification depends on here: clvlab, its sources, and libraries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from clvlab.proof.closure import source_digest
 
 
 def judge() -> dict[str, str]:
-    """Name what judges a run: version of clvlab, digest of its trust closure, versions of polars, pyarrow and orjson."""
+    """Return the version of clvlab, the digest of its trust closure, and versions of polars, pyarrow and orjson."""
     try:
         own = version("clvlab")
     except PackageNotFoundError:
-        own = "not installed"  # its sources lie on the path
+        own = "not installed"  # run from sources on the path
     return {
         "clvlab": own,
         "source_digest": source_digest(),

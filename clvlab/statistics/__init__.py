@@ -1,4 +1,4 @@
-"""Statistics that don't flatter: fixtures, not decisions, are what is independent."""
+"""Statistics that don't flatter: fixtures, not decisions, count as independent."""
 
 from clvlab.statistics.bankroll import Bankroll, bankroll
 from clvlab.statistics.beat_rate import (

@@ -1,8 +1,8 @@
-"""What a bankroll would have become: paths over fixtures, bets that are open together sharing what there is.
+"""Growth of a bankroll: paths over fixtures, in which bets that are open at once share the bankroll.
 
-Fixtures are resampled: each place of the calendar gets the bets of a fixture drawn at random, which are placed as long before
-the close as they were. So bets of a fixture stay together, and as much is open at once as the calendar had. The bands say how
-far luck with fixtures reaches; they know nothing of an edge that changes. A bankroll is no score, and ranks nothing.
+Fixtures are resampled: each place of the calendar gets the bets of a fixture drawn at random, placed as long before the close
+as they were. So bets of a fixture stay together, and as much is open at once as the calendar had. The bands show the luck of
+fixtures; they ignore an edge that changes. A bankroll is not a score, and does not rank.
 
 References
 ----------
@@ -27,7 +27,7 @@ Ints = npt.NDArray[np.int64]
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _CELLS = 2_000_000  # events in memory at once
-_ROUNDING = 1e-9  # of a stake: less is cut by floating point alone
+_ROUNDING = 1e-9  # of a stake: a smaller cut is floating-point error
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +37,19 @@ class Bankroll:
     Attributes
     ----------
     path
-        After each fixture with a stake, as they came; the start is first.
+        Bankroll after each fixture with a stake, in order of time; the start is first.
     fan
-        Quantiles (row, see ``QUANTILES``) of the resampled paths after as many fixtures (column).
+        Quantiles (rows, see ``QUANTILES``) of the resampled paths after as many fixtures (columns).
     growth
-        Log growth per fixture, in the order they came, with Student's interval over fixtures; null where all was lost.
+        Log growth per fixture, in order of time, with Student's interval over fixtures; ``None`` where all was lost.
     ruin, ruin_below
         Share of the paths, 0..1, that ever fall below this share of the start.
     drawdowns
         Quantiles, see ``QUANTILES``, of the largest fall of a path from its peak, as shares of that peak.
     turnover
-        All that was staked, in bankrolls of the start, as the fixtures came.
+        Sum of all stakes, in bankrolls of the start.
     cut
-        Bets that got less than they asked for, as the fixtures came: too much was open.
+        Bets that got less than they asked for, because too much was open.
     n, paths
         Bets that asked for a stake, and resampled paths.
     """
@@ -68,9 +68,9 @@ class Bankroll:
 
 @dataclass(frozen=True, slots=True)
 class _Season:
-    """Fixtures in order of their close, and their bets in order of fixture and time.
+    """Fixtures in order of their close, and their bets.
 
-    ``first`` and ``count`` place the bets of each fixture; of a bet, ``before_ms`` is from it to the close.
+    ``first`` and ``count`` place the bets of each fixture; ``before_ms`` is from a bet to the close.
     """
 
     close_ms: Ints
@@ -85,7 +85,7 @@ def bankroll(
     bets: pl.DataFrame, *, growing: bool, exposure: float = 1.0, open_s: int = 7_200, ruin_below: float = 0.5,
     paths: int = 1_000, level: float = 0.95, seed: int = 0,
 ) -> Bankroll:  # fmt: skip
-    """Follow a bankroll through settled bets, and through as many fixtures drawn from them.
+    """Return the paths of a bankroll through settled bets, and through as many fixtures drawn from them.
 
     Parameters
     ----------
@@ -93,9 +93,9 @@ def bankroll(
         ``fixture_id``; ``close_ts_ms`` of the fixture; ``to_close_s`` from bet to close; ``share`` that is staked; ``profit``
         per unit of stake, -1 or more. Fixtures without a stake are left out, unless all are.
     growing
-        Whether a share is of the bankroll as it is when the bet is made, open stakes at cost; else of the start.
+        Whether a share is of the bankroll when the bet is made, open stakes at cost; otherwise of the start.
     exposure
-        Share of the bankroll that may be staked at once; what is beyond is not staked.
+        Largest share of the bankroll staked at once; the rest is not staked.
     open_s
         Seconds from the close of a fixture to its result, at least 1: its bets are settled together then.
     ruin_below
@@ -108,7 +108,7 @@ def bankroll(
     Raises
     ------
     StatisticsError
-        No bet, a value out of its range, or a bet that can lose more than its stake.
+        There is no bet, a value is out of its range, or a bet can lose more than its stake.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def _season(bets: pl.DataFrame) -> _Season:
 
 
 def _follow(season: _Season, drawn: Ints, *, growing: bool, exposure: float, open_s: int) -> tuple[Floats, float, int]:
-    """Return the bankroll of each path (row) after each place of the calendar, all stakes of the first, and its cut bets."""
+    """Return each path's (row) bankroll after each place of the calendar, and the stakes and cut bets of the first."""
     paths, places = drawn.shape
     # 1. events of all paths, in order of path and time: each bet, and after the last of its place the settlement
     size = season.count[drawn.ravel()] + 1

@@ -1,4 +1,4 @@
-"""How often the close was beaten, and the middle of the values: shares, with ties apart, that know of clusters.
+"""Share of decisions that beat the close, and median of the values, with errors clustered by fixture.
 
 References
 ----------
@@ -25,19 +25,19 @@ from clvlab.statistics.means import two_sided_quantile
 
 @dataclass(frozen=True, slots=True)
 class BeatRate:
-    """Decisions above, at and below the close, and the share of those above among those that moved.
+    """Decisions above, at and below the close, and the share above among those that moved.
 
     Attributes
     ----------
     beat, tied, lost
         Decisions with a positive, zero and negative CLV.
     rate
-        ``beat / (beat + lost)``, 0..1; null if nothing moved.
+        ``beat / (beat + lost)``, 0..1; ``None`` if no price moved.
     low, high
-        Wilson's interval on the effective sample size, with Student's quantile in place of the normal one; null with fewer
-        than ``MIN_CLUSTERS`` fixtures that moved.
+        Wilson's interval on the effective sample size, with Student's quantile; ``None`` with fewer than ``MIN_CLUSTERS``
+        fixtures that moved.
     effective_n
-        Independent decisions that would say as much; the number of fixtures where all went one way.
+        Number of independent decisions with the same information; the number of fixtures where all went one way.
     """
 
     beat: int
@@ -51,7 +51,7 @@ class BeatRate:
 
 @dataclass(frozen=True, slots=True)
 class Median:
-    """The median of clustered values and its interval, in their unit; null without values."""
+    """Median of clustered values and its interval, in their unit; ``None`` without values."""
 
     median: float | None
     low: float | None
@@ -64,11 +64,11 @@ def wilson_interval(rate: float, n: float, level: float = 0.95) -> tuple[float, 
     Parameters
     ----------
     rate
-        The share, 0..1.
+        Share, 0..1.
     n
-        Its sample size, which may be an effective one and so no integer; above 0.
+        Sample size, which may be an effective one and so not an integer; above 0.
     level
-        Of the interval.
+        Level of the interval.
 
     Examples
     --------
@@ -82,16 +82,16 @@ def wilson_interval(rate: float, n: float, level: float = 0.95) -> tuple[float, 
 
 
 def beat_close_rate(clv_bps: pl.Series, fixtures: pl.Series, level: float = 0.95) -> BeatRate:
-    """Return the share of decisions that beat the close among those whose market moved; ties stand apart.
+    """Return the share of decisions that beat the close among those whose market moved; ties are counted apart.
 
     Parameters
     ----------
     clv_bps
         CLV of scored decisions, in bps of probability; nulls are left out.
     fixtures
-        The fixture of each: the effective sample size is that of shares clustered by fixture, never above the count.
+        Fixture of each decision; the effective sample size is clustered by it, never above the count.
     level
-        Of the interval.
+        Level of the interval.
 
     Examples
     --------
@@ -121,11 +121,11 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
     Parameters
     ----------
     values
-        Numbers, for example ``clv_bps``; nulls are left out.
+        Numbers such as ``clv_bps``; nulls are left out.
     clusters
-        What each belongs to, as a rule ``fixture_id``.
+        Cluster of each value, usually ``fixture_id``.
     level
-        Of the interval, null with fewer than ``MIN_CLUSTERS`` clusters.
+        Level of the interval, which is ``None`` with fewer than ``MIN_CLUSTERS`` clusters.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
     median = values.median()
     if not isinstance(median, int | float):
         return Median(None, None, None)
-    # a value at the median is half below it: so a median that many values share is no surprise
+    # a value at the median counts half below it, so a median that many values share is valid
     below = pl.select((values < median).cast(pl.Float64) + 0.5 * (values == median).cast(pl.Float64)).to_series()
     sums, rows, _ = sum_by_cluster(below, clusters)
     if rows.len() < MIN_CLUSTERS:
@@ -143,7 +143,7 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
     found = cluster_errors(sums)
     reach = float(two_sided_quantile(found.degrees, level)[0] * found.errors[0])
     low, high = _quantile(values, 0.5 - reach, "nearest"), _quantile(values, 0.5 + reach, "nearest")
-    # a median between two values is no value: the nearest may lie on its other side
+    # a median between two values is not a value: the nearest may be on its other side
     if low > median:
         low = _quantile(values, 0.5 - reach, "lower")
     if high < median:
@@ -169,17 +169,17 @@ def _quantile(values: pl.Series, share: float, method: Literal["nearest", "lower
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference of two means, in their unit.
+    """Difference of two means, in their unit.
 
     Attributes
     ----------
     difference
-        First less second; null where either has no value.
+        First minus second; ``None`` where either has no value.
     standard_error, t
-        Clustered and paired: a fixture that is good for both adds no error. Null with fewer than two fixtures of either,
+        Clustered and paired: a fixture that is good for both adds no error. ``None`` with fewer than two fixtures of either,
         ``t`` also where the error is zero.
     low, high
-        Student's interval; null with fewer than ``MIN_CLUSTERS`` fixtures.
+        Student's interval; ``None`` with fewer than ``MIN_CLUSTERS`` fixtures.
     n_clusters
         Fixtures in which either has a value.
     """
@@ -193,16 +193,16 @@ class Difference:
 
 
 def paired_difference(clusters: Clusters, first: int = 0, second: int = 1, *, level: float = 0.95) -> Difference:
-    """Estimate how far the mean of one column is above that of another.
+    """Return how far the mean of one column is above that of another.
 
     Parameters
     ----------
     clusters
-        A column per agent, a row per fixture.
+        One column per agent, one row per fixture.
     first, second
-        Columns.
+        Numbers of the columns.
     level
-        Of the interval.
+        Level of the interval.
 
     Examples
     --------
@@ -236,7 +236,6 @@ def paired_difference(clusters: Clusters, first: int = 0, second: int = 1, *, le
 
 
 def _degrees(both: Clusters) -> Floats:
-    """Return the degrees of freedom of the difference's error, if decisions had independent errors."""
     counts = both.counts
     total = counts.sum(0)
     scaled = counts / np.sqrt(1 - counts / total)

@@ -1,4 +1,4 @@
-"""Values by date: the sum so far and the rolling mean, each with its interval, and the fall from the last peak."""
+"""Values by date: the sum so far, the rolling mean, each with its interval, and the fall from the last peak."""
 
 from __future__ import annotations
 
@@ -24,21 +24,10 @@ _MOST_CELLS = 4_000_000
 
 
 def cumulative(values: pl.Series, clusters: pl.Series, times_ms: pl.Series, *, level: float = 0.95) -> pl.DataFrame:
-    """Return ``CUMULATIVE``: sums of values by the time that their clusters end, at no more dates than a picture can show.
+    """Return ``CUMULATIVE``: sums of values by the time that their clusters end, thinned to what a picture can show.
 
-    The bounds are those of the mean over the clusters so far, times their values: the last ones say what the interval of the
-    mean says, so that a band which holds zero at its end and a mean which can't be told from zero are one fact.
-
-    Parameters
-    ----------
-    values
-        Numbers, for example ``clv_bps``, without nulls.
-    clusters
-        What each belongs to, as a rule ``fixture_id``.
-    times_ms
-        When the cluster of each ends, UTC milliseconds: the same for all of a cluster.
-    level
-        Level of the interval.
+    The bounds are those of the mean over the clusters so far, times their values, so the band's end and the interval of the
+    mean agree about zero.
 
     Examples
     --------
@@ -62,12 +51,7 @@ def cumulative(values: pl.Series, clusters: pl.Series, times_ms: pl.Series, *, l
 
 
 def rolling(values: pl.Series, clusters: pl.Series, times_ms: pl.Series, width: int, *, level: float = 0.95) -> pl.DataFrame:
-    """Return the mean over the last ``width`` clusters by the time that they end, with its interval.
-
-    Returns
-    -------
-    pl.DataFrame
-        (time_ms, mean, low, high), ascending; empty with no more than ``width`` clusters.
+    """Return (time_ms, mean, low, high) over the last ``width`` clusters, ascending; empty with no more than ``width``.
 
     Examples
     --------
@@ -87,7 +71,7 @@ def rolling(values: pl.Series, clusters: pl.Series, times_ms: pl.Series, width: 
 
 
 def falls(values: pl.Series, clusters: pl.Series, times_ms: pl.Series) -> pl.DataFrame:
-    """Return how far the sum lies below its last peak, from 0 on: (time_ms, fall); the deepest of what one point stands for.
+    """Return (time_ms, fall) of the sum below its last peak, from 0 on; a point stands for the deepest of its dates.
 
     Examples
     --------
@@ -104,7 +88,6 @@ def falls(values: pl.Series, clusters: pl.Series, times_ms: pl.Series) -> pl.Dat
 
 
 def _fixtures(values: pl.Series, clusters: pl.Series, times_ms: pl.Series) -> pl.DataFrame:
-    """Sum values by cluster, in order of the times at which they end."""
     return (
         pl.DataFrame({"value": values.cast(pl.Float64), "cluster": clusters, "time_ms": times_ms.cast(pl.Int64)})
         .group_by("cluster")
@@ -114,7 +97,6 @@ def _fixtures(values: pl.Series, clusters: pl.Series, times_ms: pl.Series) -> pl
 
 
 def _clusters(each: pl.DataFrame, taken: npt.NDArray[np.bool_]) -> Clusters:
-    """Return a column for each set of clusters that are taken."""
     parts = (np.where(taken, each[name].to_numpy().astype(float)[:, None], 0.0) for name in ("value", "n", "squares"))
     return Clusters(*parts)
 

@@ -1,10 +1,10 @@
-"""Calibration: whether a stated probability is the share of cases in which it came true.
+"""Calibration: whether a stated probability equals the share of cases in which it came true.
 
 References
 ----------
 Brier (1950), "Verification of Forecasts Expressed in Terms of Probability", Monthly Weather Review 78. Murphy (1973), "A New
 Vector Partition of the Probability Score", Journal of Applied Meteorology 12. Stephenson, Coelho and Jolliffe (2008), "Two
-Extra Components in the Brier Score Decomposition", Weather and Forecasting 23: what binning leaves over belongs to the
+Extra Components in the Brier Score Decomposition", Weather and Forecasting 23: the remainder of binning belongs to the
 resolution.
 """
 
@@ -26,13 +26,13 @@ class Calibration:
     n
         Decisions with a stated probability, the confidence, and a known outcome.
     brier
-        Mean of ``(confidence - outcome)^2``: 0 is best, 0.25 is what 0.5 on everything gets.
+        Mean of ``(confidence - outcome)^2``: 0 is best, and 0.5 on everything scores 0.25.
     reliability
-        How far the confidence of a bin is from the share that came true; 0 is best.
+        Distance between the confidence of a bin and the share that came true; 0 is best.
     resolution
-        How far the shares of the bins are from the overall share; more is better.
+        Distance of the bins' shares from the overall share; more is better.
     uncertainty
-        ``share * (1 - share)``: what always stating the overall share would get.
+        ``share * (1 - share)``: the score of always stating the overall share.
     frame
         One row per bin: ``bin`` (lower edge), ``n``, ``n_clusters``, ``confidence`` (mean), ``share`` that came true with
         ``low`` and ``high`` over clusters.
@@ -47,18 +47,18 @@ class Calibration:
 
 
 def calibration(confidence: pl.Series, clv_bps: pl.Series, fixtures: pl.Series, *, bins: int = 10) -> Calibration | None:
-    """Compare confidences with how often the close was beaten; null where no scored decision has one.
+    """Compare confidences with how often the close was beaten; ``None`` where no scored decision has one.
 
     Parameters
     ----------
     confidence
-        0..1; nulls are left out.
+        Confidence of each decision, 0..1; nulls are left out.
     clv_bps
-        CLV in bps of probability; nulls are left out, and 0 is no beaten close, as in the law's Brier score.
+        CLV in bps of probability; nulls are left out, and 0 does not beat the close, as in the law's Brier score.
     fixtures
-        The fixture of each decision.
+        Fixture of each decision.
     bins
-        Equal parts of 0..1.
+        Number of equal parts of 0..1.
 
     Examples
     --------
@@ -71,18 +71,18 @@ def calibration(confidence: pl.Series, clv_bps: pl.Series, fixtures: pl.Series, 
 
 
 def calibrate(stated: pl.Series, happened: pl.Series, fixtures: pl.Series, *, bins: int = 10) -> Calibration | None:
-    """Compare stated probabilities with what happened; null where nothing is known of any.
+    """Compare stated probabilities with outcomes; ``None`` where there is no pair of them.
 
     Parameters
     ----------
     stated
-        0..1; nulls are left out.
+        Probabilities, 0..1; nulls are left out.
     happened
-        0 or 1; nulls are left out.
+        Outcomes, 0 or 1; nulls are left out.
     fixtures
-        The fixture of each.
+        Fixture of each.
     bins
-        Equal parts of 0..1.
+        Number of equal parts of 0..1.
 
     Examples
     --------

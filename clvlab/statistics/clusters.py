@@ -1,4 +1,4 @@
-"""Means over decisions that come in clusters: the decisions of one fixture are not independent, fixtures are.
+"""Means over clusters of decisions: fixtures are independent, decisions of one fixture are not.
 
 The mean is the ratio of two sums over clusters, and its error is that of a ratio: decisions never count as independent.
 
@@ -19,14 +19,14 @@ import polars as pl
 
 Floats = npt.NDArray[np.float64]
 
-MIN_CLUSTERS = 5  # with fewer there is no interval: they say too little of how clusters differ
+MIN_CLUSTERS = 5  # with fewer there is no interval: the variance between clusters is too uncertain
 RESAMPLES = 5_000
-ROUNDING = 1e-12  # of what it is left over from: as small is what floating point makes of nothing
+ROUNDING = 1e-12  # relative: a smaller remainder is floating-point zero
 
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """Per cluster (row) and column: the sum of the values, how many they are, and the sum of their squares."""
+    """Sum, count and sum of squares of the values, per cluster (row) and column."""
 
     sums: Floats
     counts: Floats
@@ -35,19 +35,19 @@ class Clusters:
 
 @dataclass(frozen=True, slots=True)
 class BoundedClusters(Clusters):
-    """Clusters of bets, with what each sum would be if every price had closed at 0, and at 1: ``lowest`` and ``highest``."""
+    """Clusters of bets with two more sums: if every price had closed at 0, and at 1 (``lowest`` and ``highest``)."""
 
     lowest: Floats
     highest: Floats
 
     def columns(self, places: npt.NDArray[np.int64]) -> BoundedClusters:
-        """Return some columns, in the order of their places."""
+        """Return some columns, in the order of ``places``."""
         return BoundedClusters(*(getattr(self, part.name)[:, places] for part in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Of each column: its mean, how far that may be off, and how well that is known; nan where there is none.
+    """Mean of each column, and its error; nan where there is none.
 
     Attributes
     ----------
@@ -57,10 +57,9 @@ class Errors:
         Cluster-robust standard errors (CR2); nan with fewer than two clusters.
     degrees
         Degrees of freedom of the errors (Bell and McCaffrey): the number of clusters less one if they are of equal size, and
-        the fewer the more a few of them hold.
+        fewer the more values a few clusters hold.
     residuals
-        Per cluster (row) and column, what it adds to the distance of the mean from the truth; their squares add up to the
-        square of the error.
+        Contribution of each cluster (row) to the error of the mean, per column; their squares add up to the squared error.
     """
 
     means: Floats
@@ -72,16 +71,16 @@ class Errors:
 def sum_by_cluster(
     values: pl.Series, clusters: pl.Series, groups: pl.Series | None = None
 ) -> tuple[Clusters, pl.Series, pl.Series | None]:
-    """Sum values per cluster, and per group in columns of its own.
+    """Return the sums of values per cluster (row) and group (column).
 
     Parameters
     ----------
     values
         Numbers; rows with a null are left out.
     clusters
-        What a value belongs to, as a rule ``fixture_id``.
+        Cluster of each value, usually ``fixture_id``.
     groups
-        The column a value goes to; one column without.
+        Column of each value; one column without.
 
     Returns
     -------
@@ -101,7 +100,6 @@ def sum_by_cluster(
 
 
 def _places(names: pl.Series) -> npt.NDArray[np.int64]:
-    """Number each name by its place among the sorted distinct ones, null first."""
     places = names.rank("dense").cast(pl.Int64).fill_null(0)
     return np.asarray((places if names.null_count() else places - 1).to_numpy())
 
@@ -111,7 +109,7 @@ def cluster_errors(clusters: Clusters) -> Errors:
 
     With ``S`` the sum and ``n`` the count of a cluster, ``N`` the sum of ``n`` and ``m`` the mean, the error is the root of
     ``sum((S - m n)^2 / (1 - n / N)) / N^2``, with ``N^2 / (sum(n^2) + sum(u)^2 - sum(u^2))`` degrees of freedom, where
-    ``u = n^2 / (N - n)``: what CR2 and its degrees of freedom are for a mean, if decisions had independent errors.
+    ``u = n^2 / (N - n)``: CR2 and its degrees of freedom for a mean, if decisions had independent errors.
 
     Examples
     --------
@@ -125,7 +123,7 @@ def cluster_errors(clusters: Clusters) -> Errors:
     with np.errstate(divide="ignore", invalid="ignore"):
         means = sums.sum(0) / total
         residuals = (sums - means * counts) / np.sqrt(1 - counts / total) / total
-        # of one cluster nothing is left over but rounding, which would be divided by 0
+        # one cluster leaves only rounding errors, which would be divided by 0
         residuals = np.where((counts > 0).sum(0) >= 2, residuals, np.nan)
         errors = np.where((counts > 0).sum(0) >= 2, np.sqrt((residuals**2).sum(0)), np.nan)
         shared = counts**2 / (total - counts)
@@ -135,17 +133,17 @@ def cluster_errors(clusters: Clusters) -> Errors:
 
 
 def effective_clusters(counts: Floats) -> Floats:
-    """Return, of each column of counts, how many clusters of equal size would be spread as evenly; nan without any."""
+    """Return for each column of counts the number of equal clusters that would be spread as evenly; nan without any."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(counts.sum(0) ** 2 / (counts**2).sum(0))
 
 
 def mean_skewness(clusters: BoundedClusters) -> Floats:
-    """Return how skewed the mean of each column is, with its sign; nan where nothing varies.
+    """Return the signed skewness of the mean of each column; nan where there is no variation.
 
-    The larger of two: of what fixtures add to it, and of what they would add if every price closed at 0 or 1. The second knows
-    of losses that the sample did not show: where favourites are backed it is below zero, whatever happened. Both are of the
-    mean, not of values: with more fixtures of one kind they fall with the root of their number.
+    It is the larger of two: of what fixtures add to the mean, and of what they would add if every price closed at 0 or 1. The
+    second knows of losses that the sample did not show: where favourites are backed it is below zero, whatever happened. Both
+    are of the mean, not of values: with more fixtures of one kind they fall with the root of their number.
 
     Examples
     --------
@@ -162,12 +160,12 @@ def mean_skewness(clusters: BoundedClusters) -> Floats:
 
 
 def sum_skewness(seconds: Floats, thirds: Floats) -> Floats:
-    """Return the skewness of the sum of each column, of second and third central moments of its terms; nan without any."""
+    """Return the skewness of each column's sum, from second and third central moments of its terms; nan without any."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(thirds.sum(0) / seconds.sum(0) ** 1.5)
 
 
-# How evenly values are spread over clusters: how many equal clusters would say as much, and what the largest hold.
+# Spread of values over clusters: the number of equal clusters with as much information, and the share of the largest.
 #
 # References
 # ----------
@@ -180,14 +178,14 @@ TOP = 5
 
 @dataclass(frozen=True, slots=True)
 class Concentration:
-    """The spread of values over clusters.
+    """Spread of values over clusters.
 
     Attributes
     ----------
     effective_clusters
-        Equal clusters that are spread as evenly: from 1, where one cluster holds nearly all, to the number of clusters.
+        Number of equal clusters that are spread as evenly: from 1, where one cluster holds nearly all, to all clusters.
     largest_share, top_share
-        Share of the values, 0..1, that the largest cluster and the ``TOP`` largest hold.
+        Share of the values, 0..1, in the largest cluster and in the ``TOP`` largest.
     """
 
     effective_clusters: float | None
@@ -196,12 +194,12 @@ class Concentration:
 
 
 def concentration(clusters: pl.Series) -> Concentration:
-    """Return how evenly values are spread over their clusters; all null without values.
+    """Return how evenly values are spread over their clusters; all ``None`` without values.
 
     Parameters
     ----------
     clusters
-        What each value belongs to, as a rule ``fixture_id``, one row per value.
+        Cluster of each value, usually ``fixture_id``.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""The value of acting now: what the same positions would have got at a random later message.
+"""The value of acting now: the CLV that the same positions would have had at a random later price update.
 
-Each decision is moved to a later message of its own series, as long before the close up to a bin, all those of a fixture by the
-same share of what is left, so that decisions that came together stay together. The difference is what waiting would have cost.
-It is no test of skill: where all favourites shorten, whoever backs them gains by acting early without knowing anything. Its
-p-value is rough: a decision is the earliest of what it is compared with, and on martingales it rejects .10 at .05.
+Each decision is moved to a later message of its own series in the same bin of time to close, all those of a fixture by the same
+share of what is left, so that decisions that came together stay together. The difference is the cost of waiting. It is not a
+test of skill: where all favourites shorten, backing them early gains without any knowledge. Its p-value is rough: a decision is
+the earliest of the entries it is compared with, and on martingales it rejects .10 at .05.
 
 References
 ----------
@@ -36,7 +36,7 @@ class Delay(PermutationResult):
     Attributes
     ----------
     free
-        How many of them have a later message in their bin; the others can't be moved.
+        Decisions with a later message in their bin; the others can't be moved.
     """
 
     free: int
@@ -44,7 +44,7 @@ class Delay(PermutationResult):
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Per decision: where the entries of its cell start among all entries, how many, which is its own, and its fixture."""
+    """Per decision: the start of its cell's entries among all, their number, its own, and its fixture."""
 
     first: Ints
     width: Ints
@@ -56,28 +56,27 @@ class _Cells:
 def delay(
     tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, *, horizon_s: int = 60, draws: int = 200, seed: int = 0
 ) -> Delay | None:
-    """Score the decisions as if each had been made at a random later message; null without a scored decision.
+    """Score the decisions as if each had been made at a random later message; ``None`` without a scored decision.
 
     Parameters
     ----------
     tape
-        The ticks that the decisions were made on.
+        Ticks that the decisions were made on.
     scored
         Scored decisions: ``fixture_id, tick_seq, market_key, side, close_prob_bps``.
     ends
         ``end_seq`` and ``close_ts_ms`` of each of their fixtures, as in ``FIXTURE_CLOSES``.
     horizon_s
-        Seconds before the close after which nothing is scored: nothing is moved there.
+        Seconds before the close in which nothing is scored and nothing is moved.
     draws
-        How often all decisions are moved.
+        Number of times that all decisions are moved.
     seed
-        The same seed moves them alike.
+        Seed of the moves.
 
     Returns
     -------
     Delay or None
-        An entry is a priced message of the series inside the window. The bins, by the age of the message that a decision
-        acted on at the close, have the edges ``EDGES_S``.
+        An entry is a priced message of the series inside the window. Bins are by its time to close, with edges ``EDGES_S``.
 
     Examples
     --------
@@ -113,7 +112,7 @@ def _cells(tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, horizon_s: int)
     of_decision, close, end_seq, tick_seq = (
         asked[name].cast(pl.Int64).to_numpy() for name in ("series", "close_ts_ms", "end_seq", "tick_seq")
     )
-    # 1. what could have been entered: every priced message, series by series in order of time
+    # 1. possible entries: every priced message, series by series in order of time
     entries = tape.rows.select("series", "tick_seq", "ts_ms", "prob_bps").filter(pl.col("prob_bps").is_not_null())
     ticks, ts_ms = entries["tick_seq"].to_numpy(), entries["ts_ms"].to_numpy()
     starts = np.searchsorted(entries["series"].to_numpy(), np.arange(numbered.height + 1, dtype=np.uint32))
@@ -133,7 +132,7 @@ def _cells(tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, horizon_s: int)
 
 
 def _first_from(values: npt.NDArray[Any], begin: Ints, stop: Ints, wanted: Ints) -> Ints:
-    """Find, for each range of values that do not fall, the place of the first that is at least what is wanted, or its end."""
+    """Return for each range of ascending values the place of the first that is at least ``wanted``, or its end."""
     low, high = begin.astype(np.int64), stop.astype(np.int64)
     while (open_ := low < high).any():
         middle = (low + high) // 2

@@ -1,13 +1,13 @@
-"""Many tries: the best of many agents looks good by chance alone, and these figures take that into account.
+"""Correction for many tries: the best of many agents looks good by chance alone.
 
-Prices fall otherwise than they rise: whoever backs favourites wins a little often and loses much seldom, and a sample in which
-the seldom did not happen knows nothing of it. So one fixture more is thought of, as large as the largest, that nobody saw: it
-gains nothing, and where the prices taken could lose far more than they could win, or next to none of those seen lost, it loses
-a share of what was paid. Fixtures are weighted at random, the same weights for all agents, so that agents that resemble each
-other cost less than strangers; how the means fall and rise by the weights is how far chance takes them.
+Backing favourites wins a little often and loses much rarely, and a sample without the rare loss knows nothing of it. So one
+unseen fixture is added, as large as the largest: it gains nothing, and where the prices taken could lose far more than they
+could win, or almost none of those seen lost, it loses a share of the price. Fixtures are weighted at random, with the same
+weights for all agents, so that agents that resemble each other cost less than independent ones; the spread of the means over
+the weights is the reach of chance.
 
-The mean of each has degrees of freedom of its own: five fixtures reach a t of 5 more easily than two hundred. So each t is
-put on one scale, that of the normal distribution, before the highest of all is looked at.
+Each mean has its own degrees of freedom: five fixtures reach a t of 5 more easily than two hundred. So each t is put on one
+scale, that of the normal distribution, before the highest of all is taken.
 
 References
 ----------
@@ -30,30 +30,30 @@ import numpy.typing as npt
 from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, BoundedClusters, Floats, cluster_errors, sum_skewness
 from clvlab.statistics.means import highest_normals, log_below, normal_score
 
-UNSEEN_LOSS = 0.35  # of the price, in the fixture that nobody saw
-_SKEWED = -0.05  # of a mean, by the prices taken where they could lose more than win: below, the unseen loses
-_SELDOM = 0.1  # of the fixtures that moved: where fewer lost, the unseen loses
-_CELLS = 200_000  # of what is drawn at once: what a cache holds
+UNSEEN_LOSS = 0.35  # of the price, in the unseen fixture
+_SKEWED = -0.05  # skewness of a mean, by the prices that can lose more than win: below it, the unseen fixture loses
+_SELDOM = 0.1  # share of the fixtures that moved: where fewer lost, the unseen fixture loses
+_CELLS = 200_000  # drawn at once, to fit the cache
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What is left of each of many means when all of them count.
+    """Each of many means, corrected for all of them.
 
     Attributes
     ----------
     scores
-        Of each column: its t with the fixture that nobody saw, on the normal scale, so that 1.64 is as rare by chance,
-        one-sided, as one in twenty; nan where it has fewer than ``MIN_CLUSTERS`` clusters or no error.
+        t of each column with the unseen fixture, on the normal scale: 1.64 is as rare by chance, one-sided, as one in twenty.
+        nan with fewer than ``MIN_CLUSTERS`` clusters or no error.
     p_values
-        Of each column, one-sided: the chance that any mean at or below zero comes out as high, if what the sample did not show
-        loses no more than ``UNSEEN_LOSS`` of its price; nan likewise.
+        One-sided chance that any mean at or below zero comes out as high, if the unseen fixture loses at most ``UNSEEN_LOSS``
+        of its price; nan as above.
     p_worst
-        The same if it may lose the whole price: nothing is assumed of news, and little found.
+        The same if it may lose the whole price: no assumption about news, and little power.
     expected_max
-        The highest score that chance gives over all trials, in the mean; nan where none is judged.
+        Mean of the highest score that chance gives over all trials; nan where no column is judged.
     trials
-        How many count: columns, and those made earlier.
+        Number of trials that count: columns, and earlier ones.
     """
 
     scores: Floats = field(repr=False)
@@ -64,17 +64,16 @@ class Family:
 
 
 def family_of(clusters: BoundedClusters, *, earlier: int = 0, resamples: int = RESAMPLES, seed: int = 0) -> Family:
-    """Judge many means at once.
+    """Return scores and p-values of many means at once.
 
     Parameters
     ----------
     clusters
-        A column per agent, a row per fixture.
+        One column per agent, one row per fixture.
     earlier
-        Trials made before, of which nothing is known but their number: each counts as a stranger to these and to the others,
-        as Sidak has it.
+        Number of earlier trials without data: each counts as independent of all others (Sidak).
     resamples, seed
-        Of the draws.
+        Number of draws, and their seed.
 
     Examples
     --------
@@ -98,9 +97,9 @@ def family_of(clusters: BoundedClusters, *, earlier: int = 0, resamples: int = R
 
 
 def _skewness_of_losers(clusters: BoundedClusters) -> Floats:
-    """Return the skewness that a sum would have over the clusters that can lose more than win, if prices closed at 0 or 1.
+    """Return the skewness of a sum over the clusters that can lose more than win, if prices closed at 0 or 1.
 
-    Outcomes are not asked: a sample without a loss would choose itself. Nor are the other clusters, which could hide them.
+    It ignores outcomes, as a sample without a loss would choose itself; other clusters could hide the skewed ones.
     """
     balance = np.minimum(clusters.highest + clusters.lowest, 0)
     variances = -clusters.lowest * clusters.highest * (balance < 0)
@@ -108,19 +107,19 @@ def _skewness_of_losers(clusters: BoundedClusters) -> Floats:
 
 
 def _seldom_lost(clusters: BoundedClusters) -> npt.NDArray[np.bool_]:
-    """Tell where next to none lost of the clusters that moved: outcomes may make it more careful, and never less."""
+    """Return where almost none of the clusters that moved lost, which can only make the test more careful."""
     return np.asarray((clusters.sums < 0).sum(0) < _SELDOM * (clusters.sums != 0).sum(0))
 
 
 def _judged(
     clusters: BoundedClusters, degrees: Floats, shares: Floats, earlier: int, resamples: int, seed: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Return scores and p-values of columns, by rows of shares that the unseen loses, and the highest draws by the first."""
+    """Return scores and p-values of columns, a row per share of the unseen loss, and the highest draws for the first share."""
 
     def means() -> Iterator[Floats]:
         return _drawn_means(clusters, shares, resamples, seed)
 
-    near = clusters.sums.sum(0) / clusters.counts.sum(0)  # what squares are taken about, so that they keep their digits
+    near = clusters.sums.sum(0) / clusters.counts.sum(0)  # centre of the squares, so that they keep their digits
     first, second = np.sum([[(part := drawn - near).sum(1), (part**2).sum(1)] for drawn in means()], axis=0) / resamples
     centre, spread = near + first, np.sqrt(second - first**2)
     scores = normal_score(degrees, centre / spread)
@@ -137,13 +136,13 @@ def _judged(
     p_values = np.empty_like(scores)
     for row, order in enumerate(orders):
         among = np.maximum.accumulate((1 + as_high[row, order]) / (1 + resamples))
-        # neither these nor any stranger comes out as high
+        # probability that neither these nor any independent trial comes out as high
         p_values[row, order] = -np.expm1(np.log1p(-np.minimum(among, 1 - 1e-16)) + earlier * log_below(scores[row, order]))
     return scores, p_values, np.concatenate(highest)
 
 
 def _drawn_means(clusters: BoundedClusters, shares: Floats, resamples: int, seed: int) -> Iterator[Floats]:
-    """Draw the mean of each column with random weights for all fixtures: blocks of (row of shares, draw, column)."""
+    """Yield means of each column under random fixture weights, in blocks of (share, draw, column)."""
     rng = np.random.default_rng(seed)
     losses, largest = shares * clusters.lowest.min(0), clusters.counts.max(0)
     step = max(1, _CELLS // max(clusters.sums.shape))
@@ -154,7 +153,6 @@ def _drawn_means(clusters: BoundedClusters, shares: Floats, resamples: int, seed
 
 
 def _expected_max(highest: Floats, earlier: int) -> float:
-    """Return the mean of the highest of a draw and of so many strangers."""
     if not earlier:
         return float(highest.mean())
     own, strangers = np.sort(highest), highest_normals(earlier, highest.size)

@@ -1,4 +1,4 @@
-"""Estimates of means over clusters: interval, t and p-value, from Student's distribution with the degrees of freedom that hold.
+"""Means over clusters: interval, t and p-value by Student's distribution with cluster-robust degrees of freedom.
 
 References
 ----------
@@ -22,41 +22,40 @@ from clvlab.statistics.clusters import (
     sum_by_cluster,
 )
 
-# Student's distribution and the normal one, of scipy: loaded at the first estimate, as it takes longer than most commands.
+# Student's and the normal distribution from scipy, which is loaded at the first estimate, as it takes longer than most
+# commands.
 
 
 def two_sided_quantile(degrees: Floats, level: float) -> Floats:
-    """Return how many standard errors to each side hold a level, 0..1, with so many degrees of freedom."""
+    """Return the number of standard errors on each side that hold ``level``, 0..1."""
     from scipy.special import stdtrit
 
     return np.asarray(stdtrit(degrees, (1 + level) / 2), dtype=np.float64)
 
 
 def upper_tail(degrees: Floats, t: Floats) -> Floats:
-    """Return how often chance gives a t as high."""
     from scipy.special import stdtr
 
     return np.asarray(stdtr(degrees, -t), dtype=np.float64)
 
 
 def normal_score(degrees: Floats, t: Floats) -> Floats:
-    """Return what is as rare in the normal distribution as each t."""
+    """Return the normal quantile that is as rare as each t."""
     from scipy.special import ndtri
 
-    # the small tail, which keeps its digits; below the smallest number there is, all are as rare as that
+    # the small tail keeps its digits; below the smallest float all are equally rare
     tail = np.maximum(upper_tail(degrees, np.abs(t)), np.finfo(np.float64).tiny)
     return np.asarray(np.copysign(ndtri(tail), t), dtype=np.float64)
 
 
 def log_below(scores: Floats) -> Floats:
-    """Return the logarithm of how often a normal draw lies below each score."""
     from scipy.special import log_ndtr
 
     return np.asarray(log_ndtr(scores), dtype=np.float64)
 
 
 def highest_normals(count: int, size: int) -> Floats:
-    """Return so many evenly spaced quantiles of the highest of some independent normal draws, ascending."""
+    """Return ``size`` evenly spaced quantiles of the highest of ``count`` independent normal draws, ascending."""
     from scipy.special import ndtri
 
     return np.asarray(ndtri(((np.arange(size) + 0.5) / size) ** (1 / count)), dtype=np.float64)
@@ -64,26 +63,26 @@ def highest_normals(count: int, size: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean and how well it is known, all in the unit of the values.
+    """A mean and its uncertainty, all in the unit of the values.
 
     Attributes
     ----------
     mean
-        Null without values.
+        ``None`` without values.
     standard_error, degrees_of_freedom, t
-        Cluster-robust; null with fewer than two clusters, ``t`` also where the error is zero.
+        Cluster-robust; ``None`` with fewer than two clusters, ``t`` also where the error is zero.
     low, high
-        Student's interval; null with fewer than ``MIN_CLUSTERS`` clusters.
+        Student's interval; ``None`` with fewer than ``MIN_CLUSTERS`` clusters.
     p_value
-        One-sided: how often chance alone gives a ``t`` as high; null where there is no interval or no error.
+        One-sided probability of a ``t`` as high by chance; ``None`` where there is no interval or no error.
     n, n_clusters
         Values and clusters.
     effective_clusters
-        Clusters of equal size that would be spread as evenly: ``sum(n)^2 / sum(n^2)``.
+        Number of equal clusters that would be spread as evenly: ``sum(n)^2 / sum(n^2)``.
     design_effect
-        Variance of the mean over what it would be if the values were independent; 1 when they are. Null where all are equal.
+        Variance of the mean over its variance if values were independent; ``None`` where all are equal.
     effective_n
-        ``n / design_effect``: how many independent values would say as much.
+        ``n / design_effect``: number of independent values with as much information.
     """
 
     mean: float | None
@@ -101,7 +100,7 @@ class Estimate:
 
 
 def estimates(clusters: Clusters, *, level: float = 0.95) -> list[Estimate]:
-    """Estimate the mean of each column; see ``cluster_mean``."""
+    """Return the estimate of the mean of each column; see ``cluster_mean``."""
     found, counts = cluster_errors(clusters), clusters.counts
     total, used = counts.sum(0), (counts > 0).sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -142,21 +141,20 @@ def _estimate(
 
 
 def finite(value: float) -> float | None:
-    """Return a number, or null for what is none."""
     return float(value) if np.isfinite(value) else None
 
 
 def cluster_mean(values: pl.Series, clusters: pl.Series, *, level: float = 0.95) -> Estimate:
-    """Estimate the mean of values that come in clusters.
+    """Return the estimate of the mean of clustered values.
 
     Parameters
     ----------
     values
-        Numbers, for example ``clv_bps``; nulls are left out.
+        Numbers such as ``clv_bps``; nulls are left out.
     clusters
-        What each belongs to, as a rule ``fixture_id``.
+        Cluster of each value, usually ``fixture_id``.
     level
-        Of the interval.
+        Level of the interval.
 
     Examples
     --------
@@ -169,12 +167,7 @@ def cluster_mean(values: pl.Series, clusters: pl.Series, *, level: float = 0.95)
 
 
 def group_means(values: pl.Series, clusters: pl.Series, groups: pl.Series, *, level: float = 0.95) -> pl.DataFrame:
-    """Estimate the mean of every group.
-
-    Returns
-    -------
-    pl.DataFrame
-        (group, n, n_clusters, mean, low, high, t), sorted by group; see ``Estimate``. Rows with a null group are a group.
+    """Return (group, n, n_clusters, mean, low, high, t) per group, sorted; a null group is a group. See ``Estimate``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a scored decision can be measured by, and which question each measure answers."""
+"""Measures of a scored decision, and the question that each one answers."""
 
 from __future__ import annotations
 
@@ -16,22 +16,9 @@ from clvlab.statistics import BoundedClusters
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number for each scored decision.
+    """A number for each scored decision, an expression over ``SCORES``; its mean is ``mean_<column>``.
 
-    Attributes
-    ----------
-    name
-        What ``by=`` takes.
-    column
-        Name of the values, with their unit; their mean is ``mean_<column>``.
-    title, unit
-        In words.
-    question
-        What its mean answers.
-    value
-        Over the columns of ``SCORES``.
-    lowest, highest
-        What the value would be if the price had closed at 0, and at 1.
+    ``lowest`` and ``highest`` are its value if the price had closed at 0, and at 1.
     """
 
     name: str
@@ -45,17 +32,14 @@ class Measure:
 
     @property
     def mean(self) -> str:
-        """Name of the column of its mean."""
         return f"mean_{self.column}"
 
     @property
     def asked(self) -> str:
-        """What its means answer, as a sentence under them."""
         return f"By {self.title}: {self.question}?"
 
     @property
     def short(self) -> str:
-        """The unit as it stands behind a number."""
         return self.unit.partition(" ")[0]
 
 
@@ -80,12 +64,7 @@ MEASURES = {
 
 
 def measure_of(by: str | Measure) -> Measure:
-    """Return the measure of a name.
-
-    Raises
-    ------
-    StatisticsError
-        There is none of that name.
+    """Return the measure of a name; ``StatisticsError`` for an unknown one.
 
     Examples
     --------
@@ -99,43 +78,36 @@ def measure_of(by: str | Measure) -> Measure:
 
 
 def counted() -> pl.Expr:
-    """Tell which decisions the statistics count: those that are scored and were not made on the closing message itself.
-
-    An entry at the closing message is the close: its CLV is 0 by construction, and dilutes a mean. The law scores it.
-    """
+    """Return the decisions that statistics count: scored, and not made on the closing message itself."""
     return (pl.col("reason") == Reason.SCORED) & ~pl.col("at_close")
 
 
 def without_close() -> pl.Expr:
-    """Tell which decisions no close judges because their market or line was gone or suspended: perhaps because they lost."""
+    """Return the decisions without a close because their market or line was gone or suspended, perhaps because they lost."""
     return pl.col("reason").is_in([Reason.CLOSING_MARKET_ABSENT, Reason.CLOSING_SUSPENDED, Reason.CLOSING_SIDE_MISSING])
 
 
-# What decisions measure in each fixture: all that a mean over fixtures needs of them.
+# Sums of each fixture: all that a mean over fixtures needs.
 
 
 _PARTS = ("sums", "counts", "squares", "lowest", "highest")
 
-# Per fixture and measure: the sum of the values, how many they are, the sum of their squares, and what the sum would be if
-# every price had closed at 0, and at 1; see ``BoundedClusters``.
+# Per fixture and measure: sum, count and sum of squares of the values, and the sum if every price had closed at 0, and at 1
+# (see ``BoundedClusters``). Rows are added in order, so that the last bit of a sum does not depend on the number of threads.
 _SUMS: Schema = {"fixture_id": pl.Int64, **{f"{name}_{part}": pl.Float64 for name in MEASURES for part in _PARTS}}
 
-# And how many decisions have no close.
+# The number of decisions without a close.
 FIXTURE_SUMS: Schema = {**_SUMS, "gone": pl.Int64}
 
 
 def fixture_sums(scores: pl.DataFrame) -> pl.DataFrame:
-    """Sum what ``SCORES`` with ``at_close`` measure: ``FIXTURE_SUMS``, sorted by fixture.
-
-    Rows are added in their order, so that the last bit of a sum is the same on any number of threads.
-    """
+    """Return ``FIXTURE_SUMS``, sorted by fixture, of ``SCORES`` with ``at_close``."""
     gone = scores.filter(without_close()).group_by("fixture_id").agg(gone=pl.len().cast(pl.Int64))
     found = summed(scores.filter(counted())).join(gone, on="fixture_id", how="full", coalesce=True)
     return found.select(pl.col(*FIXTURE_SUMS).fill_null(0)).sort("fixture_id")
 
 
 def summed(scores: pl.DataFrame) -> pl.DataFrame:
-    """Sum what all of some scored decisions measure; see ``fixture_sums``."""
     rows = scores.select(
         "fixture_id",
         *(
@@ -155,7 +127,7 @@ def summed(scores: pl.DataFrame) -> pl.DataFrame:
 
 
 def stacked(each: Sequence[pl.DataFrame], measure: Measure) -> tuple[BoundedClusters, pl.Series]:
-    """Put several ``FIXTURE_SUMS`` beside each other, a column each; and return the fixtures of the rows."""
+    """Return several ``FIXTURE_SUMS`` as columns of one measure, and the fixtures of the rows."""
     column = np.repeat(np.arange(len(each)), [own.height for own in each])
     rows = pl.concat(each).with_columns(column=column).filter(pl.col(f"{measure.name}_counts") > 0)
     fixtures = rows["fixture_id"].unique().sort()

@@ -1,4 +1,4 @@
-"""Bets on a line that the market no longer quotes at the close: what they would close at; outside the law."""
+"""Closes of bets on a line that the market no longer quotes at the close; outside the law."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class LineQuote:
     prob
         Probability of home or over among the stakes that are not returned, 0 to 1.
     market_key
-        Where it is quoted.
+        Market that quotes it.
     is_derived
-        The market is a result, which is some handicaps too.
+        Whether the market is a result, which also prices some handicaps.
     """
 
     kind: MarketKind
@@ -62,7 +62,7 @@ class LineQuote:
 
 
 def quotes_of(market: Market, prob_bps: Mapping[Role, int | None]) -> Iterator[LineQuote]:
-    """Return the lines that a market prices: its own, or the handicaps that a result is.
+    """Return the lines that a market prices: its own, or the handicaps that a result implies.
 
     A home win is a handicap of -0.5, an away win the other side of +0.5, and without the draw a handicap of 0.
 
@@ -90,12 +90,12 @@ def quotes_of(market: Market, prob_bps: Mapping[Role, int | None]) -> Iterator[L
 
 
 def scored_by_goals(markets: Iterable[tuple[Market, bool]]) -> bool:
-    """Whether goals are counted: a key says so, or a result can be a draw and no total is above ten.
+    """Return whether goals are counted: a key says so, or a result can be a draw and no total is above ten.
 
     Parameters
     ----------
     markets
-        The markets of one fixture and period, and whether each has a draw among its sides.
+        Markets of one fixture and period, and whether each has a draw among its sides.
     """
     listed = list(markets)
     if any(market.goals for market, _ in listed):
@@ -104,10 +104,10 @@ def scored_by_goals(markets: Iterable[tuple[Market, bool]]) -> bool:
     return any(draw for _, draw in listed) and max(totals, default=0) <= _MOST_GOALS_QUARTERS
 
 
-# Distributions of margin and total, fitted to the lines that are quoted, and what they say of any line.
+# Distributions of margin and total, fitted to the quoted lines, which price any line.
 #
-# A line is priced among the stakes that are not returned, as a bookmaker's two prices are once the margin is removed: of an
-# integer line that is no push, and a quarter line is half a stake on each of its neighbours.
+# A price counts only stakes that are not returned, as two prices of a bookmaker do without the margin: an integer line
+# leaves out the push, and a quarter line is half a stake on each of its neighbours.
 #
 # References
 # ----------
@@ -118,7 +118,7 @@ _MOST_GOALS = 40
 _GOALS = np.arange(_MOST_GOALS + 1)
 _LOG_FACTORIALS = np.append(0.0, np.log(np.arange(1, _MOST_GOALS + 1)).cumsum())
 _FEWEST_GOALS, _MANY_GOALS = 0.02, 12.0
-# Two unknowns need lines of two kinds: without them this little weight decides, and elsewhere it does nothing.
+# Two unknowns need lines of two kinds: without both kinds this little weight decides, otherwise it has no effect.
 _USUAL_GOALS, _PRIOR_WEIGHT = 2.7, 0.003
 _STEPS, _STEP, _SETTLED = 40, 1e-6, 1e-9
 _LEAST_TOTAL = 0.5
@@ -127,11 +127,7 @@ _TOTAL_DISPERSION, _MARGIN_DISPERSION = 2.5, 2.0
 
 
 class Distribution(Protocol):
-    """Probabilities of whole numbers."""
-
-    def at_most(self, number: int) -> float:
-        """Return the probability of a number and all below it."""
-        ...
+    def at_most(self, number: int) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -148,8 +144,6 @@ class ListedLine:
 
 @dataclass(frozen=True)
 class RoundedNormal:
-    """A normal distribution, rounded to whole numbers."""
-
     mean: float
     spread: float
 
@@ -160,14 +154,7 @@ class RoundedNormal:
 
 
 def above(found: Distribution, quarters: int) -> float:
-    """Return the probability of more than a threshold among the stakes that are not returned.
-
-    Parameters
-    ----------
-    found
-        Of the number that is bet on.
-    quarters
-        The threshold times four.
+    """Return the probability of more than a threshold (times four) among the stakes that are not returned.
 
     Examples
     --------
@@ -191,7 +178,7 @@ class Model:
     name
         ``goals``, two independent Poisson variables; or ``points``, two rounded normal ones.
     margin, total
-        Null where the lines don't tell.
+        Distributions; ``None`` where the lines do not determine them.
     """
 
     name: str
@@ -200,13 +187,13 @@ class Model:
 
     @classmethod
     def of_goals(cls, quotes: Sequence[LineQuote]) -> Model:
-        """Fit the goals of both sides by least squares over the probabilities of all lines."""
+        """Return a fit of both sides' goals by least squares over the probabilities of all lines."""
         means = _fitted_goals(quotes)
         return cls("goals", *_goals(means))
 
     @classmethod
     def of_points(cls, quotes: Sequence[LineQuote]) -> Model:
-        """Fit a mean to the lines of each kind; the spread comes from the total, or from lines at least 1 apart."""
+        """Return a fit of a mean to the lines of each kind; the spread comes from the total, or from lines at least 1 apart."""
         totals, margins = (_thresholds(quotes, kind) for kind in (MarketKind.TOTAL, MarketKind.HANDICAP))
         middle = max(float(totals[:, 0].mean()), _LEAST_TOTAL) if len(totals) else None
         if middle is None:
@@ -218,7 +205,7 @@ class Model:
         )
 
     def prob(self, kind: MarketKind, quarters: int) -> float | None:
-        """Return the probability of home or over at a line; null where the lines don't tell."""
+        """Return the probability of home or over at a line; ``None`` where the lines do not determine it."""
         found = self.margin if kind is MarketKind.HANDICAP else self.total
         return None if found is None else above(found, -quarters if kind is MarketKind.HANDICAP else quarters)
 
@@ -269,7 +256,6 @@ def _thresholds(quotes: Sequence[LineQuote], kind: MarketKind) -> Floats:
 
 
 def _spread_of(rows: Floats) -> float | None:
-    """Return how far the scores of lines at least 1 apart say that a number spreads."""
     if len(rows) < 2 or np.ptp(rows[:, 0]) < 1:
         return None
     slope = -float(np.polyfit(rows[:, 0], rows[:, 1], 1)[0])
@@ -280,7 +266,7 @@ def _rounded(rows: Floats, spread: float | None) -> RoundedNormal | None:
     return RoundedNormal(float((rows[:, 0] + spread * rows[:, 1]).mean()), spread) if spread is not None and len(rows) else None
 
 
-# The rule for a line that is not quoted at the close: the same line elsewhere, or what the other lines make of it.
+# A line that is not quoted at the close is priced by the same line elsewhere, or by a fit to the other lines.
 
 
 VERSION = "moved-lines/2"
@@ -290,16 +276,16 @@ _SURE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class MovedClose:
-    """What a line would close at.
+    """The close of a line that is no longer quoted.
 
     Attributes
     ----------
     prob_bps
-        Of home or over, rounded half up.
+        Probability of home or over, rounded half up.
     rule
         ``alternate`` with the market that has the line, or ``fitted`` with the model; and the version.
     error_bps
-        Of a fit, root mean square of its errors at the other lines of its kind, each hidden in turn; null with fewer than two.
+        Root mean square error of a fit at the other lines of its kind, each hidden in turn; ``None`` with fewer than two.
     """
 
     prob_bps: int
@@ -308,21 +294,21 @@ class MovedClose:
 
 
 def moved_close(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *, goals: bool) -> MovedClose | None:
-    """Price a line by what its fixture quotes for the same period at the close.
+    """Return the price of a line from the fixture's quotes for the same period at the close.
 
     Parameters
     ----------
     kind, quarters
         Handicap or total, and the line times four.
     quotes
-        What is quoted: not the market that is to be priced.
+        Quotes of other markets than the one to price.
     goals
         Whether goals are counted.
 
     Returns
     -------
     MovedClose | None
-        Null where no other line of its kind is quoted, nor the same line elsewhere.
+        ``None`` where no other line of its kind is quoted, nor the same line elsewhere.
 
     Examples
     --------
@@ -334,7 +320,7 @@ def moved_close(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *,
     if same:
         return MovedClose(_bps(same[0].prob), f"alternate {same[0].market_key}, {VERSION}", None)
     if all(quote.kind is not kind or quote.is_derived for quote in quotes):
-        return None  # the market has closed, and not the line moved
+        return None  # the market has closed, its line has not moved
     prob = predicted(kind, quarters, quotes, goals=goals)
     if prob is None:
         return None
@@ -344,10 +330,7 @@ def moved_close(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *,
 
 
 def leave_one_out(kind: MarketKind, quotes: Sequence[LineQuote], *, goals: bool) -> list[tuple[LineQuote, float]]:
-    """Return each line of a kind that has others beside it, and what they make of it.
-
-    All that prices the same line is hidden with it.
-    """
+    """Return each line of a kind that has others, and its price by them, with all that prices the same line hidden."""
     found = []
     for quote in quotes:
         if quote.kind is not kind or quote.is_derived:
@@ -362,9 +345,9 @@ def leave_one_out(kind: MarketKind, quotes: Sequence[LineQuote], *, goals: bool)
 
 
 def predicted(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *, goals: bool) -> float | None:
-    """Return what a model makes of a line, moved as the lines beside it are off the model, and never past them.
+    """Return a model's price of a line, shifted by the model's errors at neighbouring lines, and never past these.
 
-    How far off is told in standard scores, in proportion between two lines and as at the last one beyond.
+    Errors are in standard scores, interpolated between two lines and constant beyond the last one.
     """
     from scipy.special import ndtr, ndtri
 
@@ -392,7 +375,7 @@ def _between(prob: float, quarters: int, lines: Floats, probs: Floats) -> float:
 
 
 def hidden(line: LineQuote, quotes: Sequence[LineQuote]) -> list[LineQuote]:
-    """Return the quotes without what prices a line."""
+    """Return the quotes without those that price a line."""
     return [quote for quote in quotes if (quote.kind, quote.quarters) != (line.kind, line.quarters)]
 
 

@@ -1,8 +1,8 @@
 """Probability of backtest overfitting: whether the best of many configurations is still good where it was not chosen.
 
-Fixtures are cut into blocks in order of time. Every half of the blocks once chooses the best configuration, and the other half
-says where it stands among all of them: combinatorially symmetric cross-validation. If the choice is worth nothing, the chosen
-one comes out below the median as often as above.
+Fixtures are cut into blocks in order of time. Every half of the blocks chooses the best configuration once, and the other half
+ranks it among all: combinatorially symmetric cross-validation. If the choice is worthless, the chosen one comes out below the
+median as often as above.
 
 References
 ----------
@@ -31,12 +31,12 @@ MIN_FIXTURES = 4  # a block
 MOST_BLOCKS = 20  # 184,756 splits
 _MIN_BLOCKS = 4
 _CELLS = 2_000_000  # splits times configurations in memory at once
-_ROUNDING = 1e-12  # of the sum of squares: a variance as small is what floating point makes of none
+_ROUNDING = 1e-12  # relative to the sum of squares: a smaller variance is floating-point zero
 
 
 @dataclass(frozen=True, slots=True)
 class Overfitting:
-    """What became of the configuration that one half of the fixtures chose, in the other half; over all ways to halve.
+    """Out-of-sample results of the configurations that each half of the fixtures chose, over all ways to halve.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Overfitting:
     slope, intercept
         Least squares of ``out_of_sample`` on ``in_sample``; nan where all choices are as good in sample.
     statistic
-        What chooses and ranks: ``mean`` over decisions, or cluster ``t``.
+        Figure that chooses and ranks: ``mean`` over decisions, or cluster ``t``.
     blocks, fixtures, left_out
         Blocks, fixtures in each, and fixtures at the end that fill no block.
     configurations, unjudged
@@ -91,25 +91,23 @@ def overfitting(clusters: Clusters, *, blocks: int = 16, statistic: Statistic = 
     Parameters
     ----------
     clusters
-        A column per configuration, a row per fixture in order of time.
+        One column per configuration, one row per fixture in order of time.
     blocks
-        Even, from 4 to ``MOST_BLOCKS``. Each has as many fixtures; the last ones, which fill no block, are left out.
+        Even number from 4 to ``MOST_BLOCKS``, of equal size; fixtures at the end that fill no block are left out.
     statistic
         ``mean``: sum over count of all decisions of a half. ``t``: that mean over its cluster-robust error CR1, which is CR2
-        where fixtures hold as many decisions each.
+        where fixtures hold equally many decisions.
 
     Returns
     -------
     Overfitting
-        One entry a split, in lexicographic order of the blocks in sample. The first of equals is chosen; equals out of
-        sample share their average rank. A configuration without a figure in some half (no decision, or for ``t`` no spread)
-        can't be ranked: it is left out and counted.
+        One entry per split, in lexicographic order of the blocks in sample. The first of equals is chosen; equals out of sample
+        share their average rank. A configuration without a figure in some half is left out and counted.
 
     Raises
     ------
     StatisticsError
-        Blocks that can't be halved, fewer than ``MIN_CONFIGURATIONS`` that can be ranked, or blocks of fewer than
-        ``MIN_FIXTURES``.
+        Blocks can't be halved, fewer than ``MIN_CONFIGURATIONS`` can be ranked, or a block has fewer than ``MIN_FIXTURES``.
 
     Examples
     --------
@@ -164,7 +162,7 @@ def _check(clusters: Clusters, blocks: int, statistic: str) -> None:
 
 
 def _parts(clusters: Clusters, blocks: int, fixtures: int, statistic: str) -> list[Floats]:
-    """Sum per block (row) and configuration what the figure of a half is made of: these add up over blocks."""
+    """Return per block (row) and configuration the sums that a half's figure consists of, which add up over blocks."""
     sums, counts = (part[: blocks * fixtures] for part in (clusters.sums, clusters.counts))
     each = [sums, counts]
     if statistic == "t":
@@ -179,7 +177,6 @@ def _halves(blocks: int) -> Ints:
 
 
 def _judged(parts: list[Floats], halves: Ints, statistic: str) -> Ints:
-    """Return the columns that have a figure in every half."""
     blocks = len(parts[1])
     known = (parts[1] > 0).sum(0) > blocks // 2  # else there is a half without a decision
     if statistic == "t":
@@ -192,7 +189,7 @@ def _judged(parts: list[Floats], halves: Ints, statistic: str) -> Ints:
 
 
 def _tables(parts: list[Floats]) -> list[tuple[Floats, Floats]]:
-    """Sum every subset of the first and of the second half of the blocks; any half of all blocks is then one sum of two."""
+    """Return the sums of every subset of the first and of the second half of the blocks; any half is then one addition."""
     tables = []
     for part in parts:
         middle = len(part) // 2
@@ -221,7 +218,7 @@ def _figures(tables: list[tuple[Floats, Floats]], halves: Ints, statistic: str) 
 
 
 def _choices(parts: list[Floats], halves: Ints, statistic: str) -> tuple[Ints, Floats, Floats, Floats]:
-    """Return what each half chose, its figure there and in the other half, and its rank in the other half, from 1."""
+    """Return each half's choice, its figure there and in the other half, and its rank in the other half, from 1."""
     tables, whole = _tables(parts), (1 << len(parts[0])) - 1
     splits = len(halves)
     chosen, found = np.empty(splits, dtype=np.int64), np.empty((3, splits))
@@ -239,7 +236,6 @@ def _choices(parts: list[Floats], halves: Ints, statistic: str) -> tuple[Ints, F
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:
-    """Return slope and intercept of least squares; nan where x never varies."""
     apart = x - x.mean()
     size = float(apart @ apart)
     if size <= _ROUNDING * float(x @ x):

@@ -1,11 +1,11 @@
-"""The way of a price: from opening to close, and from close to result.
+"""The path of a price: from opening to close, and from close to result.
 
-If prices are fair, nothing that is known when a price stands foretells how it goes on: every slope here is 0. Three are asked
-for. Do favourites shorten between opening and close? Do they win more often than the close says? Does the result take back, or
-carry on, what the price did before the close?
+If prices are fair, nothing known at the time of a price predicts its movement: every slope here is 0. There are three. Do
+favourites shorten between opening and close? Do they win more often than the close says? Does the result reverse, or continue,
+the movement before the close?
 
-A close with noise of its own (stale, or an outlier) is taken back by the result without anybody having been wrong: a slope
-below 0 says that the close can be bettered, not why.
+The result reverses a close with noise of its own (stale, or an outlier): a slope below 0 says that the close can be bettered,
+not why.
 
 References
 ----------
@@ -54,7 +54,7 @@ _KNOWN: Schema = {
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One regression through the origin, of probabilities 0..1: what ``then`` gains per unit of ``before``."""
+    """One regression through the origin, of probabilities 0..1: the gain of ``then`` per unit of ``before``."""
 
     name: str
     question: str
@@ -75,13 +75,7 @@ LEGS = (
 
 
 def check_hours(hours: Sequence[float]) -> tuple[float, ...]:
-    """Return hours before the close in descending order.
-
-    Raises
-    ------
-    StatisticsError
-        None, or one that is not above 0.
-    """
+    """Return hours before the close in descending order; ``StatisticsError`` if there are none, or one is not above 0."""
     wrong = [hour for hour in hours if not isinstance(hour, int | float) or not 0 < hour < float("inf")]
     if not len(hours) or wrong:
         raise StatisticsError(f"hours before the close are numbers above 0, not {f'{wrong[0]!r:.80}' if wrong else 'none'}")
@@ -89,27 +83,27 @@ def check_hours(hours: Sequence[float]) -> tuple[float, ...]:
 
 
 def price_points(tape: Tape, window: Window, hours: Sequence[float] = HOURS) -> pl.DataFrame:
-    """Return opening, close and what stood between of every series.
+    """Return opening, close and the prices between of every series.
 
     Parameters
     ----------
     tape
-        The ticks.
+        Ticks of the fixtures.
     window
-        Where fixtures close, and which markets count.
+        Window that closes fixtures and selects markets.
     hours
-        Hours before the close at which the price is asked for.
+        Hours before the close at which prices are read.
 
     Returns
     -------
     pl.DataFrame
         ``POINTS``, sorted by fixture, market and side. The opening is the first price of the series; the price at an hour is
-        the last one that stood then, of before a suspension too. Series without a price at the closing message have no row.
+        the last one until then, even from before a suspension. A series without a price at the closing message has no row.
 
     Raises
     ------
     StatisticsError
-        Hours that are not above 0.
+        An hour is not above 0.
 
     Examples
     --------
@@ -154,12 +148,12 @@ def price_points(tape: Tape, window: Window, hours: Sequence[float] = HOURS) -> 
 
 
 def path_slopes(points: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:
-    """Return the slope of each leg of the way; 0 where prices are fair.
+    """Return the slope of each leg of the path; 0 where prices are fair.
 
     Parameters
     ----------
     points
-        ``POINTS`` with ``won``: 1 for a side that won, 0 for one that lost, null where it is not known or half of each.
+        ``POINTS`` with ``won``: 1 for a side that won, 0 for one that lost, null where it is unknown or half of each.
     level
         Level of the intervals, over fixtures.
 
@@ -189,11 +183,11 @@ def path_slopes(points: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:
 
 
 def known_moves(points: pl.DataFrame, hours: Sequence[float] = HOURS, *, level: float = 0.95) -> pl.DataFrame:
-    """Return how much of the move from opening to close had been made so many hours before the close.
+    """Return how much of the move from opening to close had been made by each hour before the close.
 
-    The share is that of the variation of the whole move which the move so far explains, whatever its slope: what was known
-    then does not get less because prices went too far. The slope says that: above 1 they went on the same way, below 1 they
-    came back. If prices are fair it is 1, and the share is that of the variance that was behind them.
+    The share is the part of the whole move's variation that the move so far explains, at any slope: knowledge is not less
+    because prices went too far. A slope above 1 means that they went on the same way, below 1 that they came back. If prices
+    are fair it is 1, and the share is that of the variance so far.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""Permutation over fixtures: what the choice of fixture and side adds to what everybody gets there.
+"""Permutation over fixtures: the gain from choosing fixture and side over what any bettor gets there.
 
-A season whose favourites shorten gives a positive CLV to anybody who backs favourites. So all decisions of a fixture are moved
-together to another one, drawn from all fixtures whatever the agent entered: the same market, as long before the close, and the
-side of the same rank by probability, be it the favourite or the second. What the agent knew of its own fixture is of no use
-there; when, where and how often it backs is.
+A season whose favourites shorten gives a positive CLV to any backer of favourites. So all decisions of a fixture are moved
+together to another one, drawn from all fixtures: the same market, as long before the close, and the side of the same rank by
+probability (the favourite, the second, and so on). Knowledge of the own fixture is of no use there; when, where and how often
+the agent backs is.
 
 References
 ----------
@@ -25,7 +25,7 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.tape import Tape, last_row_at
 from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, ROUNDING, Clusters, Floats
 
-# Sign flips: whether a coin that decides the sign of each fixture does as well.
+# Sign flips: whether a coin that sets the sign of each fixture does as well.
 #
 # References
 # ----------
@@ -42,15 +42,15 @@ _TIE = 1e-9  # relative: sums in another order are equal up to rounding
 def sign_flip_p_values(clusters: Clusters, *, resamples: int = RESAMPLES, seed: int = 0) -> Floats:
     """Return the two-sided p-value of each column's mean: how often random signs of whole clusters give a ``t`` as large.
 
-    It holds where the sum of a cluster is as likely to be above zero as below by as much; ``t`` is studentised, so that
-    clusters of different size and spread do little harm, and skewness some.
+    It is valid where the sum of a cluster is distributed symmetrically around zero; ``t`` is studentised, so that unequal size
+    and spread of clusters matter little, and skewness somewhat.
 
     Parameters
     ----------
     clusters
         Sums and counts.
     resamples, seed
-        Of the signs, with ``ENUMERATED_BELOW`` clusters or more; with fewer, all are tried.
+        Number of sign draws and their seed, with ``ENUMERATED_BELOW`` clusters or more; with fewer, all signs are tried.
 
     Returns
     -------
@@ -83,14 +83,14 @@ def _p_value(sums: Floats, counts: Floats, resamples: int, seed: int) -> float:
 
 
 def _extremes(signs: Floats, sums: Floats, counts: Floats) -> Floats:
-    """Return the square of t, of errors CR2, of the sums under each row of signs; infinite where nothing is left over."""
+    """Return t squared, with errors CR2, of the sums under each row of signs; infinite where no error is left."""
     total = counts.sum()
     weights = 1 / (1 - counts / total)
     means = signs @ sums / total
     crossed = signs @ (weights * sums * counts)
     whole = (weights * sums**2).sum()
     squares = whole - 2 * means * crossed + means**2 * (weights * counts**2).sum()
-    # what rounding leaves of nothing is another number for each order of summing, and would break the tie of a sign with itself
+    # Rounding leaves a different rest for each order of summing, which would break the tie of a sign with itself.
     squares = np.where(squares > ROUNDING * whole, squares, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(means == 0, 0.0, means**2 / squares), dtype=np.float64)
@@ -109,22 +109,12 @@ def _drawn(size: int, resamples: int, seed: int) -> Iterator[Floats]:
         yield 1.0 - 2.0 * rng.integers(0, 2, (min(step, resamples - start), size)).astype(np.float64)
 
 
-# What moved decisions would have got, draw by draw, beside what they got.
+# CLV of moved decisions, draw by draw, and of the decisions themselves.
 
 
 @dataclass(frozen=True, slots=True)
 class PermutationResult:
-    """Mean CLV of the decisions beside that of the same decisions moved at random, in bps of probability.
-
-    Attributes
-    ----------
-    observed
-        Mean CLV of the decisions.
-    n
-        Decisions.
-    draws
-        The mean CLV of each draw.
-    """
+    """Mean CLV of the decisions, and per draw of the same decisions moved at random, in bps of probability."""
 
     observed: float
     n: int
@@ -132,22 +122,21 @@ class PermutationResult:
 
     @property
     def mean(self) -> float:
-        """The mean over all draws."""
         return float(self.draws.mean())
 
     @property
     def low(self) -> float:
-        """The lower end of the band that holds 95 % of the draws."""
+        """Lower end of the band that holds 95 % of the draws."""
         return float(np.quantile(self.draws, 0.025))
 
     @property
     def high(self) -> float:
-        """The upper end of that band."""
+        """Upper end of that band."""
         return float(np.quantile(self.draws, 0.975))
 
     @property
     def gain(self) -> float:
-        """``observed - mean``: what is lost by moving."""
+        """``observed - mean``: the loss by moving."""
         return self.observed - self.mean
 
     @property
@@ -162,12 +151,12 @@ _MARKET = ["fixture_id", "market_key"]
 
 @dataclass(frozen=True, slots=True)
 class Permutation(PermutationResult):
-    """The same decisions in other fixtures; ``gain`` is what the choice of fixture and side adds.
+    """The same decisions in other fixtures; ``gain`` is the value of choosing fixture and side.
 
     Attributes
     ----------
     matched
-        Share of them, 0..1, that found a price to take in the other fixture; the others are left out of the draw.
+        Share of them, 0..1, that found a price in the other fixture; the others are left out of the draw.
     """
 
     matched: float
@@ -175,10 +164,10 @@ class Permutation(PermutationResult):
 
 @dataclass(frozen=True, slots=True)
 class _MarketRows:
-    """The messages of all markets that could be backed, market by market in order of time.
+    """Messages of all markets that could be backed, market by market in order of time.
 
-    ``number`` finds a market by fixture and key, -1 where there is none. Of each market: the first of its messages, its sides,
-    how far apart they lie in the tape, its closing message; of each message, its row in the tape and its time.
+    ``number`` finds a market by fixture and key, -1 without one. Per market: first message, number of sides, their distance on
+    the tape, closing message; per message: row on the tape, and time.
     """
 
     number: Ints
@@ -196,20 +185,20 @@ class _MarketRows:
 def permute_fixtures(
     tape: Tape, scored: pl.DataFrame, window: Window, *, draws: int = 200, seed: int = 0
 ) -> Permutation | None:
-    """Score the decisions of each fixture in other fixtures; null without a scored decision, or where none finds a price.
+    """Score the decisions of each fixture in other fixtures; ``None`` without a scored decision, or where none finds a price.
 
     Parameters
     ----------
     tape
-        The ticks of all fixtures that could have been entered.
+        Ticks of all fixtures that could have been entered.
     scored
         Scored decisions: ``fixture_id, tick_seq, market_key, side, to_close_s, clv_bps``.
     window
-        Where fixtures close.
+        Window that closes fixtures.
     draws
-        How often all fixtures are permuted.
+        Number of permutations of all fixtures.
     seed
-        The same seed moves them alike.
+        Seed of the permutations.
 
     Examples
     --------
@@ -245,7 +234,7 @@ def permute_fixtures(
 def _markets(tape: Tape, ends: pl.DataFrame, keys: pl.Series) -> _MarketRows:
     own = tape.series.filter(pl.col("side_no") == 0, pl.col("market_key").is_in(keys.implode()))
     closes = market_closes(tape, own.select(_MARKET), ends)
-    if tape.max_close_age_s is not None:  # nothing is scored at a close that is too old, and nothing is moved to one
+    if tape.max_close_age_s is not None:  # decisions are neither scored at nor moved to a close that is too old
         closing_ts_ms = tape.rows["ts_ms"].gather(closes["close_row"])
         young = closes["close_ts_ms"] - closing_ts_ms <= 1000 * tape.max_close_age_s
         closes = closes.with_columns(close_row=pl.when(young).then("close_row"))
@@ -268,7 +257,6 @@ def _markets(tape: Tape, ends: pl.DataFrame, keys: pl.Series) -> _MarketRows:
 
 
 def _ranks(tape: Tape, scored: pl.DataFrame) -> Ints:
-    """Return the rank by probability, from 0, of the side that each decision backed, among the sides of its market then."""
     numbered = tape.series.with_row_index("series")
     asked = scored.join(numbered, on=["fixture_id", "market_key", "side"], how="left", maintain_order="left")
     row = last_row_at(tape.key, asked["start"], asked["series"], asked["tick_seq"]).to_numpy()
@@ -285,12 +273,11 @@ def _ranks(tape: Tape, scored: pl.DataFrame) -> Ints:
 
 
 def _by_rank(prob_bps: Ints) -> npt.NDArray[Any]:
-    """Return the numbers of the sides (columns), the likeliest first."""
     return np.argsort(-prob_bps, axis=1, kind="stable")
 
 
 def _clv_there(markets: _MarketRows, market: Ints, at_ms: Ints, rank: Ints) -> Ints:
-    """Return the CLV of backing the side of a rank at a time, of those markets that have a price then and at the close."""
+    """Return the CLV of backing the side of a rank at a time, for markets that have a price then and at the close."""
     known = (market >= 0) & (at_ms >= markets.start_ms)
     market, at_ms, rank = market[known], at_ms[known], rank[known]
     asked = market * markets.span + np.minimum(at_ms - markets.start_ms, markets.span - 1)

@@ -1,4 +1,4 @@
-"""Slopes through the origin over values that come in clusters, with the errors of means over clusters.
+"""Slopes through the origin over clustered values, with the errors of means over clusters.
 
 A mean is the slope on a constant. So all of ``clusters`` carries over, with the sum of ``x^2`` as the size of a cluster and the
 sum of ``x y`` as its total: estimate, CR2 and its degrees of freedom are those of least squares without an intercept.
@@ -24,18 +24,18 @@ _MOST_CORRELATION = 1 - 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """A slope through the origin, and how well it is known.
+    """A slope through the origin, and its uncertainty.
 
     Attributes
     ----------
     slope
-        What ``y`` gains per unit of ``x``; null without a value, or where ``x`` is always 0.
+        Gain of ``y`` per unit of ``x``; ``None`` without a value, or where ``x`` is always 0.
     standard_error, degrees_of_freedom, t
-        Cluster-robust (CR2); ``t`` is against a slope of 0. Null with fewer than two clusters.
+        Cluster-robust (CR2); ``t`` is against a slope of 0. ``None`` with fewer than two clusters.
     low, high
-        Student's interval; null with fewer than ``MIN_CLUSTERS`` clusters.
+        Student's interval; ``None`` with fewer than ``MIN_CLUSTERS`` clusters.
     p_value
-        Two-sided, of a slope of 0; null where there is no interval or no error.
+        Two-sided, against a slope of 0; ``None`` where there is no interval or no error.
     n, n_clusters
         Values, and clusters where ``x`` is not always 0.
     """
@@ -58,9 +58,9 @@ class Share:
     Attributes
     ----------
     share
-        Null where either is always 0.
+        ``None`` where either is always 0.
     low, high
-        Interval by leaving out one cluster at a time; null with fewer than ``MIN_CLUSTERS`` clusters.
+        Interval by leaving out one cluster at a time; ``None`` with fewer than ``MIN_CLUSTERS`` clusters.
     """
 
     share: float | None
@@ -69,14 +69,14 @@ class Share:
 
 
 def cluster_slope(x: pl.Series, y: pl.Series, clusters: pl.Series, *, level: float = 0.95) -> Slope:
-    """Estimate the slope of ``y`` on ``x`` through the origin.
+    """Return the slope of ``y`` on ``x`` through the origin.
 
     Parameters
     ----------
     x, y
         Numbers; rows where either is null are left out.
     clusters
-        What each row belongs to, as a rule ``fixture_id``.
+        Cluster of each row, usually ``fixture_id``.
     level
         Level of the interval.
 
@@ -108,14 +108,14 @@ def cluster_slope(x: pl.Series, y: pl.Series, clusters: pl.Series, *, level: flo
 
 
 def explained_share(x: pl.Series, y: pl.Series, clusters: pl.Series, *, level: float = 0.95) -> Share:
-    """Return how much of the variation of ``y`` around 0 is explained by ``x``, whatever its slope.
+    """Return the share of the variation of ``y`` around 0 that ``x`` explains, at any slope.
 
     Parameters
     ----------
     x, y
         Numbers; rows where either is null are left out.
     clusters
-        What each row belongs to, as a rule ``fixture_id``.
+        Cluster of each row, usually ``fixture_id``.
     level
         Level of the interval.
 

@@ -1,8 +1,8 @@
-"""Stakes as shares of a bankroll: flat, or what Kelly's criterion gives a stated edge.
+"""Stakes as shares of a bankroll: flat, or by Kelly's criterion for a stated edge.
 
-The edge is an assumption, made before the fixtures that are bet on: nothing here reads a close or a result. Sides of one market
-exclude each other and are staked together. How the markets of one fixture hang together is not known, so that together they
-get no more than the one of them that gets most.
+The edge is an assumption, made before the fixtures that are bet on: no close or result is read here. Sides of one market
+exclude each other and are staked together. How the markets of one fixture depend on each other is unknown, so together they get
+at most the stake of the largest.
 
 References
 ----------
@@ -25,31 +25,31 @@ import polars as pl
 from clvlab.errors import StatisticsError
 from clvlab.statistics.clusters import Floats
 
-_ROUNDING = 1e-12  # of a whole: less is left over by floating point alone
+_ROUNDING = 1e-12  # a smaller remainder is floating-point zero
 _BETS = ("fixture_id", "market_key", "side", "to_close_s", "odds")
 
 
 @dataclass(frozen=True, slots=True)
 class Staking:
-    """How much is staked.
+    """Size of the stakes.
 
     Attributes
     ----------
     kind
-        ``kelly``: a share of the bankroll as it then is. ``flat``: the same amount each time.
+        ``kelly``: a share of the bankroll at that time. ``flat``: the same amount each time.
     flat
         Amount of a flat stake, as a share of the bankroll at the start.
     fraction
-        Of what Kelly's criterion gives: 1 is full Kelly, beyond which growth falls again.
+        Part of Kelly's stake: 1 is full Kelly, beyond which growth falls again.
     most
-        Limit on what a side gets by Kelly, as a share of the bankroll.
+        Limit on a side's stake by Kelly, as a share of the bankroll.
     exposure
-        Limit on all that is staked at once, as a share of the bankroll; at most 1.
+        Limit on all stakes at once, as a share of the bankroll; at most 1.
 
     Raises
     ------
     StatisticsError
-        Any of these out of its range.
+        A value is out of its range.
 
     Examples
     --------
@@ -85,19 +85,19 @@ def kelly_shares(probabilities: Floats, odds: Floats) -> Floats:
     Parameters
     ----------
     probabilities
-        Of each side, 0..1; at most 1 together, what is missing being sides that are not backed.
+        Probability of each side, 0..1; at most 1 together, the rest being sides that are not backed.
     odds
         Decimal odds of each side, above 1.
 
     Returns
     -------
     numpy.ndarray
-        Each 0 or more, at most 1 together: what remains of one stake pays when another side wins.
+        Shares of 0 or more, at most 1 together: a share covers the stakes on the other sides.
 
     Raises
     ------
     StatisticsError
-        Probabilities or odds out of their range.
+        Probabilities or odds are out of their range.
 
     Examples
     --------
@@ -112,11 +112,11 @@ def kelly_shares(probabilities: Floats, odds: Floats) -> Floats:
     if not ((price > 1) & np.isfinite(price)).all():
         raise StatisticsError(f"decimal odds are above 1, not {price}")
     order = np.argsort(-p * price, kind="stable")
-    # sides are backed, the best first, as long as one brings more than the reserve that the others leave
+    # Sides are backed, the best first, as long as one earns more than the reserve that the others leave.
     reserve, backed = 1.0, 0
     for number in range(1, len(order) + 1):
         left = 1 - float((1 / price[order[:number]]).sum())
-        # sides whose prices make up a whole cost all that they pay: the last one of them is never worth it
+        # Sides whose prices sum to one cost all that they pay, so the last one of them is never worth it.
         if p[order[number - 1]] * price[order[number - 1]] <= reserve * (1 + _ROUNDING) or left <= _ROUNDING:
             break
         reserve, backed = max(1 - float(p[order[:number]].sum()), 0.0) / left, number
@@ -127,13 +127,7 @@ def kelly_shares(probabilities: Floats, odds: Floats) -> Floats:
 
 
 def check_edge(edge: object) -> float:
-    """Return an edge that can be assumed.
-
-    Raises
-    ------
-    StatisticsError
-        It is not a share of the stake, above -1 and below 1.
-    """
+    """Return an edge, or raise ``StatisticsError`` unless it is a share of the stake above -1 and below 1."""
     if isinstance(edge, bool) or not isinstance(edge, int | float) or not isfinite(edge) or not -1 < edge < 1:
         raise StatisticsError(f"an edge is a share of the stake, as 0.02 for two percent, not {edge!r:.80}")
     return float(edge)
@@ -147,14 +141,14 @@ def training_edge(edge: pl.Series, fixtures: pl.Series, bet_on: pl.Series) -> fl
     edge
         Edge at the close of each decision of the training fold, as a share of the stake; nulls are left out.
     fixtures
-        Their fixtures.
+        Fixture of each decision.
     bet_on
         Fixtures that are bet on.
 
     Raises
     ------
     StatisticsError
-        A fixture is in both: its close is known only after the bets; or the fold has no decision.
+        A fixture is in both, whose close is known only after the bets; or the fold has no decision.
 
     Examples
     --------
@@ -174,30 +168,28 @@ def training_edge(edge: pl.Series, fixtures: pl.Series, bet_on: pl.Series) -> fl
 
 
 def stakes(bets: pl.DataFrame, staking: Staking, edge: float | None = None) -> pl.Series:
-    """Return the stake of each bet, as a share of the bankroll: as it then is, or of the start where stakes are flat.
+    """Return the stake of each bet, as a share of the bankroll: at that time, or at the start where stakes are flat.
 
     Parameters
     ----------
     bets
         ``fixture_id, market_key, side``, ``to_close_s`` from bet to close, ``odds`` (decimal), in any order.
     staking
-        How much.
+        Size of the stakes.
     edge
-        What each bet is assumed to bring, as a share of the stake: its probability is ``(1 + edge) / odds``. Flat stakes need
-        none.
+        Assumed gain of each bet, as a share of the stake: its probability is ``(1 + edge) / odds``. Flat stakes need none.
 
     Returns
     -------
     pl.Series
         In the order of the bets. By Kelly, bets on one market at one time are staked together; a later bet on a side tops up
-        what it has; all of a fixture get no more together than the market of it that gets most. Zero for a bet whose odds are
-        so short that the edge can't be had: ``odds <= 1 + edge``. Where sides of a market would have probabilities of more
-        than 1 together, these are scaled to 1.
+        its stake; a fixture gets at most the stake of its largest market. Zero for a bet whose odds are too short for the edge:
+        ``odds <= 1 + edge``. Probabilities of a market that sum to more than 1 are scaled to 1.
 
     Raises
     ------
     StatisticsError
-        Kelly without an edge, or an edge that is no share of a stake.
+        Kelly has no edge, or the edge is out of its range.
 
     Examples
     --------
@@ -230,7 +222,6 @@ def stakes(bets: pl.DataFrame, staking: Staking, edge: float | None = None) -> p
 
 
 def _wanted(odds: Floats, staking: Staking, edge: float) -> Floats:
-    """Return what each side of one market should have at one time."""
     had = odds > max(1.0, 1 + edge)
     probabilities, shares = (1 + edge) / odds[had], np.zeros_like(odds)
     found = staking.fraction * kelly_shares(probabilities / max(float(probabilities.sum()), 1.0), odds[had])

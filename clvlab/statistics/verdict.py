@@ -1,4 +1,4 @@
-"""A mean with its interval in one careful sentence: above zero, below, or not told apart from it."""
+"""A mean with its interval in one careful sentence: above zero, below, or not distinguishable from it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ SEARCH = "what a search cost is not counted here"
 
 
 class Tone(StrEnum):
-    """What a sentence says, in a word: for a colour, a sign, or an exit code."""
-
     BEATS = "beats"
     LOSES = "loses"
     UNCLEAR = "unclear"
@@ -24,7 +22,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """How a sentence begins: where the interval lies above zero, below it, and around it, and without any value."""
+    """Beginnings of a sentence: interval above zero, below it, around it, and without any value."""
 
     above: str = "Beats the closing line"
     below: str = "Loses to the closing line"
@@ -37,14 +35,14 @@ CLOSE = Phrases()
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a careful colleague would say of a mean.
+    """A careful sentence about a mean.
 
     Attributes
     ----------
     sentence
-        With a capital and a full stop; plain text.
+        Plain text with a capital and a full stop.
     tone
-        Whether the interval lies above zero, below, or around it; ``nothing`` without a value.
+        Whether the interval is above zero, below, or around it; ``nothing`` without a value.
     """
 
     sentence: str
@@ -64,22 +62,9 @@ def verdict(
     wording: Phrases = CLOSE,
     caveat: str = SEARCH,
 ) -> Verdict:
-    """Say what a mean with its interval allows to be said, and no more.
+    """Return the sentence that a mean with its interval (``None`` with too few fixtures) supports, and no more.
 
-    Parameters
-    ----------
-    mean
-        Null without values.
-    low, high
-        Bounds of its interval over fixtures, in the same unit; null where there are too few for one.
-    fixtures
-        Number of fixtures the mean is over.
-    unit
-        Unit of all three, as it is printed.
-    wording
-        Beginnings of the sentence.
-    caveat
-        What the interval does not know of, said where it does not lie below zero; empty for nothing.
+    ``caveat`` is added where the interval is not below zero; empty for none.
 
     Examples
     --------
@@ -104,7 +89,7 @@ def verdict(
 
 
 def verdict_of(mean: Estimate, *, wording: Phrases = CLOSE, caveat: str = SEARCH) -> Verdict:
-    """Say of a mean in bps what ``verdict`` says of its figures.
+    """Return the verdict of a mean in bps.
 
     Examples
     --------

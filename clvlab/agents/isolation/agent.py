@@ -1,4 +1,4 @@
-"""``isolated``: an agent of one's own as the engine asks it, by way of processes that run its code."""
+"""``isolated``: a user's agent as the engine sees it, with processes that run its code."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class IsolatedAgent(ProcessAgent):
     Attributes
     ----------
     code, limits
-        What the processes load, and what they may use.
+        Code and limits of the processes.
     params
         Parameters of a strategy that differ from its defaults.
     agent_id
-        Who decides, where it is not who the agent says.
+        Name of the agent, where it is not its own.
     sealed
-        The config of a sealed run that is run again; then ``params`` is empty.
+        Config of a sealed run that is repeated; then ``params`` is empty.
     stepped
-        Whether it is asked step by step, or by blocks of messages where it decides over frames.
+        Whether it gets the tape step by step, or by blocks of messages if it decides over frames.
     scope
-        Names the fixtures that it is asked about while its process is kept: one of another scope has not seen them.
+        Name of the fixtures that a kept process sees: a process of another scope has not seen them.
     """
 
     code: Code
@@ -62,12 +62,12 @@ class IsolatedAgent(ProcessAgent):
     stepped: bool = False
 
     def __init_subclass__(cls) -> None:
-        """Refuse a subclass, whose methods would run here, and would be called what clvlab made."""
+        """Refuse a subclass, whose methods would run in this process and be trusted."""
         raise AgentError(f"{cls.__name__} can't extend IsolatedAgent: give the agent to clvlab.isolated(...)")
 
     @property
     def identity(self) -> Identity:
-        """Who the agent says it is, with what is known here: its source, and what it may read and reach."""
+        """Identity that the agent states, with its source, readable files and network as known here."""
         return self._stated[0]
 
     @property
@@ -95,13 +95,13 @@ class IsolatedAgent(ProcessAgent):
         return Causality.AUDITED_SANDBOX if locked_in else Causality.AUDITED_PROCESS
 
     def answer_of(self, process: AgentProcess, tape: Tape) -> pl.DataFrame:
-        """Return what a process decides over a tape, asked about the whole of it or step by step."""
+        """Return a process's decisions over a tape, all at once or step by step."""
         if not self.steps:
             return process.decisions(tape, **self.configured)
         return decisions_of(process.stepped(tape, **self.configured), self.identity.agent_id)
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Return ``DECISIONS`` of a process that is kept, and may remember earlier tapes of its scope: nothing to seal."""
+        """Return ``DECISIONS`` of a kept process, which may remember earlier tapes of its scope: never sealed."""
         with _WARM.process(self.code, self.limits, self.scope) as process:
             return self.answer_of(process, tape)
 
@@ -113,11 +113,9 @@ class IsolatedAgent(ProcessAgent):
 
     @contextmanager
     def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
-        """Ask a process of its own message by message, as they come.
-
-        One that is slow holds up all agents of the run, but not for long. An interrupt ends who follows, not the agent: its
-        death would be sealed as a failure of it.
-        """
+        """Follow messages with a process of its own, as they come."""
+        # A slow agent holds up all agents of the run, so its time is short. An interrupt must not reach it: its death would be
+        # sealed as its own failure.
         hurried = replace(self.limits, timeout_s=min(self.limits.timeout_s, _LIVE_TIMEOUT_S))
         with self._alone(AgentProcess(self.code, hurried, shielded=True)) as process:
             process.identity(**self.configured)  # loads its code: no message waits for that
@@ -134,7 +132,7 @@ class IsolatedAgent(ProcessAgent):
             raise AgentError("a file that the agent may read changed while it was asked: ask again")
 
     def check_held(self, process: AgentProcess) -> None:
-        """Require a process to be locked in as the one that was asked first."""
+        """Require a process to be sandboxed like the first one."""
         if process.held != self.identity.held:
             raise AgentError("two processes of one agent are locked in differently: ask again")
 
@@ -152,14 +150,12 @@ class IsolatedAgent(ProcessAgent):
 
     @property
     def configured(self) -> AgentSetup:
-        """What a process is told of it with every question."""
+        """Configuration that a process gets with every request."""
         return {"params": dict(self.params), "agent_id": self.agent_id, "sealed": self.sealed}
 
 
 @dataclass(frozen=True)
 class _Fresh:
-    """An agent in a process that nothing else asks."""
-
     process: AgentProcess
     agent: IsolatedAgent
 
@@ -168,38 +164,22 @@ class _Fresh:
         return self.agent.identity
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Return ``DECISIONS``.
-
-        Raises
-        ------
-        AgentError
-            The process is locked in otherwise than the one that was asked first.
-        """
         self.agent.check_held(self.process)
         return self.agent.answer_of(self.process, tape)
 
 
 @dataclass(frozen=True)
 class _LiveProcess:
-    """A process that is told of messages as they come."""
-
     process: AgentProcess
     configured: AgentSetup
     fixtures: Sequence[tuple[int, int | None]]
 
     def take(self, message: Message) -> Sequence[Decision]:
-        """Return what the agent decides at a message.
-
-        Raises
-        ------
-        AgentError
-            It failed, or its process ended or gave no answer in time.
-        """
         return self.process.followed([message], self.fixtures, **self.configured)
 
 
 class _WarmProcesses:
-    """A few processes that are kept: starting one takes longer than most answers."""
+    """A few kept processes, since starting one takes longer than most answers."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[_Key, AgentProcess] = OrderedDict()
@@ -208,7 +188,6 @@ class _WarmProcesses:
 
     @contextmanager
     def process(self, code: Code, limits: ProcessLimits, scope: str | None = None) -> Iterator[AgentProcess]:
-        """Lend a process of an agent, started if there is none that lives."""
         key = code, limits, scope
         with self._lock:
             process = self._kept.pop(key, None)
@@ -226,7 +205,7 @@ class _WarmProcesses:
                 self._lent[key] -= 1
 
     def end_those_that_saw(self) -> None:
-        """End the processes that nobody has borrowed and that know a tape: beside one that has seen less they would tell it."""
+        """End the free processes that know a tape, as they could signal it to a process that has seen less."""
         with self._lock:
             for key in [key for key, process in self._kept.items() if process.has_seen and not self._lent[key]]:
                 self._kept.pop(key).close()
@@ -251,11 +230,11 @@ def isolated(
     memory_mb: int | None = None,
     timeout_s: float | None = None,
 ) -> IsolatedAgent:
-    """Return an agent of one's own with limits other than the default ones; elsewhere an agent is isolated by itself.
+    """Return a user's agent with limits other than the default ones; without this call an agent is isolated too.
 
-    Its code runs in processes that can write nothing, connect nowhere and read nothing but Python's own files and the tape,
-    where the system can lock them in so (Linux with Landlock and seccomp); elsewhere in processes of their own. The label
-    ``causality`` in a run says which.
+    Its code runs in processes that can write nothing, connect nowhere and read only Python's own files and the tape, where the
+    system can sandbox them so (Linux with Landlock and seccomp); elsewhere in plain processes. The label ``causality`` in a run
+    says which.
 
     Parameters
     ----------
@@ -265,23 +244,22 @@ def isolated(
     params
         Parameters of a strategy that differ from its defaults.
     reads
-        Files that it may read beside its tape, a model for instance; their names and hashes are sealed.
+        Files that it may read besides its tape, such as a model; their names and hashes are sealed.
     network
-        Whether it may connect to anything, as one that asks a model must; sealed too.
+        Whether it may connect to a network, for example to use a model; sealed too.
     stepped
-        Whether a ``clvlab.TickAgent`` is asked step by step: its process gets each message after its answer to the one before,
-        and needs no audit. Any other agent gets blocks of messages so, cut where nobody knew. Only where the system can lock it
-        in.
+        Whether a ``clvlab.TickAgent`` gets each message only after its answer to the one before, which needs no audit. Any
+        other agent gets blocks of messages, cut where it could not know. Only where the system can sandbox it.
     memory_mb, timeout_s
-        Bounds of a process and of each of its answers; ``CLVLAB_AGENT_MEMORY_MB`` (8192) and ``CLVLAB_AGENT_TIMEOUT_S`` (600)
+        Limits of a process and of each of its answers; ``CLVLAB_AGENT_MEMORY_MB`` (8192) and ``CLVLAB_AGENT_TIMEOUT_S`` (600)
         by default.
 
     Raises
     ------
     UnknownAgentError
-        No such file.
+        There is no such file.
     AgentError
-        An object that can't be taken to another process, or a limit out of its range.
+        The object can't be pickled, or a limit is out of its range.
 
     Examples
     --------
@@ -306,20 +284,11 @@ def isolated(
 
 
 def step_by_step(agent: object) -> IsolatedAgent:
-    """Return an agent of one's own, asked step by step or by blocks within the limits that it has.
-
-    Raises
-    ------
-    UnknownAgentError, AgentError
-        As for ``isolated``.
-    """
     own = agent if isinstance(agent, IsolatedAgent) else isolated(agent)
     return register(replace(own, stepped=True))
 
 
 def code_name(agent: Agent) -> str | None:
-    """Return what tells an agent's code from other code, also where its source is sealed as null; null of a template.
-
-    Two agents whose source is sealed as null are two: else many trials would count as one.
-    """
+    """Return an identifier of an agent's code; ``None`` for a template."""
+    # Agents without a sealed source count as different ones, or many trials would count as one.
     return agent.code.name if isinstance(agent, IsolatedAgent) else agent.identity.source_sha256

@@ -1,4 +1,4 @@
-"""The code of an agent on its way to a process of its own: pickled from here, or the bytes of a file that never runs here."""
+"""Code of an agent on its way to its process: a pickle, or the bytes of a file that never runs here."""
 
 from __future__ import annotations
 
@@ -27,17 +27,9 @@ _PICKLING = Lock()  # which modules are pickled by value is a setting of the who
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a process of an agent loads.
+    """Code that the process of an agent loads: a pickle, or a source with its path and the agent's name in ``file``.
 
-    Attributes
-    ----------
-    content
-        A pickle, or the source of a file.
-    file
-        Path and name of the agent in it; null for a pickle.
-    source_sha256
-        Digest under which the code is sealed: of the whole file, or of the function's or class's text. Null in runs of agents
-        that named none, or whose text is not that of what runs.
+    ``source_sha256`` is of the whole file, or of the function's or class's text; ``None`` where that is not the running code's.
     """
 
     content: bytes = field(repr=False)
@@ -46,24 +38,17 @@ class Code:
 
     @property
     def name(self) -> str:
-        """What tells the code from other code: its source's digest, or where it has none, that of its pickle."""
+        """Identifier of the code: its source's digest, or that of its pickle."""
         return self.source_sha256 or sha256(self.content)
 
     def has(self, digest: str | None) -> bool:
-        """Whether a digest is that of this code, of the function or class in its file that is named, or none at all."""
+        """Check that a digest is that of this code, of the named function or class in its file, or ``None``."""
         if digest in (None, self.source_sha256):
             return True
         return self.file is not None and digest in digests_in(self.content, self.file[1])
 
 
 def code_in_file(path: str, name: str) -> Code:
-    """Take an agent's code from a file, without running it.
-
-    Raises
-    ------
-    UnknownAgentError
-        No such file.
-    """
     file = Path(path)
     if not file.is_file():
         raise UnknownAgentError(f"no Python file at {path!r}")
@@ -72,13 +57,7 @@ def code_in_file(path: str, name: str) -> Code:
 
 
 def code_of(agent: object) -> Code:
-    """Take an agent's code from an object of this process, modules of one's own included.
-
-    Raises
-    ------
-    AgentError
-        It holds something that can't be taken to another process: an open file, a lock, a connection.
-    """
+    """Return an agent's code from an object, users' modules included; ``AgentError`` if it can't be pickled."""
     try:
         with _PICKLING, _by_value():
             content = cloudpickle.dumps(agent)
@@ -97,7 +76,7 @@ def code_of(agent: object) -> Code:
 
 @contextmanager
 def _by_value() -> Iterator[None]:
-    """Pickle modules of one's own with the agent: its process may not find them, or may not be allowed to read them."""
+    """Pickle users' modules with the agent: its process may be unable or not allowed to read them."""
     own = [module for module in list(sys.modules.values()) if _is_own(module)]
     registered = []
     try:
@@ -112,7 +91,7 @@ def _by_value() -> Iterator[None]:
 
 
 def _is_own(module: Any) -> bool:
-    """Whether a module lies outside the interpreter's folders, and is neither clvlab's nor ``__main__``."""
+    """Return whether a module is outside the interpreter's folders, and neither clvlab's nor ``__main__``."""
     file = getattr(module, "__file__", None) if isinstance(module, ModuleType) else None
     if not isinstance(file, str) or module.__name__ == "__main__" or sys.modules.get(module.__name__) is not module:
         return False

@@ -1,7 +1,7 @@
-"""Decisions as bytes: how many rows, how long each buffer of each column, and the buffers as Arrow lays them out.
+"""Decisions as bytes: the number of rows, the length of each column's buffers, and the buffers as Arrow lays them out.
 
-A stream of Arrow says how it is compressed and how often it repeats itself: a hundred kilobytes of it filled three gigabytes.
-These bytes take the memory that they have.
+An Arrow stream states its own compression and repetition: a hundred kilobytes of it filled three gigabytes. These bytes take
+only the memory that they have.
 """
 
 from __future__ import annotations
@@ -27,17 +27,15 @@ _SLACK_BYTES = 1 << 16  # so that the law can name a text that is too long
 
 
 def most_decisions(tape: Tape) -> int:
-    """Return how many decisions over a tape are read: at each message one WAIT and each of its sides, and some to spare."""
+    """Return the limit of decisions over a tape: at each message one WAIT and each of its sides, and some to spare."""
     return 2 * tape.rows.height + MAX_AT_MESSAGE
 
 
 def most_bytes(rows: int) -> int:
-    """Return how many bytes so many decisions may have."""
     return min(MAX_BYTES, _HEAD.size + rows * _ROW_BYTES + _SLACK_BYTES)
 
 
 def columns(decisions: pl.DataFrame) -> bytes:
-    """Write ``DECISIONS``."""
     table = decisions.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
     arrays = [pa.concat_arrays([*column.chunks, pa.nulls(0, column.type)]) for column in table.columns]  # from row 0 on
     parts = [part for array in arrays for part in array.buffers()]
@@ -46,20 +44,7 @@ def columns(decisions: pl.DataFrame) -> bytes:
 
 
 def frame_in(data: bytes, most: int) -> pl.DataFrame:
-    """Read ``DECISIONS``, all offsets and texts validated.
-
-    Parameters
-    ----------
-    data
-        As ``columns`` writes them.
-    most
-        How many rows at most.
-
-    Raises
-    ------
-    ValueError
-        The bytes are something else, or more rows or longer texts than they may be: nothing is made of them.
-    """
+    """Read at most ``most`` ``DECISIONS``, with offsets and texts validated; ``ValueError`` before any are made."""
     if len(data) < _HEAD.size:
         raise ValueError(f"{len(data)} bytes are less than a head")
     rows, *sizes = _HEAD.unpack_from(data)

@@ -1,4 +1,4 @@
-"""What passes between this process and one that runs an agent: frames of a kind, a length and so many bytes."""
+"""Frames between this process and one that runs an agent: a kind, a length and so many bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEAD = struct.Struct("<cQ")
 
 
 class FrameKind(Enum):
-    """What a frame holds; ``ASK`` and ``STEP`` go to the agent's process, the others come back."""
+    """Kind of a frame; ``ASK`` and ``STEP`` go to the agent's process, the others come back."""
 
     ASK = b"A"  # a pickled request
     STEP = b"S"  # one message of a tape, and back what was decided at it
@@ -27,7 +27,7 @@ class FrameKind(Enum):
 
 
 class AgentSetup(TypedDict):
-    """Which agent is meant with a question: its parameters that differ, its name, and the config that a run of it sealed."""
+    """Configuration in a request: parameters that differ, name, and the config that a run of the agent sealed."""
 
     params: Params
     agent_id: str | None
@@ -35,7 +35,7 @@ class AgentSetup(TypedDict):
 
 
 class Request(TypedDict, total=False):
-    """What an ``ASK`` holds: code to load first, and one of ``steps``, ``messages`` with ``fixtures``, and ``tape``."""
+    """Content of an ``ASK``: code to load first, and one of ``steps``, ``messages`` with ``fixtures``, and ``tape``."""
 
     configured: Required[AgentSetup]
     code: bytes
@@ -52,49 +52,34 @@ NO_STEP = _HEAD.pack(_STEP, 0)
 
 
 class FrameError(Exception):
-    """The bytes are no frame."""
+    """The bytes are not a frame."""
 
 
 def write_frame(stream: BinaryIO, kind: FrameKind, data: bytes) -> None:
-    """Write a frame and flush it."""
     stream.write(_HEAD.pack(kind.value, len(data)))
     stream.write(data)
     stream.flush()
 
 
 def write_step(stream: BinaryIO, data: bytes) -> None:
-    """Write a ``STEP`` and flush it: in half the time of any other frame."""
+    """Write a ``STEP``, in half the time of any other frame."""
     stream.write(_HEAD.pack(_STEP, len(data)) + data if data else NO_STEP)
     stream.flush()
 
 
 def read_step(stream: BinaryIO) -> bytes:
-    """Read a ``STEP`` of one who is trusted to send no other frame; no bytes where the stream ends."""
+    """Read a ``STEP`` from a trusted sender; empty at the end of the stream."""
     head: bytes = stream.read(_HEAD.size)
     return stream.read(_HEAD.unpack(head)[1]) if len(head) == _HEAD.size else b""
 
 
 def read_head(stream: BinaryIO) -> bytes:
-    """Read the head of a frame, which of a step that holds nothing is ``NO_STEP``, the whole frame.
-
-    Raises
-    ------
-    EOFError
-        The stream ends before.
-    """
+    """Read the head of a frame; for an empty step it is ``NO_STEP``, the whole frame."""
     return _exactly(stream, _HEAD.size)
 
 
 def read_frame(stream: BinaryIO, limits: Mapping[FrameKind, int], head: bytes | None = None) -> tuple[FrameKind, bytes]:
-    """Read a frame of one of some kinds, each with its greatest number of bytes; its ``head`` may have been read before.
-
-    Raises
-    ------
-    EOFError
-        The stream ends before the frame does.
-    FrameError
-        A kind that is not expected, or more bytes than it may have.
-    """
+    """Read a frame of one of ``limits``' kinds and sizes, whose ``head`` may have been read before; else ``FrameError``."""
     kind, length = _HEAD.unpack(head or read_head(stream))
     known = next((known for known in limits if known.value == kind), None)
     if known is None:

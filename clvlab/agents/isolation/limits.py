@@ -1,4 +1,4 @@
-"""What the process of an agent may use."""
+"""Limits of the process of an agent."""
 
 from __future__ import annotations
 
@@ -16,25 +16,9 @@ _DEFAULTS = {"CLVLAB_AGENT_MEMORY_MB": 8192, "CLVLAB_AGENT_TIMEOUT_S": 600}
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """Bounds of a process.
+    """Limits of a process; mapped files may take as much again as ``memory_mb``.
 
-    Attributes
-    ----------
-    memory_mb
-        Megabytes that it may write to; files may be mapped beside them, of as many again.
-    timeout_s
-        Seconds that it has for one answer.
-    reads
-        Files that it may read beside Python's own and its tape.
-    network
-        Whether it may connect to anything.
-    named
-        Names by which ``reads`` were given, where links lead from them: the agent's code opens these.
-
-    Raises
-    ------
-    AgentError
-        A bound that is not a positive number, or something to read that is not a file.
+    ``named`` are the names of ``reads`` that are links: the agent's code opens these.
     """
 
     memory_mb: int
@@ -52,7 +36,7 @@ class ProcessLimits:
         *,
         network: bool = False,
     ) -> ProcessLimits:
-        """Fill in what is not given from ``CLVLAB_AGENT_MEMORY_MB`` and ``CLVLAB_AGENT_TIMEOUT_S``, or the defaults."""
+        """Return limits with defaults from ``CLVLAB_AGENT_MEMORY_MB`` and ``CLVLAB_AGENT_TIMEOUT_S``, or built-in ones."""
         if isinstance(reads, str | Path):
             raise AgentError(f"reads must be a list of files, not {reads!r}")
         files = tuple(Path(path).resolve() for path in reads)
@@ -78,7 +62,7 @@ class ProcessLimits:
                 raise AgentError(f"{str(path)!r} has more than {_MAX_READ} bytes, which is the limit of a file to read")
 
     def digests(self) -> tuple[tuple[str, str], ...]:
-        """Name and hash each file to read, as it is now; folders stay out, as a run's bytes depend on no machine."""
+        """Return name and hash of each readable file as it is now, without folders, as a run's bytes depend on no machine."""
         return tuple(sorted((path.name, sha256(path.read_bytes())) for path in self.reads))
 
 

@@ -1,4 +1,4 @@
-"""A process of an agent, as its parent sees it: what it says is a claim, and nothing of it is unpickled or run here."""
+"""The process of an agent, seen from its parent: its answers are claims, and are never unpickled or run here."""
 
 from __future__ import annotations
 
@@ -57,13 +57,6 @@ _MAX_KIND = 100
 
 
 def identity_in(data: bytes) -> Identity:
-    """Read an identity: the names and the config that the agent states.
-
-    Raises
-    ------
-    AgentError
-        They can't stand in a run.
-    """
     try:
         stated = json.loads(data)
         names = ("agent_id", "strategy", "strategy_version", "proof_mode", "config")
@@ -75,18 +68,11 @@ def identity_in(data: bytes) -> Identity:
 
 
 def by_message_in(data: bytes) -> bool:
-    """Read from an identity whether the agent says that it decides message by message; asked so, it can't do otherwise."""
     return json.loads(data).get("by_message") is True
 
 
 def decisions_in(data: bytes, most: int) -> pl.DataFrame:
-    """Read ``DECISIONS``, so many at most; their values are for the law to check.
-
-    Raises
-    ------
-    AgentFailedError
-        The bytes are no frame of these columns, or too much for what was asked.
-    """
+    """Read at most ``most`` ``DECISIONS``, whose values the law checks later; else ``AgentFailedError``."""
     try:
         return frame_in(data, most)
     except (pa.ArrowException, pl.exceptions.PolarsError, ValueError, OverflowError) as error:
@@ -94,7 +80,7 @@ def decisions_in(data: bytes, most: int) -> pl.DataFrame:
 
 
 def failure_in(data: bytes) -> ClvlabError:
-    """Read why an agent failed; an error of ours keeps its class, any other is ``AgentFailedError``."""
+    """Read why an agent failed; one of clvlab's errors keeps its class, any other becomes ``AgentFailedError``."""
     try:
         stated: Any = json.loads(data)
         kind, message, trace = (printable(str(stated[name])) for name in ("kind", "message", "trace"))
@@ -113,16 +99,16 @@ def failure_in(data: bytes) -> ClvlabError:
 
 
 def printable(text: str) -> str:
-    """Spell out what would steer a terminal, or can't be encoded: an agent may not overwrite what others print."""
+    """Escape characters that would control a terminal: an agent may not overwrite other output."""
     return "".join(char if char.isprintable() or char in "\n\r\t" else repr(char)[1:-1] for char in text)
 
 
 _WORKER = "clvlab.agents.isolation.worker"
-_MAX_JSON = 1 << 20  # which takes some twenty times as much memory
+_MAX_JSON = 1 << 20  # parsed, it takes some twenty times as much memory
 _LIMITS = dict.fromkeys(FrameKind, _MAX_JSON)
 _MAX_PRINTED = 1 << 20  # for each question, all its steps together
 _PATIENCE_S = 1
-# All that an agent finds in its environment, as variables of ours are input that no seal names.
+# The whole environment of an agent: any other variable would be input that no seal names.
 _ENVIRONMENT = {
     "HOME": "/",
     "LANG": "C.UTF-8",
@@ -137,27 +123,11 @@ _OF_WINDOWS = ("PATH", "SYSTEMROOT")  # libraries are found by them, and nothing
 
 
 class AgentProcess:
-    """A process that runs one agent's code; asked by one thread at a time.
+    """A process that runs one agent's code; used by one thread at a time.
 
-    Parameters
-    ----------
-    code
-        What it loads.
-    limits
-        What it may use.
-    silent
-        Whether what it prints is dropped.
-    grows
-        Whether each tape that it is asked about begins with the one before.
-    shielded
-        Whether Ctrl-C in the terminal, and an interrupt of a notebook, which reach a group of processes, do not reach it.
-
-    Attributes
-    ----------
-    held
-        What the system keeps of it: it said so before it loaded any code of the agent.
-    has_seen
-        Whether it was asked about a tape.
+    ``silent`` drops its output. ``grows`` says that each tape begins with the one before. ``shielded`` keeps Ctrl-C and a
+    notebook's interrupt, which reach a process group, from it. ``held`` is what the system keeps from it, stated before any
+    code of the agent is loaded; ``has_seen`` is whether it saw a tape.
     """
 
     def __init__(
@@ -177,7 +147,7 @@ class AgentProcess:
             "network": limits.network,
             "reads": [str(path) for path in (*limits.reads, *limits.named)],
         }
-        # -P: a file of the agent's folder must not stand in for a library.
+        # -P: a file of the agent's folder must not replace a library.
         self._process = subprocess.Popen(  # noqa: S603  this interpreter and a module of ours
             [sys.executable, "-P", "-m", _WORKER, json.dumps(settings)],
             stdin=subprocess.PIPE,
@@ -207,19 +177,17 @@ class AgentProcess:
         return self._process.poll() is None
 
     def identity(self, **configured: Unpack[AgentSetup]) -> tuple[Identity, bool]:
-        """Return who the agent says it is, and whether it decides message by message; causality is not its to say."""
+        """Return the agent's stated identity, and whether it decides message by message; it can't state its causality."""
         stated = self._asked(None, FrameKind.IDENTITY, {"configured": configured})
         return identity_in(stated), by_message_in(stated)
 
     def decisions(self, tape: Tape, **configured: Unpack[AgentSetup]) -> pl.DataFrame:
-        """Return what the agent decides over a tape, of the types of ``DECISIONS`` and not yet checked further."""
         most = most_decisions(tape)
         return decisions_in(self._asked(tape, FrameKind.DECISIONS, {"configured": configured}, most_bytes(most)), most)
 
     def followed(
         self, messages: Sequence[Message], fixtures: Sequence[tuple[int, int | None]], **configured: Unpack[AgentSetup]
     ) -> Sequence[Decision]:
-        """Return what the agent decides at messages, which follow all that it was told before; not yet checked further."""
         told = [tuple(message) for message in messages]
         request: Request = {"configured": configured, "messages": told, "fixtures": list(fixtures)}
         most = len(messages) * MAX_AT_MESSAGE
@@ -227,10 +195,7 @@ class AgentProcess:
         return list(decisions_in(answer, most).select(*DECISION_COLUMNS).iter_rows()) if answer else []
 
     def stepped(self, tape: Tape, **configured: Unpack[AgentSetup]) -> list[Decision]:
-        """Return what the agent decides at each message of a tape, of which it gets one after its answer to the one before.
-
-        Nothing else of the tape is where the process could read it, and what it answers counts at that message alone.
-        """
+        """Return the agent's decisions at each message, sent after its answer to the one before."""
         most, decided = most_decisions(tape), list[Decision]()
         walk = steps(tape)
         first = list(islice(walk, 1))  # before any code of the agent runs: how long that takes tells how long the tape is
@@ -252,7 +217,6 @@ class AgentProcess:
         return decided
 
     def _step(self, step: bytes) -> bytes:
-        """Send one step and wait for the answer to it."""
         try:
             write_step(self._requests, step)
             head = read_head(self._answers)
@@ -263,7 +227,6 @@ class AgentProcess:
         return answer
 
     def close(self) -> None:
-        """End the process and remove what it was given."""
         self._process.kill()
         self._process.wait()
         if self._talk is not None:
@@ -277,11 +240,11 @@ class AgentProcess:
         for pipe in (self._requests, self._answers):
             try:
                 pipe.close()
-            except BrokenPipeError:  # what was not sent yet is not needed any more
+            except BrokenPipeError:  # the rest is not needed any more
                 continue
 
     def _asked(self, tape: Tape | None, kind: FrameKind, request: Request, limit: int = _MAX_JSON) -> bytes:
-        """Send a request and wait for its answer, of so many bytes at most; a process that gave none is not asked again."""
+        """Send a request and return its answer of at most ``limit`` bytes; a process without an answer is not used again."""
         _ = self.held  # nothing is sent before the process is locked in
         self.has_seen |= kind is not FrameKind.IDENTITY
         with self._lock:
@@ -303,7 +266,6 @@ class AgentProcess:
             return answer
 
     def _handed(self, tape: Tape) -> Path:
-        """Write a tape where the process can read it; the same tape stays where it is."""
         if self._written is not None and self._written[0]() is tape:
             return self._written[1]
         folder = Path(tempfile.mkdtemp(dir=self._folder.name))
@@ -336,10 +298,7 @@ class AgentProcess:
                 raise self._garbled(f"{found.name} where {kind.name} was due")
 
     def _in_time(self, talk: Callable[[], bytes], answers: Callable[[], int] = lambda: 0) -> bytes:
-        """Talk with the process in a thread that is left alone when the time is up, unless there were ``answers`` meanwhile.
-
-        What the process has started may outlive it, where it is not locked in, and keep its pipes open.
-        """
+        """Talk with the process in a thread that is abandoned when the time is up, unless there were ``answers`` meanwhile."""
         done: Future[bytes] = Future()
 
         def run() -> None:
@@ -347,6 +306,7 @@ class AgentProcess:
                 done.set_result(talk())
             except BaseException as error:  # noqa: BLE001  it is raised where the answer is awaited
                 done.set_exception(error)
+            # A process that the agent started may outlive it where it is not sandboxed, and keep its pipes open.
             if self._left:  # a pipe that is waited for can't be closed
                 self._close_pipes()
 
@@ -367,11 +327,11 @@ class AgentProcess:
                 self._process.kill()
             raise
         except KeyboardInterrupt:
-            self._process.kill()  # its answer to this question must not become that to the next
+            self._process.kill()  # its answer to this request must not become the next one's
             raise
 
     def _ended(self) -> AgentFailedError:
-        with suppress(subprocess.TimeoutExpired):  # what waits for the agent's process ends after it
+        with suppress(subprocess.TimeoutExpired):  # the process that waits for the agent's ends after it
             self._process.wait(_PATIENCE_S)
         self._process.kill()  # it may have closed its pipes, and live
         return AgentFailedError("ProcessEnded", f"its process ended with status {self._process.wait()}")
@@ -382,10 +342,7 @@ class AgentProcess:
 
 @contextmanager
 def _on_one_core(process: int) -> Iterator[None]:
-    """Keep this thread and the first one of a process on one core, where a word takes a tenth of the time between two.
-
-    It is the core that this thread runs on, which the system found idle enough.
-    """
+    """Keep this thread and a process's first one on one core, where a message takes a tenth of the time."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -394,7 +351,7 @@ def _on_one_core(process: int) -> Iterator[None]:
     try:
         os.sched_setaffinity(process, core)
         os.sched_setaffinity(0, core)
-    except OSError:  # it has ended, which its answer will tell
+    except OSError:  # it has ended; its missing answer will show that
         yield
         return
     try:
@@ -404,7 +361,7 @@ def _on_one_core(process: int) -> Iterator[None]:
 
 
 def _environment(*, network: bool) -> dict[str, str]:
-    """Build the environment of an agent; one that may connect to anything has ours too, for it may need keys."""
+    """Return the environment of an agent; one with network access gets ours too, as it may need keys."""
     given = os.environ if network else {}
     if sys.platform == "win32":
         given = {name: os.environ[name] for name in _OF_WINDOWS if name in os.environ} | dict(given)

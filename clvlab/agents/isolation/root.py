@@ -1,7 +1,7 @@
-"""A root folder and numbers of a process's own, where the kernel permits them: what is not there has no name, size or time.
+"""A root folder and process numbers of its own for a process, where the kernel permits: hidden files then have no name.
 
-Landlock keeps a process from reading files, and lets it look at any of them. This comes before it, and before any thread.
-Numbers of processes and threads begin anew, where those of the machine would tell how many others were started.
+Landlock keeps a process from reading files, but lets it look up any of them. This comes before it, and before any thread.
+Numbers of processes and threads restart, as those of the machine would tell how many others were started.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-# Library files in memory: all that agents may read lies there before any of their code runs.
+# Library files in memory: all that agents may read is there before any of their code runs.
 #
 # A page of a file that one process has read answers another faster, so that which pages lie in memory would carry as many bits
 # as the libraries have pages. Where all of them do, reading changes nothing. An agent has no call that drops a page, but the
@@ -38,8 +38,6 @@ _POPULATE_READ = 22  # of madvise, since Linux 5.14; the module has no name for 
 
 @dataclass(slots=True)
 class Resident:
-    """Files that lie in memory, as far as this process knows."""
-
     _paths: frozenset[Path] = frozenset()
     _blocks: list[str] = field(default_factory=list)  # a file as often as it has blocks
     _counts: tuple[int, ...] = ()
@@ -47,14 +45,13 @@ class Resident:
 
     @property
     def begun(self) -> bool:
-        """Whether anything has been brought in, or is being."""
         return self._lock.locked() or bool(self._blocks)
 
     def hold(self, paths: Iterable[Path]) -> int:
-        """Bring files, and folders with all that is in them, into memory, and return how many files had to be read.
+        """Read files, and folders with their content, into memory, and return how many files had to be read.
 
-        None has to where they were read before, the kernel counts nothing that it let go since, and a sample is still there:
-        some let go uncounted, as of a virtual machine whose host takes memory back.
+        It is 0 where they were read before, the kernel has counted no eviction since, and a sample is still there: some
+        evictions are not counted, such as those of a virtual machine's host.
         """
         if sys.platform != "linux":
             return 0
@@ -77,7 +74,7 @@ class Resident:
 
 
 def _let_go() -> tuple[int, ...]:
-    """Return the kernel's counts, none where it does not tell them."""
+    """Return the kernel's eviction counts; empty where it does not tell them."""
     try:
         lines = _COUNTS.read_text(encoding="ascii").splitlines()
     except OSError:
@@ -86,7 +83,6 @@ def _let_go() -> tuple[int, ...]:
 
 
 def _files(path: Path) -> Iterator[str]:
-    """Name a file, or all in a folder; listing brings in the names themselves."""
     if not path.is_dir():
         yield os.fspath(path)
         return
@@ -104,7 +100,7 @@ def _files(path: Path) -> Iterator[str]:
 
 
 def _read(name: str) -> int:
-    """Bring a file into memory and return how many blocks it has; one that is gone or can't be read has none."""
+    """Read a file into memory and return its number of blocks; 0 if it can't be read."""
     try:
         file = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -126,7 +122,7 @@ def _read(name: str) -> int:
 
 
 def _is_resident(name: str) -> bool:
-    """Tell whether some block of a file can be read without a wait for the disk; a device or a file that is gone has none."""
+    """Return whether some block of a file is in memory; False for a device or a missing file."""
     try:
         file = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -157,22 +153,10 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}  # the C library has no name for it
 
 
 def enter_root(root: Path, visible: Iterable[Path], hidden: Iterable[Path] = ()) -> bool:
-    """Leave this process nothing but some folders and files, at their own places, not to be written to.
+    """Leave this process only some folders and files, read-only at their own places; False where the kernel does not permit it.
 
-    Steps: 1. mount what the kernel tells of this namespace's processes, and an empty root; 2. bind what is visible in it, and
-    cover what is hidden; 3. make all of it read-only; 4. enter it and let go of the old one.
-
-    Parameters
-    ----------
-    root
-        An empty folder to mount it on.
-    visible, hidden
-        Folders and files to keep, and folders in them to cover; those that do not exist are passed over.
-
-    Returns
-    -------
-    bool
-        Whether it holds. Where the kernel does not permit it, everything stays where it was, as far as this process sees.
+    Steps: 1. mount this namespace's own process information, and an empty root; 2. bind the visible paths in it, and cover the
+    hidden ones; 3. make all of it read-only; 4. enter it and unmount the old one.
     """
     number = _PIVOT_ROOT.get(platform.machine())
     if number is None:
@@ -205,15 +189,9 @@ def enter_root(root: Path, visible: Iterable[Path], hidden: Iterable[Path] = ())
 
 
 def take_namespaces() -> int | None:
-    """Go on as the first process of namespaces of one's own, which the one that called this waits for.
+    """Continue as the first process of new namespaces, while the caller waits and ends with it.
 
-    That one ends with it, by the same status; and it with that one.
-
-    Returns
-    -------
-    int | None
-        The number of this process for whoever started the other; ``None`` where the kernel does not permit it, and this is
-        still the one that called.
+    Return the caller's number of this process; ``None`` where the kernel does not permit it, and this is still the caller.
     """
     import resource  # here, as the root changes for both
 
@@ -223,7 +201,7 @@ def take_namespaces() -> int | None:
         _unshare(libc)
     except OSError:
         return None
-    libc.sethostname(_NAME, ctypes.c_size_t(len(_NAME)))  # whoever may have names of one's own may set them
+    libc.sethostname(_NAME, ctypes.c_size_t(len(_NAME)))  # permitted, as the name space is its own
     ends, lives = os.pipe()
     if child := os.fork():
         try:
@@ -242,7 +220,7 @@ def take_namespaces() -> int | None:
 
 
 def _unshare(libc: ctypes.CDLL) -> None:
-    """Whoever is not root may have namespaces as root of users of its own, who are itself alone."""
+    """Take namespaces; an ordinary user first becomes root of a user namespace of its own."""
     if libc.unshare(_NEW) == 0:
         return
     user, group = os.geteuid(), os.getegid()
@@ -252,7 +230,7 @@ def _unshare(libc: ctypes.CDLL) -> None:
 
 
 def _wait_for(child: int, lives: int, most: int) -> None:
-    """Keep nothing open but what the child knows this process by, and end as it does; the kernel permits it no thread."""
+    """Close everything except the child's handle, and end with the child's status; the kernel permits no thread here."""
     parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -270,7 +248,6 @@ def _wait_for(child: int, lives: int, most: int) -> None:
 
 
 def _bind(libc: ctypes.CDLL, path: Path, root: Path, bound: set[Path]) -> None:
-    """Make the links that lead to a path, and bind what they lead to."""
     if not bound.isdisjoint([path, *path.parents]):
         return
     place = _inside(root, path)
@@ -281,7 +258,7 @@ def _bind(libc: ctypes.CDLL, path: Path, root: Path, bound: set[Path]) -> None:
         _bind(libc, Path(target) / path.relative_to(link), root, bound)
     elif path.is_dir():
         place.mkdir(parents=True, exist_ok=True)
-        # Of the folder that the root lies in without what is mounted there.
+        # The folder that the root is in, without anything mounted there.
         _mount(libc, str(path), place, None, _BIND if path in root.parents else _BIND | _RECURSIVE)
         bound.add(path)
     elif path.parent == _MACHINE:

@@ -1,8 +1,8 @@
-"""Locking a process in: it reads Python's own files and what it was allowed, connects nowhere, starts nothing.
+"""Sandbox of a process: it reads Python's own files and permitted ones, connects nowhere, starts nothing.
 
-It writes nothing, but in a folder that was given to it for that.
-Landlock (the kernel's) rules over files; a seccomp filter refuses all calls to the kernel but the few that computing needs;
-root gives up its powers. All three bind the thread that applies them and those that it starts, so they come before any other.
+It writes nothing, except in a folder of its own. Landlock rules over files; a seccomp filter refuses all system calls except
+the few that computing needs; root drops its capabilities. All three bind the thread that applies them and those that it starts,
+so they come before any other.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _CONNECTING = (
 _MISSING = (435, 437, 441, 449)  # clone3, openat2, epoll_pwait2, futex_waitv
 _UNSIGNED_INT = 0xFFFFFFFF  # the kernel drops the upper half of these arguments, a filter sees it
 _CLONE_THREAD = 0x00010000
-# A futex on a page of a file is known by the file: whoever maps a library could wake a process that waits in the same place.
+# A futex on a page of a file is known by the file: by mapping a library, one process could wake another that waits there.
 # The C library waits so for a thread to end, and looks again where the number has changed meanwhile.
 _FUTEX_PRIVATE, _FUTEX_COMMAND, _FUTEX_WAITS = 128, 127, (0, 9)
 _SIGNALS = ~0x1F & _UNSIGNED_INT  # that are not queued: those that are, the kernel counts for each user
@@ -86,15 +86,7 @@ _PRCTL = (15, 16, 0x53564D41)  # the name of a thread, and of memory
 
 
 def call_filter(*, network: bool, writes: bool) -> pyseccomp.SyscallFilter | None:
-    """Build the filter that refuses all calls but the listed ones; ``None`` where a library for that is missing.
-
-    Parameters
-    ----------
-    network
-        Whether sockets may be made.
-    writes
-        Whether files may be made, changed and removed, where Landlock lets them.
-    """
+    """Return a filter that refuses all system calls except the listed ones; ``None`` where its library is missing."""
     try:
         import pyseccomp
     except (ImportError, RuntimeError, OSError):
@@ -116,7 +108,6 @@ def call_filter(*, network: bool, writes: bool) -> pyseccomp.SyscallFilter | Non
 
 
 def _by_arguments() -> Iterator[tuple[str, tuple[pyseccomp.Arg, ...]]]:
-    """Name the calls that are allowed with some arguments only."""
     import pyseccomp
 
     def masked(index: int, mask: int, value: int) -> pyseccomp.Arg:
@@ -171,22 +162,7 @@ _RESIDENT = Resident()
 
 
 def lock_in(readable: Sequence[str], *, network: bool, writable: Sequence[str] = ()) -> bool:
-    """Lock this process in for good.
-
-    Parameters
-    ----------
-    readable
-        Folders and files beside Python's own that may be read.
-    network
-        Whether sockets may be made.
-    writable
-        Folders in which files and folders may be read, made, changed and removed; an agent has none.
-
-    Returns
-    -------
-    bool
-        Whether all of it holds. Where the kernel or a library lacks a part, what can be applied is.
-    """
+    """Sandbox this process for good; False where the kernel or a library lacks a part, and only the rest is applied."""
     if sys.platform != "linux":
         return False
     with _libraries_by_name(), Path("/proc/self/status").open(encoding="ascii", errors="replace") as status:
@@ -197,14 +173,9 @@ def lock_in(readable: Sequence[str], *, network: bool, writable: Sequence[str] =
 
 
 def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> tuple[bool, int]:
-    """Hide all processes, and all files but Python's own, a folder and what may be read, where the kernel permits it.
+    """Hide all processes, and all files except Python's own, ``folder`` and ``reads``, where the kernel permits it.
 
-    It comes before ``lock_in``. A process that can't be locked in would only lose files that it may read all the same.
-
-    Returns
-    -------
-    tuple[bool, int]
-        Whether it holds, and the number of the process that goes on, as whoever started this one knows it.
+    Return whether it holds, and the number of the continuing process as its parent knows it. It comes before ``lock_in``.
     """
     if not can_lock_in():
         return False, os.getpid()
@@ -220,20 +191,19 @@ def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> tuple
 
 
 def begin_resident(reads: Sequence[Path]) -> None:
-    """Begin with ``make_resident`` beside what comes next, the first time: that is when most is to be read."""
+    """Start ``make_resident`` in parallel the first time, when most is to be read."""
     if not _RESIDENT.begun:
         threading.Thread(target=make_resident, args=(reads,), daemon=True).start()
 
 
 def make_resident(reads: Sequence[Path]) -> None:
-    """Bring all that an agent may read into memory, called before its code runs: what it reads then changes nothing there."""
+    """Read all that an agent may read into memory before its code runs: its own reads then change nothing there."""
     _RESIDENT.hold(
         path for path in (*_own_files(), *reads) if not path.is_relative_to("/proc") and not path.is_relative_to("/sys")
     )
 
 
 def _applied(calls: pyseccomp.SyscallFilter) -> bool:
-    """Apply a filter of calls, which forbids that another part of the lock is made."""
     try:
         calls.load()
     except OSError:
@@ -242,7 +212,7 @@ def _applied(calls: pyseccomp.SyscallFilter) -> bool:
 
 
 def _powers_dropped() -> bool:
-    """Return up root's capabilities, but for the one that reads files of others, which Landlock bounds."""
+    """Drop root's capabilities, except the one that reads others' files, which Landlock bounds."""
     libc = ctypes.CDLL("libc.so.6", use_errno=True)
     head = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0)
     sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable; the lower 32 bits, then the upper ones
@@ -253,13 +223,13 @@ def _powers_dropped() -> bool:
 
 
 def _is_alone(status: TextIO) -> bool:
-    """Tell whether this thread is the only one: the others would not be locked in, and run whatever it gives them."""
+    """Check that this thread is the only one: others would not be sandboxed, and could run code for it."""
     return "\nThreads:\t1\n" in status.read()
 
 
 @contextmanager
 def _libraries_by_name() -> Iterator[None]:
-    """Name the system's libraries to those that load them, who would run a compiler to find them: 0.1 s a process."""
+    """Name the system's libraries to their loaders, who would otherwise run a compiler to find them: 0.1 s a process."""
     found = ctypes.util.find_library
     names = {"c": "libc.so.6", "seccomp": "libseccomp.so.2"}
     ctypes.util.find_library = lambda name: names.get(name)
@@ -270,7 +240,7 @@ def _libraries_by_name() -> Iterator[None]:
 
 
 def can_lock_in() -> bool:
-    """Whether this system has what ``lock_in`` needs; nothing is locked."""
+    """Return whether this system has what ``lock_in`` needs, without applying it."""
     if sys.platform != "linux":
         return False
     try:
@@ -287,7 +257,7 @@ def can_lock_in() -> bool:
 
 
 def end_with(parent: int) -> None:
-    """Have this process end with its parent, also in the middle of an answer; called once it is locked in."""
+    """End this process with its parent, even in the middle of an answer; called after sandboxing."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -298,7 +268,7 @@ def end_with(parent: int) -> None:
 
 
 def limit_memory(megabytes: int) -> None:
-    """Bound the memory that this process may write to; mapped files do not count. Where the system has no such bound, none."""
+    """Limit the memory that this process may write to, where the system can; mapped files do not count."""
     if sys.platform != "linux":
         return
     import resource
@@ -310,9 +280,9 @@ def limit_memory(megabytes: int) -> None:
 
 
 def limit_mappings(megabytes: int) -> None:
-    """Bound all that this process maps: what it has by now, as much as it may write to, and as much again for files.
+    """Limit all mappings of this process: its current ones, as much as it may write to, and as much again for files.
 
-    It holds also where memory is shared, which ``limit_memory`` does not count; called once libraries have reserved theirs.
+    It also covers shared memory, which ``limit_memory`` does not count; called after libraries have reserved theirs.
     """
     if sys.platform != "linux":
         return
@@ -369,7 +339,6 @@ def _files_locked(readable: Sequence[str], writable: Sequence[str], *, network: 
 
 
 def python_folders() -> set[Path]:
-    """Name the folders that Python's own modules and its libraries lie in."""
     paths = sysconfig.get_paths()
     named = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")] + site.getsitepackages()
     own = [site.getusersitepackages()] if uses_user_site() else []
@@ -377,7 +346,7 @@ def python_folders() -> set[Path]:
 
 
 def uses_user_site() -> bool:
-    """Whether this interpreter imports from the user's folder of packages; where it does not, anything may lie there."""
+    """Return whether this interpreter imports from the user's folder of packages, which otherwise may hold anything."""
     return site.ENABLE_USER_SITE is True and site.getusersitepackages() in sys.path
 
 
@@ -386,14 +355,14 @@ def _python() -> set[Path]:
 
 
 def _holes() -> set[Path]:
-    """Name folders among these that agents do not need, or must not read: packs lie between modules."""
+    """Return folders among these that agents do not need, or must not read, such as packs between modules."""
     used = python_folders()
     unneeded = {Path(sysconfig.get_path("stdlib"), name).resolve() for name in _UNNEEDED}
     return {_BUNDLED_PACKS, *(hole for hole in unneeded if not any(path.is_relative_to(hole) for path in used))}
 
 
 def _libraries() -> set[Path]:
-    """Find the shared libraries of the system that modules need; of folders that are one, by one name in each but the first."""
+    """Return the system's shared libraries that modules need; folders that are the same repeat one name only."""
     triple = str(sysconfig.get_config_var("MULTIARCH"))
     named = {name: None for folder in (*_LIBRARY_FOLDERS, f"{sys.base_prefix}/lib") for name in (folder, f"{folder}/{triple}")}
     found: dict[Path, list[Path]] = {}
@@ -408,7 +377,6 @@ def _libraries() -> set[Path]:
 
 
 def _own_files() -> Iterator[Path]:
-    """Name the folders and files that Python needs, and no other."""
     roots, holes = {path.resolve() for path in (*_python(), *_libraries(), *map(Path, _SYSTEM))}, _holes()
     around = {folder for hole in holes for folder in hole.parents}
     for root in roots:
@@ -417,13 +385,12 @@ def _own_files() -> Iterator[Path]:
 
 
 def _listed() -> set[Path]:
-    """Name the folders around what is left out, which imports list; that reads nothing in them."""
+    """Return the folders around hidden ones, which imports list without reading anything in them."""
     roots = {path.resolve() for path in _python()}
     return {folder for hole in _holes() for folder in hole.parents if not roots.isdisjoint([folder, *folder.parents])}
 
 
 def _without(folder: Path, holes: Set[Path], around: Set[Path]) -> Iterator[Path]:
-    """Cover a folder but for some inside it."""
     if folder in holes:
         return
     if folder not in around:

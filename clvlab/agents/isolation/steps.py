@@ -1,4 +1,4 @@
-"""A tape message by message, as bytes: what the process of an agent gets one of after its answer to the one before.
+"""A tape message by message, as bytes, for stepped agents.
 
 A market's name and sides come with its first message: known beforehand they would tell which markets are still to come.
 """
@@ -20,7 +20,7 @@ from clvlab.law.tape import Tape
 
 _MARSHAL = 2  # the last version that looks for no repeated object, which takes as long as all the rest
 _TYPES = tuple(DECISION_TYPES.values())
-_SLICE = 4_096  # messages that stand in memory as Python values; the time for the last ones tells how few they are
+_SLICE = 4_096  # messages in memory as Python values; few, as the time for the last ones would tell their number
 
 
 def steps(tape: Tape) -> Iterator[tuple[tuple[int, int], bytes]]:
@@ -48,14 +48,11 @@ def steps(tape: Tape) -> Iterator[tuple[tuple[int, int], bytes]]:
 
 
 class Stepper:
-    """An agent in its process: takes the bytes of one message after the other."""
-
     def __init__(self, follower: TickFollower) -> None:
         self._follower = follower
         self._markets: dict[int, tuple[str, tuple[str, ...]]] = {}
 
     def take(self, data: bytes) -> bytes:
-        """Return what the agent decides at a message, in JSON; nothing is no bytes."""
         fixture_id, tick_seq, ts_ms, in_running, market, suspended, probs, odds, news = marshal.loads(data)  # noqa: S302  by the parent
         if news is not None:
             market_key, sides, known = news
@@ -67,15 +64,6 @@ class Stepper:
 
 
 def answered(data: bytes, at: tuple[int, int]) -> list[Decision]:
-    """Read what an agent decided at a message; values of the right types are for the law to check.
-
-    Raises
-    ------
-    AgentFailedError
-        The bytes are no decisions, or some of other types.
-    AgentError
-        One is made at another message: one before would rest on what came since.
-    """
     try:
         stated: Any = json.loads(data)
         decided = [tuple(one) for one in stated]
@@ -85,5 +73,6 @@ def answered(data: bytes, at: tuple[int, int]) -> list[Decision]:
         if len(one) != len(_TYPES) or not all(type(value) in types for value, types in zip(one, _TYPES, strict=True)):
             raise AgentFailedError("GarbledAnswer", "its process answered with decisions of other types")
         if one[:2] != at:
+            # A decision at an earlier message would rest on what came since.
             raise AgentError(f"asked at tick {at[1]} of fixture {at[0]}, it decided at {one[:2]!r:.80}")
     return decided

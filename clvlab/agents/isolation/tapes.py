@@ -1,4 +1,4 @@
-"""A tape as files that a process of an agent maps: Arrow IPC, and one of what the frames do not say."""
+"""A tape as files that a process of an agent maps: Arrow IPC, and one file for the rest."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ _WITHOUT_VIEWS = pl.CompatLevel.oldest()
 
 
 def write_tape(tape: Tape, folder: Path) -> None:
-    """Write a tape as an agent may see it: with kickoffs as they were announced, which may not be those that end the window.
-
-    What books say is written where the tape has it: for an agent that asks for it, and no other.
-    """
+    """Write a tape as an agent may see it: kickoffs as announced, and books, which only an agent that asks for them reads."""
     fixtures = tape.fixtures if tape.announced is None else tape.announced
     tape.rows.write_ipc(folder / _ROWS, compression="uncompressed", record_batch_size=max(1, tape.rows.height))
     tape.series.write_ipc(folder / _SERIES, compression="uncompressed", compat_level=_WITHOUT_VIEWS)
@@ -31,7 +28,6 @@ def write_tape(tape: Tape, folder: Path) -> None:
 
 
 def read_tape(folder: str) -> Tape:
-    """Read the tape that ``write_tape`` wrote."""
     at = Path(folder)
     binding, closing_policy, max_close_age_s, about = pickle.loads((at / _REST).read_bytes())  # noqa: S301  written by the parent
     rows, series, fixtures = (pl.read_ipc(at / name) for name in (_ROWS, _SERIES, _FIXTURES))

@@ -1,6 +1,6 @@
-"""The process of an agent: started by its parent, locked in, then asked about tapes until its parent is gone.
+"""The process of an agent: started by its parent, sandboxed, then given tapes until its parent ends.
 
-Nothing here is trusted by the parent but what is said before the agent's code is loaded.
+The parent trusts only what it says before the agent's code is loaded.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ _MAX_MESSAGE, _MAX_TRACE, _MAX_PRINTED = 4_000, 20_000, 1 << 16
 
 
 class _PrintStream(TextIOBase):
-    """Text that the parent prints."""
-
     def __init__(self, answers: BinaryIO, kind: FrameKind) -> None:
         self._answers, self._kind = answers, kind
 
@@ -44,10 +42,10 @@ class _PrintStream(TextIOBase):
 
 
 def main() -> None:
-    """Lock this process in as the first argument says, in JSON, and answer requests.
+    """Sandbox this process as the first argument (JSON) says, and answer requests.
 
-    Steps: 1. keep the two pipes for oneself; 2. limit memory, lock in, and say how far that holds; 3. load libraries, bound
-    what is mapped beside them, load the agent; 4. answer.
+    Steps: 1. keep the two pipes private; 2. limit memory, sandbox, and report how far that holds; 3. load libraries, limit
+    further mappings, load the agent; 4. answer.
     """
     settings = json.loads(sys.argv[1])
     requests, answers = _pipes()
@@ -55,7 +53,7 @@ def main() -> None:
     parent = os.getppid()
     limit_memory(settings["memory_mb"])
     locked = lock_in([settings["folder"], *settings["reads"]], network=settings["network"])
-    if os.name == "posix":  # a thread that is older than the locks would be free of them
+    if os.name == "posix":  # a thread that is older than the sandbox would not be in it
         end_with(parent)
     write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked, "namespace": apart, "process": number}).encode())
     sys.stdout, sys.stderr = _PrintStream(answers, FrameKind.OUT), _PrintStream(answers, FrameKind.ERR)
@@ -86,7 +84,7 @@ def main() -> None:
 
 
 def _pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Take the pipes away from where an agent would read or print by accident."""
+    """Move the pipes away from where an agent would read or print by accident."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -95,7 +93,6 @@ def _pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _trace(error: BaseException) -> str:
-    """Write the traceback from the agent's own code on."""
     return "".join(traceback.format_exception(error))[-_MAX_TRACE:]
 
 
@@ -109,9 +106,8 @@ def _load_libraries() -> None:
 
 
 def _loaded(request: Request) -> Agent:
-    """Run or unpickle the agent's code."""
     if request["file"] is None:
-        agent: Agent = pickle.loads(request["code"])  # noqa: S301  what this process is for
+        agent: Agent = pickle.loads(request["code"])  # noqa: S301  the purpose of this process
         return agent
     from clvlab.agents.files import agent_of
 
@@ -120,7 +116,6 @@ def _loaded(request: Request) -> Agent:
 
 
 def _configured(agent: Agent, configured: AgentSetup) -> Agent:
-    """Return the agent the parameters and the name that are asked for."""
     params, agent_id, sealed = configured["params"], configured["agent_id"], configured["sealed"]
     if not params and sealed is None and agent_id is None:
         return agent
@@ -139,7 +134,7 @@ def _configured(agent: Agent, configured: AgentSetup) -> Agent:
 
 
 def _unsealed(params: Params, sealed: Params) -> Params:
-    """Return parameters as they were before they were sealed, which writes fractions as text."""
+    """Return parameters as before sealing, which writes fractions as text."""
     return {
         name: float(value) if isinstance(params[name], float) and isinstance(value, str) else value
         for name, value in sealed.items()
@@ -158,14 +153,13 @@ def _identity(agent: Agent) -> tuple[FrameKind, bytes]:
 
 
 def _by_message(agent: Agent) -> TypeGuard[TickAgent]:
-    """Tell whether an agent decides message by message, and nowhere else."""
     from clvlab.agents.ticks import TickAgent
 
     return isinstance(agent, TickAgent) and type(agent).decide is TickAgent.decide
 
 
 def _grown() -> Callable[[Any, Tape], object]:
-    """Return how agents decide over a tape that grows: one that is asked tick by tick goes on, others begin anew."""
+    """Return a function that decides over growing tapes: tick agents continue, others start again."""
     walk: Walk | None = None
 
     def decide(agent: Any, tape: Tape) -> object:
@@ -181,7 +175,6 @@ def _grown() -> Callable[[Any, Tape], object]:
 
 
 def _followed(agent: Agent, followers: list[Follower], request: Request) -> tuple[FrameKind, bytes]:
-    """Tell the agent of messages, one after the other; no decision is no bytes."""
     import polars as pl
 
     from clvlab.agents.isolation.columns import columns

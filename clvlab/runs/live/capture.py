@@ -1,7 +1,7 @@
-"""Capturing a feed into a pack: segments beside it meanwhile, and the pack once the capture has ended.
+"""Capture of a feed into a pack: segments first, and the pack once the capture has ended.
 
-Steps: 1. what an earlier process captured is read again; 2. messages are written down as they come; 3. the segments become a
-pack, which is verified, and then keeps them.
+Steps: 1. read the records of an earlier process; 2. write down messages as they come; 3. make a pack of the segments, verify
+it, and move them into it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from clvlab.packs.reader import Pack
 from clvlab.packs.verification import verify_pack
 from clvlab.runs.live.watch import CaptureState, Monitor
 
-# The log hears of each segment of a capture when it is closed, before the next begins.
+# The log notes each segment of a capture when it is closed, before the next begins.
 
 
 logger = logging.getLogger("clvlab.live")
@@ -40,21 +40,13 @@ _PAUSE_S = 0.5
 
 @dataclass(frozen=True)
 class LogWriter:
-    """Notes segments in a log; one that is busy is waited for."""
+    """Writer of segments into a log, which waits for a busy one."""
 
     log: LogStore
     clock: Callable[[], int]
 
     def __call__(self, capture_id: str, number: int, sha256: str) -> None:
-        """Note a segment.
-
-        Raises
-        ------
-        StoreBusyError, StoreUnreachableError
-            The log could not be written for a minute.
-        LogConflictError
-            It has another hash of the segment.
-        """
+        """Note a segment; an error if the log could not be written for a minute, or has another hash of it."""
         until = time.monotonic() + _LOG_PATIENCE_S
         while True:
             try:
@@ -68,13 +60,12 @@ class LogWriter:
 
 
 _TELL_S = 0.5
-_PATIENCE_S = 2.0  # for whoever makes the pack right now
+_PATIENCE_S = 2.0  # for another process that makes the pack right now
 
 Clock = Callable[[], int]
 
 
 def segments_folder(out: Path) -> Path:
-    """Return where the segments of a pack lie that is still being captured."""
     return out.with_name(f"{out.name}.capture")
 
 
@@ -89,45 +80,10 @@ def capture(
     tell: Callable[[CaptureState], None] = lambda state: None,  # noqa: ARG005
     clock: Clock = lambda: time.time_ns() // 1_000_000,
 ) -> Pack:
-    """Capture a feed until it is stopped, its time has come, or it has ended, and make a pack of it.
+    """Capture a feed until it is stopped, its time has come, or it has ended, and return the verified pack.
 
-    Parameters
-    ----------
-    feed
-        What is captured.
-    out
-        Folder of the new pack; its name becomes the pack id. Until it stands, the segments lie beside it, in
-        ``<out>.capture``; what a process that was killed left there is gone on with.
-    stop
-        Ends it.
-    fixture_ids
-        What to listen to; everything if empty.
-    until_ts_ms
-        When it ends by the clock; null without a bound.
-    log
-        Run log in which each segment is noted when it is closed.
-    tell
-        Told how the capture is, now and then.
-    clock
-        UTC milliseconds.
-
-    Returns
-    -------
-    Pack
-        As verified. The segments are in its ``raw`` folder, and nowhere else any more.
-
-    Raises
-    ------
-    FeedError
-        The feed can't go on; or the folder of segments holds another capture.
-    FileLockedError
-        Another process captures there.
-    PackFormatError
-        There is a pack, or something else, in that place.
-    SourceError
-        Nothing came, and nothing is kept; a segment can't be read, or no message gave a tick.
-    StoreBusyError, StoreUnreachableError, LogConflictError
-        A segment could not be noted. What was captured is kept, as after every error.
+    Segments are in ``<out>.capture`` until the pack is complete; those of a killed process are continued, and every error keeps
+    them. ``fixture_ids`` empty means everything; ``log`` notes each closed segment; ``tell`` receives the state now and then.
     """
     pack_id_of(out)
     folder = segments_folder(out)
@@ -153,13 +109,13 @@ def capture(
             why = "its end had come before it began" if is_late else feed.health.error or "the feed was silent"
             raise SourceError(f"nothing came from {feed.name}, and nothing is kept: {why}")
         segments.end()
-        return _packed(segments.paths(), out, folder)  # the folder is still held: nobody begins to write what is removed then
+        return _packed(segments.paths(), out, folder)  # the folder is still locked against writers
     except FeedError as error:
         if segments.last_ms is None:
             raise
         raise FeedError(f"{error}. What was captured lies in {str(folder)!r}: the same command goes on from there") from error
     finally:
-        if segments.last_ms is None:  # of another host or fixture it would only stand in the way
+        if segments.last_ms is None:  # empty, and in the way of another host or fixture
             segments.drop()
         segments.release()
 
@@ -198,7 +154,7 @@ def _packed(paths: Sequence[Path], out: Path, folder: Path) -> Pack:
 
 
 def _packed_before(out: Path, folder: Path) -> Pack:
-    """Finish what a process that was killed between the pack and the removal of its segments left."""
+    """Finish the capture of a process that was killed between making the pack and removing its segments."""
     if not folder.is_dir():
         raise PackFormatError(f"{str(out)!r} exists; a pack is never overwritten")
     with lock(folder, patience_s=_PATIENCE_S):
@@ -212,7 +168,6 @@ def _packed_before(out: Path, folder: Path) -> Pack:
 
 
 def _removed(segments: Sequence[Path], folder: Path) -> None:
-    """Remove segments that a pack keeps, and the folder unless somebody put something else into it."""
     for path in segments:
         path.unlink()
     if not any(folder.iterdir()):
@@ -221,9 +176,9 @@ def _removed(segments: Sequence[Path], folder: Path) -> None:
 
 @contextmanager
 def stopped_by_signals(stop: Stop) -> Iterator[None]:
-    """Let Ctrl-C, and a request to end the process, end the feed; the second Ctrl-C interrupts whatever goes on."""
+    """Let Ctrl-C and a termination request end the feed; the second Ctrl-C interrupts."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # no other thread is told of signals
+        yield  # no other thread gets signals
         return
     before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
 

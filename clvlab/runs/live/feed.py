@@ -1,4 +1,4 @@
-"""The one live feed of a service: what is on, how it is, and which runs follow it."""
+"""The one live feed of a service: its fixtures, its health, and the runs that follow it."""
 
 from __future__ import annotations
 
@@ -26,18 +26,12 @@ _ASKED_ANEW_S = 10.0
 
 
 def is_genuine(feed: Feed) -> bool:
-    """Tell whether runs over a feed are ranked: those over one that a developer made up are not."""
+    """Return whether runs over a feed are ranked; those over a developer's made-up feed are not."""
     return feed.provenance.startswith("genuine-")
 
 
 def chosen(fixtures: Sequence[Fixture], fixture_id: int | None, now_ms: int, grace_s: int) -> Fixture:
-    """Return the fixture of that id among those of a feed; without an id the next to kick off.
-
-    Raises
-    ------
-    FeedError
-        There is no such fixture, none that is still to kick off, or it kicked off so long ago that its run would be over.
-    """
+    """Return a feed's fixture by id, or the next to kick off; ``FeedError`` if it is missing or its run would be over."""
     if fixture_id is None:
         coming = [one for one in fixtures if one.kickoff_ts_ms is None or one.kickoff_ts_ms > now_ms]
         if not coming:
@@ -56,18 +50,9 @@ def chosen(fixtures: Sequence[Fixture], fixture_id: int | None, now_ms: int, gra
 
 @dataclass(frozen=True)
 class LiveSettings:
-    """What an operator sets of live runs.
+    """An operator's settings of live runs; ``folder`` is shared by services with one database, to continue others' runs.
 
-    Attributes
-    ----------
-    new_feed
-        Makes the feed; each run has a connection of its own.
-    folder
-        Of captures and journals; services that share a database share it, so that one can go on where another died.
-    runs
-        How many are followed at once by this process.
-    grace_s
-        How long after the announced kickoff a run is sealed, where no message says that play began.
+    ``runs`` is per process. ``grace_s`` after the announced kickoff a run is sealed, if no message says that play began.
     """
 
     new_feed: Callable[[], Feed]
@@ -78,8 +63,6 @@ class LiveSettings:
 
 @dataclass
 class LiveFeed:
-    """Asks the feed what is on, and knows the feeds of the runs of this process."""
-
     settings: LiveSettings | None
     clock: Callable[[], int]
     _guard: Lock = field(default_factory=Lock, init=False)
@@ -90,23 +73,12 @@ class LiveFeed:
     _ends: bool = field(default=False, init=False)
 
     def require(self) -> LiveSettings:
-        """Return the settings.
-
-        Raises
-        ------
-        NoFeedError
-        """
         if self.settings is None:
             raise NoFeedError(NO_FEED)
         return self.settings
 
     def asked(self) -> Feed:
-        """Return a feed that no run follows, to ask it what is on.
-
-        Raises
-        ------
-        NoFeedError, FeedError
-        """
+        """Return a feed for questions about fixtures, which no run follows."""
         settings = self.require()
         with self._guard:
             if self._feed is None:
@@ -114,12 +86,7 @@ class LiveFeed:
             return self._feed
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return what is on or will be, by kickoff, as known for at most ten seconds.
-
-        Raises
-        ------
-        NoFeedError, FeedError
-        """
+        """Return current and future fixtures by kickoff, at most ten seconds old."""
         feed = self.asked()
         with self._asking:
             if self._known is None or time.monotonic() - self._known[0] > _ASKED_ANEW_S:
@@ -127,24 +94,16 @@ class LiveFeed:
             return self._known[1]
 
     def out_of_quota(self) -> str | None:
-        """Say that nothing is left of what was paid for; null while something is, or nothing is counted."""
+        """Return a sentence if the paid quota is used up; ``None`` otherwise, or if it is not counted."""
         left = self.asked().health.quota_left
         return None if left is None or left > 0 else "nothing is left of what was paid for: see the provider's plan"
 
     def fixture(self, fixture_id: int | None) -> Fixture:
-        """Return a fixture of the feed; without an id the next to kick off.
-
-        Raises
-        ------
-        NoFeedError
-        FeedError
-            It has no such fixture, or none that is still to kick off.
-        """
         return chosen(self.fixtures(), fixture_id, self.clock(), self.require().grace_s)
 
     @contextmanager
     def following(self) -> Iterator[tuple[Feed, Stop]]:
-        """Make the feed of a run, which is watched as long as the context lasts, and what stops the run before its time."""
+        """Yield the feed of a run, watched as long as the context lasts, and its stop."""
         feed, stop, key = self.require().new_feed(), Stop(), object()
         with self._guard:
             self._followed[key] = feed, stop
@@ -157,14 +116,14 @@ class LiveFeed:
                 del self._followed[key]
 
     def end(self) -> None:
-        """Have all runs of this process be left as they are: another one goes on with them."""
+        """Leave all runs of this process as they are, for another process to continue."""
         with self._guard:
             self._ends = True
             for _, stop in self._followed.values():
                 stop.set()
 
     def health(self) -> FeedHealth | None:
-        """Say how the feed is: of the runs that follow it here the one that waits longest for data; null without a feed."""
+        """Return the health of the run that has waited longest for data; ``None`` without a feed."""
         if self.settings is None:
             return None
         with self._guard:
@@ -190,22 +149,7 @@ _DEV_SPEED = 60.0
 
 
 def live_settings(folder: Path | None, runs: int, grace_s: int, *, dev: bool = False) -> LiveSettings | None:
-    """Return the settings of live runs; null where no feed is named.
-
-    Parameters
-    ----------
-    folder
-        Of captures and journals.
-    runs, grace_s
-        As ``LiveSettings`` has them.
-    dev
-        Play a synthetic pack to each run as if it came live, instead of listening to anybody.
-
-    Raises
-    ------
-    FeedError
-        A feed without a folder, one in which nothing can be kept, or a setting of the feed that is missing or can't be used.
-    """
+    """Return the settings of live runs, ``None`` if no feed is named; ``dev`` replays a synthetic pack as a live feed."""
     settings = feed_settings()
     if not dev and settings.feed is None:
         return None
@@ -223,7 +167,7 @@ def live_settings(folder: Path | None, runs: int, grace_s: int, *, dev: bool = F
 
 
 def _require_writable(folder: Path) -> None:
-    """Make the folder of live runs: each run would fail in it, long after the start, that can't be kept there."""
+    """Create the folder of live runs now, as a run would fail only long after its start."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -233,15 +177,7 @@ def _require_writable(folder: Path) -> None:
 
 
 def feed_at(feed: Feed | str | None) -> Feed:
-    """Return a feed that a live run can follow: one by its name, that of the environment by default, or as it is.
-
-    Raises
-    ------
-    FeedError
-        There is none of that name, a setting of it is missing, or it is none whose messages can be read.
-    MissingExtraError
-        A library that it needs is not installed.
-    """
+    """Return a feed for live runs: by name, the environment's by default, or as it is."""
     if feed is None or isinstance(feed, str):
         return feed_of(_as_of_now(feed_settings()), feed)
     if not all(hasattr(feed, name) for name in ("fixtures", "health", "listen", "name", "provenance")):
@@ -252,7 +188,7 @@ def feed_at(feed: Feed | str | None) -> Feed:
 
 
 def _as_of_now(settings: FeedSettings) -> FeedSettings:
-    """Have a replay's times be of now unless that is set otherwise: a fixture that was played can't be followed."""
+    """Shift a replay's times to now unless set otherwise: a past fixture can't be followed."""
     return settings if settings.replay_shift is not None else settings.model_copy(update={"replay_shift": True})
 
 

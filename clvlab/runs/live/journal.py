@@ -1,4 +1,4 @@
-"""The journal of a live run: what agents decided at each message, on the disk before the next one is shown to them."""
+"""The journal of a live run: decisions at each message, on the disk before agents see the next one."""
 
 from __future__ import annotations
 
@@ -18,39 +18,21 @@ from clvlab.law.actions import Decision
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How an agent failed: the class of its error, and what that said."""
-
     error: str
     cause: str
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What came of one message: decisions by agent id, and agents that failed at it."""
-
     decided: Mapping[str, Sequence[Decision]] = field(default_factory=dict)
     failed: Mapping[str, Failure] = field(default_factory=dict)
 
 
 class Journal:
-    """A file of a line for each message at which somebody decided or failed, and more where it is asked again and others fail.
+    """A file with a line for each message at which an agent decided or failed, and one more if others fail at it later.
 
-    Parameters
-    ----------
-    path
-        Made if it is not there; a line that a process which was killed had begun is cut off.
-
-    Attributes
-    ----------
-    known
-        What stands in it, by the number of the message in the run.
-    last
-        The highest of these numbers; -1 without any.
-
-    Raises
-    ------
-    ReplayError
-        It holds something else.
+    ``known`` has its content by number of the message in the run, ``last`` the highest number (-1 without any). An unfinished
+    line of a killed process is cut off.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,14 +54,14 @@ class Journal:
             raise ReplayError(f"the journal of a live run can't be read: {line[:80]!r}") from error
 
     def _note(self, number: int, answers: Answers) -> None:
-        """Add what was said later of a message to what was said of it before: who has failed once has failed."""
+        """Merge later results of a message into earlier ones: an agent that has failed once has failed."""
         before = self.known.get(number, Answers())
         failed = {**answers.failed, **before.failed}
         decided = {**answers.decided, **before.decided}
         self.known[number] = Answers({name: own for name, own in decided.items() if name not in failed}, failed)
 
     def write(self, number: int, received_ts_ms: int, answers: Answers) -> None:
-        """Add what came of a message; on the disk when this returns."""
+        """Add the results of a message; on the disk when this returns."""
         line = {
             "message": number,
             "received_ts_ms": received_ts_ms,
@@ -92,19 +74,17 @@ class Journal:
         self.last = max(self.last, number)
 
     def close(self) -> None:
-        """Let go of the file."""
         os.close(self._file)
 
 
 def _written(decision: Decision) -> list[Any]:
-    """Return a decision as JSON can hold it, which has no infinity, and no NaN: such a claim is a text."""
+    """Return a decision as JSON, with NaN and infinity as text."""
     *named, confidence, edge_bps = decision
     claim: Any = confidence
     return [*named, claim if claim is None or isfinite(claim) else str(claim), edge_bps]
 
 
 def _decision(written: Sequence[Any]) -> Decision:
-    """Return what was written as it was decided."""
     *named, confidence, edge_bps = written
     decided: Any = (*named, float(confidence) if isinstance(confidence, str) else confidence, edge_bps)
     decision: Decision = decided

@@ -1,4 +1,4 @@
-"""A live run on paper: begun or taken up, watched by who asked for it, sealed and kept."""
+"""A live run on paper: started or continued, watched, sealed and kept."""
 
 from __future__ import annotations
 
@@ -30,18 +30,16 @@ from clvlab.runs.live.spec import LiveSpec, follow
 from clvlab.runs.live.view import LiveView
 from clvlab.runs.run import Run
 
-# Live runs that were begun in a folder and are not over: found again by what was asked for.
+# Live runs that were started in a folder and are not over: found again by their request.
 #
-# The folder of a run bears its id. It holds the segments of the capture, the journal of what was decided, in the end the pack;
-# and, as long as the run is not over, what was asked for.
+# The folder of a run has its id as name. It holds the segments of the capture, the journal of decisions, in the end the pack;
+# and, as long as the run is not over, the request.
 
 
 _ASKED = "asked.json"
 
 
 class _StoredRequest(TypedDict):
-    """What is written down of a run that was begun; ``commit_index`` once it was committed to, null without a log."""
-
     question: str
     origin_id: str
     fixture: dict[str, Any]
@@ -51,28 +49,12 @@ class _StoredRequest(TypedDict):
 
 @dataclass(frozen=True)
 class OpenRun:
-    """A live run that is not over.
-
-    Attributes
-    ----------
-    spec
-        What shapes the run.
-    folder
-        Its own.
-    """
-
     spec: LiveSpec
     folder: Path
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep everybody else from following the same run.
-
-        Raises
-        ------
-        FileLockedError
-            Somebody else does.
-        """
+        """Lock the run, so that only one process follows it."""
         try:
             with lock(self.folder, patience_s=0):
                 yield
@@ -80,47 +62,33 @@ class OpenRun:
             raise FileLockedError(f"{self.spec.run_id} is being followed already: wait for its seal, or end that") from error
 
     def require_same_log(self, log: LogStore | None) -> None:
-        """Require the log that the run was committed to before its first message: another commitment would come after.
-
-        Raises
-        ------
-        LogError
-            It is another log, or there is none.
-        """
+        """Raise ``LogError`` unless ``log`` is the one that the run was committed to."""
         stored = _read(self.folder)
         if "commit_index" not in stored:
             return
         begun = stored["commit_index"]
+        # Under another log, the commitment would come after the first messages.
         if (begun, log) != (None, None) and (log is None or begun not in _commitments(log, self.spec.run_id)):
             said = "without a log" if begun is None else f"under entry {begun} of its log"
             raise LogError(f"{self.spec.run_id} was begun {said}: go on with it likewise, or remove {str(self.folder)!r}")
 
     def committed(self, commitment: Commitment | None) -> None:
-        """Note under which entry of a log it was begun, before its first message."""
+        """Note the entry of a log under which it was started, before its first message."""
         stored = _read(self.folder)
         if "commit_index" not in stored:
             _write(self.folder, {**stored, "commit_index": None if commitment is None else commitment.index})
 
     def over(self) -> None:
-        """Note that it is sealed, or failed: what is asked for next is another run."""
+        """Note that it is sealed, or failed: the next request is another run."""
         (self.folder / _ASKED).unlink()
 
     @property
     def is_over(self) -> bool:
-        """Whether that was noted."""
         return not (self.folder / _ASKED).exists()
 
 
 def begin(request: LiveRequest, agents: Sequence[Agent], root: Path, now_ms: int) -> OpenRun:
-    """Find the run that was begun for a request in a folder, or begin one.
-
-    Raises
-    ------
-    FeedError
-        The feed can't be asked, or has no such fixture.
-    ReplayError
-        What was begun can't be read.
-    """
+    """Return the run that was started for a request in a folder, or start one."""
     root.mkdir(parents=True, exist_ok=True)
     feed = feed_at(request.feed)
     key = request.key(feed, agents)
@@ -181,36 +149,11 @@ def run_live(
     store_pack: Callable[[Pack], Pack] = lambda pack: pack,
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Run:
-    """Follow a live run until it is sealed, and keep it; one that was begun for the same request is gone on with.
+    """Follow a live run until it is sealed, and keep it; one that was started for the same request is continued.
 
-    It is committed to before its first message. An interrupt leaves it as it is on the disk, and so does what can be mended: a
-    feed that ended in the middle, a store that can't be reached. Anything else that goes wrong abandons it.
-
-    Parameters
-    ----------
-    request, agents
-        What to follow, and by whom.
-    recorder
-        Where it is committed to and kept.
-    root
-        Folder of live runs; each has a folder in it that bears its id.
-    on_update
-        Called twice a second with the run as it is, on this thread; an error of its own ends the run like an interrupt.
-    store_pack
-        Puts the captured pack where it will stay.
-    clock
-        UTC milliseconds.
-
-    Raises
-    ------
-    FeedError
-        The feed can't be asked or can't go on, or has no such fixture.
-    FileLockedError
-        Another process, or another thread of this one, follows the same run.
-    SourceError, DecisionError
-        The fixture closed without a message about it; all agents failed.
-    LogError
-        The run was begun under another log.
+    It is committed to before its first message. An interrupt, a feed that ended early or an unreachable store leaves it on the
+    disk; any other error abandons it. ``on_update`` is called twice a second on this thread, and an error of it ends the run
+    like an interrupt; ``store_pack`` moves the captured pack to its place.
     """
     begun = begin(request, agents, root, clock())
     view, stop = LiveView(begun.spec, clock), Stop()
@@ -225,7 +168,7 @@ def _made(
     store_pack: Callable[[Pack], Pack],
     clock: Callable[[], int],
 ) -> Run:
-    """Follow a run, on the record; what can be mended, and an end before its time, leave it to be gone on with."""
+    """Follow a run on the record; an early end, or an error that can be mended, leaves it to be continued."""
     spec = begun.spec
 
     def followed(commitment: Commitment | None) -> Run:
@@ -264,8 +207,6 @@ def _made(
 
 @dataclass(frozen=True)
 class _LiveRecorder:
-    """Notes what becomes of a live run in its folder, too."""
-
     recorder: Recorder[LiveSpec]
     begun: OpenRun
 
@@ -288,7 +229,7 @@ class _LiveRecorder:
 
 
 def _attended(work: Callable[[], Run], stop: Stop, on_update: Callable[[], None]) -> Run:
-    """Do work on a thread of its own, which no interrupt can break off in the middle of a line, and look meanwhile."""
+    """Do work on its own thread, so that no interrupt breaks off a line, and call ``on_update`` meanwhile."""
     done: Future[Run] = Future()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""What is asked of a live run on paper: whom, over which feed, and for how long."""
+"""Request of a live run on paper: agents, feed, and duration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.runs.live.spec import GRACE_S, LiveSpec
 
-# When a capture or a live run ends, as somebody says it: at a time, or so many seconds from now.
+# End of a capture or live run as users state it: a time, or seconds from now.
 
 
 Until = datetime | float
@@ -25,12 +25,7 @@ _MOST_S = 10**11
 
 
 def until_of(text: str) -> Until:
-    """Read a time with its zone, or ``+SECONDS``.
-
-    Raises
-    ------
-    FeedError
-        Neither, or a time without a zone.
+    """Read a time with its zone, or ``+SECONDS``; ``FeedError`` for anything else.
 
     Examples
     --------
@@ -46,13 +41,6 @@ def until_of(text: str) -> Until:
 
 
 def until_ts_ms(until: Until | None, now_ms: int) -> int | None:
-    """Return a time in UTC milliseconds; null is no bound.
-
-    Raises
-    ------
-    FeedError
-        Neither a time with its zone nor a number of seconds, or one that no calendar holds.
-    """
     if until is None:
         return None
     if isinstance(until, datetime):
@@ -70,25 +58,9 @@ def _with_zone(when: datetime) -> datetime:
 
 @dataclass(frozen=True)
 class LiveRequest:
-    """A live run as somebody asks for it.
+    """A user's request of a live run; ``None`` is the configured feed, the next fixture, and no bound.
 
-    Attributes
-    ----------
-    feed
-        What is followed: a feed, its name, or null for the one that is configured.
-    fixture
-        A fixture id; null is the next to kick off.
-    window, policy
-        As of any run.
-    until
-        When it is sealed at the latest, a time or seconds from its beginning; null without a bound.
-    grace_s
-        How long after the announced kickoff it is sealed, where no message says that play began.
-
-    Raises
-    ------
-    FeedError
-        A time of grace below zero, or an end that is no time.
+    ``until`` is a time or seconds from the start. ``grace_s`` is as in ``LiveSpec``.
     """
 
     feed: Feed | str | None = None
@@ -104,20 +76,14 @@ class LiveRequest:
         until_ts_ms(self.until, 0)
 
     def key(self, feed: Feed, agents: Sequence[Agent]) -> str:
-        """Hash all that is asked, and of whom: by it a run that was interrupted is found again.
-
-        Raises
-        ------
-        DecisionError, AgentError
-            No agent, two of one name, or one that can't be sealed.
-        """
+        """Return the hash of the request and its agents, by which an interrupted run is found again."""
         fixture_ids = () if self.fixture is None else (self.fixture,)
         shaped = live_started(fixture_ids, agents, self.window, self.policy, kind="live", origin_id="")
         asked = {"feed": feed.name, "provenance": feed.provenance, "run": shaped["run_id"]}
         return sha256(canonical(asked | {"grace_s": self.grace_s, "until": None if self.until is None else str(self.until)}))
 
     def spec(self, feed: Feed, agents: Sequence[Agent], origin_id: str, fixture: Fixture, end_ts_ms: int | None) -> LiveSpec:
-        """Return what shapes the run that follows this fixture until then; ``origin_id`` makes it the only one."""
+        """Return the specification of the run that follows this fixture; ``origin_id`` makes it unique."""
         return LiveSpec(
             feed=feed,
             fixture=fixture,

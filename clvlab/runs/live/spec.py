@@ -1,7 +1,7 @@
 """A live run from its first message to its seal.
 
-Steps: 1. what an earlier process captured is read again; 2. messages come, each on the disk before an agent sees it, and what
-is decided at it before the next; 3. when the fixture closes the capture becomes a pack, and the run is scored over its ticks.
+Steps: 1. read an earlier process's capture; 2. follow messages, each on the disk before an agent sees it, and its decisions
+before the next; 3. when the fixture closes, make a pack of the capture, and score the run over its ticks.
 """
 
 from __future__ import annotations
@@ -42,31 +42,14 @@ from clvlab.runs.live.journal import Answers, Failure, Journal
 from clvlab.runs.run import Run, captured_pack_id, matched
 from clvlab.runs.spec import RunSpec
 
-# The agents of a live run, asked at every message: one that fails stops, and the others go on.
+# The agents of a live run at every message: one that fails stops, and the others continue.
 
 
 _MAX_CAUSE = 2_000
 
 
 class LiveAgents:
-    """The agents of one run; used as a context, which ends their processes.
-
-    Parameters
-    ----------
-    agents
-        With unique ids.
-    fixtures
-        ``FIXTURES`` as announced.
-    journal
-        What they decided before, if the run is taken up again: asked once more they must decide the same.
-
-    Attributes
-    ----------
-    decided
-        What each agent that has not failed decided so far.
-    failures
-        The others.
-    """
+    """The agents of one run, as a context that ends their processes."""
 
     def __init__(self, agents: Sequence[Agent], fixtures: pl.DataFrame, journal: Journal) -> None:
         self._agents, self._fixtures, self._journal = agents, fixtures, journal
@@ -92,7 +75,7 @@ class LiveAgents:
         for agent_id, held in self._held.items():
             try:
                 held.close()
-            except ClvlabError as failure:  # a file changed that it reads, for instance: the others have done nothing wrong
+            except ClvlabError as failure:  # for example, a file that it reads changed: the others continue
                 if agent_id in self._followers:
                     answers = Answers(failed={agent_id: self._fail(agent_id, failure)})
                     self._journal.write(self._number, self._received_ts_ms, answers)
@@ -100,7 +83,6 @@ class LiveAgents:
 
     @property
     def messages(self) -> int:
-        """How many messages they were asked at."""
         return self._number + 1
 
     @property
@@ -109,7 +91,7 @@ class LiveAgents:
         return Failures([error for _, (error, _) in ordered], {agent_id: cause for agent_id, (_, cause) in ordered})
 
     def at(self, message: Message, received_ts_ms: int) -> Answers:
-        """Ask all agents at the next message; what they decided is on the disk when this returns."""
+        """Pass the next message to all agents, and return their decisions, which are on the disk."""
         self._number, self._received_ts_ms = self._number + 1, received_ts_ms
         known = self._journal.known.get(self._number)
         gone = {} if known is None else dict(known.failed)
@@ -138,11 +120,11 @@ class LiveAgents:
         return answers
 
     def _compare(self, agent_id: str, own: Sequence[Decision], known: Answers | None) -> None:
-        """Refuse what an agent decides otherwise than it did before the process ended in which it was asked."""
+        """Refuse a decision that differs from the agent's own before its process was restarted."""
         if known is None and self._number > self._journal.last:
             return
         before = [] if known is None else list(known.decided.get(agent_id, ()))
-        if repr([tuple(one) for one in own]) != repr(before):  # a claim that is no number equals nothing, itself included
+        if repr([tuple(one) for one in own]) != repr(before):  # NaN does not equal itself
             raise LookaheadError(f"asked again, it decides otherwise at message {self._number} than it did: {before!s:.200}")
 
     def _fail(self, agent_id: str, error: Exception) -> Failure:
@@ -168,16 +150,10 @@ _JOURNAL, _ENDED = "journal.jsonl", "ended.json"
 
 @dataclass(frozen=True, kw_only=True)
 class LiveSpec(RunSpec):
-    """What shapes a live run, before its data exists; its ``origin_id`` is unique, and so is the run.
+    """Specification of a live run, before its data exists; its ``origin_id`` is unique, and so is the run.
 
-    Attributes
-    ----------
-    feed, fixture
-        What is followed; the fixture as announced when the run was asked for.
-    grace_s
-        How long after the announced kickoff it is sealed at the latest, by the clock, where no message says that play began.
-    until_ts_ms
-        When it is sealed at the latest in any case; null without a bound.
+    It is sealed at ``until_ts_ms`` at the latest, and ``grace_s`` after the announced kickoff if no message says that play
+    began.
     """
 
     feed: Feed
@@ -189,7 +165,6 @@ class LiveSpec(RunSpec):
 
     @cached_property
     def started(self) -> RunStarted:
-        """Payload of RUN_STARTED, with the run id."""
         return live_started(
             [self.fixture.fixture_id],
             self.agents,
@@ -202,7 +177,6 @@ class LiveSpec(RunSpec):
 
     @property
     def pack_id(self) -> str:
-        """Id of the pack that the run captures."""
         return captured_pack_id(self.run_id)
 
 
@@ -218,42 +192,12 @@ def follow(
     on_idle: Callable[[Tracker], None] = lambda tracker: None,  # noqa: ARG005
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Run | None:
-    """Follow a live run until its fixture closes, and seal it.
+    """Follow a live run until its fixture closes, and seal it; ``None`` if ``stop`` ended it before, to be continued.
 
-    Parameters
-    ----------
-    spec
-        What to follow.
-    folder
-        Of the run: its segments, its journal and in the end its pack. A folder that an earlier process left is gone on with.
-    stop
-        Ends it before its time: the run is left as it is, to be gone on with.
-    commitment
-        What was committed to, if anything was.
-    note
-        Told of closed segments of the capture.
-    on_message
-        Told of every message that is new to the journal, and what agents decided at it.
-    on_replay
-        Told likewise of those up to the last that the journal has, which were told when they were new.
-    on_idle
-        Called now and then, and whenever a gap has ended; an error that it raises ends the run likewise.
-    clock
-        UTC milliseconds.
-
-    Returns
-    -------
-    Run
-        Null if it was stopped.
-
-    Raises
-    ------
-    FeedError
-        The feed can't go on.
-    SourceError
-        The fixture closed without a message about it.
-    DecisionError
-        All agents failed; it is raised as soon as the last of them did.
+    ``folder`` is the run's own: segments, journal and in the end the pack; that of an earlier process is continued.
+    ``on_message`` gets messages that are new to the journal with their decisions, ``on_replay`` the earlier ones; ``on_idle``
+    is called now and then, and when a gap has ended; an error of it ends the run. ``DecisionError`` as soon as all agents have
+    failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     feed, number = spec.feed, spec.fixture.fixture_id
@@ -279,7 +223,7 @@ def follow(
                         (on_message if asking.messages > known + 1 else on_replay)(message, answers)
                         closed = closed or message.in_running
                         require_agent(asking.decided, asking.failures)
-                    if record.resumed is not None:  # a feed that is never idle has gaps, too
+                    if record.resumed is not None:  # even a feed that is never idle has gaps
                         on_idle(tracker)
                 # What was captured in time counts, and so does the end that an earlier process came to.
                 closed = closed or taken == ended_at or (is_new and _is_over(spec, tracker, clock()))
@@ -287,7 +231,7 @@ def follow(
                     break
         if stop.is_set and not closed:
             return None
-        # Who takes it up from here on must seal the same: a cut of its own would suspend the markets at their close.
+        # A process that continues from here must seal the same: a cut of its own would suspend the markets at their close.
         replace_file(folder / _ENDED, orjson.dumps({"records": taken}))
         capturing.segments.keep(taken)
         capturing.segments.close()
@@ -298,12 +242,11 @@ def follow(
 
 
 def is_begun(folder: Path) -> bool:
-    """Tell whether a run was followed in a folder before."""
     return (folder / _JOURNAL).exists()
 
 
 def _ended_at(folder: Path) -> int | None:
-    """Return after how many records the fixture closed to a process that ended before the seal; null if it did not."""
+    """Return the number of records after which the fixture closed for an earlier process; ``None`` if it did not."""
     path = folder / _ENDED
     try:
         return int(orjson.loads(path.read_bytes())["records"])
@@ -321,7 +264,7 @@ def _is_over(spec: LiveSpec, tracker: Tracker, now_ms: int) -> bool:
 
 
 def _sealed(spec: LiveSpec, folder: Path, segments: Sequence[Path], asking: LiveAgents, commitment: Commitment | None) -> Run:
-    """Make the pack, and score the run over it; what an earlier process made of the same capture is taken as it is."""
+    """Return the run scored over the pack, which an earlier process may have made of the same capture."""
     place = folder / spec.pack_id
     if not place.exists():
         pack_capture(segments, place)

@@ -1,4 +1,4 @@
-"""A live run as it is looked at while it lasts: how far it is, and what was decided, all of it valid and pending."""
+"""View of a live run while it lasts: its progress and decisions, all of them valid and pending."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _Row = tuple[Any, ...]
 
 @dataclass
 class LiveView:
-    """What is known of a live run so far; written by who follows it, read by who looks.
+    """State of a live run so far; written by the follower, read by viewers.
 
     Attributes
     ----------
     messages
-        How many were shown to the agents.
+        Number of messages shown to the agents.
     gaps
-        Stretches in which messages may have been missed, and that have ended.
+        Ended periods in which messages may have been missed.
     failures
-        What agents that failed said, by agent id.
+        Errors of agents that failed, by agent id.
     """
 
     spec: LiveSpec
@@ -53,14 +53,14 @@ class LiveView:
     _markets: dict[str, Message] = field(default_factory=dict, repr=False)
 
     def decided(self, message: Message, answers: Answers) -> None:
-        """Take note of a message, and of what was decided at it."""
+        """Record a message and its decisions."""
         self.messages += 1
         self._markets[message.market_key] = message
         self.failures |= {agent_id: _said(own) for agent_id, own in answers.failed.items()}
         self._rows += [self._row(agent_id, message, one) for agent_id, own in answers.decided.items() for one in own]
 
     def looked(self, tracker: Tracker) -> None:
-        """Take note of gaps."""
+        """Record gaps."""
         self.gaps = tuple(tracker.gaps)
 
     def _row(self, agent_id: str, at: Message, decision: Decision) -> _Row:
@@ -73,17 +73,17 @@ class LiveView:
 
     @property
     def data_age_s(self) -> float | None:
-        """Seconds since the last message came, by the clock of this machine; null before the first."""
+        """Seconds since the last message, by this machine's clock; ``None`` before the first."""
         came_ms = self.spec.feed.health.data_ts_ms
         return None if came_ms is None else max(0.0, (self.clock() - came_ms) / 1000)
 
     @property
     def count(self) -> int:
-        """How much was decided."""
+        """Number of decisions."""
         return len(self._rows)
 
     def decisions(self, since: int = 0) -> pl.DataFrame:
-        """Return ``LIVE_DECISIONS`` in the order in which they came, but for the first so many."""
+        """Return ``LIVE_DECISIONS`` in order of arrival, without the first ``since``."""
         return pl.DataFrame(list(islice(self._rows, max(0, since), None)), schema=LIVE_DECISIONS, orient="row")
 
     @property
@@ -93,7 +93,7 @@ class LiveView:
 
     @property
     def outcome(self) -> dict[str, str]:
-        """What came of it so far in words, by name; what there is nothing to say of is left out."""
+        """Results so far in words, by name, without empty ones."""
         return nonempty(
             {
                 "run": self.spec.run_id,
@@ -114,7 +114,7 @@ class LiveView:
 
     @property
     def facts(self) -> dict[str, str]:
-        """Everything in words, likewise."""
+        """All facts in words, by name, without empty ones."""
         age_s, health = self.data_age_s, self.spec.feed.health
         return self.outcome | nonempty(
             {
@@ -134,7 +134,7 @@ class LiveView:
 
     @property
     def kickoff(self) -> str:
-        """When it kicks off as announced."""
+        """Announced kickoff."""
         kickoff_ms = self.spec.fixture.kickoff_ts_ms
         return "not announced" if kickoff_ms is None else moment(kickoff_ms)
 
@@ -148,7 +148,7 @@ class LiveView:
 
     @property
     def line(self) -> str:
-        """The most of it in one line."""
+        """Summary in one line."""
         facts = self.facts
         parts = [counted(self.messages, "message"), counted(self.count, "decision")]
         parts += [f"{name} {facts[name]}" for name in ("last data", "gaps") if name in facts]

@@ -1,4 +1,4 @@
-"""How a capture is: a value that says it at one moment, for whoever watches."""
+"""State of a capture at one moment, for viewers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ _LONG_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class MarketAge:
-    """An open market, and how long ago the last message about it came."""
-
     fixture_id: int
     market_key: str
     age_s: float
@@ -31,28 +29,10 @@ class MarketAge:
 
 @dataclass(frozen=True, slots=True)
 class CaptureState:
-    """A capture at one moment.
+    """A capture at one moment; counts include earlier processes' messages and open gaps.
 
-    Attributes
-    ----------
-    messages, messages_per_s
-        How many came in all, those of earlier processes too, and how many a second since the last time that this was said.
-    refused
-        Messages that leave no tick, by reason.
-    gaps
-        Gaps by cause, those that are still open too.
-    oldest
-        The open markets about which nothing was heard for longest, at most ten.
-    quota_left, clock_skew_ms, connected, error
-        As the feed says.
-    lost_bytes
-        What a process that was killed had begun to write.
-    synced_s
-        Seconds since everything was on the disk.
-    segment
-        Number of the segment that is open.
-    is_over
-        Whether nothing is listened to any more: the segments become a pack.
+    ``oldest`` are at most ten open markets with the oldest last messages; ``lost_bytes`` are of a killed process; ``is_over``
+    when the segments become a pack.
     """
 
     messages: int = 0
@@ -71,7 +51,7 @@ class CaptureState:
 
     @property
     def outcome(self) -> dict[str, str]:
-        """What came of it so far in words, by name; what there is nothing to say of is left out."""
+        """Results so far in words, by name, without empty ones."""
         return nonempty(
             {
                 "messages": f"{self.messages:,}",
@@ -83,7 +63,7 @@ class CaptureState:
 
     @property
     def facts(self) -> dict[str, str]:
-        """Everything in words, likewise."""
+        """All facts in words, by name, without empty ones."""
         if self.is_over:
             return self.outcome | {"over": "a pack is made of it"}
         return self.outcome | nonempty(
@@ -102,7 +82,6 @@ class CaptureState:
 
     @property
     def line(self) -> str:
-        """The most of it in one line."""
         parts = [counted(self.messages, "message"), f"{self.messages_per_s:,.0f}/s"]
         parts += [f"{sum(self.refused.values()):,} refused"] if self.refused else []
         parts += [f"gaps: {tally(self.gaps)}"] if self.gaps else []
@@ -115,15 +94,12 @@ class CaptureState:
 
 
 def _skew(skew_ms: int) -> str:
-    """Say by how much the provider's clock differs from this machine's."""
     if abs(skew_ms) < _LONG_MS:
         return f"{skew_ms:+,} ms"
     return f"{span(abs(skew_ms) / 1000)} {'ahead' if skew_ms > 0 else 'behind'}"
 
 
 class Monitor:
-    """Follows a capture record by record, as a run over it would."""
-
     def __init__(self, feed: Feed, segments: Segments, clock: Callable[[], int]) -> None:
         self._feed, self._segments, self._clock = feed, segments, clock
         self._tracker = Tracker(segments.header, SOURCES[feed.name].reader(live=segments.header.live))
@@ -131,7 +107,6 @@ class Monitor:
         self._before = time.monotonic(), 0
 
     def take(self, record: CaptureRecord) -> None:
-        """Take note of a record."""
         for message in self._tracker.take(record):
             market = message.fixture_id, message.market_key
             if message.suspended:
@@ -140,12 +115,10 @@ class Monitor:
                 self._open[market] = record.at_ms
 
     def begin(self) -> None:
-        """Count messages a second from here on."""
         self._before = time.monotonic(), self._tracker.messages
 
     @property
     def state(self) -> CaptureState:
-        """How the capture is now."""
         tracker, health, now = self._tracker, self._feed.health, self._clock()
         (then, counted), at = self._before, time.monotonic()
         self._before = at, tracker.messages

@@ -1,1 +1,1 @@
-"""Points of a search: what names the work of each, what does it, on which machines, and where the sums are kept."""
+"""Points of a search: their names, the work at each, the machines that do it, and the storage of sums."""

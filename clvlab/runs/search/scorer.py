@@ -1,4 +1,4 @@
-"""The work at a point, in this process or in another one."""
+"""The work at a point of a search, in this process or in another one."""
 
 from __future__ import annotations
 
@@ -25,29 +25,17 @@ from clvlab.runs.search.search import Search, at_point, spoken
 from clvlab.runs.spec import resolve
 from clvlab.statistics.measures import fixture_sums
 
-# Scores without evidence: what the law says of decisions that nobody seals, such as the points of a search.
+# Scores without evidence: the law applied to decisions that are not sealed, such as those of a search's points.
 
 
 _MARKET = ["fixture_id", "market_key"]
 
 
 class Scorer:
-    """A tape and a window, made ready to score one agent after another.
+    """A tape and a window, prepared to score one agent after another.
 
-    A replay writes each state down side by side, for evidence to carry, and the law reads the prices back from it. Here they
-    are read from the tape itself; the scores are those of the replay (tests/engine/test_scoring.py).
-
-    Parameters
-    ----------
-    tape
-        The ticks.
-    window
-        What is scored, and where it closes.
-
-    Raises
-    ------
-    EvidenceError
-        The tape has prices that no evidence may carry.
+    A replay writes out each state, for evidence to carry, and the law reads the prices back from it. Here they are read from
+    the tape itself; the scores are those of the replay (tests/engine/test_scoring.py).
     """
 
     def __init__(self, tape: Tape, window: Window) -> None:
@@ -61,17 +49,10 @@ class Scorer:
         self._sides = own.series.select(*_MARKET, "side", "side_no", "rows")
 
     def scores(self, agent: Agent) -> pl.DataFrame:
-        """Return ``SCORES`` of what an agent decides, with ``at_close``: whether it acted on the message that closes a market.
-
-        Raises
-        ------
-        SchemaError, DecisionError
-            It returned no frame, decisions that can't be sealed, or one at a tick that does not exist.
-        """
+        """Return ``SCORES`` of an agent's decisions, with ``at_close``: whether it acted on its market's closing message."""
         return self.timed_scores(agent).drop("ts_ms")
 
     def timed_scores(self, agent: Agent) -> pl.DataFrame:
-        """Return what ``scores`` does, and the ``ts_ms`` of each decision."""
         located = locate(self.tape, decisions_of(agent, self.tape)).sort(SEALED_ORDER, nulls_last=False)
         if self._own is not self.tape:
             located = located.with_columns(*market_rows(self._own, located))
@@ -115,13 +96,7 @@ _KEPT = 1  # tapes that a process keeps: a pack may be large
 
 
 def point_scores(search: Search, params: Params) -> pl.DataFrame:
-    """Return ``SCORES`` with ``at_close`` of the agent at a point.
-
-    Raises
-    ------
-    ClvlabError
-        The agent, the pack or the parameters are at fault; a note names the point.
-    """
+    """Return ``SCORES`` with ``at_close`` of the agent at a point; a note of an error names the point."""
     parts = search.parts
     with ThreadPoolExecutor(_SHARDS_AT_ONCE if isinstance(search.agent, str) else 1) as pool:
         found = pl.concat(pool.map(partial(_timed, params=params), parts))
@@ -140,29 +115,13 @@ def _timed(search: Search, params: Params) -> pl.DataFrame:
 
 
 def sums_at(tasks: Iterable[Task]) -> list[pl.DataFrame]:
-    """Return ``FIXTURE_SUMS`` of points of searches, without a look at their shards."""
     return [fixture_sums(_timed(search, params)) for search, params in tasks]
 
 
 def sums_of_tasks(tasks: Iterable[Task], count: int, executor: Executor | None) -> Iterator[pl.DataFrame]:
-    """Yield ``FIXTURE_SUMS`` of each task, in their order; what is yielded does not depend on who computes it.
+    """Yield ``FIXTURE_SUMS`` of each task in order, whichever process computes it.
 
-    Parameters
-    ----------
-    tasks
-        What the points of a search have in common, and the parameters of one. A process keeps the tape of one search, so those
-        of each follow each other.
-    count
-        How many tasks there are.
-    executor
-        Who computes; see ``parallel_map``.
-
-    Raises
-    ------
-    ExecutorError
-        A point's process died again and again, or the caller's executor is broken.
-    ClvlabError
-        The agent, the pack or the parameters are at fault.
+    A process keeps the tape of one search, so the tasks of each search must be consecutive.
     """
     return parallel_map(Work(sums_at, sums_at, _said, _search_of, _MOST_POINTS, _forget), tasks, count, executor)
 
@@ -176,12 +135,10 @@ def _search_of(task: Task) -> Search:
 
 
 def tape_of(search: Search) -> Tape:
-    """Return the tape of a search, that of the newest one as it was read."""
     return _scorer_of(search).tape
 
 
 def _forget() -> None:
-    """Let the tape go that this process keeps: others are asked from now on."""
     _scorer.cache_clear()
 
 
@@ -196,5 +153,5 @@ def _scorer(place: Place, content_hash: str, fixture_ids: tuple[int, ...], windo
 
 @lru_cache(maxsize=_KEPT)
 def _pack(place: Place, content_hash: str) -> Pack:
-    """Open a pack once, however many shards of it are read: its file is hashed whole."""
+    """Open a pack once for all its shards, as its file is hashed whole."""
     return load_place(place, content_hash)

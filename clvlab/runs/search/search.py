@@ -1,4 +1,4 @@
-"""What all points of a search have in common, and the name of the work at each."""
+"""Shared settings of all points of a search, and the name of the work at each."""
 
 from __future__ import annotations
 
@@ -27,17 +27,11 @@ from clvlab.runs.shards import Shards, sharded
 from clvlab.runs.spec import resolve
 from clvlab.runs.versions import judge
 
-# A grid of parameters, its points, and how many trials they are judged among.
+# A grid of parameters, its points, and the number of trials for the correction.
 
 
 def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
-    """Return the values of each parameter.
-
-    Raises
-    ------
-    StatisticsError
-        No parameter, or one without a list of values, or with a value twice.
-    """
+    """Return the values of each parameter; ``StatisticsError`` for none, or a repeated value."""
     if not isinstance(grid, Mapping):
         raise StatisticsError(f"a grid is a mapping from parameters to lists of values, not {grid!r:.80}")
     values = {name: () if isinstance(own, str) or not isinstance(own, Iterable) else tuple(own) for name, own in grid.items()}
@@ -58,17 +52,10 @@ def grid_points(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def grid_size(grid: Mapping[str, Sequence[Any]]) -> int:
-    """Count the points."""
     return prod(map(len, grid.values()))
 
 
 def check_trials(earlier_trials: int) -> None:
-    """Refuse a count of earlier trials that is not a valid count.
-
-    Raises
-    ------
-    StatisticsError
-    """
     if type(earlier_trials) is not int or earlier_trials < 0:
         raise StatisticsError(f"earlier_trials counts trials, it can't be {earlier_trials!r}")
 
@@ -78,19 +65,7 @@ POINT_SCHEMA = "clvlab-point/1"
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Fixtures, agent and window that all points share; it goes to other processes as it is.
-
-    Attributes
-    ----------
-    place, content_hash
-        Where the pack is, and what it must be.
-    fixture_ids
-        Whole fixtures, sorted.
-    shards
-        The same, cut into those that are scored together.
-    agent
-        Name of a template, or the code of an agent of one's own.
-    """
+    """Fixtures (sorted, and in shards), agent (a template's name or code) and window of all points, for other processes too."""
 
     place: Place
     content_hash: str
@@ -101,19 +76,18 @@ class Search:
 
     @property
     def parts(self) -> list[Search]:
-        """The searches over one shard each, whose sums are those of the whole; itself where there is one."""
+        """Return the searches over one shard each, whose sums add up to the whole's."""
         return [replace(self, fixture_ids=shard, shards=()) for shard in self.shards] if len(self.shards) > 1 else [self]
 
     @property
     def agent_name(self) -> str:
-        """What the agent is called where its sums are kept."""
         return self.agent if isinstance(self.agent, str) else f"own-{sha256(self.agent.code.content)[7:19]}"
 
     def key(self, params: Params) -> str | None:
-        """Hash all that shapes the sums at a point; null where that can't be: over a network anything may answer.
+        """Return the hash of everything that shapes the sums at a point; ``None`` for an agent with network access.
 
-        A template is named by its version and every parameter. An agent of one's own is named by the pickle of its code, with
-        the helpers, globals and closures that it reaches, by the files that it reads, and by all that is installed beside it.
+        A template is named by its version and every parameter; a user's agent by the pickle of its code with reachable helpers,
+        globals and closures, the files that it reads, and all installed packages.
         """
         try:
             with at_point(params):
@@ -137,19 +111,7 @@ class Search:
 
 
 def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None, window: Window, first: Params) -> Search:
-    """Return what the points of a search over a pack have in common; ``first`` are the parameters of one of them.
-
-    Raises
-    ------
-    UnknownAgentError, AgentError
-        No agent that a grid can give parameters to.
-    HeldOutError
-        A fixture that a plan holds out.
-    WindowError
-        The pack does not keep the book that it is to close by.
-    PackTooLargeError
-        The agent must see more at once than fits in memory.
-    """
+    """Return the shared settings of a search over a pack; ``first`` are the parameters of one point."""
     wanted = pack.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
     pack.check_known(wanted)
     pack.check_open(wanted)
@@ -171,7 +133,6 @@ def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None,
 
 @contextmanager
 def at_point(params: Params) -> Iterator[None]:
-    """Note of an error at which point it came."""
     try:
         yield
     except ClvlabError as error:
@@ -180,7 +141,6 @@ def at_point(params: Params) -> Iterator[None]:
 
 
 def spoken(params: Params) -> str:
-    """Return parameters in words."""
     return ", ".join(f"{name}={value!r}" for name, value in params.items())
 
 
@@ -211,6 +171,6 @@ def _versions() -> dict[str, str]:
 
 @cache
 def _installed() -> str:
-    """Hash the names and versions of everything installed, which an agent of one's own may import."""
+    """Return the hash of the names and versions of everything installed, which a user's agent may import."""
     names = sorted({f"{one.name}=={one.version}" for one in distributions()})
     return sha256("\n".join(names).encode())

@@ -1,8 +1,7 @@
-"""Sums of points that are kept: computed once, and read by anyone as a partitioned dataset of Parquet files.
+"""Stored sums of points: computed once, and readable as a partitioned dataset of Parquet files.
 
-A digest stands in a file's own metadata, where whoever reads it elsewhere does not mind it. It is of all bytes of the file,
-with zeros in its place, after the name of what they belong to: so another's file, an edit or a damaged disk is found out
-before anything is parsed. It is no seal: who can write to the folder can compute it.
+A digest in a file's own metadata covers all its bytes (with zeros in its place) after the name of its owner. So another owner's
+file, an edit or a damaged disk is found before anything is parsed. It is not a seal: any writer to the folder can compute it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from clvlab.runs.search.scorer import Task, sums_of_tasks
 from clvlab.runs.search.search import Search, spelled
 from clvlab.statistics.measures import FIXTURE_SUMS
 
-# A row for each fixture in which decisions count. ``point`` is the name of the work, ``params`` its parameters as JSON.
+# A row per fixture with counted decisions. ``point`` is the name of the work, ``params`` its parameters as JSON.
 POINT_SUMS: Schema = {"point": pl.String, "params": pl.String, **FIXTURE_SUMS}
 
 _HELD = 1_000_000  # rows of sums that wait for those of other shards
@@ -38,19 +37,13 @@ _MAGIC = b"PAR1"
 
 
 class KeptSums:
-    """A folder ``law=.../agent=.../pack=.../<point>.parquet`` of ``POINT_SUMS``.
-
-    Parameters
-    ----------
-    folder
-        Where the partitions stand; made when the first sums are kept.
-    """
+    """A folder ``law=.../agent=.../pack=.../<point>.parquet`` of ``POINT_SUMS``, made when the first sums are kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def path(self, search: Search, params: Params) -> Path | None:
-        """Return where the sums at a point are kept, null where its work has no name."""
+        """Return the path of a point's sums, ``None`` where its work has no name."""
         key = search.key(params)
         if key is None:
             return None
@@ -60,12 +53,11 @@ class KeptSums:
         )
 
     def read(self, path: Path) -> pl.DataFrame | None:
-        """Return the ``FIXTURE_SUMS`` of a path, null where there are none, or none that were computed for it."""
+        """Return the ``FIXTURE_SUMS`` of a path, ``None`` without valid ones."""
         found = read_derived(path, self._owner(path))
         return None if found is None or dict(found.schema) != POINT_SUMS else found.select(*FIXTURE_SUMS)
 
     def keep(self, path: Path, params: Params, sums: pl.DataFrame) -> None:
-        """Keep the sums at a point."""
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{token_hex(8)}")
         rows = sums.with_columns(point=pl.lit(path.stem), params=pl.lit(spelled(params))).select(*POINT_SUMS)
@@ -73,33 +65,13 @@ class KeptSums:
         unfinished.replace(path)  # whole or not at all; after a power failure perhaps empty, and then computed again
 
     def _owner(self, path: Path) -> str:
-        """Name the law, the agent, the pack and the point that sums are of, wherever the folder stands."""
         return path.relative_to(self._folder).as_posix()
 
 
 def search_points(
     search: Search, points: Iterable[Params], count: int, *, executor: Executor | None = None, kept: KeptSums | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield ``FIXTURE_SUMS`` of each point, in their order: those that are kept as they are, the others computed and kept.
-
-    Parameters
-    ----------
-    search
-        What the points have in common.
-    points
-        Parameters of each, taken as they are needed.
-    count
-        How many points there are.
-    executor
-        Who computes; see ``sums_of_tasks``.
-    kept
-        Where sums are kept; nothing is kept without.
-
-    Raises
-    ------
-    ExecutorError, ClvlabError
-        As ``sums_of_tasks``. What was computed until then is kept: the same search goes on there.
-    """
+    """Yield ``FIXTURE_SUMS`` of each point in order: kept ones as they are, the others computed and kept."""
     parts, left, sizes = search.parts, iter(points), deque[int]()
     at_once = 1 if len(parts) == 1 else max(1, _HELD // len(search.fixture_ids))
 
@@ -116,7 +88,6 @@ def search_points(
 
 
 def _sums(tasks: Iterator[Task], count: int, executor: Executor | None, kept: KeptSums | None) -> Iterator[pl.DataFrame]:
-    """Yield the sums of tasks in their order: read where they are kept, else computed and kept."""
     if kept is None:
         yield from sums_of_tasks(tasks, count, executor)
         return
@@ -142,7 +113,6 @@ def _sums(tasks: Iterator[Task], count: int, executor: Executor | None, kept: Ke
 
 
 def derived_file(frame: pl.DataFrame, owner: str) -> bytes:
-    """Return a frame as a Parquet file that belongs to an owner."""
     file = BytesIO()
     frame.write_parquet(file, metadata={_KEY: _BLANK.decode()})
     content = file.getvalue()
@@ -151,10 +121,7 @@ def derived_file(frame: pl.DataFrame, owner: str) -> bytes:
 
 
 def read_derived(path: Path, owner: str) -> pl.DataFrame | None:
-    """Read a file that belongs to an owner; ``None``, with a warning, where it does not, or is not as it was written.
-
-    Without a warning it is ``None`` too where there is no file, or one from before such files had a digest.
-    """
+    """Read an owner's file; ``None``, with a warning if it is another's or damaged, without one if it is missing or older."""
     try:
         content = file_bytes(path)
         key = content.rfind(_KEY.encode())
@@ -167,7 +134,7 @@ def read_derived(path: Path, owner: str) -> pl.DataFrame | None:
     except FileNotFoundError:
         return None
     except (OSError, FileError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        pass  # said below: it is derived again
+        pass  # reported below: it is derived again
     warnings.warn(f"{str(path)!r} is not as it was written, or belongs to something else: it is computed again", stacklevel=2)
     return None
 
