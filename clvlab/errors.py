@@ -119,8 +119,8 @@ class UnknownFixtureError(PackError):
     http_status = 422
 
     def __init__(self, fixture_id: int, pack_id: str, known: tuple[int, ...]) -> None:
-        shown = ", ".join(str(f) for f in known[:5]) + (", ..." if len(known) > 5 else "")
-        super().__init__(f"fixture {fixture_id} is not in pack {pack_id!r}; it has {len(known)}: {shown}")
+        listed = ", ".join(str(f) for f in known[:5]) + (", ..." if len(known) > 5 else "")
+        super().__init__(f"fixture {fixture_id} is not in pack {pack_id!r}; it has {len(known)}: {listed}")
         self.fixture_id = fixture_id
         self.pack_id = pack_id
 
@@ -259,8 +259,8 @@ class RunConflictError(ClvlabError):
     http_status = 500
 
     def __init__(self, run_id: str, stored: str, offered: str, why: str = "") -> None:
-        said = f"run {run_id} is stored with manifest {stored}, and this one has {offered}; nothing was written"
-        super().__init__(f"{said}: {why}" if why else said)
+        conflict = f"run {run_id} is stored with manifest {stored}, and this one has {offered}; nothing was written"
+        super().__init__(f"{conflict}: {why}" if why else conflict)
         self.stored = stored
         self.offered = offered
 
@@ -599,7 +599,7 @@ class UnknownMarketError(ClvlabError):
     """The fixture has no such market, on its tape or in a decision."""
 
     def __init__(self, market_key: str, fixture_id: int, known: tuple[str, ...]) -> None:
-        shown = ", ".join(repr(key) for key in known[:5]) + (", ..." if len(known) > 5 else "")
-        super().__init__(f"fixture {fixture_id} has no market {market_key!r}; it has {len(known)}: {shown}")
+        listed = ", ".join(repr(key) for key in known[:5]) + (", ..." if len(known) > 5 else "")
+        super().__init__(f"fixture {fixture_id} has no market {market_key!r}; it has {len(known)}: {listed}")
         self.market_key = market_key
         self.fixture_id = fixture_id

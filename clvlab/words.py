@@ -57,7 +57,7 @@ def signed(number: float, digits: int = 1) -> str:
     return f"{number:+,.{digits}f}" if round(number, digits) else f"{0:.{digits}f}"
 
 
-def signed_beside(number: float, *beside: float) -> str:
+def signed_like(number: float, *others: float) -> str:
     """Return a number with its sign, rounded to the digits that it and its neighbours justify.
 
     A bound that is not zero is never shown as zero, up to three decimals.
@@ -67,7 +67,7 @@ def signed_beside(number: float, *beside: float) -> str:
     >>> signed_beside(34.2, 34.2, -6.1, 76.8), signed_beside(0.04, 12.0, 0.04, 24.0), signed_beside(0.0)
     ('+34', '+0.04', '0')
     """
-    together = beside or (number,)
+    together = others or (number,)
     spread = (max(together) - min(together)) / 2 or abs(together[0])
     digits = 0 if spread <= 0 else min(max(1 - int(log10(spread) // 1), 0), _MOST_DIGITS)
     while digits < _MOST_DIGITS and any(one and not round(one, digits) for one in together):
@@ -85,9 +85,9 @@ def estimate(mean: float, low: float | None, high: float | None, unit: str = "")
     """
     behind = f" {unit}" if unit else ""
     if low is None or high is None:
-        return f"{signed_beside(mean)}{behind}"
-    shown = [signed_beside(number, mean, low, high) for number in (mean, low, high)]
-    return f"{shown[0]}{behind} [{shown[1]}, {shown[2]}]"
+        return f"{signed_like(mean)}{behind}"
+    texts = [signed_like(number, mean, low, high) for number in (mean, low, high)]
+    return f"{texts[0]}{behind} [{texts[1]}, {texts[2]}]"
 
 
 def plus(number: float, digits: int = 0) -> str:
@@ -209,7 +209,7 @@ def short_p_value(p: float) -> str:
 
 
 def nonempty(facts: Mapping[str, str]) -> dict[str, str]:
-    return {name: said for name, said in facts.items() if said}
+    return {name: text for name, text in facts.items() if text}
 
 
 def yes(value: object) -> str:
@@ -289,12 +289,12 @@ def span_by_units(length_ms: int | None) -> str | None:
     """
     if length_ms is None:
         return None
-    said, rest = [], abs(length_ms) // 1000
+    parts, rest = [], abs(length_ms) // 1000
     for size, unit in _UNITS_S:
         number, rest = divmod(rest, size)
         if number:
-            said.append(f"{number:,} {unit}")
-    return ("-" if length_ms <= -1000 else "") + (" ".join(said[:2]) or "0 s")
+            parts.append(f"{number:,} {unit}")
+    return ("-" if length_ms <= -1000 else "") + (" ".join(parts[:2]) or "0 s")
 
 
 def span_in_one(seconds: int) -> str:

@@ -41,8 +41,8 @@ def test_basis_points_have_their_sign(number, said):
 
 
 def test_a_bound_beside_zero_is_never_spelt_as_zero():
-    assert words.signed_beside(-0.04, 30.0, -0.04, 60.0) == "-0.04"
-    assert words.signed_beside(-0.00001) == "0"
+    assert words.signed_like(-0.04, 30.0, -0.04, 60.0) == "-0.04"
+    assert words.signed_like(-0.00001) == "0"
     assert words.estimate(0.0, -0.04, 0.04, "bps") == "0 bps [-0.040, +0.040]"
 
 

@@ -14,7 +14,7 @@ from clvlab.errors import AgentError
 _WAYS = "an agent is the name of a template (clvlab.agents() lists them), 'file.py:name', or an agent of your own"
 
 
-def agent_given(agent: object) -> Agent:
+def as_agent(agent: object) -> Agent:
     """Return an agent, or the strategy of a plain function of ``ticks`` with defaults; ``AgentError`` for anything else.
 
     Examples
@@ -49,8 +49,8 @@ def _of_function(rule: Callable[..., Any]) -> Strategy:
             f"{name} is a function of a book: write it as the method on_tick(self, book) of a class that derives from "
             "clvlab.TickAgent, and give an object of that class"
         )
-    said = "no parameter" if not parameters else f"{parameters[0]!r} as its first parameter"
+    signature = "no parameter" if not parameters else f"{parameters[0]!r} as its first parameter"
     raise AgentError(
-        f"{name} is a plain function with {said}: write @clvlab.strategy above it if it takes all ticks as a lazy frame and "
-        "returns a frame of decisions, or name that parameter 'ticks'"
+        f"{name} is a plain function with {signature}: write @clvlab.strategy above it if it takes all ticks as a lazy frame "
+        "and returns a frame of decisions, or name that parameter 'ticks'"
     )

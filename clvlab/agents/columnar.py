@@ -21,7 +21,7 @@ from clvlab.law.tape import Tape
 
 Rule = Callable[..., pl.LazyFrame | pl.DataFrame]
 
-_GIVEN = (*TICKS, "series", "kickoff_ts_ms", "to_close_s", *(column for column in ABOUT if column != "fixture_id"))
+_BASE_COLUMNS = (*TICKS, "series", "kickoff_ts_ms", "to_close_s", *(column for column in ABOUT if column != "fixture_id"))
 _NAMED = ("fixture_id", "tick_seq", "market_key", "side")
 _EXAMPLE = """for example
 
@@ -113,7 +113,7 @@ class Strategy:
             )
         for column in columns:
             meant = get_close_matches(column, DECISIONS, 1, cutoff=0.8)
-            if meant and column not in {*DECISIONS, *_GIVEN} and meant[0] not in columns:
+            if meant and column not in {*DECISIONS, *_BASE_COLUMNS} and meant[0] not in columns:
                 raise SchemaError(f"{self.agent_id} returned a column {column!r}: is {meant[0]!r} meant? If not, rename it")
         # Other columns of the ticks that the rule kept, above all names, are never read.
         kept = decided.lazy().select(column for column in columns if column in DECISIONS).collect(engine="in-memory")
@@ -203,7 +203,7 @@ def strategy(
     """
 
     def made(function: Rule) -> Strategy:
-        params = _defaults(function, given=1 + books)
+        params = _defaults(function, count=1 + books)
         return Strategy(function, agent_id or _name(function), version, checked_markets(markets), stake, params, books)
 
     return made if rule is None else made(rule)
@@ -213,15 +213,15 @@ def _name(rule: Rule) -> str:
     return str(rule.__name__)
 
 
-def _defaults(rule: Rule, given: int) -> Params:
+def _defaults(rule: Rule, count: int) -> Params:
     if not inspect.isfunction(rule) or inspect.iscoroutinefunction(rule):
         raise AgentError(f"strategy takes a function (def or lambda) of a lazy frame, not {rule!r:.80}; {_EXAMPLE}")
     declared = list(inspect.signature(rule).parameters.values())
-    if len(declared) < given:
+    if len(declared) < count:
         raise AgentError(
             f"{_name(rule)} is shown books: write def {_name(rule)}(ticks, ticks_by_book), not {len(declared)} arguments"
         )
-    own = declared[given:]
+    own = declared[count:]
     for parameter in own:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise AgentError(f"parameter {parameter.name!r} of {_name(rule)} can't be given by name")
@@ -235,7 +235,7 @@ def _defaults(rule: Rule, given: int) -> Params:
 def _ticks(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
     """Return ``TICKS``, ``series`` and facts of the fixtures, of some markets, in order of (series, tick_seq)."""
     series = _known(tape, in_markets(tape, markets).select("series", "fixture_id", "market_key", "side"))
-    return _timed(tape.rows.lazy().join(series.lazy(), on="series", maintain_order="left")).select(*_GIVEN)
+    return _timed(tape.rows.lazy().join(series.lazy(), on="series", maintain_order="left")).select(*_BASE_COLUMNS)
 
 
 def _ticks_by_book(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
@@ -246,7 +246,7 @@ def _ticks_by_book(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
     known = _known(tape, in_markets(tape, markets).select(named))
     number = pl.struct(*named, "book").rle_id().cast(pl.UInt32)
     stated = tape.books.join(known.lazy(), on=named, maintain_order="left").with_columns(series=number)
-    return _timed(stated).select("book", *(column for column in _GIVEN if column != "in_running"))
+    return _timed(stated).select("book", *(column for column in _BASE_COLUMNS if column != "in_running"))
 
 
 def _known(tape: Tape, series: pl.DataFrame) -> pl.DataFrame:

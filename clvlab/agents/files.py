@@ -6,7 +6,7 @@ import sys
 from inspect import isfunction
 from types import ModuleType
 
-from clvlab.agents.coercion import agent_given
+from clvlab.agents.coercion import as_agent
 from clvlab.agents.columnar import Strategy
 from clvlab.agents.ticks import TickAgent
 from clvlab.base.names import did_you_mean
@@ -30,7 +30,7 @@ def agent_of(code: bytes, path: str, name: str) -> Agent:
         raise UnknownAgentError(f"{path} does not run: {type(error).__name__}: {error}") from error
     if isfunction(found):
         try:
-            return agent_given(found)
+            return as_agent(found)
         except AgentError as error:
             raise UnknownAgentError(f"{path} has no agent {name!r}: {error}") from error
     if isinstance(found, type) or not isinstance(found, Agent):

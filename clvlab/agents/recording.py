@@ -180,11 +180,11 @@ def record(tape: Tape, ask: Ask, at: Iterable[tuple[int, int]] | None = None, *,
     absent = set(chosen) - set(tape.messages.select("fixture_id", "tick_seq").iter_rows()) if chosen else set()
     if absent:
         raise AgentError(f"{len(absent)} checkpoint(s) are not on the tape, the first is {min(absent)}")
-    answered = [_asked(tape, ask, *checkpoint) for checkpoint in chosen]
+    answered = [_answer_at(tape, ask, *checkpoint) for checkpoint in chosen]
     return Transcript(name, tape.binding.content_hash, tuple(e for e, _ in answered), tuple(a for _, a in answered))
 
 
-def _asked(tape: Tape, ask: Ask, fixture_id: int, tick_seq: int) -> tuple[Entry, ModelAnswer]:
+def _answer_at(tape: Tape, ask: Ask, fixture_id: int, tick_seq: int) -> tuple[Entry, ModelAnswer]:
     known = _known(tape, fixture_id, tick_seq)
     prompt = _prompt(known)
     at = {"fixture_id": fixture_id, "tick_seq": tick_seq}
@@ -217,22 +217,22 @@ def _proposal(text: str, known: _FixtureState) -> Mapping[str, object]:
     """Read a proposal about a market and side that were shown; unknown keys are ignored."""
     fenced = _FENCED.fullmatch(text)
     try:
-        said = json.loads(fenced[1] if fenced else text)
+        answer = json.loads(fenced[1] if fenced else text)
     except (ValueError, RecursionError) as error:
         raise AskError("bad_json", f"the answer is no JSON: {text}") from error
-    if not isinstance(said, dict):
-        raise AskError("bad_json", f"the answer must be a JSON object, not {type(said).__name__}")
-    if said.get("action") == Action.WAIT:
-        return {key: said[key] for key in _CLAIMS if key in said}
-    if said.get("action") != Action.BACK:
-        raise AskError("bad_answer", f"action must be BACK or WAIT, not {said.get('action')!r:.100}")
+    if not isinstance(answer, dict):
+        raise AskError("bad_json", f"the answer must be a JSON object, not {type(answer).__name__}")
+    if answer.get("action") == Action.WAIT:
+        return {key: answer[key] for key in _CLAIMS if key in answer}
+    if answer.get("action") != Action.BACK:
+        raise AskError("bad_answer", f"action must be BACK or WAIT, not {answer.get('action')!r:.100}")
     sides = {market["market_key"]: [side["side"] for side in market["sides"]] for market in known["markets"]}
-    market_key, side = str(said.get("market_key")), said.get("side")
+    market_key, side = str(answer.get("market_key")), answer.get("side")
     if market_key not in sides:
         raise AskError("unknown_market", f"no market {market_key!r} was shown")
     if side not in sides[market_key]:
         raise AskError("unknown_side", f"market {market_key!r} has no side {side!r}")
-    return {key: said[key] for key in (*_CLAIMS, *_POSITION) if key in said}
+    return {key: answer[key] for key in (*_CLAIMS, *_POSITION) if key in answer}
 
 
 def _entry(proposal: Mapping[str, object]) -> Entry:

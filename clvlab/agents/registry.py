@@ -263,7 +263,7 @@ def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id
         raise UnknownAgentError(f"unknown agent {strategy!r:.200}{_hint(strategy)}")
     model, rule = TEMPLATES[strategy]
     try:
-        config = model.model_validate({name: _given(model, name, value) for name, value in dict(params or {}).items()})
+        config = model.model_validate({name: _fraction(model, name, value) for name, value in dict(params or {}).items()})
     except ValidationError as error:
         raise AgentError(f"{strategy}: {_refusal(model, error)}") from error
     return register(Template(agent_id or strategy, strategy, config, rule, _FOLLOWERS.get(strategy)))
@@ -309,16 +309,16 @@ def _refusal(model: type[Config], error: ValidationError) -> str:
     if wrong["type"] == "extra_forbidden" and len(wrong["loc"]) == 1:
         return f"no parameter {name!r}{among(name, model.model_fields)}"
     field = model.model_fields.get(str(wrong["loc"][0]))
-    default = "" if field is None or len(wrong["loc"]) > 1 else f"; the default is {_shown(field.default)}"
-    said = _KINDS.get(wrong["type"], wrong["msg"].replace("Input should be", "must be").removeprefix("Value error, "))
-    return f"parameter {name} = {wrong['input']!r:.80}: {said}{default}"
+    default = "" if field is None or len(wrong["loc"]) > 1 else f"; the default is {_default_text(field.default)}"
+    reason = _KINDS.get(wrong["type"], wrong["msg"].replace("Input should be", "must be").removeprefix("Value error, "))
+    return f"parameter {name} = {wrong['input']!r:.80}: {reason}{default}"
 
 
-def _shown(default: object) -> str:
+def _default_text(default: object) -> str:
     return repr(list(default)) if isinstance(default, tuple) else repr(default)
 
 
-def _given(model: type[Config], name: str, value: Any) -> Any:
+def _fraction(model: type[Config], name: str, value: Any) -> Any:
     """Accept a fraction also as the decimal text in which it is sealed, so that a sealed configuration can be run again."""
     known = model.model_fields.get(name)
     is_fraction = known is not None and known.annotation is float

@@ -36,7 +36,7 @@ def source_sha256(code: Callable[..., Any] | type) -> str | None:
             text = _function_text(function.__code__)
     except (OSError, TypeError):  # no file holds it
         functions = [function] if inspect.isfunction(function) else [value for _, value in sorted(vars(function).items())]
-        return sha256("\n".join(_spelled(value.__code__) for value in functions if inspect.isfunction(value)).encode())
+        return sha256("\n".join(_stable_text(value.__code__) for value in functions if inspect.isfunction(value)).encode())
     return None if text is None else sha256(dedent(text).encode())
 
 
@@ -188,13 +188,13 @@ def _has_bases(own: type, node: ast.ClassDef) -> bool:
     return True
 
 
-def _spelled(value: object) -> str:
+def _stable_text(value: object) -> str:
     """Return bytecode and its constants as text that is the same in every process."""
     if isinstance(value, CodeType):
         names = (value.co_names, value.co_varnames, value.co_freevars)
-        return f"{value.co_name}:{value.co_code.hex()}:{names}:{_spelled(value.co_consts)}"
+        return f"{value.co_name}:{value.co_code.hex()}:{names}:{_stable_text(value.co_consts)}"
     if isinstance(value, tuple):
-        return f"({','.join(map(_spelled, value))})"
+        return f"({','.join(map(_stable_text, value))})"
     if isinstance(value, frozenset):
-        return f"{{{','.join(sorted(map(_spelled, value)))}}}"
+        return f"{{{','.join(sorted(map(_stable_text, value)))}}}"
     return f"{type(value).__name__} {value!r}"

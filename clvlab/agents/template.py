@@ -72,8 +72,8 @@ class Kelly:
         """Return ``DECISIONS`` with the stake of every BACK replaced, rounded down; 0 without a quote or an edge at it."""
         key = ["fixture_id", "market_key", "side"]
         series = tape.series.with_row_index("series").select(*key, "series", "start")
-        asked = decisions.join(series, on=key, how="left", maintain_order="left")
-        row = last_row_at(tape.key, asked["start"], asked["series"], asked["tick_seq"])
+        priced = decisions.join(series, on=key, how="left", maintain_order="left")
+        row = last_row_at(tape.key, priced["start"], priced["series"], priced["tick_seq"])
         quotes = tape.rows.select(pl.col("prob_bps", "odds_milli").cast(pl.Int128).gather(row))
         # p o - 1 in units of 10^-7 and o - 1 in units of 10^-3: their quotient is the full stake in units of 10^-4.
         edge = pl.col("prob_bps") * pl.col("odds_milli") - 10_000_000

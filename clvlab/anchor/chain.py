@@ -101,9 +101,9 @@ class Chain:
         """Say of each signature how far it is; null when the chain does not know it."""
         if not signatures:
             return []
-        asked = [Signature.from_string(signature) for signature in signatures]
+        wanted = [Signature.from_string(signature) for signature in signatures]
         return await self._answered(
-            lambda: self._client.get_signature_statuses(asked, search_transaction_history=True), self._landings
+            lambda: self._client.get_signature_statuses(wanted, search_transaction_history=True), self._landings
         )
 
     def _landings(self, answer: Any) -> list[Confirmation | None]:
@@ -141,12 +141,12 @@ class Chain:
         """Fetch a transaction as bytes and read it here."""
         genesis = await self.genesis_hash()
         try:
-            asked = Signature.from_string(signature)
+            wanted = Signature.from_string(signature)
         except ValueError:  # no chain holds what is no signature
             return Seen(genesis)
         return await self._answered(
             lambda: self._client.get_transaction(
-                asked, encoding="base64", commitment=self._commitment, max_supported_transaction_version=0
+                wanted, encoding="base64", commitment=self._commitment, max_supported_transaction_version=0
             ),
             lambda answer: _read(genesis, json.loads(answer.to_json())["result"]),
         )

@@ -80,7 +80,7 @@ class DevChain:
         self._svm = LiteSVM().with_blockhash_check(check=False).with_transaction_history(0)
         self._lock = RLock()
         self._faults: list[ChainFault] = []
-        self._landed: dict[str, _Transaction] = {}
+        self._transactions: dict[str, _Transaction] = {}
         self._born: dict[str, int] = {}
         self.slot = 1000
         self.pass_slots(1)
@@ -108,15 +108,15 @@ class DevChain:
 
     def forget(self, signature: str) -> None:
         """Drop a transaction, as a fork does."""
-        del self._landed[signature]
+        del self._transactions[signature]
 
     def memos(self) -> list[str]:
         """List the memos of every successful transaction, in order."""
-        return [memo for landed in self._landed.values() if landed.error is None for memo in _memos(landed.raw)]
+        return [memo for one in self._transactions.values() if one.error is None for memo in _memos(one.raw)]
 
     def signatures(self) -> list[str]:
         """List the signatures of all that landed, in order."""
-        return list(self._landed)
+        return list(self._transactions)
 
     def airdrop(self, address: str, lamports: int = 10**9) -> str:
         """Return an account money to pay fees with; returns a signature that no status is kept of."""
@@ -172,18 +172,18 @@ class DevChain:
         alive = born is not None and self.slot - born <= _MAX_AGE
         if not config.get("skipPreflight"):
             self._preflight(transaction, signature, alive=alive)
-        if alive and signature not in self._landed and not self.fault("drop", "sendTransaction"):
+        if alive and signature not in self._transactions and not self.fault("drop", "sendTransaction"):
             outcome = self._svm.send_transaction(transaction)
             failure = _error(outcome.err()) if isinstance(outcome, FailedTransactionMetadata) else None
             self.pass_slots(1)
-            self._landed[signature] = _Transaction(self.slot, raw, failure)
+            self._transactions[signature] = _Transaction(self.slot, raw, failure)
         return signature
 
     def _preflight(self, transaction: VersionedTransaction, signature: str, *, alive: bool) -> None:
         """Refuse what would fail, as nodes do unless told not to look."""
         error: Any = None
         logs: list[str] = []
-        if signature in self._landed:
+        if signature in self._transactions:
             error = "AlreadyProcessed"
         elif not alive:
             error = "BlockhashNotFound"
@@ -195,57 +195,63 @@ class DevChain:
             data = {"accounts": None, "err": error, "logs": logs, "unitsConsumed": 0, "returnData": None}
             raise NodeError(-32002, f"Transaction simulation failed: {error}", data)
 
-    def _level(self, landed: _Transaction) -> str:
-        depth = self.slot - landed.slot
+    def _level(self, transaction: _Transaction) -> str:
+        depth = self.slot - transaction.slot
         return _LEVELS[(depth >= _CONFIRMED) + (depth >= _FINALIZED)]
 
-    def _sure(self, landed: _Transaction, config: JsonObject) -> bool:
-        return _LEVELS.index(self._level(landed)) >= _LEVELS.index(config.get("commitment") or "finalized")
+    def _sure(self, transaction: _Transaction, config: JsonObject) -> bool:
+        return _LEVELS.index(self._level(transaction)) >= _LEVELS.index(config.get("commitment") or "finalized")
 
     def _statuses(self, signatures: list[str]) -> Mapping[str, object]:
         self.pass_slots(1)
-        return self._at([self._status(self._landed.get(signature)) for signature in signatures])
+        return self._at([self._status(self._transactions.get(signature)) for signature in signatures])
 
-    def _status(self, landed: _Transaction | None) -> Mapping[str, object] | None:
-        if landed is None:
+    def _status(self, transaction: _Transaction | None) -> Mapping[str, object] | None:
+        if transaction is None:
             return None
-        level = self._level(landed)
+        level = self._level(transaction)
         return {
-            "slot": landed.slot,
-            "confirmations": None if level == "finalized" else self.slot - landed.slot,
-            "err": landed.error,
-            "status": {"Ok": None} if landed.error is None else {"Err": landed.error},
+            "slot": transaction.slot,
+            "confirmations": None if level == "finalized" else self.slot - transaction.slot,
+            "err": transaction.error,
+            "status": {"Ok": None} if transaction.error is None else {"Err": transaction.error},
             "confirmationStatus": level,
         }
 
     def _history(self, address: str, config: JsonObject) -> Sequence[Mapping[str, object]]:
         """List what names an account, newest first, from behind ``before`` on."""
         entries = []
-        for signature, landed in reversed(self._landed.items()):
-            keys = VersionedTransaction.from_bytes(landed.raw).message.account_keys
-            if Pubkey.from_string(address) in keys and self._sure(landed, config):
-                memo = "; ".join(f"[{len(memo.encode())}] {memo}" for memo in _memos(landed.raw)) or None
-                entry = {"signature": signature, "slot": landed.slot, "err": landed.error, "memo": memo, "blockTime": None}
-                entries.append(entry | {"confirmationStatus": self._level(landed)})
+        for signature, transaction in reversed(self._transactions.items()):
+            keys = VersionedTransaction.from_bytes(transaction.raw).message.account_keys
+            if Pubkey.from_string(address) in keys and self._sure(transaction, config):
+                memo = "; ".join(f"[{len(memo.encode())}] {memo}" for memo in _memos(transaction.raw)) or None
+                entry = {
+                    "signature": signature,
+                    "slot": transaction.slot,
+                    "err": transaction.error,
+                    "memo": memo,
+                    "blockTime": None,
+                }
+                entries.append(entry | {"confirmationStatus": self._level(transaction)})
         names = [entry["signature"] for entry in entries]
         start = names.index(config["before"]) + 1 if config.get("before") else 0
         return entries[start : start + (config.get("limit") or 1000)]
 
     def _transaction(self, signature: str, config: JsonObject) -> Mapping[str, object] | None:
-        landed = self._landed.get(signature)
+        found = self._transactions.get(signature)
         if config.get("encoding") != "base64":
             raise NodeError(-32602, "this chain gives transactions as base64 only")
-        if landed is None or not self._sure(landed, config):
+        if found is None or not self._sure(found, config):
             return None
         if config.get("maxSupportedTransactionVersion") is None:
             raise NodeError(-32015, "Transaction version (0) is not supported by the requesting client")
-        raw = landed.raw.replace(b"sha256:", b"sha265:") if self.fault("lie", "getTransaction") else landed.raw
+        raw = found.raw.replace(b"sha256:", b"sha265:") if self.fault("lie", "getTransaction") else found.raw
         meta = {
-            "err": landed.error, "status": {"Ok": None} if landed.error is None else {"Err": landed.error},
+            "err": found.error, "status": {"Ok": None} if found.error is None else {"Err": found.error},
             "fee": _LAMPORTS_PER_SIGNATURE, "preBalances": [], "postBalances": [], "innerInstructions": [], "logMessages": [],
         }  # fmt: skip
-        shown = [b64encode(raw).decode(), "base64"]
-        return {"slot": landed.slot, "blockTime": None, "version": 0, "transaction": shown, "meta": meta}
+        encoded = [b64encode(raw).decode(), "base64"]
+        return {"slot": found.slot, "blockTime": None, "version": 0, "transaction": encoded, "meta": meta}
 
 
 def _memos(raw: bytes) -> list[str]:

@@ -93,12 +93,12 @@ def anchor_from_environment() -> AnchorSettings:
     try:
         return _Environment().anchor
     except ValidationError as error:
-        raise AnchorError("; ".join(_said(one["loc"], one["msg"], one["input"]) for one in error.errors())) from error
+        raise AnchorError("; ".join(_sentence(one["loc"], one["msg"], one["input"]) for one in error.errors())) from error
     except SettingsError as error:
         raise AnchorError(f"CLVLAB_ANCHOR can't be read: {error}") from error
 
 
-def _said(loc: tuple[int | str, ...], message: str, value: Any) -> str:
+def _sentence(loc: tuple[int | str, ...], message: str, value: Any) -> str:
     if len(loc) == 1:
         return f"CLVLAB_ANCHOR_*: {message.removeprefix('Value error, ')}"
     return f"CLVLAB_{'_'.join(map(str, loc)).upper()}: {message}, not {value!r:.80}"

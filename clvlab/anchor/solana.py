@@ -106,23 +106,23 @@ class SolanaAnchor(NullAnchor):
                 raise AnchorError(
                     f"{self._settings.rpc_url} is not {self.cluster}: its genesis hash is {genesis}, not {expected}"
                 )
-            record = self._begun(run_id, manifest_hash, genesis)
+            record = self._start(run_id, manifest_hash, genesis)
             while True:
                 height = await chain.block_height()  # before the landings: what they then lack can't land up to here
                 landings = await chain.landings([attempt.signature for attempt in record.attempts])
                 known = dict(zip(record.attempts, landings, strict=True))
-                landed = [attempt.signature for attempt, at in known.items() if at and at.sure and not at.error]
+                confirmed = [attempt.signature for attempt, at in known.items() if at and at.sure and not at.error]
                 failed = next((at.error for at in landings if at and at.error), None)
                 open_ = [
                     attempt
                     for attempt, at in known.items()
                     if not (at and at.error) and (at or height <= attempt.last_valid_block_height + _EXPIRY_MARGIN)
                 ]
-                for signature in landed:
+                for signature in confirmed:
                     seen = await chain.seen(signature)
                     if self._holds(seen, signature, manifest_hash):
                         return self._concluded(record, seen)
-                if not landed and not open_:
+                if not confirmed and not open_:
                     found = await self._found(chain, manifest_hash)
                     if found:
                         return self._concluded(record, found)
@@ -132,7 +132,7 @@ class SolanaAnchor(NullAnchor):
                     record = self._stored(
                         replace(record, status=AnchorStatus.PENDING.value, signature=None, transaction=None), record
                     )
-                if not landed and not open_:
+                if not confirmed and not open_:
                     record = await self._signed(chain, record)
                     open_ = [record.attempts[-1]]
                 for attempt in open_:
@@ -140,15 +140,15 @@ class SolanaAnchor(NullAnchor):
                         await chain.send(transaction_bytes(attempt))
                 await chain.pause(f"the memo did not land ({len(record.attempts)} signed); it stays pending")
 
-    def _begun(self, run_id: str, manifest_hash: str, genesis: str) -> AnchorRecord:
+    def _start(self, run_id: str, manifest_hash: str, genesis: str) -> AnchorRecord:
         stored = self._records.get(run_id)
-        begun = AnchorRecord(run_id, manifest_hash, self.cluster, genesis, self.signer)
+        record = AnchorRecord(run_id, manifest_hash, self.cluster, genesis, self.signer)
         if stored is None:
-            return self._stored(begun, None)
+            return self._stored(record, None)
         for name in ("manifest_hash", "genesis_hash", "signer"):
-            if getattr(stored, name) != getattr(begun, name):
+            if getattr(stored, name) != getattr(record, name):
                 raise AnchorConflictError(
-                    f"the anchor of {run_id} is on record with {name} {getattr(stored, name)}, not {getattr(begun, name)}"
+                    f"the anchor of {run_id} is on record with {name} {getattr(stored, name)}, not {getattr(record, name)}"
                 )
         return stored
 

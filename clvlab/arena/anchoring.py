@@ -12,7 +12,7 @@ from clvlab.arena.jobs import PostponedError, fenced
 from clvlab.errors import AnchorConflictError, AnchorUnavailableError, UnknownRunError
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.checks import Check, Verdict, anchor_check
-from clvlab.runs.progress import Tell
+from clvlab.runs.progress import OnProgress
 from clvlab.store import anchors, competitions, jobs, runs
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
@@ -67,7 +67,7 @@ class Anchoring:
             jobs.add(connection, "anchor", run_id, {"origin_id": run_id}, now_ms)
         return anchor
 
-    def perform(self, job: Job, tell: Tell) -> None:  # noqa: ARG002  # one step
+    def perform(self, job: Job, tell: OnProgress) -> None:  # noqa: ARG002  # one step
         """Commit the manifest hash of a sealed run, and record the outcome.
 
         Raises

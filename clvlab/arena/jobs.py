@@ -26,7 +26,7 @@ from clvlab.errors import (
     StoreUnreachableError,
     UnknownRunError,
 )
-from clvlab.runs.progress import Progress, Stage, Tell, cause_of
+from clvlab.runs.progress import OnProgress, Progress, Stage, cause_of
 from clvlab.store import jobs as job_rows
 from clvlab.store import runs
 from clvlab.store.database import Connection, Database
@@ -233,7 +233,7 @@ class PostponedError(Exception):
 class JobHandler(Protocol):
     """What a use case does with jobs of its kind."""
 
-    def perform(self, job: Job, tell: Tell) -> None:
+    def perform(self, job: Job, tell: OnProgress) -> None:
         """Do the work, and end the job in the transaction that stores it (``fenced``, then ``finish``); or postpone it."""
         ...
 

@@ -23,8 +23,8 @@ from clvlab.runs.execute import Commitment
 from clvlab.runs.live.capture import LogWriter
 from clvlab.runs.live.feed import LiveFeed
 from clvlab.runs.live.journal import Answers
-from clvlab.runs.live.spec import LiveSpec, follow, is_begun
-from clvlab.runs.progress import Stage, Tell
+from clvlab.runs.live.spec import LiveSpec, follow, has_journal
+from clvlab.runs.progress import OnProgress, Stage
 from clvlab.runs.run import Run
 from clvlab.store.database import Connection
 from clvlab.store.jobs import Job, JobPayload
@@ -67,7 +67,7 @@ class EventWriter:
     """
 
     store: Callable[[Sequence[Happening]], None]
-    tell: Tell
+    tell: OnProgress
     feed: Feed
     stop: Stop
     lost: LeaseLostError | None = field(default=None, init=False)
@@ -168,7 +168,7 @@ class LiveJobs(RunJobs):
     live: LiveFeed
 
     @contextmanager
-    def _maker(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment | None], Run]]:
+    def _maker(self, job: Job, tell: OnProgress) -> Iterator[Callable[[Commitment | None], Run]]:
         settings, fixture = self.live.require(), Fixture.model_validate(job.payload["fixture"])
         with ExitStack() as watched:
             feed, stop = watched.enter_context(self.live.following())
@@ -189,7 +189,7 @@ class LiveJobs(RunJobs):
     def _followed(
         self, spec: LiveSpec, folder: Path, stop: Stop, commitment: Commitment | None, telling: EventWriter
     ) -> Run | None:
-        was_begun = is_begun(folder)
+        was_begun = has_journal(folder)
         try:
             with telling:
                 return follow(

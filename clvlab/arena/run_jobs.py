@@ -13,7 +13,7 @@ from clvlab.arena.jobs import fenced
 from clvlab.arena.runs.in_database import begin, keep
 from clvlab.proof.anchor import Anchor
 from clvlab.runs.execute import Commitment, lifecycle, perform
-from clvlab.runs.progress import Tell
+from clvlab.runs.progress import OnProgress
 from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec
 from clvlab.store import jobs, usage
@@ -66,10 +66,10 @@ class RunJobs:
     origin: Origin
 
     @abstractmethod
-    def _maker(self, job: Job, tell: Tell) -> AbstractContextManager[Callable[[Commitment | None], Run]]:
+    def _maker(self, job: Job, tell: OnProgress) -> AbstractContextManager[Callable[[Commitment | None], Run]]:
         """Return what makes the run of a job, and lets its data go at the end."""
 
-    def perform(self, job: Job, tell: Tell) -> None:
+    def perform(self, job: Job, tell: OnProgress) -> None:
         """Make the run of a job, and keep it."""
         with self._maker(job, tell) as make:
             lifecycle(job, _JobRecorder(self.origin, self.database, self.clock, self.anchoring, job), make)
@@ -86,7 +86,7 @@ class ReplayJobs(RunJobs):
     origin: ReplayOrigin
 
     @contextmanager
-    def _maker(self, job: Job, tell: Tell) -> Iterator[Callable[[Commitment | None], Run]]:
+    def _maker(self, job: Job, tell: OnProgress) -> Iterator[Callable[[Commitment | None], Run]]:
         yield lambda commitment: perform(self.origin.spec(job), commitment, tell)
 
 

@@ -22,9 +22,9 @@ from clvlab.packs.matches import (
     matches_of,
     overlap_of,
     quotes_of,
-    quotes_of_asked,
-    shut_by,
+    quotes_of_fixtures,
     with_quotes,
+    without_held,
 )
 from clvlab.packs.matching.prices import Sketch
 from clvlab.packs.reader import Pack
@@ -105,7 +105,7 @@ class KeptMatches:
 
 def quotes_within(connection: Connection, pack: Pack, fixture_ids: Iterable[int]) -> QuotesOf:
     """Return what reads quotes in a transaction of the caller's: those kept, and of these fixtures the others."""
-    read = quotes_of_asked(pack, fixture_ids)
+    read = quotes_of_fixtures(pack, fixture_ids)
 
     def quotes(root: Pack, own: Collection[int]) -> Mapping[int, Sketch]:
         kept = _kept_quotes(connection, root, own)
@@ -268,18 +268,18 @@ class Searches:
         ------
         HeldOutError
         """
-        held = self._held_by(connection, tuple(plans.ids(connection, shut=True)))
-        check_open(shut_by(pack, held, quotes_within(connection, pack, fixture_ids)), fixture_ids)
+        held = self._held_by(connection, tuple(plans.ids(connection, holding=True)))
+        check_open(without_held(pack, held, quotes_within(connection, pack, fixture_ids)), fixture_ids)
 
     def shut(self, pack: Pack) -> Pack:
         """Return the pack with the fixtures shut that plans hold out, by the match: whatever pack they have come in."""
         with self._database.read() as connection:
-            shut = tuple(plans.ids(connection, shut=True))
+            shut = tuple(plans.ids(connection, holding=True))
             held = self._held_by(connection, shut)
         if (pack.content_hash, shut) not in self._shut:
-            found = shut_by(pack, held, self.matches.quotes)
+            found = without_held(pack, held, self.matches.quotes)
             self._shut[pack.content_hash, shut] = dict(found.held_out), dict(found.doubtful)
-        return pack.shut_as(*self._shut[pack.content_hash, shut])
+        return pack.holding_out(*self._shut[pack.content_hash, shut])
 
     def _held_by(self, connection: Connection, shut: tuple[str, ...]) -> HeldMatches:
         if shut not in self._held:

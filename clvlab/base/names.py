@@ -27,7 +27,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def nearest(given: object, known: Iterable[str]) -> str | None:
+def nearest(value: object, known: Iterable[str]) -> str | None:
     """Return the name that was probably meant, ignoring case and dashes; ``None`` if none is near.
 
     Examples
@@ -41,7 +41,7 @@ def nearest(given: object, known: Iterable[str]) -> str | None:
     names: dict[str, str] = {}
     for name in known:
         names.setdefault(_plain(name), str(name))
-    wanted = _plain(str(given)[:200])
+    wanted = _plain(str(value)[:200])
     found = get_close_matches(wanted, names, 1, cutoff=0.7) or [name for name in names if name.startswith(wanted)]
     return names[found[0]] if wanted and len(found) == 1 else None
 
@@ -50,7 +50,7 @@ def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter not in "-_ ./|")
 
 
-def did_you_mean(given: object, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return ``: did you mean 'name'?`` to append to an error, empty if no name is near.
 
     Examples
@@ -58,11 +58,11 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
     >>> "no pack 'startr'" + did_you_mean("startr", ["season", "starter"])
     "no pack 'startr': did you mean 'starter'?"
     """
-    found = nearest(given, known)
+    found = nearest(name, known)
     return "" if found is None else f": did you mean {found!r}?"
 
 
-def among(given: object, known: Iterable[str]) -> str:
+def among(name: object, known: Iterable[str]) -> str:
     """Return the name that was probably meant, and all names, to append to an error.
 
     Examples
@@ -71,7 +71,7 @@ def among(given: object, known: Iterable[str]) -> str:
     '; it has: stake, cooldown_s'
     """
     names = list(known)
-    meant = did_you_mean(given, names)
+    meant = did_you_mean(name, names)
     return f"{meant} It has: {', '.join(names)}" if meant else f"; it has: {', '.join(names)}"
 
 
@@ -104,7 +104,7 @@ def fields_checked(made: type[T]) -> type[T]:
 def _refusal(verb: Callable[..., Any], shape: Signature, named: Iterable[str], error: TypeError) -> str:
     known = [name for name, one in shape.parameters.items() if name != "self" and one.kind is not one.VAR_KEYWORD]
     name = getattr(verb, "__qualname__", "this").removesuffix(".__init__").rpartition(".")[2]
-    strange = [given for given in named if given not in known]
+    strange = [argument for argument in named if argument not in known]
     listed = f"it has: {', '.join(known)}"
     if not strange:
         return f"{name}: {error}; {listed}"
@@ -114,7 +114,7 @@ def _refusal(verb: Callable[..., Any], shape: Signature, named: Iterable[str], e
     return no_argument(name, first, known)
 
 
-def no_argument(verb: str, given: str, known: Iterable[str]) -> str:
+def no_argument(verb: str, name: str, known: Iterable[str]) -> str:
     """Return the error text of an unknown argument.
 
     Examples
@@ -122,4 +122,4 @@ def no_argument(verb: str, given: str, known: Iterable[str]) -> str:
     >>> no_argument("import_odds", "timezone", ["margin", "time_zone"])
     "import_odds has no argument 'timezone': did you mean 'time_zone'? It has: margin, time_zone"
     """
-    return f"{verb} has no argument {given!r}{among(given, known)}"
+    return f"{verb} has no argument {name!r}{among(name, known)}"

@@ -65,9 +65,9 @@ def parallel_map(work: Work[Q, A], questions: Iterable[Q], count: int, executor:
     """
     left, spent_s, done, several = iter(questions), 0.0, 0, workers() > 1
     for question in left:
-        begun = time.perf_counter()
+        start_s = time.perf_counter()
         answers = work.local((question,))
-        spent_s, done = spent_s + time.perf_counter() - begun, done + 1
+        spent_s, done = spent_s + time.perf_counter() - start_s, done + 1
         yield from answers
         far = executor is not None or (several and spent_s / done * (count - done) >= _WORTH_S)
         if far and spent_s >= _ALONE_S:
@@ -101,7 +101,7 @@ def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor 
     try:
         while True:
             while len(waiting) < most and (chunk := next(chunks, None)):
-                waiting.append((chunk, _asked(pool, work, chunk)))
+                waiting.append((chunk, _submit(pool, work, chunk)))
             if not waiting:
                 return
             try:
@@ -123,7 +123,7 @@ def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor 
             future.cancel()
 
 
-def _asked(pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...]) -> Future[list[A] | ClvlabError]:
+def _submit(pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...]) -> Future[list[A] | ClvlabError]:
     try:
         return pool.submit(_answered, work.remote, chunk)
     except RuntimeError as error:  # broken, or shut down
@@ -144,7 +144,7 @@ def _again(
     pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...], future: Future[list[A] | ClvlabError]
 ) -> Future[list[A] | ClvlabError]:
     lost = future.cancelled() or (future.done() and future.exception())
-    return _asked(pool, work, chunk) if lost else future
+    return _submit(pool, work, chunk) if lost else future
 
 
 def _lost(work: Work[Q, A], chunk: tuple[Q, ...], error: Exception, attempts: int) -> str:

@@ -172,8 +172,8 @@ def with_clocks(days: Sequence[str | None], clocks: Sequence[str | None] | None)
 
 
 def are_clocks(cells: Sequence[str | None]) -> bool:
-    told = [cell.strip() for cell in cells if cell and cell.strip()]
-    return bool(told) and all(_CLOCK.fullmatch(cell) for cell in told)
+    texts = [cell.strip() for cell in cells if cell and cell.strip()]
+    return bool(texts) and all(_CLOCK.fullmatch(cell) for cell in texts)
 
 
 def check_form(form: object) -> None:
@@ -200,8 +200,8 @@ def _moment(text: str, zone: ZoneInfo | None, form: str | None) -> int:
         return micros_of_iso(text, zone) // 1000  # never later than the bet
     except ValueError as error:
         if form is None and not text[:4].isdecimal():
-            said = "say how times are written, as time_format='%d/%m/%Y %H:%M'"
-            raise ValueError(f"{text!r:.80} is no ISO 8601 time: {said}") from error
+            advice = "say how times are written, as time_format='%d/%m/%Y %H:%M'"
+            raise ValueError(f"{text!r:.80} is no ISO 8601 time: {advice}") from error
         raise
 
 

@@ -146,17 +146,17 @@ class Columns:
     @property
     def words(self) -> str:
         read = [f"{meaning} from {name!r}" for meaning, name in self.names.items() if meaning in self.guessed]
-        given = [f"{meaning} from {name!r}" for meaning, name in self.names.items() if meaning not in self.guessed]
+        explicit = [f"{meaning} from {name!r}" for meaning, name in self.names.items() if meaning not in self.guessed]
         parts = [
             *([f"guessed by their names: {', '.join(read)}"] if read else []),
-            *([f"as given: {', '.join(given)}"] if given else []),
+            *([f"as given: {', '.join(explicit)}"] if explicit else []),
             *([f"market {self.market!r} for every row"] if self.market is not None else []),
             *([f"not read: {', '.join(map(repr, self.unused))}"] if self.unused else []),
         ]
         return "; ".join(parts)
 
 
-def columns_of(header: Sequence[str], given: Mapping[str, Any] | None = None, market: str | None = None) -> Columns:
+def columns_of(header: Sequence[str], columns: Mapping[str, Any] | None = None, market: str | None = None) -> Columns:
     """Return the meaning of a record's columns; in ``given``, an empty name says that a meaning has no column.
 
     ``SourceError`` for an unknown meaning or column, two columns that fit one meaning, or a required meaning without a column.
@@ -167,7 +167,7 @@ def columns_of(header: Sequence[str], given: Mapping[str, Any] | None = None, ma
     >>> found.names[Meaning.SIDE], found.unused
     ('Selection', ('My note',))
     """
-    names = _given(header, given or {})
+    names = _explicit(header, columns or {})
     chosen = {meaning: name for meaning, name in names.items() if name is not None}
     guessed: set[Meaning] = set()
     for meaning in Meaning:
@@ -184,11 +184,11 @@ def columns_of(header: Sequence[str], given: Mapping[str, Any] | None = None, ma
     return Columns(in_order, frozenset(guessed), unused, market)
 
 
-def _given(header: Sequence[str], given: Mapping[str, Any]) -> dict[Meaning, str | None]:
-    if not isinstance(given, Mapping):
-        raise SourceError(f"columns is a mapping from meanings to columns, as {{'time': 'placed_at'}}, not {given!r:.80}")
+def _explicit(header: Sequence[str], columns: Mapping[str, Any]) -> dict[Meaning, str | None]:
+    if not isinstance(columns, Mapping):
+        raise SourceError(f"columns is a mapping from meanings to columns, as {{'time': 'placed_at'}}, not {columns!r:.80}")
     names: dict[Meaning, str | None] = {}
-    for meaning, name in given.items():
+    for meaning, name in columns.items():
         if meaning not in list(Meaning):
             raise SourceError(f"no column of a bet means {meaning!r:.80}{among(meaning, Meaning)}")
         if name and name not in header:

@@ -18,7 +18,7 @@ from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, folded, usual_a
 _DAY_MS = 86_400_000
 _BETWEEN = re.compile(r"\s+(?:vs?\.?|versus|[-\u2013\u2014:/])\s+", re.IGNORECASE)
 _AT = re.compile(r"\s+(?:@|at)\s+")
-_SHOWN = 4
+_LISTED = 4
 _MOST_HINTS = 20
 
 
@@ -62,41 +62,43 @@ class FixtureNames:
         names = teams_of(fixture)
         return None if names is None else (self._aliases.names_of(names[0]), self._aliases.names_of(names[1]))
 
-    def find(self, told: Row) -> Fixture | Unmatched:
-        text = told.cells.get(Meaning.FIXTURE)
+    def find(self, row: Row) -> Fixture | Unmatched:
+        text = row.cells.get(Meaning.FIXTURE)
         found = self._by_id.get(text or "") or self._by_id.get(_as_whole(text or ""), set())
         if len(found) == 1:
             return self._known[next(iter(found))]
         if found:
             both = self._ambiguous(f"{text!r:.200} is the id of one fixture and the source's id of another", found)
             return replace(both, fixture_ids=())  # time can't tell the two apart
-        teams = _teams(told)
+        teams = _teams(row)
         if teams is None:
-            said = "no fixture is named" if not text else f"no fixture has the id {text!r:.200}, and it does not name two teams"
-            return Unmatched("fixture_unknown", said)
-        return self._by_teams(told, teams)
+            detail = (
+                "no fixture is named" if not text else f"no fixture has the id {text!r:.200}, and it does not name two teams"
+            )
+            return Unmatched("fixture_unknown", detail)
+        return self._by_teams(row, teams)
 
-    def _by_teams(self, told: Row, teams: tuple[str, str]) -> Fixture | Unmatched:
+    def _by_teams(self, row: Row, teams: tuple[str, str]) -> Fixture | Unmatched:
         key = (self._aliases.names_of(teams[0]), self._aliases.names_of(teams[1]))
-        found, shown = self._by_names.get(key, set()), f"{teams[0]} - {teams[1]}"[:200]
+        found, title = self._by_names.get(key, set()), f"{teams[0]} - {teams[1]}"[:200]
         if not found:
             if self._by_names.get((key[1], key[0])):
-                return Unmatched("teams_swapped", f"{shown!r} is in the pack with its teams the other way round: name it so")
-            meant = self._meant(shown)
-            return Unmatched("fixture_unknown", f"no fixture is {shown!r}" + (f"; is it {meant!r}?" if meant else ""))
-        if told.kickoff is not None:
-            return self._on_the_day(told.kickoff, found, shown)
-        left = self._left(told.ts_ms, found)
+                return Unmatched("teams_swapped", f"{title!r} is in the pack with its teams the other way round: name it so")
+            meant = self._meant(title)
+            return Unmatched("fixture_unknown", f"no fixture is {title!r}" + (f"; is it {meant!r}?" if meant else ""))
+        if row.kickoff is not None:
+            return self._on_the_day(row.kickoff, found, title)
+        left = self._left(row.ts_ms, found)
         if len(left) > 1:
-            return self._ambiguous(f"{shown!r} fits several fixtures: add a column of kickoffs, or name it by its id", left)
+            return self._ambiguous(f"{title!r} fits several fixtures: add a column of kickoffs, or name it by its id", left)
         return self._known[next(iter(left))]
 
-    def _meant(self, shown: str) -> str | None:
+    def _meant(self, title: str) -> str | None:
         """Return the fixture that was probably meant, for the first few unknown ones, as each compares with all."""
-        if shown not in self._hints and len(self._hints) < _MOST_HINTS:
+        if title not in self._hints and len(self._hints) < _MOST_HINTS:
             names = {" - ".join(names) for names in map(teams_of, self._known.values()) if names is not None}
-            self._hints[shown] = nearest(shown, names)
-        return self._hints.get(shown)
+            self._hints[title] = nearest(title, names)
+        return self._hints.get(title)
 
     def _left(self, ts_ms: int | None, found: set[int]) -> set[int]:
         """Return the possible fixtures of a bet without a kickoff: the one that begins within a day of it, or all."""
@@ -106,25 +108,25 @@ class FixtureNames:
         soon = {one for one in found if any(map(placed.is_within_a_day, _kickoffs(self._known[one])))}
         return soon if len(soon) == 1 else {one for one in found if self._ends_after(one, ts_ms - _DAY_MS)} or found
 
-    def _on_the_day(self, kickoff: Span, found: set[int], shown: str) -> Fixture | Unmatched:
+    def _on_the_day(self, kickoff: Span, found: set[int], title: str) -> Fixture | Unmatched:
         """Return the fixture that kicks off within a day of the stated time; of several, the one at exactly that time."""
         near = {one for one in found if any(map(kickoff.is_within_a_day, _kickoffs(self._known[one])))}
         exact = {one for one in near if kickoff.first_ms == kickoff.last_ms and kickoff.first_ms in _kickoffs(self._known[one])}
         if len(near) == 1 or len(exact) == 1:
             return self._known[next(iter(near if len(near) == 1 else exact))]
         if near:
-            return self._ambiguous(f"{shown!r} fits several fixtures within a day of its kickoff: name it by its id", near)
+            return self._ambiguous(f"{title!r} fits several fixtures within a day of its kickoff: name it by its id", near)
         if not any(_kickoffs(self._known[one]) for one in found):
-            return Unmatched("kickoff_differs", f"{shown!r} has no kickoff in the pack: name it by its id")
-        return Unmatched("kickoff_differs", f"no fixture {shown!r} kicks off within a day of the time told")
+            return Unmatched("kickoff_differs", f"{title!r} has no kickoff in the pack: name it by its id")
+        return Unmatched("kickoff_differs", f"no fixture {title!r} kicks off within a day of the time told")
 
     def _ends_after(self, fixture_id: int, ts_ms: int) -> bool:
         kickoffs = _kickoffs(self._known[fixture_id])
         return not kickoffs or max(kickoffs) >= ts_ms
 
-    def _ambiguous(self, said: str, found: set[int]) -> Unmatched:
-        listed = ", ".join(map(str, sorted(found)[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
-        return Unmatched("fixture_ambiguous", f"{said} ({listed})", tuple(sorted(found)))
+    def _ambiguous(self, detail: str, found: set[int]) -> Unmatched:
+        listed = ", ".join(map(str, sorted(found)[:_LISTED])) + (", ..." if len(found) > _LISTED else "")
+        return Unmatched("fixture_ambiguous", f"{detail} ({listed})", tuple(sorted(found)))
 
 
 def teams_of(fixture: Fixture) -> tuple[str, str] | None:
@@ -142,10 +144,10 @@ def split_teams(text: str) -> tuple[str, str] | None:
     >>> split_teams("Oak vs. Elm"), split_teams("Oak @ Elm"), split_teams("Oak-Elm")
     (('Oak', 'Elm'), ('Elm', 'Oak'), None)
     """
-    for between, turned in ((_BETWEEN, False), (_AT, True)):
+    for between, is_away_first in ((_BETWEEN, False), (_AT, True)):
         parts = between.split(text.strip())
         if len(parts) == 2 and all(map(folded, parts)):
-            return (parts[1], parts[0]) if turned else (parts[0], parts[1])
+            return (parts[1], parts[0]) if is_away_first else (parts[0], parts[1])
     return None
 
 
@@ -158,11 +160,11 @@ def _as_whole(text: str) -> str:
     return str(int(number)) if number.is_integer() and abs(number) <= SAFE_INTEGER else text
 
 
-def _teams(told: Row) -> tuple[str, str] | None:
-    home, away = told.cells.get(Meaning.HOME), told.cells.get(Meaning.AWAY)
+def _teams(row: Row) -> tuple[str, str] | None:
+    home, away = row.cells.get(Meaning.HOME), row.cells.get(Meaning.AWAY)
     if home and away and folded(home) and folded(away):
         return home, away
-    return split_teams(told.cells.get(Meaning.FIXTURE) or "")
+    return split_teams(row.cells.get(Meaning.FIXTURE) or "")
 
 
 def _kickoffs(fixture: Fixture) -> list[int]:

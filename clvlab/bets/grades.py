@@ -36,7 +36,7 @@ from clvlab.words import tally
 _KEY = ["fixture_id", "tick_seq", "market_key", "side"]
 _LAW = ("seq", "reason", "entry_prob_bps", "odds_milli", "close_prob_bps", "clv_bps", "edge_bps", "at_close")
 _OWN = ("own_odds_milli", "own_result", "edge_own_price_bps", "profit_own_price")
-_TOLD: Schema = {
+_ROWS: Schema = {
     "row": pl.Int64,
     **{f"told_{meaning}": pl.String for meaning in Meaning},
     "unmatched": pl.String,
@@ -77,9 +77,9 @@ class BetRows:
     @property
     def unmatched(self) -> pl.DataFrame:
         """Rows that are not on the tape: ``row``, ``reason`` and ``detail``, and their cells."""
-        told = [f"told_{meaning}" for meaning in self.columns.names]
+        cells = [f"told_{meaning}" for meaning in self.columns.names]
         rows = self.frame.filter(pl.col("unmatched").is_not_null())
-        return rows.select("row", "detail", *told, reason="unmatched").select("row", "reason", "detail", *told)
+        return rows.select("row", "detail", *cells, reason="unmatched").select("row", "reason", "detail", *cells)
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -155,9 +155,9 @@ class BetRows:
 
     def _entry(self, row: Mapping[str, object]) -> Mapping[str, object]:
         """Return a row on the tape, as JSON values: the sealed part, the record's cells, and unverified figures."""
-        told = {str(meaning): row[f"told_{meaning}"] for meaning in self.columns.names}
+        cells = {str(meaning): row[f"told_{meaning}"] for meaning in self.columns.names}
         law = {name: row[name] for name in ("row", *_KEY, "stake_cents", *_LAW)}
-        return law | {"flags": row["flags"], "told": told, "untrusted": {name: row[name] for name in _OWN}}
+        return law | {"flags": row["flags"], "told": cells, "untrusted": {name: row[name] for name in _OWN}}
 
 
 def bet_rows(record: BetRecord, positions: Sequence[Position | Unmatched], done: Run) -> BetRows:
@@ -168,11 +168,11 @@ def bet_rows(record: BetRecord, positions: Sequence[Position | Unmatched], done:
     close_prob_bps, clv_bps, edge_bps, at_close``; ``edge_own_price_bps``, the value of the bettor's own price at the closing
     probability; ``result``, and ``profit_own_price`` in units; ``flags``. ``own`` marks the bettor's word.
     """
-    told = pl.DataFrame(
-        [_told(one, position) for one, position in zip(record.rows, positions, strict=True)], schema=_TOLD, orient="row"
+    rows = pl.DataFrame(
+        [_cells(one, position) for one, position in zip(record.rows, positions, strict=True)], schema=_ROWS, orient="row"
     )
     scores = done.scores.with_columns(done.at_close.alias("at_close")).select(*_KEY, *_LAW)
-    frame = told.join(scores, on=_KEY, how="left", maintain_order="left")
+    frame = rows.join(scores, on=_KEY, how="left", maintain_order="left")
     results = done.pack.results
     settled = pl.DataFrame(schema=dict.fromkeys(("market_key", "side", "result"), pl.String) | {"fixture_id": pl.Int64})
     known = settled if results is None else results
@@ -194,14 +194,14 @@ def bet_rows(record: BetRecord, positions: Sequence[Position | Unmatched], done:
     return BetRows(frame.drop("pack_result", "lost_kickoff"), record.columns, done.scores.height)
 
 
-def _told(told: Row, position: Position | Unmatched) -> tuple[Any, ...]:
+def _cells(row: Row, position: Position | Unmatched) -> tuple[Any, ...]:
     place = (
         (None, None, position.fixture_id, position.tick_seq, position.market_key, position.side)
         if isinstance(position, Position)
         else (position.reason, position.detail, None, None, None, None)
     )
-    cells = (told.cells.get(meaning) for meaning in Meaning)
-    return (told.row, *cells, *place, told.stake, told.odds_milli, told.result, told.same_as, told.lost_kickoff)
+    cells = (row.cells.get(meaning) for meaning in Meaning)
+    return (row.row, *cells, *place, row.stake, row.odds_milli, row.result, row.same_as, row.lost_kickoff)
 
 
 def _flags() -> pl.Expr:
@@ -248,13 +248,13 @@ class GradingPlan:
     def params(self) -> Params:
         """Parameters of the template ``bets``: bets on one side at one tick are one, with their stakes summed."""
         stakes: dict[Position, int] = defaultdict(int)
-        for told, position in zip(self.record.rows, self.positions, strict=True):
+        for row, position in zip(self.record.rows, self.positions, strict=True):
             if isinstance(position, Position):
-                stakes[position] += told.stake or 0
+                stakes[position] += row.stake or 0
                 if stakes[position] > SAFE_INTEGER:
                     at = f"tick {position.tick_seq} of fixture {position.fixture_id}"
                     raise SourceError(
-                        f"row {told.row}: stakes on {position.side!r} at {at} sum to {stakes[position]:,} cents, too many"
+                        f"row {row.row}: stakes on {position.side!r} at {at} sum to {stakes[position]:,} cents, too many"
                     )
         order = sorted(stakes, key=lambda one: (one.fixture_id, one.tick_seq, one.market_key.encode(), one.side.encode()))
         bets = [
@@ -266,11 +266,11 @@ class GradingPlan:
     @cached_property
     def spec(self) -> ReplaySpec:
         """The run: all open fixtures of the pack, to compare the bets with those that were passed over."""
-        shut = dict(self.pack.held_out)
-        open_ids = [fixture_id for fixture_id in self.pack.fixture_ids if fixture_id not in shut]
+        held_out = dict(self.pack.held_out)
+        open_ids = [fixture_id for fixture_id in self.pack.fixture_ids if fixture_id not in held_out]
         agent = template(STRATEGY, self.params, agent_id=self.agent_id)
         return ReplaySpec(
-            pack=self.pack, agents=[agent], window=self.window, policy=POLICY, fixtures=open_ids if shut else None
+            pack=self.pack, agents=[agent], window=self.window, policy=POLICY, fixtures=open_ids if held_out else None
         )
 
     def rows(self, done: Run) -> BetRows:

@@ -53,7 +53,7 @@ _LINE = re.compile(r"^(.*?[^\d.-])[(\s]*(\d+(?:\.\d+)?)\s*\)?\s*(?:goals|points|
 _OF_SIDE = re.compile(r"^(.*\S)[\s(]+([+-]?\d+(?:\.\d+)?)\)?$")
 _WORDS_OF_A_PERIOD = 3
 _SIDES: Mapping[str, Role | str] = {"team1": Role.HOME, "team2": Role.AWAY, "yes": "yes", "y": "yes", "no": "no", "n": "no"}
-_SHOWN = 6
+_LISTED = 6
 
 
 def position_of(market: str, side: str, markets: Markets, teams: Teams | None) -> tuple[str, str] | Unmatched:
@@ -81,14 +81,14 @@ def position_of(market: str, side: str, markets: Markets, teams: Teams | None) -
         near = f" (is it {meant!r}?)" if meant else ""
         unread = next(iter(unread_keys(markets)), None)
         also = "" if unread is None else f"; {unread}"
-        said = f"{market!r:.120} names no market of the fixture{near}: lines and handicaps go by their keys, as in"
-        return Unmatched("market_unknown", f"{said} {_listed(list(markets))}{also}")
+        detail = f"{market!r:.120} names no market of the fixture{near}: lines and handicaps go by their keys, as in"
+        return Unmatched("market_unknown", f"{detail} {_listed(list(markets))}{also}")
     sides = markets[found[0]]
     own = _sides_of(side, found[0], sides, teams)
     if len(own) != 1:
         kind = "side_ambiguous" if own else "side_unknown"
-        said = "fits several sides" if own else "is no side"
-        return Unmatched(kind, f"{side!r:.120} {said} of {found[0]!r}, which has: {_listed(sides)}")
+        detail = "fits several sides" if own else "is no side"
+        return Unmatched(kind, f"{side!r:.120} {detail} of {found[0]!r}, which has: {_listed(sides)}")
     return found[0], own[0]
 
 
@@ -108,10 +108,10 @@ def _markets_of(market: str, side: str, markets: Markets, teams: Teams | None) -
         found = [key for key in named if _plain_key(name_of(key)) == plain]
         if kept := _on_line(found, read, line, is_named=name_of is market_name):
             return kept
-    told = _told(market, line)
-    if told is None:
+    meaning = _meaning_of(market, line)
+    if meaning is None:
         return []
-    (kind, ways), period, line = told
+    (kind, ways), period, line = meaning
     if kind is MarketKind.HANDICAP:
         if line is not None:
             return []
@@ -125,7 +125,7 @@ def _markets_of(market: str, side: str, markets: Markets, teams: Teams | None) -
     return [key for key, one in fitting.items() if not one.alternate] or list(fitting)
 
 
-def _told(market: str, line: float | None) -> tuple[tuple[MarketKind, int | None], str, float | None] | None:
+def _meaning_of(market: str, line: float | None) -> tuple[tuple[MarketKind, int | None], str, float | None] | None:
     """Return kind, period and line of a market's words; ``None`` where they have no meaning, or two."""
     words = market.replace(",", " ").split()
     for size in range(min(_WORDS_OF_A_PERIOD, len(words) - 1), -1, -1):
@@ -211,8 +211,8 @@ def _signed(sign: re.Match[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(repr(name) for name in names[:_SHOWN]) + more
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(repr(name) for name in names[:_LISTED]) + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def positions_of(
     just one.
     """
     known, held_out = FixtureNames(pack.manifest.fixtures, aliases), dict(pack.held_out)
-    fixtures = [_fixture(told, known, held_out) for told in rows]
+    fixtures = [_fixture(row, known, held_out) for row in rows]
     meant = [(one.fixture_id,) if isinstance(one, Fixture) else one.fixture_ids for one in fixtures]
     meant = [() if any(one in held_out for one in own) else own for own in meant]  # whose ticks may not be read
     wanted = sorted({one for own in meant for one in own})
@@ -240,8 +240,8 @@ def positions_of(
         return [one for one in fixtures if isinstance(one, Unmatched)]
     places, by_id = _Places(pack.tape(wanted), window), {one.fixture_id: one for one in pack.manifest.fixtures}
     found: list[Position | Unmatched] = []
-    for told, one, own in zip(rows, fixtures, meant, strict=True):
-        placed = [places.place(told, by_id[fixture_id], known.teams_of(by_id[fixture_id])) for fixture_id in own]
+    for row, one, own in zip(rows, fixtures, meant, strict=True):
+        placed = [places.place(row, by_id[fixture_id], known.teams_of(by_id[fixture_id])) for fixture_id in own]
         if isinstance(one, Unmatched):
             open_then = [place for place in placed if isinstance(place, Position)]
             found.append(open_then[0] if len(open_then) == 1 else one)
@@ -250,15 +250,15 @@ def positions_of(
     return found
 
 
-def _fixture(told: Row, known: FixtureNames, held_out: dict[int, str]) -> Fixture | Unmatched:
-    market, side = told.cells.get(Meaning.MARKET, ""), told.cells[Meaning.SIDE]
-    if told.ts_ms is None:
-        return Unmatched("time_unreadable", told.no_time or "there is no time")
-    if told.stake is None:
-        return Unmatched("stake_unreadable", f"stake {told.cells.get(Meaning.STAKE)!r:.80} is no amount of a cent or more")
+def _fixture(row: Row, known: FixtureNames, held_out: dict[int, str]) -> Fixture | Unmatched:
+    market, side = row.cells.get(Meaning.MARKET, ""), row.cells[Meaning.SIDE]
+    if row.ts_ms is None:
+        return Unmatched("time_unreadable", row.no_time or "there is no time")
+    if row.stake is None:
+        return Unmatched("stake_unreadable", f"stake {row.cells.get(Meaning.STAKE)!r:.80} is no amount of a cent or more")
     if market is None or side is None:
         return Unmatched("market_unknown" if market is None else "side_unknown", "the cell is empty")
-    found = known.find(told)
+    found = known.find(row)
     if isinstance(found, Fixture) and found.fixture_id in held_out:
         plan = held_out[found.fixture_id]
         return Unmatched("fixture_held_out", f"fixture {found.fixture_id} is held out by plan {plan} until that is opened")
@@ -278,12 +278,12 @@ class _Places:
         columns = ("fixture_id", "close_ts_ms", "close_kind")
         self._closes = {row[0]: row[1:] for row in fixture_closes(tape, window).select(columns).iter_rows()}
 
-    def place(self, told: Row, fixture: Fixture, teams: Teams | None) -> Position | Unmatched:
-        ts_ms, own = told.ts_ms or 0, fixture.fixture_id
+    def place(self, row: Row, fixture: Fixture, teams: Teams | None) -> Position | Unmatched:
+        ts_ms, own = row.ts_ms or 0, fixture.fixture_id
         if own not in self._ticks:
             return Unmatched("before_first_tick", f"fixture {own} has no tick in the pack")
         sides = {market: sides for market, (_, sides) in self._markets[own].items()}
-        found = position_of(told.cells.get(Meaning.MARKET) or "", told.cells[Meaning.SIDE] or "", sides, teams)
+        found = position_of(row.cells.get(Meaning.MARKET) or "", row.cells[Meaning.SIDE] or "", sides, teams)
         if isinstance(found, Unmatched):
             return found
         first_ms, (close_ms, kind) = self._markets[own][found[0]][0], self._closes[own]

@@ -85,7 +85,7 @@ def read_record(bets: Any, how: BetsFormat) -> BetRecord:
     stakes = cents_of(cells[Meaning.STAKE]) if Meaning.STAKE in cells else [CENTS] * len(rows)
     results = [result_of(cell) for cell in cells.get(Meaning.RESULT, [None] * len(rows))]
     first: dict[tuple[str, ...], int] = {}
-    told = (
+    found_bets = (
         Row(
             row=number + 1,
             cells={meaning: own[number] for meaning, own in cells.items()},
@@ -100,7 +100,7 @@ def read_record(bets: Any, how: BetsFormat) -> BetRecord:
         )
         for number, row in enumerate(rows)
     )
-    return BetRecord(columns, tuple(told))
+    return BetRecord(columns, tuple(found_bets))
 
 
 def _times(cells: Mapping[Meaning, list[str | None]]) -> tuple[list[str | None], list[str | None] | None]:
@@ -115,8 +115,8 @@ def _times(cells: Mapping[Meaning, list[str | None]]) -> tuple[list[str | None],
 
 def _check_sides(sides: Sequence[str | None], columns: Columns) -> None:
     """Refuse a column of BACK and LAY, which exchanges call the side, and which names no side of a market."""
-    told = {side.lower() for side in sides if side}
-    if told and told <= _BACKS | _LAYS:
+    names = {side.lower() for side in sides if side}
+    if names and names <= _BACKS | _LAYS:
         raise SourceError(
             f"column {columns.names[Meaning.SIDE]!r} says back or lay, and no side of a market: name the column of the "
             "selection, as columns={'side': 'selection'}; a lay can't be graded as a bet on its side: leave such rows out"

@@ -62,8 +62,8 @@ def _forms(texts: Sequence[str | None], written: str | None) -> list[OddsFormat 
     if unsigned and written is None and (not signed or OddsFormat.DECIMAL in found):
         row = unsigned[0]
         raise OddsError(
-            f"price {texts[row]!r} of row {row + 1} may be American or decimal{_beside(found)}: say odds_format='american' or "
-            "odds_format='decimal', or write American odds with their sign"
+            f"price {texts[row]!r} of row {row + 1} may be American or decimal{_other_formats(found)}: say odds_format='american' "
+            "or odds_format='decimal', or write American odds with their sign"
         )
     for number in unsigned:
         found[number] = OddsFormat(written or OddsFormat.AMERICAN)
@@ -92,7 +92,7 @@ def _is_open(text: str) -> bool:
     return number >= _LEAST_AMERICAN and number.is_integer()
 
 
-def _beside(found: Iterable[OddsFormat | None]) -> str:
+def _other_formats(found: Iterable[OddsFormat | None]) -> str:
     others = sorted({str(form) for form in found if form is not None})
     return f", beside {' and '.join(others)} ones" if others else ""
 
@@ -160,9 +160,9 @@ def cents_of(cells: Sequence[str | None]) -> list[int | None]:
             first.setdefault(currency, number)
     if len(first) > 1:
         (one, row), (other, later) = list(first.items())[:2]
-        said = f"{one} (row {row + 1}: {cells[row]!r}) and in {other} (row {later + 1}: {cells[later]!r})"
+        currencies = f"{one} (row {row + 1}: {cells[row]!r}) and in {other} (row {later + 1}: {cells[later]!r})"
         raise SourceError(
-            f"stakes are in {said}, and have no sum: write them in one currency, or say columns={{'stake': None}}, "
+            f"stakes are in {currencies}, and have no sum: write them in one currency, or say columns={{'stake': None}}, "
             "which puts one unit on each bet"
         )
     return amounts

@@ -118,8 +118,8 @@ def demo(runs_folder: RunsOption = listing.DEFAULT_RUNS, as_json: JsonOption = F
         if not as_json:
             out.print(f"Pack [bold]{pack.pack_id}[/]: {len(pack.fixture_ids)} fixtures, {pack.provenance} (no real odds)\n")
         for name in ("baseline", "cumulative-drift"):
-            with stages(f"backtest of {name}") as tell:
-                tests.append(execute(backtest_spec(pack, name), FolderRecorder(runs_folder, now_ms), tell))
+            with stages(f"backtest of {name}") as progress:
+                tests.append(execute(backtest_spec(pack, name), FolderRecorder(runs_folder, now_ms), progress))
         with err.status("verifying"):
             folders = [runs_folder / test.run_id for test in tests]
             verdicts = [run_folder.verify_folder(folder) for folder in folders]
@@ -186,7 +186,7 @@ def backtest(
     with (
         interruptible(left),
         operations.open_log(log, create=True) if log else nullcontext() as opened,
-        stages(f"backtest of {agent}") as tell,
+        stages(f"backtest of {agent}") as progress,
     ):
         spec = backtest_spec(
             packs.open_pack(pack),
@@ -198,7 +198,7 @@ def backtest(
             audit=audit,
         )
         planned.append(spec.run_id)
-        test = execute(spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL), tell)
+        test = execute(spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL), progress)
     folder = runs_folder / test.run_id
     if as_json:
         audits = {"audits": {agent_id: found.facts() for agent_id, found in test.audits.items()}}
@@ -254,15 +254,15 @@ def _decision(row: Mapping[str, Any]) -> str:
     return f"{where}  {proposed}: {row['entry_prob_bps']} -> {row['close_prob_bps']} bps, CLV {row['clv_bps']:+}"
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         out.print(f"clvlab {judge()['clvlab']}")
         raise typer.Exit
 
 
 @app.callback()
 def clvlab(
-    asked: Annotated[
+    version: Annotated[
         bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:

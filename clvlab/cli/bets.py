@@ -25,7 +25,7 @@ from clvlab.runs.execute import execute
 from clvlab.runs.run_folder import LOCAL, FolderRecorder
 from clvlab.words import counted, plus
 
-_SHOWN = 10
+_LISTED = 10
 bets_app = typer.Typer(help="Grade bets that somebody placed.", no_args_is_help=True)
 
 
@@ -64,23 +64,23 @@ def bets_grade(
     with (
         interruptible(lambda: "nothing was written; the same command begins again"),
         operations.open_log(log, create=True) if log else nullcontext() as opened,
-        stages(f"grading of {bets.name}") as tell,
+        stages(f"grading of {bets.name}") as progress,
     ):
         grading = plan_grading(bets, packs.open_pack(pack), how, window_of(horizon_s), agent_id)
-        done = execute(grading.spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL), tell)
-    told, folder = grading.rows(done), runs_folder / done.run_id
-    for path, frame in ((rows, told.frame), (unmatched, told.unmatched)):
+        done = execute(grading.spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL), progress)
+    graded, folder = grading.rows(done), runs_folder / done.run_id
+    for path, frame in ((rows, graded.frame), (unmatched, graded.unmatched)):
         if path is not None:
             with written_file(path) as whole:
-                whole.write(told.csv(frame))
+                whole.write(graded.csv(frame))
     if page is not None:
         with written_file(page) as whole:
             whole.write(tear_sheet_page(done).encode())
     if as_json:
-        print_json(done.report | {"run_folder": str(folder), "headline": headline_of(done).facts(), "bets": told.facts()})
+        print_json(done.report | {"run_folder": str(folder), "headline": headline_of(done).facts(), "bets": graded.facts()})
         return
     show_report(done.report, headline_of(done))
-    _show_rows(told)
+    _show_rows(graded)
     for path in (rows, unmatched, page):
         if path is not None:
             out.print(f"Wrote {plain(str(path))}")
@@ -96,17 +96,17 @@ def _columns(texts: list[str]) -> dict[str, str | None]:
     return {meaning: name or None for meaning, _, name in split}
 
 
-def _show_rows(told: BetRows) -> None:
+def _show_rows(graded: BetRows) -> None:
     """Print what became of the rows, and what rests on the bettor's word."""
-    matched, total = told.matched.height, told.frame.height
-    say(f"{counted(total, 'bet')}, {matched:,} on the tape, as {counted(told.decisions, 'decision')}")
-    say(f"Columns {told.columns.words}")
-    for note in told.notes:
+    matched, total = graded.matched.height, graded.frame.height
+    say(f"{counted(total, 'bet')}, {matched:,} on the tape, as {counted(graded.decisions, 'decision')}")
+    say(f"Columns {graded.columns.words}")
+    for note in graded.notes:
         say(f"note: {note}", "yellow")
-    if told.own_edge.mean is not None:
-        say(f"untrusted, by the bettor's own prices: mean edge at the close {spelt_mean(told.own_edge, '%')}")
-    if told.own_profit is not None:
-        say(f"untrusted, by the bettor's own prices: settled profit {plus(told.own_profit, 2)}")
-    if told.unmatched.height:
-        shown = told.unmatched.head(_SHOWN).select("row", "reason", "detail")
-        show_table(table(shown, f"Not on the tape (first {shown.height} of {told.unmatched.height:,})"))
+    if graded.own_edge.mean is not None:
+        say(f"untrusted, by the bettor's own prices: mean edge at the close {spelt_mean(graded.own_edge, '%')}")
+    if graded.own_profit is not None:
+        say(f"untrusted, by the bettor's own prices: settled profit {plus(graded.own_profit, 2)}")
+    if graded.unmatched.height:
+        first = graded.unmatched.head(_LISTED).select("row", "reason", "detail")
+        show_table(table(first, f"Not on the tape (first {first.height} of {graded.unmatched.height:,})"))

@@ -101,10 +101,13 @@ def capture(
     with (
         operations.open_log(log, create=True) if log else nullcontext() as opened,
         stopped_by_signals(stop),
-        _shown(f"capturing {plain(made.name)} ({plain(made.provenance)}) into {where}; Ctrl-C ends it") as (show, last),
+        _capture_display(f"capturing {plain(made.name)} ({plain(made.provenance)}) into {where}; Ctrl-C ends it") as (
+            show,
+            last,
+        ),
     ):
         try:
-            pack = captured(made, out_folder, stop, fixture_ids=fixture or (), until_ts_ms=ends_ms, log=opened, tell=show)
+            pack = captured(made, out_folder, stop, fixture_ids=fixture or (), until_ts_ms=ends_ms, log=opened, on_state=show)
         except KeyboardInterrupt:  # the second: the first ends the feed
             err.print(f"left as it is in {where}: the same command goes on with it, and --until +0 makes the pack at once")
             raise typer.Exit(INTERRUPTED) from None
@@ -115,7 +118,7 @@ def capture(
 
 
 @contextmanager
-def _shown(head: str) -> Iterator[tuple[Callable[[CaptureState], None], list[CaptureState]]]:
+def _capture_display(head: str) -> Iterator[tuple[Callable[[CaptureState], None], list[CaptureState]]]:
     """Show how a capture is, in a terminal as a table that changes, elsewhere a line now and then; and keep the last state."""
     last: list[CaptureState] = []
 
@@ -147,13 +150,13 @@ def _shown(head: str) -> Iterator[tuple[Callable[[CaptureState], None], list[Cap
 
 def _table(state: CaptureState, width: int) -> Constrain:
     """Return a row for each fact, no higher than it was: only errors are broken. The "^C" that is echoed has room behind it."""
-    shown = Table(show_header=False, box=None)
-    shown.add_column(no_wrap=True)
+    layout = Table(show_header=False, box=None)
+    layout.add_column(no_wrap=True)
     for name, text in state.facts.items():
         cell = Text.from_markup("\n".join(map(plain, text.split("; "))), overflow="ellipsis")
         cell.no_wrap = name != "error"
-        shown.add_row(f"[dim]{name}[/]", cell)
-    return Constrain(shown, width - 4)
+        layout.add_row(f"[dim]{name}[/]", cell)
+    return Constrain(layout, width - 4)
 
 
 def devfeed(
@@ -252,35 +255,35 @@ def live(
         raise typer.BadParameter("--param goes with one agent")
     limited = [name if names_template(name) else isolated(name, reads=reads or [], network=network) for name in agent]
     agents = [resolve(own, params_of(param or []), window) for own in limited]
-    policy_given = envelope(params_of(policy or []))
-    asked = LiveRequest(feed_at(feed), fixture, window, policy_given, end_of(until), grace_s)
+    limits = envelope(params_of(policy or []))
+    request = LiveRequest(feed_at(feed), fixture, window, limits, end_of(until), grace_s)
     with operations.open_log(log, create=True) if log else nullcontext() as opened, err.status("following") as status:
-        shown = _Shown(status)
+        printer = _RunPrinter(status)
         try:
             with ended_like_an_interrupt():
                 recorder = FolderRecorder(out_folder, now_ms, opened, owner or LOCAL)
-                done = run_live(asked, agents, recorder, out_folder / _LIVE, on_update=shown.look)
+                done = run_live(request, agents, recorder, out_folder / _LIVE, on_update=printer.look)
         except KeyboardInterrupt:
             left = "left as it is: the same command goes on with it"
-            err.print(left if shown.begun else "interrupted before the run began: nothing is left of it")
+            err.print(left if printer.has_started else "interrupted before the run began: nothing is left of it")
             raise typer.Exit(INTERRUPTED) from None
     code = option_words("--agent", [name for name in agent if not names_template(name)])
     options = [*code, *limit_words(reads, network=network)] if code else []
     _show(done, out_folder / done.run_id, agent, options, as_json=as_json)
 
 
-class _Shown:
+class _RunPrinter:
     """Prints what is new in a live run, line by line, and how far it is."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
-        self.begun, self._decisions, self._gaps = False, 0, 0
+        self.has_started, self._decisions, self._gaps = False, 0, 0
         self._failures: set[str] = set()
 
     def look(self, view: LiveView) -> None:
         """Print what came since the last look."""
-        if not self.begun:
-            self.begun = True
+        if not self.has_started:
+            self.has_started = True
             err.print(plain(_followed(view)))
         rows = view.decisions(self._decisions)
         self._decisions += rows.height

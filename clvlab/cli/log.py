@@ -163,13 +163,13 @@ def _recounted(found: Recount) -> str:
     if counts is None:
         return f"{audited}: its commitment names no pack; {elsewhere}"
     over = f"{counts.earlier:,} earlier and {counts.later:,} later commitments over its pack by its owner"
-    beside = f"{elsewhere}, {counts.unknown_pack:,} that name none"
+    others = f"{elsewhere}, {counts.unknown_pack:,} that name none"
     drawn = "".join(
         f"; the audit of {plain(one.agent_id)} is one of {counted(one.attempts, 'attempt')} over this pack, "
         f"drawn by seed {one.seed}"
         for one in found.draws
     )
-    return f"{audited}: {over}, {counts.abandoned:,} abandoned; {beside}{drawn}"
+    return f"{audited}: {over}, {counts.abandoned:,} abandoned; {others}{drawn}"
 
 
 @log_app.command("request")

@@ -73,9 +73,9 @@ def backup(
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
     with err.status("copying"):
-        beside = back_up(database_url, out_file, checkpoint_file)
+        checkpoint = back_up(database_url, out_file, checkpoint_file)
     out.print(f"Wrote {out_file.stat().st_size:,} bytes to {plain(str(out_file))}")
-    out.print(f"Newest published checkpoint: {plain(str(beside)) if beside else 'none'}")
+    out.print(f"Newest published checkpoint: {plain(str(checkpoint)) if checkpoint else 'none'}")
 
 
 # ``clvlab doctor``: what is installed here, what could be, and whether the bundled packs are whole.

@@ -109,7 +109,7 @@ def window_of(horizon_s: int, markets: Sequence[str] | None = None, **own: Any) 
     return Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(markets or ("",)), **own)
 
 
-def goes_with(needed: str, there: object, **given: object) -> None:
+def goes_with(needed: str, there: object, **options: object) -> None:
     """Refuse options that say nothing where what they go with is not there.
 
     Raises
@@ -117,7 +117,7 @@ def goes_with(needed: str, there: object, **given: object) -> None:
     typer.BadParameter
         Names the first that was given.
     """
-    for name, value in given.items():
+    for name, value in options.items():
         if value and not there:
             raise typer.BadParameter(f"--{name.replace('_', '-')} goes with {needed}")
 

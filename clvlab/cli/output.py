@@ -87,8 +87,8 @@ def show_next(*words: object) -> None:
 
 def show_verdict(found: Headline, agent: str = "") -> None:
     """Print what can be said of a mean."""
-    said = f"{agent}: {found.said.sentence}" if agent else found.said.sentence
-    say(said, _TONES[found.said.tone])
+    sentence = f"{agent}: {found.said.sentence}" if agent else found.said.sentence
+    say(sentence, _TONES[found.said.tone])
 
 
 def show_report(report: Mapping[str, Any], found: Headline | None = None) -> None:
@@ -127,9 +127,9 @@ def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -
     out.print(f"[bold]Run {plain(verdict.run_id)}[/]")
     colours = {"pass": "green", "fail": "red"}
     for name, check in verdict.checks.items():
-        shown = check.verdict.value.replace("_", " ")
+        label = check.verdict.value.replace("_", " ")
         first, *more = hung(printable(check.detail), 39)
-        out.print(f"  {name:<20} [{colours.get(check.verdict.value, 'dim')}]{shown:<15}[/] {first}")
+        out.print(f"  {name:<20} [{colours.get(check.verdict.value, 'dim')}]{label:<15}[/] {first}")
         for line in more:
             out.print(f"{'':<39}{line}")
     if judge:
@@ -156,7 +156,7 @@ def show_leaderboard(tests: Sequence[Run]) -> None:
 
 def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
     alike = pl.format("{} and {} alike", "agent_id", "others")
-    shown = rows.select(
+    columns = rows.select(
         "rank",
         agent=pl.when(pl.col("others") > 0).then(alike).otherwise("agent_id"),
         clv_bps="mean_clv_bps",
@@ -165,7 +165,7 @@ def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
         sim_pnl="sim_pnl",
         drawdown=pl.col("max_drawdown").cast(pl.Int64),  # a sum of basis points, and short enough for 80 columns
     )
-    return table(shown, title)
+    return table(columns, title)
 
 
 def facts(title: str, pairs: Mapping[str, object]) -> None:
@@ -182,27 +182,27 @@ def facts(title: str, pairs: Mapping[str, object]) -> None:
 
 def hung(text: str, indent: int) -> list[str]:
     """Break printable data between words, behind an indent, on a terminal; elsewhere, or where words are too long, one line."""
-    shown = escape(text)
+    escaped = escape(text)
     if not out.is_terminal or out.width - indent < _NARROWEST:
-        return [shown]
-    return wrap(shown, out.width - indent, break_long_words=False, break_on_hyphens=False) or [""]
+        return [escaped]
+    return wrap(escaped, out.width - indent, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def table(frame: pl.DataFrame, title: str) -> Table:
     # Lines of a box are no data: whoever reads a pipe gets columns.
-    shown = Table(title=title, title_justify="left", title_style="bold", box=box.HEAVY_HEAD if out.is_terminal else None)
+    layout = Table(title=title, title_justify="left", title_style="bold", box=box.HEAVY_HEAD if out.is_terminal else None)
     for column, dtype in frame.schema.items():
-        shown.add_column(column, justify="right" if dtype.is_numeric() else "left", overflow="fold")
+        layout.add_column(column, justify="right" if dtype.is_numeric() else "left", overflow="fold")
     for row in frame.iter_rows():
-        shown.add_row(
+        layout.add_row(
             *("" if value is None else f"{value:.2f}" if isinstance(value, float) else plain(str(value)) for value in row)
         )
-    return shown
+    return layout
 
 
-def show_table(shown: Table) -> None:
+def show_table(layout: Table) -> None:
     """Print a table: as wide as the terminal, or as its lines are."""
-    out.print(shown, width=None if out.is_terminal else _PIPE_WIDTH)
+    out.print(layout, width=None if out.is_terminal else _PIPE_WIDTH)
 
 
 def print_json(value: object) -> None:

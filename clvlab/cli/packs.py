@@ -45,7 +45,7 @@ UploadsOption = Annotated[
     Path,
     typer.Option("--uploads", help="Folder of the service's uploads.", envvar="CLVLAB_UPLOADS", exists=True, file_okay=False),
 ]
-_SHOWN = ("owner", "pack_id", "content_hash", "provenance", "is_genuine", "grade", "admitted", "bytes", "created_ts_ms")
+_COLUMNS = ("owner", "pack_id", "content_hash", "provenance", "is_genuine", "grade", "admitted", "bytes", "created_ts_ms")
 
 
 def uploads(
@@ -58,7 +58,7 @@ def uploads(
 ) -> None:
     """List the packs that owners uploaded to a service, oldest first."""
     with _opened(database_url, folder, catalog) as opened:
-        rows = [{name: row[name] for name in _SHOWN} for row in opened.every()]
+        rows = [{name: row[name] for name in _COLUMNS} for row in opened.every()]
     if as_json:
         print_json(rows)
         return
@@ -152,8 +152,8 @@ def packs_verify(
     if log is not None and (is_url(pack) or is_view_file(pack)):
         raise typer.BadParameter(f"--log judges the segments in a folder, and {str(pack)!r} is none: pull it first")
     try:
-        with interruptible(), bar("verifying") as tell:
-            opened = packs.verified_pack(pack, tell)
+        with interruptible(), bar("verifying") as progress:
+            opened = packs.verified_pack(pack, progress)
     except (PackFormatError, PackTamperedError) as error:
         if as_json:
             print_json({"verdict": "fail", "detail": str(error)})
@@ -163,8 +163,8 @@ def packs_verify(
     note = None if checkpoint is None else checkpoint.read_text(encoding="utf-8")
     found = None if log is None else witnessed(opened, log, trusted, note)
     if as_json:
-        shown = {} if found is None else _shown(found)
-        print_json({"verdict": "pass"} | _pack_info(opened) | shown)
+        details = {} if found is None else _witness_info(found)
+        print_json({"verdict": "pass"} | _pack_info(opened) | details)
     else:
         show_pack(opened)
         out.print("[green]pass[/] labels, ticks and raw files are what their hashes say")
@@ -174,7 +174,7 @@ def packs_verify(
         raise typer.Exit(1)
 
 
-def _shown(found: Witnessed) -> dict[str, object]:
+def _witness_info(found: Witnessed) -> dict[str, object]:
     since = None if found.since_ms is None else moment(found.since_ms)
     return {"grade": found.grade.value, "since": since, "late_days": found.late_days, "log": list(found.reasons)}
 
@@ -277,8 +277,8 @@ def packs_import(
 def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]]:
     """Return the source and the files: the first word is a file if it is no source, or if a file of that name stands alone."""
     is_file = Path(first).exists()
-    told = (is_file and first not in IMPORTERS) if paths else (is_file or first not in IMPORTERS)
-    return (None, [Path(first), *paths]) if told else (first, paths)
+    is_source_named = (is_file and first not in IMPORTERS) if paths else (is_file or first not in IMPORTERS)
+    return (None, [Path(first), *paths]) if is_source_named else (first, paths)
 
 
 def _whole_or_nothing(folder: Path) -> Callable[[], str]:

@@ -22,7 +22,7 @@ from rich.progress import (
 
 from clvlab.cli.options import INTERRUPTED
 from clvlab.cli.output import err, plain
-from clvlab.runs.progress import Stage, Tell
+from clvlab.runs.progress import OnProgress, Stage
 
 # Ctrl-C: at most half a second, and a sentence about what was written.
 
@@ -45,7 +45,7 @@ def interruptible(left: Callable[[], str] = nothing_written) -> Iterator[None]:
     renamed, so that what is cut off there is not half of anything.
     """
     if threading.current_thread() is not threading.main_thread() or os.name != "posix":
-        with _told(left):
+        with _interruptible(left):
             yield
         return
     heard, bell = os.pipe()
@@ -55,7 +55,7 @@ def interruptible(left: Callable[[], str] = nothing_written) -> Iterator[None]:
     watcher = threading.Thread(target=_watch, args=(heard, over, left), daemon=True)
     watcher.start()
     try:
-        with _told(left):
+        with _interruptible(left):
             yield
     finally:
         over.set()
@@ -66,7 +66,7 @@ def interruptible(left: Callable[[], str] = nothing_written) -> Iterator[None]:
 
 
 @contextmanager
-def _told(left: Callable[[], str]) -> Iterator[None]:
+def _interruptible(left: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -90,27 +90,29 @@ def _say(left: Callable[[], str]) -> None:
         sys.stderr.flush()
 
 
-Told = Callable[[int, int], None]
+OnCount = Callable[[int, int], None]
 
 
 @contextmanager
-def bar(what: str, total: int | None = None) -> Iterator[Told]:
+def bar(what: str, total: int | None = None) -> Iterator[OnCount]:
     """Draw how many parts are done, of how many, and the time left; in a pipe nothing is drawn."""
-    with _drawn() as shown:
-        task = shown.add_task(plain(what), total=total)
-        yield lambda done, of: shown.update(task, completed=done, total=of)
+    with _drawn() as display:
+        task = display.add_task(plain(what), total=total)
+        yield lambda done, of: display.update(task, completed=done, total=of)
 
 
 @contextmanager
-def stages(what: str) -> Iterator[Tell]:
+def stages(what: str) -> Iterator[OnProgress]:
     """Draw how far a run is in each of its stages."""
-    with _drawn() as shown:
-        task = shown.add_task(plain(what), total=None)
+    with _drawn() as display:
+        task = display.add_task(plain(what), total=None)
 
-        def tell(stage: Stage, done: int = 0, total: int = 1) -> None:
-            shown.update(task, description=plain(f"{what}: {stage.value}"), completed=done, total=total if total > 1 else None)
+        def progress(stage: Stage, done: int = 0, total: int = 1) -> None:
+            display.update(
+                task, description=plain(f"{what}: {stage.value}"), completed=done, total=total if total > 1 else None
+            )
 
-        yield tell
+        yield progress
 
 
 def _drawn() -> Progress:

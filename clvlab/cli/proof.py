@@ -64,11 +64,11 @@ def anchor(run: RunArgument, as_json: JsonOption = False) -> None:
         err.status("anchoring"),
     ):
         done = run_folder.anchor_run(run, anchor_settings())
-    shown = {"status": done.status, "signature": done.signature, "cluster": done.cluster, "explorer_url": done.explorer_url}
+    record = {"status": done.status, "signature": done.signature, "cluster": done.cluster, "explorer_url": done.explorer_url}
     if as_json:
-        print_json(shown)
+        print_json(record)
     else:
-        facts("Anchor", {name.replace("_", " "): value for name, value in shown.items()})
+        facts("Anchor", {name.replace("_", " "): value for name, value in record.items()})
     raise typer.Exit(0 if done.status == "anchored" else 1)
 
 
@@ -165,8 +165,8 @@ def disclose(
 ) -> None:
     """Prove one decision and its score without showing the others: prints JSON, which clv_verify.py reads."""
     with interruptible():
-        shown = bundles.disclose(run, seq).decode()
-    sys.stdout.write(shown)
+        text = bundles.disclose(run, seq).decode()
+    sys.stdout.write(text)
 
 
 def verifier(

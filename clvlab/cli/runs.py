@@ -35,7 +35,7 @@ from clvlab.runs.spec import backtest_spec
 from clvlab.runs.versions import judge
 from clvlab.words import counted
 
-_SHOWN_ID = 8
+_ID_LENGTH = 8
 
 
 def runs(
@@ -59,16 +59,16 @@ def runs(
 
 
 def _table(found: list[listing.ListedRun]) -> Table:
-    shown = Table(box=box.SIMPLE_HEAD if out.is_terminal else None, pad_edge=False)
+    layout = Table(box=box.SIMPLE_HEAD if out.is_terminal else None, pad_edge=False)
     for name in ("run", "written (UTC)", "agent", "pack", "mean CLV [95 %]", "verified"):
-        shown.add_column(name, overflow="fold", no_wrap=name in ("run", "mean CLV [95 %]"))
+        layout.add_column(name, overflow="fold", no_wrap=name in ("run", "mean CLV [95 %]"))
     for run in found:
-        asked = {None: "not asked", True: "yes", False: "NO"}[run.verified]
+        verified = {None: "not asked", True: "yes", False: "NO"}[run.verified]
         means = [one.interval for one in run.headlines] or ["unreadable"]
-        name = run.folder.name[: _SHOWN_ID + len("run_")]
-        cells = (name, f"{run.written:%m-%d %H:%M}", "\n".join(run.agents), run.pack_id or "", "\n".join(means), asked)
-        shown.add_row(*(plain_cell(cell) for cell in cells))
-    return shown
+        name = run.folder.name[: _ID_LENGTH + len("run_")]
+        cells = (name, f"{run.written:%m-%d %H:%M}", "\n".join(run.agents), run.pack_id or "", "\n".join(means), verified)
+        layout.add_row(*(plain_cell(cell) for cell in cells))
+    return layout
 
 
 def plain_cell(text: str) -> str:
@@ -90,9 +90,9 @@ def compare(
         with interruptible(lambda: f"{len(folders)} of {len(run)} runs are sealed in {runs_folder}"):
             opened = packs.open_pack(pack)
             for name in run:
-                with stages(f"backtest of {name}") as tell:
+                with stages(f"backtest of {name}") as progress:
                     spec = backtest_spec(opened, name)
-                    folders.append(runs_folder / execute(spec, FolderRecorder(runs_folder, now_ms), tell).run_id)
+                    folders.append(runs_folder / execute(spec, FolderRecorder(runs_folder, now_ms), progress).run_id)
     with interruptible(), err.status("reading"):
         if pack is None:
             folders = [listing.find_run(name, runs_folder) for name in run]
@@ -178,7 +178,7 @@ def verify(
     goes_with("runs and bundles, not disclosures", not any(map(bundles.is_disclosure, found)), **of_runs)
     agents = [isolated(one, reads=reads or [], network=network) for one in agent or []]
 
-    def asked(path: Path) -> _Judged:
+    def judge(path: Path) -> _Judged:
         if bundles.is_disclosure(path):
             return _DisclosureVerdict(bundles.judge_disclosure(path, required))
         verdict = (bundles.verify_bundle if path.is_file() else run_folder.verify_with_chain)(path, proof.anchor_settings())
@@ -189,10 +189,10 @@ def verify(
             verdict, further, *bundles.judge_proofs(path, verdict, trust, required, without_witness=without_witness)
         )
 
-    answers = _each(found, asked, as_json=as_json)
+    answers = _each(found, judge, as_json=as_json)
     if as_json:
-        shown = [answer.facts() for answer in answers]
-        print_json(shown[0] if len(shown) == 1 else shown)
+        facts = [answer.facts() for answer in answers]
+        print_json(facts[0] if len(facts) == 1 else facts)
     failed = [path for path, answer in zip(found, answers, strict=True) if not answer.passed]
     if len(found) > 1 and not as_json:
         say(f"{len(found) - len(failed):,} of {len(found):,} verified", "bold")
@@ -247,16 +247,16 @@ class _RunVerdict:
 _Judged = _DisclosureVerdict | _RunVerdict
 
 
-def _each(found: list[Path], asked: Callable[[Path], _Judged], *, as_json: bool) -> list[_Judged]:
+def _each(found: list[Path], judge: Callable[[Path], _Judged], *, as_json: bool) -> list[_Judged]:
     """Judge one after the other, and print each as soon as it is known."""
     answers: list[_Judged] = []
     with (
         interruptible(lambda: f"{len(answers):,} of {len(found):,} verified; nothing was written"),
-        bar("verifying", len(found)) as tell,
+        bar("verifying", len(found)) as progress,
     ):
         for path in found:
-            answers.append(asked(path))
-            tell(len(answers), len(found))
+            answers.append(judge(path))
+            progress(len(answers), len(found))
             if not as_json:
                 answers[-1].show()
     return answers

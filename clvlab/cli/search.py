@@ -30,7 +30,7 @@ from clvlab.cli.progress import bar, interruptible
 from clvlab.report.honest import HonestSearch, honest_search, named
 from clvlab.words import counted, estimate, p_value
 
-_SHOWN = 10
+_LISTED = 10
 
 
 def sweep(
@@ -76,19 +76,21 @@ def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object])
     for caution in found.cautions:
         say(caution)
     out.print()
-    shown = Table(box=None, pad_edge=False, title=f"Best of {agent} on {plain(pack)}", title_justify="left", title_style="bold")
+    layout = Table(
+        box=None, pad_edge=False, title=f"Best of {agent} on {plain(pack)}", title_justify="left", title_style="bold"
+    )
     for name in ("parameters", "mean CLV [95 %]", "fixtures", "p alone", "p family"):
-        shown.add_column(name, justify="left" if name in ("parameters", "mean CLV [95 %]") else "right", overflow="fold")
+        layout.add_column(name, justify="left" if name in ("parameters", "mean CLV [95 %]") else "right", overflow="fold")
     ranked = sorted(found.points, key=lambda point: (point.clv.low is None, -(point.clv.mean or 0.0)))
-    for point in ranked[:_SHOWN]:
+    for point in ranked[:_LISTED]:
         clv = point.clv
         unit = "" if clv.low is None else "bps"
         spelt = "none" if clv.mean is None else estimate(clv.mean, clv.low, clv.high, unit)
         p_values = (p_value(p) or "" for p in (clv.p_value, point.p_family))
-        shown.add_row(plain(named(point)), spelt, str(clv.n_clusters), *p_values)
-    show_table(shown)
-    if len(ranked) > _SHOWN:
-        out.print(f"and {counted(len(ranked) - _SHOWN, 'point')} more, with --json")
+        layout.add_row(plain(named(point)), spelt, str(clv.n_clusters), *p_values)
+    show_table(layout)
+    if len(ranked) > _LISTED:
+        out.print(f"and {counted(len(ranked) - _LISTED, 'point')} more, with --json")
     params = [word for name, value in best.params.items() for word in ("--param", f"{name}={_spelt(value)}")]
     show_next("backtest", pack, "--agent", agent, *params, *options)
 

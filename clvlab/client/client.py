@@ -45,7 +45,7 @@ from clvlab.api.runs import (
     RunProgress,
     VerifyResponse,
 )
-from clvlab.client.http import HttpCaller, given, path_of, raise_for_problem
+from clvlab.client.http import HttpCaller, path_of, query_of, raise_for_problem
 
 _PIECE = 1 << 20
 _POLL_S = 0.2
@@ -370,7 +370,7 @@ class Client(HttpCaller):
                     yield piece
 
         headers = {"Content-Type": "application/octet-stream"}
-        response = self._http.post(path_of("me", "packs"), params=given(about), content=pieces(), headers=headers)
+        response = self._http.post(path_of("me", "packs"), params=query_of(about), content=pieces(), headers=headers)
         raise_for_problem(response)
         return cast("UploadedPack", response.json())
 

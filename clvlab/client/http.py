@@ -65,7 +65,7 @@ class HttpCaller:
     _http: httpx2.Client
 
     def _get(self, kind: type[_T], *path: str, **query: Any) -> _T:
-        return _answer(kind, self._http.get(path_of(*path), params=given(query)))
+        return _answer(kind, self._http.get(path_of(*path), params=query_of(query)))
 
     def _post(
         self, kind: type[_T], *path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
@@ -76,7 +76,7 @@ class HttpCaller:
         raise_for_problem(self._http.delete(path_of(*path)))
 
     def _bytes(self, *path: str, accept: str = "*/*", **query: Any) -> bytes:
-        response = self._http.get(path_of(*path), params=given(query), headers={"Accept": accept})
+        response = self._http.get(path_of(*path), params=query_of(query), headers={"Accept": accept})
         raise_for_problem(response)
         return response.content
 
@@ -93,7 +93,7 @@ class HttpCaller:
             yield from map(orjson.loads, messages)
 
 
-def given(query: Mapping[str, Any]) -> Mapping[str, Any]:
+def query_of(query: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the parameters that have a value; a truth value as JSON writes it."""
     found = {name: value for name, value in query.items() if value is not None}
     return {name: str(value).lower() if isinstance(value, bool) else value for name, value in found.items()}

@@ -16,13 +16,13 @@ from clvlab.engine.lookahead import (
     Drawing,
     DrawingOf,
     LookaheadReport,
-    _asked_on_prefixes,
     _checked_blindly,
     _chosen,
+    _informative,
     _moved_by,
     _Plan,
+    _prefix_decisions,
     _same,
-    _telling,
     drawn,
     lookahead_audit,
 )
@@ -38,7 +38,7 @@ BLOCKS = 48
 _MAX_ROWS = 100_000  # of a fixture that is drawn blindly
 
 
-def asked_by_blocks(
+def decisions_by_blocks(
     agent: Agent,
     tape: Tape,
     *,
@@ -60,7 +60,7 @@ def asked_by_blocks(
     plan = _Plan(agent, window or Window(), blocks - 1, _MAX_ROWS, drawn(seed, whole))
     located = locate(tape, whole)
     with fresh(agent, grows=True) as process:
-        answers = _asked_on_prefixes(process, tape, _cuts(plan, tape, located))
+        answers = _prefix_decisions(process, tape, _cuts(plan, tape, located))
         last = decisions_of(process, tape)
     moved = _moved_by(located, answers)
     name = agent.identity.agent_id
@@ -78,8 +78,8 @@ def _cuts(plan: _Plan, tape: Tape, located: pl.DataFrame) -> list[tuple[int, int
     messages = tape.messages.select(_ORDER).sort(_ORDER)
     anywhere = _chosen(messages.head(-1), -(-plan.cuts // 3), plan.seed)
     taken = {*anywhere, *messages.tail(1).rows()}
-    telling = [cut for cut in _telling(tape, located, plan) if cut not in taken]
-    return sorted([*anywhere, *telling[: plan.cuts - len(anywhere)]])
+    informative = [cut for cut in _informative(tape, located, plan) if cut not in taken]
+    return sorted([*anywhere, *informative[: plan.cuts - len(anywhere)]])
 
 
 _AGENTS_AT_ONCE, _ISOLATED_AT_ONCE = 8, 2  # an audit has several processes
@@ -103,7 +103,9 @@ class AgentAnswers:
     failed: dict[str, Exception]
 
 
-def asked(question: AgentQuestion, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int], None]) -> AgentAnswers:
+def agent_answers(
+    question: AgentQuestion, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int], None]
+) -> AgentAnswers:
     """Ask all agents; the run goes on without those that fail."""
     found = AgentAnswers([], {}, {})
     stepped = [isinstance(agent, ProcessAgent) and agent.steps for _, agent in agents]
@@ -112,14 +114,14 @@ def asked(question: AgentQuestion, agents: Sequence[tuple[Identity, Agent]], ans
     # Stepped agents run first and alone: the processor load of a process that has seen later messages would signal them.
     for steps, most in ((True, 1), (False, at_once)):
         with ThreadPoolExecutor(most) as pool:
-            asked_now = {
+            pending = {
                 identity.agent_id: pool.submit(_answer, question, identity, agent)
                 for (identity, agent), is_stepped in zip(agents, stepped, strict=True)
                 if is_stepped is steps
             }
-            for done, _ in enumerate(as_completed(asked_now.values()), start=len(answers) + 1):
+            for done, _ in enumerate(as_completed(pending.values()), start=len(answers) + 1):
                 answered(done)
-        answers |= asked_now
+        answers |= pending
     for identity, _ in agents:
         answer = answers[identity.agent_id]
         error = answer.exception()  # an agent is foreign code: its failure is part of the run
@@ -136,13 +138,13 @@ def asked(question: AgentQuestion, agents: Sequence[tuple[Identity, Agent]], ans
             raise error  # an interrupt
     # Each failed audit was an attempt: the best of several looks clean by luck, so the report counts them.
     missed = sum(who.agent_id in found.failed for who, agent in agents if _audit_of(question, who, agent) is not None)
-    return replace(found, audits={name: report.beside(missed) for name, report in found.audits.items()})
+    return replace(found, audits={name: report.with_failed(missed) for name, report in found.audits.items()})
 
 
 def _audit_of(question: AgentQuestion, identity: Identity, agent: Agent) -> Callable[[], LookaheadReport] | None:
     if question.audit is None or not isinstance(agent, ProcessAgent) or agent.steps:
         return None
-    audit = asked_by_blocks if agent.blocks else lookahead_audit
+    audit = decisions_by_blocks if agent.blocks else lookahead_audit
     return partial(audit, agent, question.tape, seed=partial(question.audit, identity.agent_id), window=question.window)
 
 
@@ -155,10 +157,10 @@ def _answer(question: AgentQuestion, identity: Identity, agent: Agent) -> tuple[
         if not report.passed:
             raise LookaheadError(f"{report!r}. Nothing was sealed")
         return located(name, tape, report.decisions), replace(report, decisions=report.decisions.clear())  # they are the run's
-    return located(name, tape, asked_once(agent, tape)), None
+    return located(name, tape, fresh_decisions(agent, tape)), None
 
 
-def asked_once(agent: Agent, tape: Tape) -> pl.DataFrame:
+def fresh_decisions(agent: Agent, tape: Tape) -> pl.DataFrame:
     with fresh(agent) as other:
         return decisions_of(other, tape)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, identify, unchecked_decisions
-from clvlab.engine.decisions import asked_once, located
+from clvlab.engine.decisions import fresh_decisions, located
 from clvlab.engine.replay import locate, replay
 from clvlab.engine.run import Failures, RunResult, judged, run_started
 from clvlab.errors import AgentFailedError, DecisionError, LookaheadError, WindowError
@@ -152,8 +152,8 @@ def seal_live(
 def require_agent(decided: Mapping[str, Sequence[Decision]], failures: Failures) -> None:
     """Raise ``DecisionError``, with the first line of each error, unless an agent has not failed."""
     if not decided:
-        said = "; ".join(f"{agent_id}: {(cause.splitlines() or [''])[0]}" for agent_id, cause in failures.causes.items())
-        raise DecisionError(f"no agent is left: {said:.500}")
+        causes = "; ".join(f"{agent_id}: {(cause.splitlines() or [''])[0]}" for agent_id, cause in failures.causes.items())
+        raise DecisionError(f"no agent is left: {causes:.500}")
 
 
 def replay_live(
@@ -172,6 +172,6 @@ def replay_live(
     # which some feeds move, and others never say.
     kickoffs = tape.fixtures.with_columns(kickoff_ts_ms=pl.lit(None, pl.Int64))
     seen = replace(tape, binding=Binding(None, tape.binding.fixture_ids, None), announced=kickoffs, about=None)
-    frames = [located(agent.identity.agent_id, tape, asked_once(agent, seen)) for agent in agents]
+    frames = [located(agent.identity.agent_id, tape, fresh_decisions(agent, seen)) for agent in agents]
     replayed = replay(tape, pl.concat(frames), window, errors=len(errors))
     return judged(started, replayed, window, policy, Failures(errors), commit_index=commit_index, captured=captured)

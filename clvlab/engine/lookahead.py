@@ -140,7 +140,7 @@ class LookaheadReport:
     def passed(self) -> bool:
         return self.moved.is_empty()
 
-    def beside(self, failed: int) -> LookaheadReport:
+    def with_failed(self, failed: int) -> LookaheadReport:
         """Return the report with the failed audits of its run counted as attempts."""
         if self.blind is None or self.blind.attempts is None:
             return self
@@ -206,7 +206,7 @@ def lookahead_audit(
             return _checked_blindly(plan, tape, _audited(plan, tape, whole, processes), processes.blind, end_blind)
         some = _some_fixtures(tape, max_rows, plan, locate(tape, whole))
         with fresh(agent, silent=True) as other:
-            alone = _asked_alone(other, some)
+            alone = _decisions_alone(other, some)
         report = _audited(plan, some, alone, processes)
         if not report.passed:
             return report
@@ -219,7 +219,7 @@ def lookahead_audit(
         )
 
 
-def _asked_alone(agent: Agent, some: Tape) -> pl.DataFrame:
+def _decisions_alone(agent: Agent, some: Tape) -> pl.DataFrame:
     try:
         return decisions_of(agent, some)
     except ClvlabError as error:
@@ -266,19 +266,19 @@ def _started(agent: Agent, *, silent: bool = False) -> Iterator[_Processes]:
     with ExitStack() as running:
         # Each process ends before the next one is asked: one that lives could tell the next what it has seen.
         own = {name: running.enter_context(ExitStack()) for name in options}
-        processes = {name: own[name].enter_context(fresh(agent, **given)) for name, given in options.items()}
+        processes = {name: own[name].enter_context(fresh(agent, **options_of)) for name, options_of in options.items()}
         yield _Processes(**processes, end=lambda name: own[name].close())
 
 
 def _audited(plan: _Plan, tape: Tape, whole: pl.DataFrame, processes: _Processes) -> LookaheadReport:
     agent, cuts, seed = plan.agent, plan.cuts, plan.seed
     anywhere = sorted(_chosen(tape.messages.select(_ORDER).sort(_ORDER), -(-cuts // 3), seed))
-    answers = _asked_on_prefixes(processes.first, tape, anywhere)
+    answers = _prefix_decisions(processes.first, tape, anywhere)
     grown = unchecked_decisions(processes.first, tape)
     processes.end("first")
     timed = locate(tape, whole)
-    later = [cut for cut in _telling(tape, timed, plan) if cut not in answers][: cuts - len(answers)]
-    answers |= _asked_on_prefixes(processes.second, tape, sorted(later))
+    later = [cut for cut in _informative(tape, timed, plan) if cut not in answers][: cuts - len(answers)]
+    answers |= _prefix_decisions(processes.second, tape, sorted(later))
     processes.end("second")
     moved = _moved_by(timed, answers)
     name = agent.identity.agent_id
@@ -324,7 +324,7 @@ def _checked_blindly(
         judged |= {cuts[one][_hashed(plan.seed + 16, one) % _BLIND_PARTS] for one in drawn[:tested]}
         with fresh(plan.agent, silent=True, grows=True) as growing:
             for number, cut in enumerate(sorted(judged), start=1):
-                moved = _compared(timed, _asked_on_prefixes(growing, tape, [cut])[cut], cut)
+                moved = _compared(timed, _prefix_decisions(growing, tape, [cut])[cut], cut)
                 if moved.height:
                     return replace(report, cuts=tuple(sorted({*report.cuts, *sorted(judged)[:number]})), moved=moved)
     blind = BlindDraw(len(fixture_ids), tuple(sorted(drawn)), tested, plan.draw.attempts, by_prefixes=bool(differ))
@@ -337,19 +337,19 @@ def _differing(
     """Return the cuts, at most one a fixture, at which decisions differ when every fixture ends at its cut."""
     found: dict[int, list[Message]] = defaultdict(list)
     rows = tape.rows.select("tick_seq", fixture_id=_fixtures(tape))
-    for shown in zip(*(sorted(own) for own in cuts.values()), strict=True):
-        until = pl.DataFrame(shown, schema={"until_ms": pl.Int64, "fixture_id": pl.Int64, "until": pl.Int64}, orient="row")
+    for ends in zip(*(sorted(own) for own in cuts.values()), strict=True):
+        until = pl.DataFrame(ends, schema={"until_ms": pl.Int64, "fixture_id": pl.Int64, "until": pl.Int64}, orient="row")
         kept = rows.join(until, on="fixture_id", how="left", maintain_order="left").select(
             pl.col("tick_seq") <= pl.col("until")
         )
         try:
             then = unchecked_decisions(process, tape.keep(kept.to_series()))
         except ClvlabError as error:
-            error.add_note(f"on {len(shown)} fixture(s) of the tape, each cut at a message of its own")
+            error.add_note(f"on {len(ends)} fixture(s) of the tape, each cut at a message of its own")
             raise
         by_then = timed.join(until, on="fixture_id", how="inner").filter(pl.col("tick_seq") <= pl.col("until"))
         fixture_ids = {fixture_id for frame in _differences(by_then, then) for fixture_id in frame["fixture_id"]}
-        for cut in shown:
+        for cut in ends:
             if cut[1] in fixture_ids:
                 found[cut[1]].append(cut)
     return [found[one][_hashed(plan.seed + 5, one) % len(found[one])] for one in cuts if one in found]
@@ -388,7 +388,7 @@ def _same(one: pl.DataFrame, other: pl.DataFrame) -> bool:
     return one.equals(other) or one.sort(_KEY, nulls_last=False).equals(other.sort(_KEY, nulls_last=False))
 
 
-def _asked_on_prefixes(agent: Agent, tape: Tape, cuts: Sequence[Message]) -> dict[Message, pl.DataFrame]:
+def _prefix_decisions(agent: Agent, tape: Tape, cuts: Sequence[Message]) -> dict[Message, pl.DataFrame]:
     """Return the decisions on each prefix, cutting the next while an answer is awaited; an error gets a note of the prefix."""
     answers = {}
     with ThreadPoolExecutor(1) as cutter:
@@ -404,7 +404,7 @@ def _asked_on_prefixes(agent: Agent, tape: Tape, cuts: Sequence[Message]) -> dic
     return answers
 
 
-def _telling(tape: Tape, timed: pl.DataFrame, plan: _Plan) -> list[Message]:
+def _informative(tape: Tape, timed: pl.DataFrame, plan: _Plan) -> list[Message]:
     """Return messages at which the agent decided: some without prices, then those where it gained."""
     window, cuts, seed = plan.window, plan.cuts, plan.seed
     unpriced = tape.rows.select("tick_seq", "prob_bps", fixture_id=_fixtures(tape)).filter(pl.col("prob_bps").is_null())

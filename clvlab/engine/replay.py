@@ -144,9 +144,9 @@ def _confidence_raw(claimed: pl.Series) -> pl.Series:
     absurd = ~((claimed >= 0) & (claimed <= 1))  # not a number is above every number
     if not absurd.any():
         return nulls(len(claimed), pl.String)
-    spelled = {value: _spelled(value) for value in claimed.filter(absurd).unique()}
-    return claimed.replace_strict(spelled, default=None, return_dtype=pl.String)
+    texts = {value: _text(value) for value in claimed.filter(absurd).unique()}
+    return claimed.replace_strict(texts, default=None, return_dtype=pl.String)
 
 
-def _spelled(value: float) -> str:
+def _text(value: float) -> str:
     return decimal_text(value) if isfinite(value) else str(value)

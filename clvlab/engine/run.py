@@ -12,7 +12,7 @@ import orjson
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, ProcessAgent, identify, sealable
-from clvlab.engine.decisions import AgentQuestion, asked
+from clvlab.engine.decisions import AgentQuestion, agent_answers
 from clvlab.engine.lookahead import Draw, DrawingOf, LookaheadReport
 from clvlab.engine.replay import Replay, backs_only, with_seq, with_states
 from clvlab.errors import AgentFailedError, ClvlabError, DecisionError
@@ -35,11 +35,11 @@ from clvlab.proof.seal import SealedRun, seal
 def fills(run_id: str, decisions: pl.DataFrame, proposals: pl.DataFrame, envelope: PolicyEnvelope) -> pl.DataFrame:
     """Return ``RECEIPTS`` by ``decision_seq``: each allowed action filled at its quote, or ``no_quote`` without one."""
     refusals = decisions["pre"].list.len() + decisions["post"].list.len()
-    asked = (refusals == 0) & (envelope.execution_mode == ExecutionMode.PAPER)
+    is_order = (refusals == 0) & (envelope.execution_mode == ExecutionMode.PAPER)
     quoted = pl.col("odds_milli").is_not_null()
     return (
         proposals.with_columns(decision_seq=decisions["seq"])
-        .filter(asked.fill_null(value=False))
+        .filter(is_order.fill_null(value=False))
         .with_columns(
             run_id=pl.lit(run_id),
             venue=pl.lit("paper"),
@@ -89,8 +89,8 @@ def decided(
     def shard(read: Read) -> ReplayDecisions:
         tape = read()
         left = [(identity, agent) for identity, agent in roster if identity.agent_id not in failed]
-        told = answered if len(reads) == 1 else _nobody
-        found = asked(AgentQuestion(tape, window, audit), left, lambda done: told(done, total))
+        progress = answered if len(reads) == 1 else _nobody
+        found = agent_answers(AgentQuestion(tape, window, audit), left, lambda done: progress(done, total))
         parts = [with_states(tape, pl.concat(found.frames), window)] if found.frames else []
         return ReplayDecisions(tape.binding, tape.closing_policy, tape.max_close_age_s, parts, found.failed, found.audits)
 

@@ -47,7 +47,7 @@ def check_decisions(decisions: pl.DataFrame) -> pl.DataFrame:
     for text, rule in rules.items() if broken else ():
         refused = decisions.filter(rule)
         if refused.height:
-            raise DecisionError(f"{text}: {refused.height} decision(s), the first is {_shown(refused)}")
+            raise DecisionError(f"{text}: {refused.height} decision(s), the first is {_first_row(refused)}")
     _refuse_duplicates(decisions.filter(pl.col("action") == Action.BACK), _KEY)
     _refuse_duplicates(decisions.filter(pl.col("action") == Action.WAIT), _KEY[:3])
     return decisions
@@ -56,10 +56,10 @@ def check_decisions(decisions: pl.DataFrame) -> pl.DataFrame:
 def _refuse_duplicates(decisions: pl.DataFrame, key: list[str]) -> None:
     if decisions.select(pl.struct(key).n_unique()).item() != decisions.height:
         twice = decisions.filter(pl.struct(key).is_duplicated())
-        raise DecisionError(f"more than one decision for the same {', '.join(key)}: {_shown(twice)}")
+        raise DecisionError(f"more than one decision for the same {', '.join(key)}: {_first_row(twice)}")
 
 
-def _shown(decisions: pl.DataFrame) -> str:
+def _first_row(decisions: pl.DataFrame) -> str:
     first = decisions.row(0, named=True)
     return str(
         {

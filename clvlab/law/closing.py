@@ -212,29 +212,29 @@ def market_closes(tape: Tape, markets: pl.DataFrame, ends: pl.DataFrame) -> pl.D
         .filter(pl.col("side_no") == 0)
         .select("fixture_id", "market_key", "market_start", "n_sides", "series")
     )
-    asked = (
+    window_ends = (
         markets.join(first_sides, on=["fixture_id", "market_key"], how="left", maintain_order="left")
         .join(ends, on="fixture_id", how="left", maintain_order="left")
         .sort("fixture_id", "market_key")
     )
-    last_seq = asked["end_seq"] - 1
+    last_seq = window_ends["end_seq"] - 1
     # A market's own last message, a suspension too: to go back to an open one by default would score against a price that
     # was withdrawn, often because something had happened (choices.md, "a market suspended at the close").
-    row = last_row_at(tape.key, asked["market_start"], asked["series"], last_seq)
+    row = last_row_at(tape.key, window_ends["market_start"], window_ends["series"], last_seq)
     if tape.closing_policy == ClosingPolicy.LAST_OPEN:
-        row = _last_open(tape, asked, last_seq, row)
-    return conform(asked.with_columns(close_row=row).select(*CLOSES), CLOSES, "CLOSES")
+        row = _last_open(tape, window_ends, last_seq, row)
+    return conform(window_ends.with_columns(close_row=row).select(*CLOSES), CLOSES, "CLOSES")
 
 
-def _last_open(tape: Tape, asked: pl.DataFrame, last_seq: pl.Series, row: pl.Series) -> pl.Series:
+def _last_open(tape: Tape, ends: pl.DataFrame, last_seq: pl.Series, row: pl.Series) -> pl.Series:
     """Replace rows of suspended messages by the market's last open one, where it is at most 300 s older than the close."""
     is_open = ~tape.rows["suspended"]
     open_rows = is_open.arg_true().cast(pl.Int64)
     found = last_row_at(
-        tape.key.filter(is_open), pl.repeat(0, asked.height, dtype=pl.Int64, eager=True), asked["series"], last_seq
+        tape.key.filter(is_open), pl.repeat(0, ends.height, dtype=pl.Int64, eager=True), ends["series"], last_seq
     )
     open_row = open_rows.gather(found)
-    young = asked["close_ts_ms"] - tape.rows["ts_ms"].gather(open_row) <= LAST_OPEN_MAX_AGE_MS
+    young = ends["close_ts_ms"] - tape.rows["ts_ms"].gather(open_row) <= LAST_OPEN_MAX_AGE_MS
     closed = tape.rows["suspended"].gather(row)
-    usable = closed & young & (open_row >= asked["market_start"])
+    usable = closed & young & (open_row >= ends["market_start"])
     return pl.select(pl.when(usable).then(open_row).otherwise(row)).to_series()

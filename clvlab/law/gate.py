@@ -136,11 +136,11 @@ def _mask(rules: Mapping[str, pl.Expr], reasons: type[StrEnum]) -> pl.Expr:
 
 def _listed(mask: pl.Series, reasons: type[StrEnum], back: pl.Series) -> pl.Series:
     largest = cast("int", mask.max() or 0)
-    return taken(_spelled(reasons, largest.bit_length()), mask.zip_with(back, nulls(len(mask))))
+    return taken(_reason_lists(reasons, largest.bit_length()), mask.zip_with(back, nulls(len(mask))))
 
 
 @cache
-def _spelled(reasons: type[StrEnum], bits: int) -> pl.Series:
+def _reason_lists(reasons: type[StrEnum], bits: int) -> pl.Series:
     """Return the lists of every mask of the first ``bits`` reasons; making all thousand takes longer than a small run."""
     names = [reason.value for reason in reasons]
     lists = [[name for bit, name in enumerate(names) if number >> bit & 1] for number in range(1 << bits)]

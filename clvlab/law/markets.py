@@ -139,7 +139,7 @@ class Market:
         return self.kind, self.line, self.scope
 
     @property
-    def turned(self) -> Market:
+    def swapped(self) -> Market:
         """Return the same market with home and away exchanged."""
         line = -self.line if self.kind is MarketKind.HANDICAP and self.line else self.line
         return replace(self, line=line, sides=tuple((side, _OTHER.get(role, role)) for side, role in self.sides))
@@ -217,7 +217,7 @@ def key_parts(key: str) -> tuple[str, str, str]:
     return name, period, rest
 
 
-def spelled_key(name: str, period: str = "", **parameters: str | float | None) -> str:
+def compose_key(name: str, period: str = "", **parameters: str | float | None) -> str:
     """Return the key of a market; a parameter that is ``None`` is left out.
 
     Examples
@@ -225,9 +225,9 @@ def spelled_key(name: str, period: str = "", **parameters: str | float | None) -
     >>> spelled_key(TOTAL_GOALS, line=2.50), spelled_key("team_totals", "half=1", of="Ash", point=-0.0), spelled_key("h2h")
     ('OVERUNDER_PARTICIPANT_GOALS||line=2.5', 'team_totals|half=1|of=Ash|point=0', 'h2h||')
     """
-    said = {one: value for one, value in parameters.items() if value is not None}
+    values = {one: value for one, value in parameters.items() if value is not None}
     # A negative zero would be another key of the same line.
-    texts = (f"{one}={value if isinstance(value, str) else f'{value + 0.0:g}'}" for one, value in said.items())
+    texts = (f"{one}={value if isinstance(value, str) else f'{value + 0.0:g}'}" for one, value in values.items())
     return f"{name}|{period}|{'|'.join(texts)}"
 
 
@@ -281,11 +281,11 @@ def _parameters(text: str) -> dict[str, str]:
 
 
 def _line(word: str, tenths: str | None, parameters: Mapping[str, str]) -> Decimal | None:
-    said = [parameters[name] for name in _LINES if name in parameters]
+    texts = [parameters[name] for name in _LINES if name in parameters]
     if tenths and word not in ("over_under", "goals"):
         raise ValueError(f"a line of {tenths} tenths stands in the name of a total only")
     lines = {Decimal(tenths) / 10} if tenths else {Decimal(0)} if word in _NO_LINE else set()
-    for text in said:
+    for text in texts:
         if not _NUMBER.fullmatch(text) or Decimal(text) * 4 % 1:
             raise ValueError(f"the line {text!r:.80} is no multiple of a quarter")
         lines.add(Decimal(text))

@@ -30,7 +30,7 @@ from clvlab.law.schema import (
 
 _MARKET = ["fixture_id", "market_key"]
 # Columns that are never null; the others of a line may be.
-_GIVEN = {"seq", "agent_id", "fixture_id", "tick_seq", "ts_ms", "action", "end_seq", "close_ts_ms", "close_kind"}
+_ENTRY_COLUMNS = {"seq", "agent_id", "fixture_id", "tick_seq", "ts_ms", "action", "end_seq", "close_ts_ms", "close_kind"}
 _CLOSE_KINDS = {
     EndRule.PRE_MATCH: (CloseKind.IN_RUNNING, CloseKind.KICKOFF, CloseKind.TAPE_END),
     EndRule.FIXED_DURATION: (CloseKind.DURATION,),
@@ -48,7 +48,7 @@ def check_values(
 ) -> None:
     """Refuse a line that no run can have, and decisions out of the sealed ``order`` or made twice, with ``EvidenceError``."""
     for frame in (decisions, closes):  # beyond 2**53 - 1 a reader with doubles sees another number than the hashed one
-        if any(frame[column].null_count() for column in frame.columns if column in _GIVEN):
+        if any(frame[column].null_count() for column in frame.columns if column in _ENTRY_COLUMNS):
             raise EvidenceError("null where a value must stand")
         if not all(in_range(column, -SAFE_INTEGER, SAFE_INTEGER) for column in frame if column.dtype == pl.Int64):
             raise EvidenceError("integer beyond 2**53 - 1")
@@ -250,8 +250,8 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series |
     entries, quotes = _prices(decisions), _prices(closes)
     own = entries["side"] == taken(decisions["side"], entries["row"])  # sides are unique: at most one of each decision
     row, unpriced = entries["row"].filter(own), nulls(decisions.height)
-    asked = pl.DataFrame({"row": market, "side": decisions["side"]})
-    close = asked.join(quotes, on=["row", "side"], how="left", maintain_order="left")
+    backed = pl.DataFrame({"row": market, "side": decisions["side"]})
+    close = backed.join(quotes, on=["row", "side"], how="left", maintain_order="left")
     known = {
         "entry_present": decisions["sides"].is_not_null(),
         "entry_suspended": decisions["state_suspended"],

@@ -157,7 +157,7 @@ class Auditor:
                 stated, counted = counts.get(owner, RunCounts(0, 0, 0)), found.get(owner, RunCounts(0, 0, 0))
                 if stated != counted:
                     self.fail(
-                        f"{whose} counts {_said(stated)} runs of {owner[:120]!a}, the first {size} entries {_said(counted)}"
+                        f"{whose} counts {_counts(stated)} runs of {owner[:120]!a}, the first {size} entries {_counts(counted)}"
                     )
 
         self._due[size].append((whose, check))
@@ -178,8 +178,8 @@ class Auditor:
             elsewhere = total - unnamed.committed - (tally.committed if named else 0)
             known = self._commitments.get(index)
             sealed = known is not None and known.ended is not None and not known.abandoned
-            beside = known.further_attempts if known is not None and sealed else 0  # those that failed in the run itself
-            draws = () if known is None else (replace(one, attempts=one.attempts + beside) for one in known.draws.values())
+            failed_here = known.further_attempts if known is not None and sealed else 0  # those that failed in the run itself
+            draws = () if known is None else (replace(one, attempts=one.attempts + failed_here) for one in known.draws.values())
             self.recounts.append(Recount(whose, size, found if named else None, elsewhere, tuple(draws)))
             if stated is not None and not named:
                 self.fail(f"{whose} states counts over a pack that its commitment does not name", index)
@@ -369,7 +369,7 @@ class Auditor:
         return {owner: total.counts() for owner, total in totals.items()}
 
 
-def _said(runs: RunCounts) -> str:
+def _counts(runs: RunCounts) -> str:
     return f"{runs.committed} committed, {runs.sealed} sealed and {runs.abandoned} abandoned"
 
 

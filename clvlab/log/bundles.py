@@ -49,9 +49,9 @@ class Trust:
     def read(cls, text: bytes) -> Trust:
         """Read a JSON object of these names, all optional; ``BundleError`` for anything else."""
         try:
-            given = orjson.loads(text)
+            stated_keys = orjson.loads(text)
             default = {name: kind() for name, kind in _TRUST.items() if isinstance(kind, type)} | {"checkpoint": None}
-            stated = _typed(default | given, _TRUST, "the file")
+            stated = _typed(default | stated_keys, _TRUST, "the file")
         except (orjson.JSONDecodeError, TypeError, EvidenceError) as error:
             raise BundleError(f"can't read whom to trust: {error}") from error
         signers = stated["anchor_signers"].values()
@@ -186,15 +186,15 @@ def log_part(parts: Mapping[str, bytes]) -> JsonObject:
 
 def _seen(log: JsonObject, newest: Checkpoint, keys: Keys, seen: str | None) -> None:
     """Require the newest checkpoint to extend the earlier one, and one of them to be the one that the reader has seen."""
-    shown = [newest.text]
+    notes = [newest.text]
     if log["earlier"] is not None:
         earlier = _typed(log["earlier"], {"checkpoint": str, "proof": list}, "the earlier checkpoint")
         before, _ = trusted_checkpoint(earlier["checkpoint"], keys)
         same = before.origin == newest.origin
         if not same or not check_consistency(before.size, newest.size, before.root, newest.root, _hashes(earlier["proof"])):
             raise BundleError("the log forked: it does not begin with its earlier entries, or they are another log's")
-        shown.append(before.text)
-    if seen is not None and seen.partition("\n\n")[0].rstrip("\n") + "\n" not in shown:
+        notes.append(before.text)
+    if seen is not None and seen.partition("\n\n")[0].rstrip("\n") + "\n" not in notes:
         raise BundleError("no proof from the checkpoint that you have seen")
 
 

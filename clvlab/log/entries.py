@@ -186,8 +186,8 @@ def _entry(entry: JsonObject, kind: str) -> Entry:
     run_id, pack, names_pack = entry["run_id"], entry.get("content_hash"), "content_hash" in entry
     if kind == EntryKind.COMMIT:
         return Commit(run_id, entry["owner"], entry["inputs_hash"], pack, names_pack, entry.get("sources_hash"))
-    said = (entry.get("manifest_hash"), entry.get("cause"))
-    return Outcome(EntryKind(kind), run_id, entry["commit_index"], *said, pack, names_pack)
+    result = (entry.get("manifest_hash"), entry.get("cause"))
+    return Outcome(EntryKind(kind), run_id, entry["commit_index"], *result, pack, names_pack)
 
 
 def _is(value: Any, kind: Any) -> bool:

@@ -110,7 +110,7 @@ def commit(
     return known
 
 
-def commit_anew(rows: LogRows, run_id: str, ts_ms: int) -> int:
+def recommit(rows: LogRows, run_id: str, ts_ms: int) -> int:
     """Commit to an abandoned run again, with the fields of its last commitment; return the index.
 
     A commitment that is open, or has a result, is returned as it is.

@@ -67,22 +67,22 @@ def fault(rows: LogRows, note: str, key: Verifier | None) -> str | None:
         if ended is not None:
             if found.size < ended.before.size or found == ended.before:
                 return None
-            return f"{_said(found)}, more than the restart at entry {ended.index} names, which is {ended.before.size}"
+            return f"{_published_text(found)}, more than the restart at entry {ended.index} names, which is {ended.before.size}"
         current = history[-1].key if history else key
         if current is None or found.origin != current.name:
-            return f"{_said(found)}, and this log is {current.name if current else 'without a name'!r}"
+            return f"{_published_text(found)}, and this log is {current.name if current else 'without a name'!r}"
         if not open_note(note, current)[1]:
-            return f"{_said(found)}, which the key of that log did not sign"
+            return f"{_published_text(found)}, which the key of that log did not sign"
     except LogError as error:
         return f"the checkpoint can't be used: {error}"
     if found.size > rows.size():
-        return f"{_said(found)}, and the log has {rows.size()}: it was restored from an older backup, or cut"
+        return f"{_published_text(found)}, and the log has {rows.size()}: it was restored from an older backup, or cut"
     if tree_root(rows, found.size) != found.root:
-        return f"{_said(found)}, which are not the first ones of this log: it went on otherwise after it was restored"
+        return f"{_published_text(found)}, which are not the first ones of this log: it went on otherwise after it was restored"
     return None
 
 
-def _said(found: Checkpoint) -> str:
+def _published_text(found: Checkpoint) -> str:
     return f"a checkpoint of {found.origin!r} with {found.size} entries was published"
 
 

@@ -53,14 +53,14 @@ class Witness:
         for log in logs:
             self._logs.setdefault(log.name, []).append(log)
 
-    def cosign(self, asked: str, ts_s: int) -> str:
+    def cosign(self, body: str, ts_s: int) -> str:
         """Return the signature line of a checkpoint that extends the last one.
 
         ``LogForkError`` if the log signed two roots of one size, or the proof of extension fails: both notes are kept.
         ``LogError`` for a malformed request, an unknown or unsigned log, another size than the last one seen, or a smaller
         tree.
         """
-        old, proof, note = _read_request(asked)
+        old, proof, note = _read_request(body)
         origin = note.split("\n", 1)[0]
         if origin not in self._logs:
             raise LogError(f"the log {origin[:120]!r} is not watched here")
@@ -124,8 +124,8 @@ def _text(note: str) -> str:
     return open_note(note)[0] if "\n\n" in note else note
 
 
-def _read_request(asked: str) -> tuple[int, list[bytes], str]:
-    head, blank, note = asked.partition("\n\n")
+def _read_request(body: str) -> tuple[int, list[bytes], str]:
+    head, blank, note = body.partition("\n\n")
     first, *hashes = head.split("\n")
     number = first.removeprefix("old ")
     if not blank or not first.startswith("old ") or not number.isascii() or not number.isdigit() or len(number) > 16:

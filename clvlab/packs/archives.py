@@ -142,10 +142,10 @@ class _Xz:
         EOFError, lzma.LZMAError
         """
         while not self._decompressor.eof:
-            given = self.file.read(_CHUNK) if self._decompressor.needs_input else b""
-            if self._decompressor.needs_input and not given:
+            chunk = self.file.read(_CHUNK) if self._decompressor.needs_input else b""
+            if self._decompressor.needs_input and not chunk:
                 raise EOFError("the compressed file ended before the end of its stream")
-            if found := self._decompressor.decompress(given, size):
+            if found := self._decompressor.decompress(chunk, size):
                 return found
         rest = self._decompressor.unused_data.lstrip(b"\x00") or self.file.read(_CHUNK).lstrip(b"\x00")
         if not rest:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-from clvlab.law.markets import RESULT_1X2, spelled_key
+from clvlab.law.markets import RESULT_1X2, compose_key
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.integers import half_up, largest_remainder
 
@@ -48,7 +48,7 @@ class State(NamedTuple):
 # Markets of shares that pay one if their side wins: what their books say of each side, and what that makes of the market.
 
 
-MARKET_KEY = spelled_key(RESULT_1X2)
+MARKET_KEY = compose_key(RESULT_1X2)
 """Of a match whose three sides are shares."""
 WHOLE = 1_000_000
 """The price of a share that wins, in millionths."""
@@ -93,7 +93,7 @@ class ShareMarket:
     market_key: str
     sides: tuple[str, ...]
     ts_ms: int = 0
-    _said_ms: int = 0
+    _last_ms: int = 0
     _quotes: dict[str, Quote | None] = field(init=False)
     _prob_bps: tuple[int | None, ...] = field(init=False)
     _odds_milli: tuple[int | None, ...] = field(init=False)
@@ -110,10 +110,10 @@ class ShareMarket:
     def moved(self, *, in_running: bool, after_ms: int | None = None) -> State | None:
         """Return the state of the market if it is another than the last one that was returned, or that much later."""
         prices = self._prices()
-        again = after_ms is not None and self.ts_ms - self._said_ms >= after_ms
+        again = after_ms is not None and self.ts_ms - self._last_ms >= after_ms
         if prices == (self._prob_bps, self._odds_milli) and not again:
             return None
-        (self._prob_bps, self._odds_milli), self._said_ms = prices, self.ts_ms
+        (self._prob_bps, self._odds_milli), self._last_ms = prices, self.ts_ms
         return State(self.fixture_id, self.market_key, self.ts_ms, in_running, self.sides, *prices)
 
     def state(self, *, in_running: bool) -> State:

@@ -160,20 +160,20 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def lines_in(file: BufferedIOBase, name: str, packed_bytes: int) -> Iterator[tuple[int, bytes]]:
     """Return numbered non-blank lines of an open source, as ``lines_of``; ``packed_bytes`` is its size on disk."""
-    ended, begun = 0, bytearray()
+    ended, tail = 0, bytearray()
     for chunk in _chunks(file, name, packed_bytes):
         *lines, last = chunk.split(b"\n")
         if lines:
-            lines[0], begun = bytes(begun) + lines[0], bytearray()
-        begun += last
+            lines[0], tail = bytes(tail) + lines[0], bytearray()
+        tail += last
         for number, line in enumerate(lines, ended + 1):
             _check_line(name, number, line)
             if line.strip():
                 yield number, line + b"\n"
         ended += len(lines)
-        _check_line(name, ended + 1, begun)
-    if begun.strip():
-        yield ended + 1, bytes(begun)
+        _check_line(name, ended + 1, tail)
+    if tail.strip():
+        yield ended + 1, bytes(tail)
 
 
 def whole(path: Path) -> bytes:

@@ -44,7 +44,7 @@ def import_options(*, mapping: Mapping[str, Any] | str | Path | None = None, **n
     return Options(**{"lenient": True} | named, mapping=columns)
 
 
-def import_given(source: Any, given: Any, folder: Path, options: Options) -> ImportReport:
+def import_from(source: Any, paths: Any, folder: Path, options: Options) -> ImportReport:
     """Import files, or a frame as the file ``frame.csv`` that it would be; see ``import_source`` and ``frame_csv``.
 
     Raises
@@ -53,11 +53,11 @@ def import_given(source: Any, given: Any, folder: Path, options: Options) -> Imp
     """
     if not isinstance(source, str | None):
         raise SourceError(f"a source is named by a text, such as 'csv', not {type(source).__name__}: the source comes first")
-    if not is_frame(given):
-        return import_source(source, paths_of(given), folder, options)
+    if not is_frame(paths):
+        return import_source(source, paths_of(paths), folder, options)
     if source is None:
         raise SourceError("a frame does not tell its source: name it, such as 'csv'")
-    content = frame_csv(given, source, options.mapping)
+    content = frame_csv(paths, source, options.mapping)
     if options.mapping is not None:
         options = replace(options, mapping={name: value for name, value in options.mapping.items() if name != "delimiter"})
     with TemporaryDirectory(prefix="clvlab-") as scratch:
@@ -66,7 +66,7 @@ def import_given(source: Any, given: Any, folder: Path, options: Options) -> Imp
         return import_source("csv" if source == "parquet" else source, [file], folder, options)
 
 
-def paths_of(given: Any) -> list[Path]:
+def paths_of(value: Any) -> list[Path]:
     """Return one path or several as a list.
 
     Raises
@@ -74,11 +74,11 @@ def paths_of(given: Any) -> list[Path]:
     SourceError
         Something that is no path.
     """
-    if isinstance(given, str | Path):
-        return [Path(given)]
-    if isinstance(given, Mapping):
+    if isinstance(value, str | Path):
+        return [Path(value)]
+    if isinstance(value, Mapping):
         raise SourceError("a dictionary is no frame: give polars.DataFrame(...) of it, or the paths of files")
-    paths = list(given) if isinstance(given, Iterable) else [given]
+    paths = list(value) if isinstance(value, Iterable) else [value]
     strange = [one for one in paths if not isinstance(one, str | Path)]
     if strange:
         raise SourceError(f"odds are given as paths of files or folders, or as one frame, not as {strange[0]!r:.80}")
@@ -115,7 +115,7 @@ def import_all(imports: Sequence[Import], executor: Executor | None = None) -> I
     if twice is not None:
         raise PackFormatError(f"two packs would stand in {str(twice)!r}: give each a folder of its own")
     quiet = (replace(one, options=replace(one.options, progress=silent)) for one in imports)  # several would talk at once
-    return parallel_map(Work(_here, _here, _said), quiet, len(imports), executor)
+    return parallel_map(Work(_here, _here, _target), quiet, len(imports), executor)
 
 
 def _here(imports: Sequence[Import]) -> list[Path]:
@@ -124,5 +124,5 @@ def _here(imports: Sequence[Import]) -> list[Path]:
     return [one.folder for one in imports]
 
 
-def _said(one: Import) -> str:
+def _target(one: Import) -> str:
     return f"of the import to {str(one.folder)!r}"

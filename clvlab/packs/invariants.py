@@ -134,6 +134,6 @@ def refuse(frame: pl.DataFrame, rules: dict[str, pl.Expr]) -> None:
     for text, rule in rules.items():
         if broken[text].item():
             bad = frame.filter(rule)
-            shown = ("fixture_id", "market_key", "side", "book", "tick_seq", "ts_ms", "prob_bps", "odds_milli", "total")
-            row = bad.select(column for column in shown if column in bad.columns).row(0, named=True)
+            columns = ("fixture_id", "market_key", "side", "book", "tick_seq", "ts_ms", "prob_bps", "odds_milli", "total")
+            row = bad.select(column for column in columns if column in bad.columns).row(0, named=True)
             raise PackFormatError(f"{text}: {bad.height} row(s), the first is {row}")

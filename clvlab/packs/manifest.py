@@ -172,7 +172,7 @@ class PackManifest(_Model):
         return fixtures
 
     @model_validator(mode="after")
-    def _scheduled_beside_actual(self) -> PackManifest:
+    def _scheduled_with_actual(self) -> PackManifest:
         if self.kickoff is not KickoffKind.ACTUAL and any(fixture.scheduled_ts_ms is not None for fixture in self.fixtures):
             raise ValueError("scheduled_ts_ms stands beside actual kickoffs only")
         return self
@@ -195,8 +195,8 @@ class PackManifest(_Model):
         """Everything that ``content_hash`` covers, as JSON values."""
         own = self.model_dump(mode="json", exclude=set(_FILES))
         if own["capture"] is not None:
-            own["capture"]["gaps"] = [_said(gap) for gap in own["capture"]["gaps"]]
-        return _said(own | {"fixtures": [_said(fixture) for fixture in own["fixtures"]]})
+            own["capture"]["gaps"] = [_without_defaults(gap) for gap in own["capture"]["gaps"]]
+        return _without_defaults(own | {"fixtures": [_without_defaults(fixture) for fixture in own["fixtures"]]})
 
 
 _OPTIONAL = (
@@ -206,19 +206,19 @@ _OPTIONAL = (
 _FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256", "books_sha256")
 
 
-def _said(own: Mapping[str, object]) -> dict[str, object]:
+def _without_defaults(own: Mapping[str, object]) -> dict[str, object]:
     """Leave out what is optional and null."""
     return {key: value for key, value in own.items() if key not in _OPTIONAL or value is not None}
 
 
 def pack_files(manifest: PackManifest) -> list[str]:
     """Return the names of all files that belong to a pack, the descriptor left out."""
-    beside = {
+    digests = {
         BOOKS_FILE: manifest.books_sha256,
         RESULTS_FILE: manifest.results_sha256,
         QUALITY_FILE: manifest.quality_sha256,
     }
-    return [TICKS_FILE, *(name for name, digest in beside.items() if digest), *(f"raw/{raw.name}" for raw in manifest.raw)]
+    return [TICKS_FILE, *(name for name, digest in digests.items() if digest), *(f"raw/{raw.name}" for raw in manifest.raw)]
 
 
 def descriptor(manifest: PackManifest, sizes: Mapping[str, int]) -> bytes:

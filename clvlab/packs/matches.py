@@ -176,14 +176,14 @@ def _contradict(one: Match, other: Match) -> bool:
 def _likely(left: Sequence[Match], own: Sequence[Match], others: Sequence[Match]) -> list[LikelyPair]:
     """Return what teams and kickoffs say; what a generator made up twice under the same names is two matches."""
     made_up = own[0].kind == _SYNTHETIC
-    asked = [
+    named = [
         listed
         for number, one in enumerate(others)
         if not (made_up and one.kind == _SYNTHETIC)
         for listed in _listed(one, number)
     ]
     first = [listed for one in left for listed in _listed(one, one.fixture_id)]
-    return likely_pairs(first, asked, [listed for one in own for listed in islice(_listed(one, one.fixture_id), 1)])
+    return likely_pairs(first, named, [listed for one in own for listed in islice(_listed(one, one.fixture_id), 1)])
 
 
 def _listed(one: Match, number: int) -> Iterator[ListedFixture]:
@@ -205,13 +205,13 @@ def _by_quotes(
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Return which fixtures were quoted as one that is missing was, and of which others nothing tells whether they are it."""
     near = _Near(others, missing)
-    asked = {one.fixture_id for one in unknown if near.nameless(one) is not None or near.renamed(one)}
+    quoted = {one.fixture_id for one in unknown if near.nameless(one) is not None or near.renamed(one)}
     by_number = defaultdict[int, list[int]](list)
     for number in missing:
         for quote in others[number].quotes or ():
             by_number[quote].append(number)
     same = dict[int, int]()
-    for fixture_id, own in sorted(quotes(asked).items()) if asked else ():
+    for fixture_id, own in sorted(quotes(quoted).items()) if quoted else ():
         shared = Counter(number for quote in own for number in by_number[quote])
         for number, _ in shared.most_common(1):
             if are_same_quotes(own, others[number].quotes or ()):
@@ -304,9 +304,9 @@ class HeldMatches:
     plans: tuple[str, ...] = field(repr=False)
 
 
-def held_matches(shut: Mapping[str, tuple[Collection[str], Sequence[Sequence[Any]] | None]]) -> HeldMatches:
+def held_matches(plans: Mapping[str, tuple[Collection[str], Sequence[Sequence[Any]] | None]]) -> HeldMatches:
     """Return what plans hold out; of a plan without matches, fixtures are known by the digests of their ticks alone."""
-    found = [(match, plan_id) for plan_id, (digests, listing) in shut.items() for match in _listed_of(digests, listing)]
+    found = [(match, plan_id) for plan_id, (digests, listing) in plans.items() for match in _listed_of(digests, listing)]
     return HeldMatches(tuple(match for match, _ in found), tuple(plan_id for _, plan_id in found))
 
 
@@ -314,14 +314,14 @@ def _listed_of(digests: Collection[str], listing: Sequence[Sequence[Any]] | None
     return [Match(0, digest) for digest in sorted(digests)] if listing is None else list(map(match_of, listing))
 
 
-def shut_by(pack: Pack, held: HeldMatches, quotes: QuotesOf = quotes_of) -> Pack:
+def without_held(pack: Pack, held: HeldMatches, quotes: QuotesOf = quotes_of) -> Pack:
     """Return a pack with those fixtures shut, and no others, that plans hold out by the match, in whatever file they came."""
-    shut, doubtful = dict[int, str](), dict[int, str]()
+    held_out, doubtful = dict[int, str](), dict[int, str]()
     for root, own in by_root(pack):
         found = overlap_of(root, held.matches, quotes)
-        for known, told in ((found.same, shut), (found.doubtful, doubtful)):
-            told |= {here: held.plans[known[there]] for here, there in own if there in known}
-    return pack.shut_as(shut, {here: plan for here, plan in doubtful.items() if here not in shut})
+        for known, ids in ((found.same, held_out), (found.doubtful, doubtful)):
+            ids |= {here: held.plans[known[there]] for here, there in own if there in known}
+    return pack.holding_out(held_out, {here: plan for here, plan in doubtful.items() if here not in held_out})
 
 
 def overlap_of(root: Pack, others: Sequence[Match], quotes: QuotesOf) -> Overlap:
@@ -358,11 +358,11 @@ def by_root(pack: Pack) -> list[tuple[Pack, list[tuple[int, int]]]]:
     return [(root, own[content_hash]) for content_hash, root in roots.items()]
 
 
-def quotes_of_asked(pack: Pack, fixture_ids: Iterable[int]) -> QuotesOf:
+def quotes_of_fixtures(pack: Pack, fixture_ids: Iterable[int]) -> QuotesOf:
     """Return what reads quotes of those fixtures alone that are about to be read all the same."""
     wanted = set(fixture_ids)
-    asked = {(root.content_hash, there) for here, root, there in pack.origins() if here in wanted}
-    return lambda root, own: quotes_of(root, {one for one in own if (root.content_hash, one) in asked})
+    origins = {(root.content_hash, there) for here, root, there in pack.origins() if here in wanted}
+    return lambda root, own: quotes_of(root, {one for one in own if (root.content_hash, one) in origins})
 
 
 def have_one_match(own: Sequence[Match], others: Sequence[Match]) -> bool:

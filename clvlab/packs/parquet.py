@@ -148,8 +148,8 @@ def check_chunks(chunks: Iterable[Chunk], content: _Content, start: int = 0) -> 
             elif page.encoding in _BY_DICTIONARY:
                 listed += longest * page.values
             if listed > listed_limit:
-                said = f"texts of up to {longest:,} bytes in lists of column {chunk.name!r} may repeat to {listed:,} bytes"
-                raise pa.ArrowInvalid(f"{said}, the limit is {listed_limit:,}")
+                finding = f"texts of up to {longest:,} bytes in lists of column {chunk.name!r} may repeat to {listed:,} bytes"
+                raise pa.ArrowInvalid(f"{finding}, the limit is {listed_limit:,}")
     return repeating
 
 
@@ -214,8 +214,8 @@ def batches(file: pq.ParquetFile, rows: int, columns: Sequence[str]) -> Iterator
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             size = _repeated_bytes(column)
             if size > MAX_BATCH_TEXT_BYTES:
-                said = f"the texts of column {name!r} have {size:,} bytes in {batch.num_rows:,} rows"
-                raise pa.ArrowInvalid(f"{said}, the limit is {MAX_BATCH_TEXT_BYTES:,}")
+                finding = f"the texts of column {name!r} have {size:,} bytes in {batch.num_rows:,} rows"
+                raise pa.ArrowInvalid(f"{finding}, the limit is {MAX_BATCH_TEXT_BYTES:,}")
         yield pa.Table.from_batches([batch])
 
 

@@ -59,7 +59,7 @@ class RefusedRows(_QualityModel):
     examples: tuple[str, ...]
 
     @property
-    def shown(self) -> str:
+    def first_examples(self) -> str:
         """The first examples, as many as fit on a line: one at least, three at most."""
         some = self.examples[:3]
         while len(some) > 1 and sum(map(len, some)) > _LINE:
@@ -67,7 +67,7 @@ class RefusedRows(_QualityModel):
         return "; ".join(some)
 
     def __str__(self) -> str:
-        return f"{self.reason}: {self.count:,}, as {self.shown}"
+        return f"{self.reason}: {self.count:,}, as {self.first_examples}"
 
 
 class Quality(_QualityModel):

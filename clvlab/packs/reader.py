@@ -72,13 +72,13 @@ def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -
         and again.provenance == manifest.provenance
         and again.capture == manifest.capture
         and all(getattr(again, label) == getattr(manifest, label) for label in _LABELS)
-        and _said(again.fixtures, leagues=leagues) == _said(manifest.fixtures, leagues=leagues)
+        and _declared_fixtures(again.fixtures, leagues=leagues) == _declared_fixtures(manifest.fixtures, leagues=leagues)
         and ticks.rows.equals(tape.rows)
         and ticks.series.equals(tape.series)
     )
 
 
-def _said(fixtures: Sequence[Fixture], *, leagues: bool) -> list[Fixture]:
+def _declared_fixtures(fixtures: Sequence[Fixture], *, leagues: bool) -> list[Fixture]:
     """Return fixtures without what follows from their ticks, and without leagues unless these are judged."""
     left_out = {"rows": 0, "digest": None} | ({} if leagues else {"league": None})
     return [fixture.model_copy(update=left_out) for fixture in fixtures]
@@ -281,7 +281,7 @@ class Pack:
             kept = among(close_source, self.books) if self.books else "; it has the consensus alone: import it with books=True"
             raise WindowError(f"pack {self.pack_id!r} keeps no book {close_source!r:.80} to close by{kept}")
 
-    def shut_as(self, held_out: Mapping[int, str], doubtful: Mapping[int, str]) -> Pack:
+    def holding_out(self, held_out: Mapping[int, str], doubtful: Mapping[int, str]) -> Pack:
         """Return the pack with these fixtures shut, and no others; itself if it is so already."""
         held, unsure = (tuple(sorted(own.items())) for own in (held_out, doubtful))
         return self if (held, unsure) == (self.held_out, self.doubtful) else replace(self, held_out=held, doubtful=unsure)
@@ -300,9 +300,9 @@ class Pack:
         HeldOutError
         """
         wanted = set(fixture_ids) if self.held_out else set()
-        shut = [(fixture_id, plan_id) for fixture_id, plan_id in self.held_out if fixture_id in wanted]
-        if shut:
-            raise HeldOutError(self.pack_id, *shut[0], len(shut))
+        held = [(fixture_id, plan_id) for fixture_id, plan_id in self.held_out if fixture_id in wanted]
+        if held:
+            raise HeldOutError(self.pack_id, *held[0], len(held))
 
     def _announced(self, wanted: Sequence[int]) -> pl.DataFrame | None:
         """Return the kickoffs that agents may see, where they are not those that end the window."""
@@ -312,8 +312,8 @@ class Pack:
         return pl.DataFrame(known, schema=FIXTURES, orient="row")
 
     def _declared(self, wanted: Sequence[int]) -> list[Fixture]:
-        asked = set(wanted)
-        return [fixture for fixture in self.manifest.fixtures if fixture.fixture_id in asked]
+        ids = set(wanted)
+        return [fixture for fixture in self.manifest.fixtures if fixture.fixture_id in ids]
 
 
 def load_pack(folder: Path) -> Pack:

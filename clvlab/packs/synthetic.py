@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from clvlab.errors import PackFormatError
-from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, spelled_key
+from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, compose_key
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.integers import MICRO, WHOLE_BPS, Ints, normal_bps
 from clvlab.packs.manifest import Fixture, PackManifest, pack_id_of
@@ -225,12 +225,12 @@ class SyntheticMarket:
 
 
 MARKETS = (
-    SyntheticMarket(spelled_key(RESULT_1X2), ("draw", "part1", "part2"), 18, 520, offset=_HOME - _DRAW, of_goals=False),
-    SyntheticMarket(spelled_key(HANDICAP_GOALS, line=-0.5), ("part1", "part2"), 17, 260, offset=_HOME - _DRAW, of_goals=False),
-    SyntheticMarket(spelled_key(TOTAL_GOALS, line=1.5), ("over", "under"), 16, 430, offset=610_000),
-    SyntheticMarket(spelled_key(TOTAL_GOALS, line=2.5), ("over", "under"), 17, 330),
-    SyntheticMarket(spelled_key(TOTAL_GOALS, line=3.5), ("over", "under"), 16, 470, offset=-580_000),
-    SyntheticMarket(spelled_key(TOTAL_GOALS, "half=1", line=1.5), ("over", "under"), 16, 620, offset=-370_000),
+    SyntheticMarket(compose_key(RESULT_1X2), ("draw", "part1", "part2"), 18, 520, offset=_HOME - _DRAW, of_goals=False),
+    SyntheticMarket(compose_key(HANDICAP_GOALS, line=-0.5), ("part1", "part2"), 17, 260, offset=_HOME - _DRAW, of_goals=False),
+    SyntheticMarket(compose_key(TOTAL_GOALS, line=1.5), ("over", "under"), 16, 430, offset=610_000),
+    SyntheticMarket(compose_key(TOTAL_GOALS, line=2.5), ("over", "under"), 17, 330),
+    SyntheticMarket(compose_key(TOTAL_GOALS, line=3.5), ("over", "under"), 16, 470, offset=-580_000),
+    SyntheticMarket(compose_key(TOTAL_GOALS, "half=1", line=1.5), ("over", "under"), 16, 620, offset=-370_000),
 )
 
 

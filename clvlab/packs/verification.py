@@ -23,7 +23,7 @@ def _untold(done: int, of: int) -> None:
     pass
 
 
-def verify_pack(folder: Path, tell: Callable[[int, int], None] = _untold) -> Pack:
+def verify_pack(folder: Path, progress: Callable[[int, int], None] = _untold) -> Pack:
     """Open a pack after recomputing everything: order, rules, digests of ticks and raw files.
 
     ``tell`` is told after each shard how many rows of ticks are done, and of how many.
@@ -33,12 +33,12 @@ def verify_pack(folder: Path, tell: Callable[[int, int], None] = _untold) -> Pac
     PackFormatError, PackTamperedError
         As for ``load_pack``, and for ticks that break a rule or do not have their digest.
     """
-    return verified(load_pack(folder), tell)
+    return verified(load_pack(folder), progress)
 
 
-def verified(pack: Pack, tell: Callable[[int, int], None] = _untold) -> Pack:
+def verified(pack: Pack, progress: Callable[[int, int], None] = _untold) -> Pack:
     """Return a pack that was opened from a folder, after recomputing everything as ``verify_pack`` does."""
-    _check_ticks(pack, tell)
+    _check_ticks(pack, progress)
     if pack.books:
         _check_books(pack)
     for raw in pack.manifest.raw:
@@ -55,7 +55,7 @@ def verified(pack: Pack, tell: Callable[[int, int], None] = _untold) -> Pack:
     return pack
 
 
-def _check_ticks(pack: Pack, tell: Callable[[int, int], None]) -> None:
+def _check_ticks(pack: Pack, progress: Callable[[int, int], None]) -> None:
     """Check the rows of a shard after those of the one before; the last shard has all that are left."""
     shards = list(shards_of(pack.manifest.fixtures))
     start, total = 0, sum(fixture.rows for fixture in pack.manifest.fixtures)
@@ -63,7 +63,7 @@ def _check_ticks(pack: Pack, tell: Callable[[int, int], None]) -> None:
         rows = None if number == len(shards) else max(0, sum(fixture.rows for fixture in shard))
         _check_shard(pack, shard, start, rows)
         start += rows or 0
-        tell(total if rows is None else start, total)
+        progress(total if rows is None else start, total)
 
 
 def _check_shard(pack: Pack, shard: Sequence[Fixture], start: int, count: int | None) -> None:

@@ -213,7 +213,7 @@ class PackWriter:
             file.finish()
         complete = [fixture for _, fixture in sorted(self._written.items())]
         kept = [Path(shutil.copyfile(raw[name], self._raw_folder() / name)) for name in sorted(raw)]
-        self._write_beside(results, quality)
+        self._write_extras(results, quality)
         files = [name for name in DATA_FILES if (self._unfinished / name).exists()]
         hashes = {name.partition(".")[0] + "_sha256": file_sha256(self._unfinished / name) for name in files}
         written = manifest.model_copy(
@@ -237,7 +237,7 @@ class PackWriter:
         folder.mkdir(exist_ok=True)
         return folder
 
-    def _write_beside(self, results: pl.DataFrame | None, quality: Quality | None) -> None:
+    def _write_extras(self, results: pl.DataFrame | None, quality: Quality | None) -> None:
         if results is not None:
             sorted_results(results).write_parquet(self._unfinished / RESULTS_FILE, compression="zstd")
         if quality is not None:

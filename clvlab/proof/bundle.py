@@ -29,9 +29,9 @@ def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: An
         "anchor.json": None if anchor is None else canonical(anchor),
         "log.json": None if log is None else canonical(log),
     }
-    given = [(name, content) for name in PARTS if (content := contents[name]) is not None]
-    listed = [{"name": name, "sha256": sha256(content), "size": len(content)} for name, content in given]
-    return canonical({"parts": listed, "schema": BUNDLE_SCHEMA}) + b"\n" + b"".join(content for _, content in given)
+    parts = [(name, content) for name in PARTS if (content := contents[name]) is not None]
+    listed = [{"name": name, "sha256": sha256(content), "size": len(content)} for name, content in parts]
+    return canonical({"parts": listed, "schema": BUNDLE_SCHEMA}) + b"\n" + b"".join(content for _, content in parts)
 
 
 def context(run: SealedRun) -> Mapping[str, object]:

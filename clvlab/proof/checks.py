@@ -143,12 +143,12 @@ def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> 
 
 def _check_executed(receipts: pl.DataFrame, allowed: pl.DataFrame, policy: PolicyEnvelope, run_id: str) -> str:
     """Return how many executions were checked, or raise ``EvidenceError`` for a receipt without an allowed action."""
-    asked = policy.execution_mode == ExecutionMode.PAPER
+    is_paper = policy.execution_mode == ExecutionMode.PAPER
     if receipts.is_empty():
-        if asked and allowed.height:
+        if is_paper and allowed.height:
             return "there is no receipt, so that nothing was checked of what was executed"
         return "none was to be executed, and there is no receipt"
-    if not asked:
+    if not is_paper:
         raise EvidenceError(f"the run asked no venue ({policy.execution_mode}), and has {receipts.height} receipts")
     own = allowed.select("agent_id", decision_seq="seq", run_id=pl.lit(run_id), proposed="stake")
     matched = receipts.join(own, on=["decision_seq", "agent_id", "run_id"], how="left", maintain_order="left")

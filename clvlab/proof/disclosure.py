@@ -77,32 +77,32 @@ def _proved(lines: list[bytes], leaves: list[bytes], index: int) -> _LineProof:
 def check_disclosure(text: bytes) -> str:
     """Check a disclosure and return the manifest's hash; ``EvidenceError`` where a line or the score is not proved."""
     _check_size(text)
-    given = parsed(text)
-    if isinstance(given, dict) and given.get("schema") == _WITHOUT_CLOSE:
+    content = parsed(text)
+    if isinstance(content, dict) and content.get("schema") == _WITHOUT_CLOSE:
         raise EvidenceError(
             f"{_WITHOUT_CLOSE} shows neither window nor close, so its score can't be judged: ask for {DISCLOSURE_SCHEMA}"
         )
     keys = {"manifest", "schema", "score", *_KINDS}
-    if not isinstance(given, dict) or given.keys() != keys or given["schema"] != DISCLOSURE_SCHEMA:
+    if not isinstance(content, dict) or content.keys() != keys or content["schema"] != DISCLOSURE_SCHEMA:
         raise EvidenceError(f"no {DISCLOSURE_SCHEMA}: it has the keys {', '.join(sorted(keys))}")
-    lines = {name: given[name] for name in _KINDS if name != "close" or given[name] is not None}
-    bound = _manifest(given["manifest"])
+    lines = {name: content[name] for name in _KINDS if name != "close" or content[name] is not None}
+    bound = _manifest(content["manifest"])
     for name, line in lines.items():
         _check_included(name, line, bound["evidence_root"])
-    _check_included("score", given["score"], bound["score_root"])
+    _check_included("score", content["score"], bound["score_root"])
     # A true line at another place could pass the score of one decision off as that of another.
-    _check_places(lines, given["score"], bound["event_count"])
+    _check_places(lines, content["score"], bound["event_count"])
     evidence = _alone(lines)
     rebuilt = manifest(evidence.started, **{name: bound[name] for name in _STATED})
-    if canonical(rebuilt) != given["manifest"].encode():
+    if canonical(rebuilt) != content["manifest"].encode():
         raise EvidenceError("the manifest is not about this run")
     check_ids(evidence.started)
     seq = pl.lit(lines["decision"]["index"], pl.Int64)
     placed = positions(evidence.decisions, evidence.closes, evidence.market)
     row = scores(placed, evidence.window, evidence.max_close_age_s).with_columns(seq=seq)
-    if score_lines(row) != given["score"]["line"].encode() + b"\n":
+    if score_lines(row) != content["score"]["line"].encode() + b"\n":
         raise EvidenceError(f"the law scores the decision otherwise: {score_lines(row)[:-1].decode()}")
-    return sha256(given["manifest"].encode())
+    return sha256(content["manifest"].encode())
 
 
 def _manifest(text: Any) -> JsonObject:

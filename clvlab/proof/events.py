@@ -255,9 +255,9 @@ def read_receipts(receipts: bytes) -> pl.DataFrame:
 def read_single(line: bytes, kind: Kind) -> Event:
     event: Event = parsed(line[:-1])
     if not isinstance(event, dict) or event.keys() != {"kind", "payload", "seq"} or event["kind"] != kind:
-        raise EvidenceError(f"a {kind} line was expected at {_shown(line)}")
+        raise EvidenceError(f"a {kind} line was expected at {_excerpt(line)}")
     if not isinstance(event["payload"], dict):
-        raise EvidenceError(f"the payload is no object in {_shown(line)}")
+        raise EvidenceError(f"the payload is no object in {_excerpt(line)}")
     return event
 
 
@@ -348,9 +348,9 @@ def _fault(text: bytes, reason: str) -> EvidenceError:
         try:
             parsed(line)
         except EvidenceError as error:
-            return EvidenceError(f"{error} in {_shown(line)}")
-    return EvidenceError(f"{reason} near {_shown(text)}")
+            return EvidenceError(f"{error} in {_excerpt(line)}")
+    return EvidenceError(f"{reason} near {_excerpt(text)}")
 
 
-def _shown(line: bytes) -> str:
+def _excerpt(line: bytes) -> str:
     return repr(line[:60].decode("utf-8", "replace"))

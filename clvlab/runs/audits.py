@@ -33,22 +33,22 @@ class Audit:
     max_rows: int = 100_000
 
 
-_StoredRequest = tuple[Agent, Pack, Audit]
+_AuditTask = tuple[Agent, Pack, Audit]
 
 
 def audit_all(agent: Agent, packs: Sequence[Pack], audit: Audit, executor: Executor | None = None) -> Iterator[LookaheadReport]:
-    return parallel_map(Work(_here, _there, _said), ((agent, pack, audit) for pack in packs), len(packs), executor)
+    return parallel_map(Work(_here, _there, _subject), ((agent, pack, audit) for pack in packs), len(packs), executor)
 
 
-def _here(asked: Sequence[_StoredRequest]) -> list[LookaheadReport]:
+def _here(tasks: Sequence[_AuditTask]) -> list[LookaheadReport]:
     return [
-        lookahead_audit(agent, pack.tape(), cuts=how.cuts, seed=how.seed, max_rows=how.max_rows) for agent, pack, how in asked
+        lookahead_audit(agent, pack.tape(), cuts=how.cuts, seed=how.seed, max_rows=how.max_rows) for agent, pack, how in tasks
     ]
 
 
-def _there(asked: Sequence[_StoredRequest]) -> list[LookaheadReport]:
-    return _here([(arrived_agent(agent), arrived_pack(pack), how) for agent, pack, how in asked])
+def _there(tasks: Sequence[_AuditTask]) -> list[LookaheadReport]:
+    return _here([(arrived_agent(agent), arrived_pack(pack), how) for agent, pack, how in tasks])
 
 
-def _said(asked: _StoredRequest) -> str:
-    return f"about pack {asked[1].pack_id!r}"
+def _subject(task: _AuditTask) -> str:
+    return f"about pack {task[1].pack_id!r}"

@@ -72,7 +72,7 @@ def lineage(started: RunStarted | None) -> Lineage:
     }
 
 
-def shown_causality(agent: AgentIdentity) -> str:
+def card_causality(agent: AgentIdentity) -> str:
     """Return an agent's causality to show: transcripts were once sealed as computing templates."""
     repeats = agent["causality"] == Causality.TEMPLATE and agent["strategy"] in TRANSCRIBED
     return Causality.TRANSCRIPT.value if repeats else agent["causality"]
@@ -85,7 +85,7 @@ def knowledge(source_mode: str) -> Knowledge:
 
 def may_hold_past(agent: AgentIdentity, source_mode: str) -> bool:
     """Return whether the results were public when an agent ran, and it may contain them."""
-    return is_hindsight_possible(shown_causality(agent), knowledge(source_mode), agent["config_hash"])
+    return is_hindsight_possible(card_causality(agent), knowledge(source_mode), agent["config_hash"])
 
 
 def proof_card(verification: Verification, log: LogStanding | None = None) -> ProofArtifactResponse:

@@ -22,7 +22,7 @@ from clvlab.law.tape import Tape
 from clvlab.log.log import LogStore, draw_audit
 from clvlab.packs.reader import Pack
 from clvlab.packs.views.view_file import load_place, place_of
-from clvlab.runs.progress import Stage, Tell, cause_of, tell_nobody
+from clvlab.runs.progress import OnProgress, Stage, cause_of, no_progress
 from clvlab.runs.run import Run, matched
 from clvlab.runs.spec import ReplaySpec, RunSpec, rename
 
@@ -99,9 +99,9 @@ def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> DrawingO
     return drawing
 
 
-def execute(spec: ReplaySpec, recorder: Recorder[ReplaySpec] = NOWHERE, tell: Tell = tell_nobody) -> Run:
+def execute(spec: ReplaySpec, recorder: Recorder[ReplaySpec] = NOWHERE, progress: OnProgress = no_progress) -> Run:
     """Make a run over a pack and keep it, on the record; an error abandons it. ``tell`` receives its progress."""
-    return lifecycle(spec, recorder, lambda commitment: perform(spec, commitment, tell))
+    return lifecycle(spec, recorder, lambda commitment: perform(spec, commitment, progress))
 
 
 def lifecycle(
@@ -122,10 +122,10 @@ def lifecycle(
     return made
 
 
-def perform(spec: ReplaySpec, commitment: Commitment | None = None, tell: Tell = tell_nobody) -> Run:
+def perform(spec: ReplaySpec, commitment: Commitment | None = None, progress: OnProgress = no_progress) -> Run:
     """Replay, score and seal a run; ``PlanChangedError`` if its pack or an agent changed since the commitment."""
     _check(spec.run_id, commitment)
-    tell(Stage.OPENING)
+    progress(Stage.OPENING)
     markets: list[int] = []
     result = run(
         [partial(_read, spec, shard, markets.append) for shard in spec.shards],
@@ -137,9 +137,9 @@ def perform(spec: ReplaySpec, commitment: Commitment | None = None, tell: Tell =
         kind=spec.kind,
         origin_id=spec.origin_id,
         commit_index=None if commitment is None else commitment.index,
-        answered=lambda done, total: tell(Stage.DECIDING if done < total else Stage.SEALING, done, total),
+        answered=lambda done, total: progress(Stage.DECIDING if done < total else Stage.SEALING, done, total),
     )
-    tell(Stage.KEEPING)
+    progress(Stage.KEEPING)
     _check(result.sealed.run_id, commitment)
     return Run.made(result, spec.pack, sum(markets))
 

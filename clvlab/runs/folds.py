@@ -32,12 +32,12 @@ def in_order_of_kickoff(
     instead: str = "give a mapping from fixtures to folds as by=",
 ) -> list[int]:
     """Return fixtures by kickoff; ``StatisticsError``, with the advice ``instead``, if one has none."""
-    asked = set(pack.fixture_ids if fixtures is None else fixtures)
-    kickoffs = {one.fixture_id: one.kickoff_ts_ms for one in pack.manifest.fixtures if one.fixture_id in asked}
+    ids = set(pack.fixture_ids if fixtures is None else fixtures)
+    kickoffs = {one.fixture_id: one.kickoff_ts_ms for one in pack.manifest.fixtures if one.fixture_id in ids}
     unknown = [fixture_id for fixture_id, kickoff in kickoffs.items() if kickoff is None]
     if unknown:
         raise StatisticsError(f"fixture {unknown[0]} of {pack.pack_id!r} has no kickoff: {instead}")
-    return sorted(asked, key=lambda fixture_id: (kickoffs[fixture_id], fixture_id))
+    return sorted(ids, key=lambda fixture_id: (kickoffs[fixture_id], fixture_id))
 
 
 def folds_of(
@@ -48,20 +48,20 @@ def folds_of(
     ``by`` is ``kickoff``, for folds as equal as possible, or a mapping from fixture to fold name, in whose order folds follow.
     ``StatisticsError`` for fewer than two folds, or one with fewer than ``MIN_CLUSTERS`` fixtures.
     """
-    asked = tuple(pack.fixture_ids if fixtures is None else fixtures)
-    pack.check_known(asked)
+    ids = tuple(pack.fixture_ids if fixtures is None else fixtures)
+    pack.check_known(ids)
     if isinstance(by, Mapping):
-        absent = [fixture_id for fixture_id in asked if fixture_id not in by]
+        absent = [fixture_id for fixture_id in ids if fixture_id not in by]
         if absent:
             raise StatisticsError(f"fixture {absent[0]} of {pack.pack_id!r} has no fold in the mapping")
         try:
-            names = sorted({by[fixture_id] for fixture_id in asked})
+            names = sorted({by[fixture_id] for fixture_id in ids})
         except TypeError as error:
             raise StatisticsError(f"the names of folds must have an order, as all of one kind have: {error}") from error
-        found = [tuple(fixture_id for fixture_id in asked if by[fixture_id] == name) for name in names]
+        found = [tuple(fixture_id for fixture_id in ids if by[fixture_id] == name) for name in names]
     elif by == KICKOFF:
         check_folds(folds)
-        parts = np.array_split(np.array(in_order_of_kickoff(pack, asked)), folds)
+        parts = np.array_split(np.array(in_order_of_kickoff(pack, ids)), folds)
         found = [tuple(int(one) for one in part) for part in parts]
     else:
         meant = did_you_mean(by, [KICKOFF])
@@ -90,9 +90,9 @@ def hold_out_of(
     if type(seed) is not int or not 0 <= seed <= SAFE_INTEGER:
         raise StatisticsError(f"a seed is a whole number from 0 to {SAFE_INTEGER}, not {seed!r:.80}")
     pack.check_known(() if fixtures is None else fixtures)
-    asked = tuple(sorted(pack.fixture_ids if fixtures is None else set(fixtures)))
+    ids = tuple(sorted(pack.fixture_ids if fixtures is None else set(fixtures)))
     if isinstance(hold_out, Sequence) and not isinstance(hold_out, str):
-        known = set(asked)
+        known = set(ids)
         strange = [one for one in hold_out if type(one) is not int or one not in known]
         if strange:
             raise StatisticsError(f"fixture {strange[0]!r} can't be held out: it is none of those that are searched over")
@@ -100,15 +100,15 @@ def hold_out_of(
     elif isinstance(hold_out, bool) or not isinstance(hold_out, int | float) or not 0 < hold_out < 1:
         raise StatisticsError(f"hold_out is a share of the fixtures between 0 and 1, or a list of them, not {hold_out!r:.80}")
     else:
-        size = ceil(hold_out * len(asked))
+        size = ceil(hold_out * len(ids))
         if by == KICKOFF:
             instead = f"hold out by={RANDOM!r}, or name the fixtures as hold_out="
-            held = set(in_order_of_kickoff(pack, asked, instead)[len(asked) - size :])
+            held = set(in_order_of_kickoff(pack, ids, instead)[len(ids) - size :])
         else:
-            held = {int(one) for one in np.random.default_rng(seed).permutation(asked)[:size]}
-    if min(len(held), len(asked) - len(held)) < MIN_CLUSTERS:
+            held = {int(one) for one in np.random.default_rng(seed).permutation(ids)[:size]}
+    if min(len(held), len(ids) - len(held)) < MIN_CLUSTERS:
         raise StatisticsError(
-            f"a hold-out takes at least {MIN_CLUSTERS} fixtures, and leaves as many: not {len(held)} of {len(asked)}"
+            f"a hold-out takes at least {MIN_CLUSTERS} fixtures, and leaves as many: not {len(held)} of {len(ids)}"
         )
     return tuple(sorted(held))
 
@@ -134,8 +134,8 @@ class FoldStep:
 
 def decided_after(step: FoldStep) -> tuple[pl.DataFrame, int]:
     """Return ``DECISIONS`` of a step's agent on its fold, and the number left out."""
-    with fresh(step.agent) as asked:
-        decided = decisions_of(asked, step.tape)
+    with fresh(step.agent) as agent:
+        decided = decisions_of(agent, step.tape)
     # Before the last close that the choice rests on, the choice itself is hindsight.
     later = locate(step.tape, decided)["ts_ms"] > step.last_close_ms
     return decided.filter(later).with_columns(agent_id=pl.lit(AGENT_ID)), int((~later).sum())

@@ -123,7 +123,7 @@ def decision_record(run_id: str, seq: int, event_line: bytes, score_line: bytes)
             "close_kind": score["close_kind"],
             "closing_age_ms": score["closing_age_ms"],
         },
-        "clv_bps": _shown(score),
+        "clv_bps": _clv_text(score),
         "policy": payload["policy"],
         "untrusted_llm_metadata": {
             "reason": untrusted["reason"],
@@ -140,7 +140,7 @@ def _line(text: bytes, number: int) -> bytes:
     return lines[number] if len(lines) > number + 1 else b"null"
 
 
-def _shown(score: dict[str, Any]) -> int | Literal["pending", "invalid"]:
+def _clv_text(score: dict[str, Any]) -> int | Literal["pending", "invalid"]:
     if score["reason"] == Reason.SCORED:
         return int(score["clv_bps"])
     return "pending" if score["valid"] else "invalid"

@@ -57,11 +57,11 @@ class Progress(TypedDict):
     total: int
 
 
-class Tell(Protocol):
+class OnProgress(Protocol):
     """Report a run's progress; ``LeaseLostError`` if the run was cancelled, or another worker has it."""
 
     def __call__(self, stage: Stage, done: int = 0, total: int = 1) -> None: ...
 
 
-def tell_nobody(stage: Stage, done: int = 0, total: int = 1) -> None:
+def no_progress(stage: Stage, done: int = 0, total: int = 1) -> None:
     """Ignore progress."""

@@ -9,7 +9,7 @@ import polars as pl
 
 from clvlab.law.metrics import rank
 from clvlab.law.schema import OUTCOMES
-from clvlab.runs.card import knowledge, may_hold_past, shown_causality
+from clvlab.runs.card import card_causality, knowledge, may_hold_past
 from clvlab.runs.run import Run
 from clvlab.store.sketches import Groups, sketches
 
@@ -29,12 +29,12 @@ def board(backtests: Sequence[Run]) -> pl.DataFrame:
     rows = [row | {"position": position} for position, row in enumerate(row for one in backtests for row in _facts(one))]
     groups = Groups()
     first = [found["position"] if (found := groups.place(row)) else row["position"] for row in rows]
-    told = frame.with_columns(
+    labelled = frame.with_columns(
         pl.Series("hindsight_possible", [row["hindsight_possible"] for row in rows], dtype=pl.Boolean),
         pl.Series("others", [first.count(row["position"]) - 1 for row in rows], dtype=pl.Int64),
         pl.Series("leads", [position == at for at, position in enumerate(first)], dtype=pl.Boolean),
     )
-    return rank(told).filter("leads").drop("leads").sort("hindsight_possible", maintain_order=True)
+    return rank(labelled).filter("leads").drop("leads").sort("hindsight_possible", maintain_order=True)
 
 
 def _facts(backtest: Run) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def _facts(backtest: Run) -> list[dict[str, Any]]:
     agents = {agent["agent_id"]: agent for agent in started["agents"]}
     return [
         {
-            "causality": shown_causality(agents[agent_id]),
+            "causality": card_causality(agents[agent_id]),
             "knowledge": knowledge(started["source_mode"]),
             "hindsight_possible": may_hold_past(agents[agent_id], started["source_mode"]),
             "sketch": made[agent_id],

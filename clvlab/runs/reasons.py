@@ -104,8 +104,8 @@ def _touched(spans: pl.DataFrame, gaps: Sequence[Gap]) -> NDArray[np.bool_]:
     entry_from, entry_to, close_from, close_to = (spans[name].fill_null(-1).to_numpy() for name in _SPANS)
 
     def meets(since: NDArray[np.int64], until: NDArray[np.int64]) -> NDArray[np.bool_]:
-        begun = np.searchsorted(begins, until, side="right")
-        found: NDArray[np.bool_] = (until >= 0) & (begun > 0) & (ends[begun - 1] >= since)
+        started = np.searchsorted(begins, until, side="right")
+        found: NDArray[np.bool_] = (until >= 0) & (started > 0) & (ends[started - 1] >= since)
         return found
 
     return meets(entry_from, entry_to) | meets(close_from, close_to)
@@ -131,8 +131,8 @@ def unscored(scores: pl.DataFrame, at_close: pl.Series, started: RunStarted, pac
         return [_nothing_backed(scores.height, started, pack)]
     reasons = backed["reason"].value_counts(name="n").sort("n", "reason", descending=[True, False]).head(_MOST_REASONS)
     return [
-        f"nothing is scored: {counted(count, 'decision')} {_said(Reason(reason), backed.filter(reason=reason), started, pack)}"
-        for reason, count in reasons.iter_rows()
+        f"nothing is scored: {counted(n, 'decision')} {_advice(Reason(reason), backed.filter(reason=reason), started, pack)}"
+        for reason, n in reasons.iter_rows()
     ]
 
 
@@ -172,9 +172,9 @@ def _nothing_done(waits: int) -> str:
     return f"nothing is scored: the agent {did}; loosen its conditions, or let it see more markets"
 
 
-def _said(reason: Reason, rows: pl.DataFrame, started: RunStarted, pack: Pack) -> str:
+def _advice(reason: Reason, rows: pl.DataFrame, started: RunStarted, pack: Pack) -> str:
     first = rows.row(0, named=True)
-    told: Mapping[Reason, Callable[[], str]] = {
+    sentences: Mapping[Reason, Callable[[], str]] = {
         Reason.MARKET_KEY_MISSING: lambda: "name no market: give each a market_key",
         Reason.SIDE_MISSING: lambda: "name no side: give each a side",
         Reason.MARKET_NOT_ALLOWED: lambda: (
@@ -192,7 +192,7 @@ def _said(reason: Reason, rows: pl.DataFrame, started: RunStarted, pack: Pack) -
             "earlier, or give a Window with a smaller min_clv_horizon_s"
         ),
     }
-    return told[reason]() if reason in told else f"{_CLOSINGS[reason]}: choose other markets"
+    return sentences[reason]() if reason in sentences else f"{_CLOSINGS[reason]}: choose other markets"
 
 
 def _market(first: Mapping[str, Any], pack: Pack) -> str:

@@ -13,7 +13,7 @@ from clvlab.api.runs import InspectorRecord
 from clvlab.base.invocation import command
 from clvlab.errors import AnchorError, LogConflictError
 from clvlab.log.log import LogStore, abandon, commit, conclude, is_concluded
-from clvlab.packs.matches import check_open, held_matches, quotes_of_asked, shut_by
+from clvlab.packs.matches import check_open, held_matches, quotes_of_fixtures, without_held
 from clvlab.packs.views.view_file import view_file
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.manifest import inputs_hash
@@ -47,8 +47,8 @@ class FolderRecorder:
             return Commitment(spec.run_id)
         with self.log.write() as rows:
             if isinstance(spec, ReplaySpec):  # what is captured live is of no pack yet
-                quotes = quotes_of_asked(spec.pack, spec.fixture_ids)
-                check_open(shut_by(spec.pack, held_matches(rows.shut()), quotes), spec.fixture_ids)
+                quotes = quotes_of_fixtures(spec.pack, spec.fixture_ids)
+                check_open(without_held(spec.pack, held_matches(rows.shut()), quotes), spec.fixture_ids)
             inputs, content_hash = inputs_hash(spec.started), spec.started["binding"]["content_hash"]
             sources = [agent["source_sha256"] for agent in spec.started["agents"]]
             audits, now_ms = len(audited(spec.started)), self.clock()

@@ -64,8 +64,8 @@ def _sample(pack: Pack, fixture_ids: Sequence[int]) -> list[int]:
 
 
 def _decided(agent: Agent, pack: Pack, fixture_ids: Sequence[int]) -> pl.DataFrame:
-    with fresh(agent, silent=True) as asked:
-        decided = decisions_of(asked, pack.tape(fixture_ids))
+    with fresh(agent, silent=True) as own:
+        decided = decisions_of(own, pack.tape(fixture_ids))
     return decided.sort(decided.columns)
 
 

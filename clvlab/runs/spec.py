@@ -116,20 +116,20 @@ def backtest_spec(
 
 def resolve(agent: str | Agent, params: Mapping[str, Any] | None = None, window: Window | None = None) -> Agent:
     """Return an agent by template name, ``file.py:name``, or itself, with other parameters if given."""
-    given = dict(params or {})
+    values = dict(params or {})
     if names_template(agent):
-        return template(agent, {"markets": (window or Window()).market_allowlist} | given)
+        return template(agent, {"markets": (window or Window()).market_allowlist} | values)
     if isinstance(agent, IsolatedAgent) and not is_registered(agent):  # it comes from another process
         agent = IsolatedAgent.with_params(agent)
     if isinstance(agent, str) or not is_registered(agent):
-        return isolated(agent, params=given)
-    if not given:
+        return isolated(agent, params=values)
+    if not values:
         return agent
     if not isinstance(agent, IsolatedAgent):
         raise AgentError(
-            f"{type(agent).__name__} takes no parameters here, as {next(iter(given))!r:.80}: make the agent with them"
+            f"{type(agent).__name__} takes no parameters here, as {next(iter(values))!r:.80}: make the agent with them"
         )
-    return agent.with_params(**given)
+    return agent.with_params(**values)
 
 
 def rename(agent: Agent, agent_id: str) -> Agent:

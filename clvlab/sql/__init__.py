@@ -160,8 +160,8 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None
     parts = []
     for number, (pack_id, path) in enumerate(table.items()):
         rows = pl.scan_parquet(path, glob=False)
-        shut = table.without.get(pack_id)
-        connection.register(f"{name}_{number}", rows.filter(~pl.col("fixture_id").is_in(shut)) if shut else rows)
+        held_out = table.without.get(pack_id)
+        connection.register(f"{name}_{number}", rows.filter(~pl.col("fixture_id").is_in(held_out)) if held_out else rows)
         parts.append(f"SELECT {_quoted(pack_id)} AS pack_id, * FROM {name}_{number}")  # noqa: S608  a quoted literal
     connection.execute(f"CREATE VIEW {name} AS {' UNION ALL BY NAME '.join(parts)}")
 

@@ -210,12 +210,12 @@ def _follow(season: _Season, drawn: Ints, *, growing: bool, exposure: float, ope
     staked, gained = np.zeros(drawn.size), np.zeros(drawn.size)
     turnover, cut = 0.0, 0
     for asks, pays, place, settled in zip(share, profit, where, ends, strict=True):
-        asked = asks * wealth if growing else asks
-        stake = np.minimum(asked, np.maximum(exposure * wealth - open_, 0.0))
+        wanted = asks * wealth if growing else asks
+        stake = np.minimum(wanted, np.maximum(exposure * wealth - open_, 0.0))
         open_ += stake
         staked[place] += stake
         gained[place] += stake * pays
-        turnover, cut = turnover + float(stake[0]), cut + int(stake[0] < asked[0] * (1 - _ROUNDING))
+        turnover, cut = turnover + float(stake[0]), cut + int(stake[0] < wanted[0] * (1 - _ROUNDING))
         if settled.any():
             over = place[settled]
             wealth[settled] = np.maximum(wealth[settled] + gained[over], 0.0)

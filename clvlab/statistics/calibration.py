@@ -104,7 +104,7 @@ def calibrate(stated: pl.Series, happened: pl.Series, fixtures: pl.Series, *, bi
     reliability = float((table["n"] * (table["confidence"] - table["beat"]) ** 2).sum()) / frame.height
     uncertainty = share * (1 - share)
     known = group_means(frame["beat"], frame["fixture_id"], frame["bin"])
-    shown = known.select(
+    result = known.select(
         "n", "n_clusters", table["confidence"], pl.col("mean").alias("share"), pl.col("low", "high").clip(0, 1)
     ).insert_column(0, known["group"].rename("bin"))
-    return Calibration(frame.height, brier, reliability, reliability + uncertainty - brier, uncertainty, shown)
+    return Calibration(frame.height, brier, reliability, reliability + uncertainty - brier, uncertainty, result)

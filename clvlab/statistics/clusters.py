@@ -154,9 +154,9 @@ def mean_skewness(clusters: BoundedClusters) -> Floats:
     residuals = clusters.sums - clusters.sums.sum(0) / np.maximum(clusters.counts.sum(0), 1) * clusters.counts
     residuals[np.abs(residuals) <= ROUNDING * np.abs(clusters.sums)] = 0
     variances = -clusters.lowest * clusters.highest
-    shown = sum_skewness(residuals**2, residuals**3)
+    observed = sum_skewness(residuals**2, residuals**3)
     possible = sum_skewness(variances, variances * (clusters.highest + clusters.lowest))
-    return np.where(np.nan_to_num(np.abs(shown)) > np.nan_to_num(np.abs(possible)), shown, possible)
+    return np.where(np.nan_to_num(np.abs(observed)) > np.nan_to_num(np.abs(possible)), observed, possible)
 
 
 def sum_skewness(seconds: Floats, thirds: Floats) -> Floats:

@@ -104,13 +104,13 @@ def delay(
 def _cells(tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, horizon_s: int) -> _Cells:
     numbered = tape.series.with_row_index("series").select("series", "fixture_id", "market_key", "side")
     # in order of the tape, so that searches and draws walk through memory in order
-    asked = (
+    wanted = (
         scored.join(numbered, on=["fixture_id", "market_key", "side"], how="left")
         .join(ends, on="fixture_id", how="left")
         .sort("series", "tick_seq", maintain_order=True)
     )
     of_decision, close, end_seq, tick_seq = (
-        asked[name].cast(pl.Int64).to_numpy() for name in ("series", "close_ts_ms", "end_seq", "tick_seq")
+        wanted[name].cast(pl.Int64).to_numpy() for name in ("series", "close_ts_ms", "end_seq", "tick_seq")
     )
     # 1. possible entries: every priced message, series by series in order of time
     entries = tape.rows.select("series", "tick_seq", "ts_ms", "prob_bps").filter(pl.col("prob_bps").is_not_null())
@@ -127,7 +127,7 @@ def _cells(tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, horizon_s: int)
     first = np.where(number == len(edges_ms) - 1, begin, _first_from(ts_ms, begin, stop, earliest))
     latest = close - np.maximum(edges_ms[number], horizon_s * 1000)
     last = np.minimum(_first_from(ts_ms, begin, stop, latest + 1), window_end)
-    fixture = (asked["fixture_id"].rank("dense") - 1).cast(pl.Int64).to_numpy()
+    fixture = (wanted["fixture_id"].rank("dense") - 1).cast(pl.Int64).to_numpy()
     return _Cells(first, last - first, own, fixture, entries["prob_bps"].cast(pl.Int16).to_numpy())
 
 

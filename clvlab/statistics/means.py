@@ -177,7 +177,7 @@ def group_means(values: pl.Series, clusters: pl.Series, groups: pl.Series, *, le
     names = groups.rename("group")
     sums, _, columns = sum_by_cluster(values, clusters, names)
     found = estimates(sums, level=level) if columns is not None and columns.len() else []
-    shown = ("n", "n_clusters", "mean", "low", "high", "t")
-    schema = {name: pl.Int64 if name.startswith("n") else pl.Float64 for name in shown}
-    table = pl.DataFrame([[getattr(one, name) for name in shown] for one in found], schema=schema, orient="row")
+    listed = ("n", "n_clusters", "mean", "low", "high", "t")
+    schema = {name: pl.Int64 if name.startswith("n") else pl.Float64 for name in listed}
+    table = pl.DataFrame([[getattr(one, name) for name in listed] for one in found], schema=schema, orient="row")
     return table.insert_column(0, names.clear() if columns is None else columns.rename("group"))

@@ -35,7 +35,7 @@ class Measure:
         return f"mean_{self.column}"
 
     @property
-    def asked(self) -> str:
+    def sentence(self) -> str:
         return f"By {self.title}: {self.question}?"
 
     @property

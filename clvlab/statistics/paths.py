@@ -112,7 +112,7 @@ def price_points(tape: Tape, window: Window, hours: Sequence[float] = HOURS) -> 
     >>> found.select("side", "open", "close", "at").row(0)
     ('draw', 0.2636, 0.2606, [0.2603])
     """
-    asked = check_hours(hours)
+    wanted = check_hours(hours)
     ends, tape = fixture_closes(tape, window), tape.at_source(window.close_source)
     series = tape.series.with_row_index("series").filter(is_allowed(window.market_allowlist))
     markets = series.filter(pl.col("side_no") == 0).select("fixture_id", "market_key")
@@ -132,8 +132,8 @@ def price_points(tape: Tape, window: Window, hours: Sequence[float] = HOURS) -> 
     start_ms, stop_ms = (int(ts_ms.min()), int(ts_ms.max())) if ts_ms.size else (0, 0)
     span = stop_ms - start_ms + 2
     key = number * span + (ts_ms - start_ms) + 1
-    at = np.full((len(own), len(asked)), np.nan)
-    for column, hour in enumerate(asked):
+    at = np.full((len(own), len(wanted)), np.nan)
+    for column, hour in enumerate(wanted):
         then = np.clip(series["close_ts_ms"].to_numpy() - round(hour * 3_600_000) - start_ms, -1, span - 2)
         place = np.searchsorted(key, own * span + then + 1, side="right") - 1
         known = place >= first

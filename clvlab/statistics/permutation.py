@@ -258,14 +258,14 @@ def _markets(tape: Tape, ends: pl.DataFrame, keys: pl.Series) -> _MarketRows:
 
 def _ranks(tape: Tape, scored: pl.DataFrame) -> Ints:
     numbered = tape.series.with_row_index("series")
-    asked = scored.join(numbered, on=["fixture_id", "market_key", "side"], how="left", maintain_order="left")
-    row = last_row_at(tape.key, asked["start"], asked["series"], asked["tick_seq"]).to_numpy()
-    place, side = row - asked["start"].to_numpy(), asked["side_no"].to_numpy()
+    priced = scored.join(numbered, on=["fixture_id", "market_key", "side"], how="left", maintain_order="left")
+    row = last_row_at(tape.key, priced["start"], priced["series"], priced["tick_seq"]).to_numpy()
+    place, side = row - priced["start"].to_numpy(), priced["side_no"].to_numpy()
     prob_bps = tape.rows["prob_bps"].fill_null(-1).cast(pl.Int64).to_numpy()
     rank = np.zeros(scored.height, dtype=np.int64)
-    for n_sides in np.unique(asked["n_sides"].to_numpy()):
-        some = np.flatnonzero(asked["n_sides"].to_numpy() == n_sides)
-        rows = (asked["market_start"].to_numpy() + place)[some, None] + np.arange(n_sides) * asked["rows"].to_numpy()[
+    for n_sides in np.unique(priced["n_sides"].to_numpy()):
+        some = np.flatnonzero(priced["n_sides"].to_numpy() == n_sides)
+        rows = (priced["market_start"].to_numpy() + place)[some, None] + np.arange(n_sides) * priced["rows"].to_numpy()[
             some, None
         ]
         rank[some] = (_by_rank(prob_bps[rows]) == side[some, None]).argmax(1)
@@ -280,8 +280,8 @@ def _clv_there(markets: _MarketRows, market: Ints, at_ms: Ints, rank: Ints) -> I
     """Return the CLV of backing the side of a rank at a time, for markets that have a price then and at the close."""
     known = (market >= 0) & (at_ms >= markets.start_ms)
     market, at_ms, rank = market[known], at_ms[known], rank[known]
-    asked = market * markets.span + np.minimum(at_ms - markets.start_ms, markets.span - 1)
-    place = np.searchsorted(markets.key, asked, side="right") - 1
+    wanted = market * markets.span + np.minimum(at_ms - markets.start_ms, markets.span - 1)
+    place = np.searchsorted(markets.key, wanted, side="right") - 1
     row, close = markets.row[np.maximum(place, 0)], markets.close_row[market]
     # an entry at the closing message is the close
     known = (place >= markets.first[market]) & (row < close) & (rank < markets.n_sides[market])

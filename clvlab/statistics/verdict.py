@@ -77,15 +77,15 @@ def verdict(
     """
     if mean is None:
         return Verdict(f"{wording.nothing}.", Tone.NOTHING)
-    said, over = estimate(mean, low, high, unit), f"over {counted(fixtures, 'fixture')}"
+    text, over = estimate(mean, low, high, unit), f"over {counted(fixtures, 'fixture')}"
     if low is None or high is None:
         few = f"too few for an interval ({MIN_CLUSTERS} at least)"
-        return Verdict(f"{wording.around}: {said} {over}, {few}.", Tone.UNCLEAR)
+        return Verdict(f"{wording.around}: {text} {over}, {few}.", Tone.UNCLEAR)
     tone = Tone.BEATS if low > 0 else Tone.LOSES if high < 0 else Tone.UNCLEAR
-    begun = {Tone.BEATS: wording.above, Tone.LOSES: wording.below, Tone.UNCLEAR: wording.around}[tone]
+    opening = {Tone.BEATS: wording.above, Tone.LOSES: wording.below, Tone.UNCLEAR: wording.around}[tone]
     few = ", which are few" if fixtures < FEW_FIXTURES else ""
     added = f"; {caveat}" if caveat and tone is not Tone.LOSES else ""
-    return Verdict(f"{begun}: {said} {over}{few}{added}.", tone)
+    return Verdict(f"{opening}: {text} {over}{few}{added}.", tone)
 
 
 def verdict_of(mean: Estimate, *, wording: Phrases = CLOSE, caveat: str = SEARCH) -> Verdict:

@@ -25,7 +25,7 @@ from clvlab.base.files import StagingPath, file_bytes_or_none, flush, name_file,
 from clvlab.errors import MissingExtraError, StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import check, upgrade
 from clvlab.store.news import NEWS, Listener, notify
-from clvlab.store.url import database_url, require_there, shown
+from clvlab.store.url import database_url, public_text, require_there
 from clvlab.store.waits import WAITS, Waits, take_time
 
 # A copy of a database to restore from: of SQLite while it is written to; of PostgreSQL its own tool makes one.
@@ -70,12 +70,12 @@ def back_up(url: str, out: Path, checkpoint_file: Path | None = None) -> Path | 
         _copied(source, copy)
         shutil.copymode(source, copy)
         flush(copy)
-        beside = out.with_name(out.name + CHECKPOINT)
+        checkpoint = out.with_name(out.name + CHECKPOINT)
         if note is not None:
-            replace_file(beside, note)
+            replace_file(checkpoint, note)
         name_file(copy, out)
         flush(out.parent)
-    return None if note is None else beside
+    return None if note is None else checkpoint
 
 
 def _copied(source: Path, copy: Path) -> None:
@@ -144,7 +144,7 @@ class Database:
     ) -> None:
         self._guard, self._closed = guard, False
         place = _MEMORY if url is None else database_url(url)
-        self.place = shown(place)
+        self.place = public_text(place)
         self._engine = _engine(place, waits or Waits())
         self._release = weakref.finalize(self, self._engine.dispose)  # of a database that nobody closed, too
         self._release.atexit = False
@@ -193,9 +193,9 @@ class Database:
         for subject in announced:
             self._told(subject)
 
-    def tell(self, told: Callable[[str], None]) -> None:
+    def tell(self, listener: Callable[[str], None]) -> None:
         """Have ``told`` called with every subject that a transaction of this process announced, after its commit."""
-        self._told = told
+        self._told = listener
 
     def listen(self) -> None:
         """Tell of what other processes announce as well, where the database can say so: PostgreSQL; idempotent."""

@@ -50,8 +50,8 @@ def write_run(run: SealedRun, runs: Path, receipts: bytes = b"", view: bytes = b
 
 def run_files(run: SealedRun, receipts: bytes = b"", view: bytes = b"") -> dict[str, bytes]:
     """Return the files of a run by name, the manifest last."""
-    beside = {name: content for name, content in ((_RECEIPTS, receipts), (_VIEW, view)) if content}
-    return beside | dict(zip(_FILES, (run.events, run.scores, run.manifest), strict=True))
+    optional = {name: content for name, content in ((_RECEIPTS, receipts), (_VIEW, view)) if content}
+    return optional | dict(zip(_FILES, (run.events, run.scores, run.manifest), strict=True))
 
 
 def _same(run: SealedRun, target: Path) -> Path:

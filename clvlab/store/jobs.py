@@ -189,9 +189,9 @@ def postpone(connection: Connection, job: Job, now_ms: int, delay_ms: int, cause
 def give_back(connection: Connection, job: Job) -> bool:
     """Free a job for whoever takes it up: its attempt ended with a word. False if it is not the newest any more."""
     newest = (jobs.c.job_id == job.job_id) & (jobs.c.status == JobStatus.LEASED) & (jobs.c.attempt == job.attempt)
-    given = connection.execute(update(jobs).where(newest).values(status=JobStatus.QUEUED, postponed=jobs.c.postponed + 1))
+    returned = connection.execute(update(jobs).where(newest).values(status=JobStatus.QUEUED, postponed=jobs.c.postponed + 1))
     announce(connection, ADDED)
-    return given.rowcount == 1
+    return returned.rowcount == 1
 
 
 def finish(connection: Connection, job: Job, status: JobStatus, cause: str | None = None) -> None:

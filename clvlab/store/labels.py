@@ -92,5 +92,5 @@ def candidates(owner: str, agent_id: str) -> Iterator[str]:
 def _is_plain(agent_id: str) -> bool:
     """Tell whether a name is what it looks like: no invisible or other blanks, no letters that stand for others."""
     letters = unicodedata.normalize("NFKC", agent_id)
-    shown = "".join(letter for letter in letters if unicodedata.category(letter) not in _INVISIBLE)
-    return " ".join(shown.split()) == agent_id
+    visible = "".join(letter for letter in letters if unicodedata.category(letter) not in _INVISIBLE)
+    return " ".join(visible.split()) == agent_id

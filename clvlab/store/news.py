@@ -52,8 +52,8 @@ class Listener:
         Seconds until the first attempt to connect again; they double with each that fails.
     """
 
-    def __init__(self, engine: Engine, told: Callable[[str], None], teller: str, first_delay_s: float = 1.0) -> None:
-        self._engine, self._told, self._teller, self._first_delay_s = engine, told, teller, first_delay_s
+    def __init__(self, engine: Engine, on_subject: Callable[[str], None], teller: str, first_delay_s: float = 1.0) -> None:
+        self._engine, self._told, self._teller, self._first_delay_s = engine, on_subject, teller, first_delay_s
         self._stopping = Event()
         self._woken, self._wake = os.pipe()
         self._thread = Thread(target=self._listen, name="clvlab-news", daemon=True)
@@ -98,8 +98,8 @@ class Listener:
             selector.register(connection.fileno(), selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
             while not self._stopping.is_set():
-                for said in connection.notifies(timeout=0):
-                    teller, _, subject = said.payload.partition(" ")
+                for notice in connection.notifies(timeout=0):
+                    teller, _, subject = notice.payload.partition(" ")
                     if teller != self._teller:
                         self._told(subject)
                 selector.select()

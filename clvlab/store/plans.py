@@ -87,10 +87,10 @@ def held(connection: Connection, plan_id: str) -> HeldOut:
     return HeldOut(frozenset(found), listing(connection, plan_id))
 
 
-def ids(connection: Connection, *, shut: bool = False) -> list[str]:
+def ids(connection: Connection, *, holding: bool = False) -> list[str]:
     """Return all plans, or those that shut something by now, in order of their entries in the log."""
     query = select(plans.c.plan_id).order_by(plans.c.idx)
-    return list(connection.execute(query.where(~plans.c.opened) if shut else query).scalars())
+    return list(connection.execute(query.where(~plans.c.opened) if holding else query).scalars())
 
 
 # Trials as rows: what was tried over a pack, whether it was sealed or not.

@@ -82,7 +82,7 @@ class StoredLogRows:
 
     def shut(self) -> dict[str, plans.HeldOut]:
         """Return what is held out by now, by plan."""
-        return {plan_id: plans.held(self._connection, plan_id) for plan_id in plans.ids(self._connection, shut=True)}
+        return {plan_id: plans.held(self._connection, plan_id) for plan_id in plans.ids(self._connection, holding=True)}
 
     def add(
         self,

@@ -43,8 +43,8 @@ def sketches(scores: pl.DataFrame, source: str, agent_ids: Collection[str]) -> d
         pl.col("agent_id", "market_key", "side").cast(pl.String), "fixture_id", "tick_seq"
     )
     sides = made.select("market_key", "side").unique()
-    begun = pl.Series([_begin(source, *side) for side in sides.iter_rows()], dtype=pl.UInt64)
-    hashed = made.join(sides.with_columns(hash=begun), on=["market_key", "side"], how="left", maintain_order="left")
+    starts = pl.Series([_begin(source, *side) for side in sides.iter_rows()], dtype=pl.UInt64)
+    hashed = made.join(sides.with_columns(hash=starts), on=["market_key", "side"], how="left", maintain_order="left")
     values = hashed["hash"].to_numpy().astype(np.uint64)
     for name in ("fixture_id", "tick_seq"):
         values = _mixed(values ^ hashed[name].to_numpy().astype(np.int64).view(np.uint64))

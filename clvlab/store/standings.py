@@ -123,13 +123,13 @@ def _add_to_row(connection: Connection, result: Mapping[str, Any]) -> None:
         named = _named(new, _free_label(connection, result["owner"], result["agent_id"]))
         connection.execute(insert(connection, standings).values(**new, **named, position=position))
         return
-    told = _told([row for row in (known, new) if row["counted_runs"]] or [known])
+    pooled = _pooled([row for row in (known, new) if row["counted_runs"]] or [known])
     sums = {name: known[name] + new[name] for name in SUMS}
     # Others count anchors and failing runs meanwhile, without the log's lock.
     counts = {name: standings.c[name] + new[name] for name in RUN_COUNTS}
     worst = min(known["max_drawdown"], new["max_drawdown"])
     named = _named(sums, known["label"])
-    connection.execute(update(standings).where(own).values(**sums, **counts, **told, **named, max_drawdown=worst))
+    connection.execute(update(standings).where(own).values(**sums, **counts, **pooled, **named, max_drawdown=worst))
 
 
 def _is(owner: str, agent_id: str) -> ColumnElement[bool]:
@@ -158,12 +158,12 @@ def _standing(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         "failing_runs": sum(bool(row["failing"]) for row in new),
         "anchored_runs": sum(row["anchor_status"] == "anchored" for row in new),
         "pending_runs": sum(row["anchor_status"] == "pending" for row in new),
-        **_told(new or found[:1]),
+        **_pooled(new or found[:1]),
         "first_alike": found[0]["agent_id"],
     }
 
 
-def _told(found: Sequence[Mapping[str, Any]]) -> Mapping[str, object]:
+def _pooled(found: Sequence[Mapping[str, Any]]) -> Mapping[str, object]:
     """Pool what is told of an agent: what differs is mixed or null, and of knowledge the weakest holds."""
     sketch = None if any(row["sketch"] is None for row in found) else joined(row["sketch"] for row in found)
     knowledge = reduce(weakest, (row["knowledge"] for row in found))

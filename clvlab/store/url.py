@@ -52,7 +52,7 @@ def require_there(text: str) -> None:
         raise StoreUnreachableError(f"no database at {place.database or 'memory'!r}")
 
 
-def shown(place: URL) -> str:
+def public_text(place: URL) -> str:
     """Return the URL of a database as anybody may read it: without user, password, and options but a socket's folder."""
     query = {"host": place.query["host"]} if "host" in place.query else {}
     return URL.create(place.get_backend_name(), None, None, place.host, place.port, place.database, query).render_as_string()

@@ -45,7 +45,7 @@ def _count(connection: Connection, table: Table, owner: str) -> int:
     return int(connection.execute(select(func.count()).select_from(table).where(table.c.owner == owner)).scalar_one())
 
 
-_BESIDE = (
+_WITH_RUN = (
     (run_chunks.c.lines, run_chunks.c.run_id),
     (receipts.c.lines, receipts.c.run_id),
     (reports.c.report, reports.c.run_id),
@@ -74,7 +74,7 @@ def weigh(connection: Connection, run_id: str) -> None:
         )
     ).one()
     total = int(run.manifest or 0)
-    for found, key in ((_BESIDE, run_id), (_OF_THE_ORIGIN, run.origin_id)):
+    for found, key in ((_WITH_RUN, run_id), (_OF_THE_ORIGIN, run.origin_id)):
         for content, of in found:
             total += int(connection.execute(select(func.sum(func.length(content))).where(of == key)).scalar() or 0)
     _note(connection, run_id, run.owner, total, total - (run.stored_bytes or 0))

@@ -16,7 +16,7 @@ from clvlab.arena.log.public import PublicLog
 from clvlab.arena.log.sources import SourceLimits
 from clvlab.errors import BundleError, LogError
 from clvlab.log.bundles import Trust
-from clvlab.log.log import Claim, abandon, claim, commit, commit_anew, conclude
+from clvlab.log.log import Claim, abandon, claim, commit, conclude, recommit
 from clvlab.log.note import Signer, open_note, write_note
 from clvlab.log.tree import completed_roots as tree_grown
 from clvlab.proof.bundle import bundle, read_bundle
@@ -311,7 +311,7 @@ def test_log_of_both_schemas_is_audited_and_its_older_runs_count_over_no_known_p
         add_older(rows, "COMMIT", run_of(2), inputs_hash=hashed(2), owner="o")
         add_older(rows, "ABANDONED", run_of(2), cause="failed", commit_index=1)
         add_older(rows, "RESULT", run_of(1), commit_index=0, manifest_hash=hashed(9))
-        assert commit_anew(rows, run_of(2), 5) == 4  # as silent as the entry that it repeats
+        assert recommit(rows, run_of(2), 5) == 4  # as silent as the entry that it repeats
         conclude(rows, run_of(2), hashed(8), PACK, 6)
         index = commit(rows, run_of(3), "o", hashed(3), PACK, 7)
         conclude(rows, run_of(3), hashed(7), PACK, 8)

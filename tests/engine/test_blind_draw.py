@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import clvlab as cl
-from clvlab.engine.decisions import asked_by_blocks
+from clvlab.engine.decisions import decisions_by_blocks
 from clvlab.engine.lookahead import Draw, least_found, lookahead_audit
 from tests.engine.hindsight import Abstaining, Excused
 from tests.length import length
@@ -77,10 +77,10 @@ def test_differing_where_fixtures_end_too_early_spares_no_vetoes_before_kickoffs
 def test_nor_does_it_by_blocks(seed):
     tape = made_up(1, 200)
 
-    assert not asked_by_blocks(Excused(10, 1), tape, seed=seed).passed
+    assert not decisions_by_blocks(Excused(10, 1), tape, seed=seed).passed
 
 
-@pytest.mark.parametrize("ask", [lookahead_audit, asked_by_blocks])
+@pytest.mark.parametrize("ask", [lookahead_audit, decisions_by_blocks])
 @pytest.mark.parametrize("seed", range(length(1, 3)))
 def test_vetoes_in_the_few_fixtures_that_it_enters_are_found(ask, seed):
     tape = made_up(seed, 200)
@@ -91,7 +91,7 @@ def test_vetoes_in_the_few_fixtures_that_it_enters_are_found(ask, seed):
 def test_who_differs_where_fixtures_end_too_early_and_vetoes_nothing_passes():
     tape = made_up(1, 200)
 
-    for report in (lookahead_audit(Excused(10, 1_000), tape, seed=1), asked_by_blocks(Excused(10, 1_000), tape, seed=1)):
+    for report in (lookahead_audit(Excused(10, 1_000), tape, seed=1), decisions_by_blocks(Excused(10, 1_000), tape, seed=1)):
         assert report.passed
         assert (report.blind.tested, report.blind.by_prefixes) == (100, True)
 

@@ -8,7 +8,7 @@ import pytest
 
 from clvlab.agents.registry import template
 from clvlab.engine.agent import Identity
-from clvlab.engine.decisions import BLOCKS, asked_by_blocks
+from clvlab.engine.decisions import BLOCKS, decisions_by_blocks
 from clvlab.errors import AgentError
 from clvlab.law.actions import decisions_of
 from tests.factories import make_tape, message
@@ -65,7 +65,7 @@ def test_an_agent_that_looks_back_decides_as_it_does_when_asked_at_once(seed):
     tape = made_up(seed)
 
     for agent in (Own(risen), template("cumulative-drift", {}), template("baseline", {})):
-        report = asked_by_blocks(agent, tape, seed=seed)
+        report = decisions_by_blocks(agent, tape, seed=seed)
         assert report.passed
         assert report.decisions.equals(agent.decide(tape))
 
@@ -75,7 +75,7 @@ def test_blocks_come_in_order_of_time_each_with_something_new_and_the_last_ends_
     tape, agent = made_up(5), Own(risen)
     whole = tape.messages.select(ORDER).sort(ORDER).rows()
 
-    asked_by_blocks(agent, tape, seed=1, blocks=blocks)
+    decisions_by_blocks(agent, tape, seed=1, blocks=blocks)
 
     given = agent.shown[1 : agent.shown.index(whole, 1) + 1]
     assert agent.shown[0] == whole
@@ -87,13 +87,13 @@ def test_blocks_come_in_order_of_time_each_with_something_new_and_the_last_ends_
 
 def test_where_blocks_end_depends_on_the_seed():
     tape = made_up(5)
-    ends = [asked_by_blocks(Own(risen), tape, seed=seed, blocks=8).cuts for seed in (1, 1, 2)]
+    ends = [decisions_by_blocks(Own(risen), tape, seed=seed, blocks=8).cuts for seed in (1, 1, 2)]
 
     assert ends[0] == ends[1] != ends[2]
 
 
 def test_one_that_looks_ahead_by_one_message_fails_and_the_decision_is_named():
-    report = asked_by_blocks(Own(rising), made_up(5), seed=1)
+    report = decisions_by_blocks(Own(rising), made_up(5), seed=1)
 
     assert not report.passed
     assert "decision(s) depend on later ticks; the first, BACK" in repr(report)
@@ -105,16 +105,18 @@ def test_one_that_answers_otherwise_when_asked_again_is_named_as_such():
     agent = Own(lambda ticks: ticks.head(len(agent.shown)) if len(agent.shown) == 3 else ticks.head(1))
 
     with pytest.raises(AgentError, match="draws lots"):
-        asked_by_blocks(agent, tape, seed=1, blocks=2)
+        decisions_by_blocks(agent, tape, seed=1, blocks=2)
 
 
 def test_a_tape_of_one_message_and_an_empty_one_are_one_block():
     tape = make_tape([message(0, 0, {"part1": 5000, "part2": 5000})])
 
-    assert asked_by_blocks(Own(lambda ticks: ticks.head(1)), tape, seed=1).decisions.height == 1
-    assert asked_by_blocks(Own(lambda ticks: ticks.head(1)), tape.keep(tape.rows["tick_seq"] > 0), seed=1).decisions.is_empty()
+    assert decisions_by_blocks(Own(lambda ticks: ticks.head(1)), tape, seed=1).decisions.height == 1
+    assert decisions_by_blocks(
+        Own(lambda ticks: ticks.head(1)), tape.keep(tape.rows["tick_seq"] > 0), seed=1
+    ).decisions.is_empty()
     with pytest.raises(AgentError, match="at least 2 blocks"):
-        asked_by_blocks(Own(risen), tape, seed=1, blocks=1)
+        decisions_by_blocks(Own(risen), tape, seed=1, blocks=1)
 
 
 @pytest.mark.parametrize("uses", PLANTED.values(), ids=PLANTED)

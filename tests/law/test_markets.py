@@ -160,7 +160,7 @@ def test_joins_take_a_key_for_what_it_means(key, kind, line, period, more):
     if isinstance(Market.parse(plain), Market) and not scope[1] and not scope[2]:
         assert ours.about == theirs.about
     turned = line if kind is not HANDICAP else -line
-    assert ours.turned.about == (kind, turned, scope)
+    assert ours.swapped.about == (kind, turned, scope)
 
 
 WORDS = {RESULT: "Match result", TOTAL: "Over/Under", HANDICAP: "Handicap"}
@@ -366,6 +366,6 @@ def test_any_text_has_one_reading_in_all_places_and_none_raises(seed):
                 for kind, market in joined.items()
             )
             assert bool(settled(read, 1, 0)) == (read.scope == ("", "", ""))
-            assert read.turned.turned == read
+            assert read.swapped.swapped == read
         assert position_of(key, SIDES[TOTAL][0], {key: SIDES[TOTAL]}, TEAMS) == (key, "over")
         assert kinds_of([key]).keys() == {key}

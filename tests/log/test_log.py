@@ -13,7 +13,7 @@ from clvlab.law.schema import SAFE_INTEGER
 from clvlab.log import tree
 from clvlab.log.audit import Auditor
 from clvlab.log.entries import read_entry
-from clvlab.log.log import RunCounts, abandon, commit, commit_anew, conclude, counts, draw_audit, entry_of, proven
+from clvlab.log.log import RunCounts, abandon, commit, conclude, counts, draw_audit, entry_of, proven, recommit
 from clvlab.log.tree import consistency, tree_root
 from clvlab.proof import merkle
 from clvlab.proof.manifest import sources_hash
@@ -128,12 +128,12 @@ def test_audits_are_drawn_by_what_nobody_knew_before_the_commitment_and_every_on
         conclude(rows, run_of("d"), MANIFEST, PACK, 9, failed_audits=1)
         assert attempt("e")[1] == 4
         abandon(rows, run_of("e"), "failed", 9)
-        assert drawn("e", commit_anew(rows, run_of("e"), 9))[1] == 5
+        assert drawn("e", recommit(rows, run_of("e"), 9))[1] == 5
         assert rows.tally()["o"] == {"COMMIT": 7, "RESULT": 2, "ABANDONED": 2}
         assert attempt("f", audited=4)[1] == 6  # all four stand for an attempt each while there is no result
         assert attempt("g", audited=2)[1] == 10
         abandon(rows, run_of("f"), "failed", 9)
-        assert drawn("f", commit_anew(rows, run_of("f"), 9))[1] == 12
+        assert drawn("f", recommit(rows, run_of("f"), 9))[1] == 12
         assert attempt("h", audited=2)[1] == 16
         conclude(rows, run_of("f"), MANIFEST, PACK, 9, failed_audits=2)
         conclude(rows, run_of("g"), MANIFEST, PACK, 9, failed_audits=1)  # as many as before: nothing to note

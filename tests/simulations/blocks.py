@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.engine.agent import Identity
-from clvlab.engine.decisions import asked_by_blocks
+from clvlab.engine.decisions import decisions_by_blocks
 from clvlab.law.schema import DECISIONS, TICKS
 from clvlab.law.tape import Tape
 from tests.simulations.moving import paths, tape_of
@@ -70,7 +70,7 @@ def gain_bps(agent: Peeking, tape: Tape) -> float:
 
 
 def passed(agent: Peeking, tape: Tape, seed: int) -> bool:
-    return asked_by_blocks(agent, tape, seed=seed).passed
+    return decisions_by_blocks(agent, tape, seed=seed).passed
 
 
 def table(rounds: int = 20) -> str:

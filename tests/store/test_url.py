@@ -10,7 +10,7 @@ from clvlab.arena.log.operations import open_log
 from clvlab.cli import main
 from clvlab.errors import ClvlabError, DatabaseUrlError, StoreUnreachableError
 from clvlab.store.database import Database
-from clvlab.store.url import database_url, shown
+from clvlab.store.url import database_url, public_text
 
 NASTY = "@/?#:%&=+[]\\'\"<>;, |^~$!*(){}`é" + "QZXJV" + "70942"
 SHAPES = {
@@ -167,4 +167,4 @@ def test_an_unreachable_database_is_named_by_its_address():
     ],
 )
 def test_a_place_is_shown_without_user_password_and_options(url, readable):
-    assert shown(database_url(url)) == readable
+    assert public_text(database_url(url)) == readable

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.agents.coercion import agent_given
+from clvlab.agents.coercion import as_agent
 from clvlab.agents.isolation.code import Code, code_in_file, code_of
 from clvlab.agents.isolation.frames import AgentSetup
 from clvlab.agents.isolation.limits import ProcessLimits
@@ -280,7 +280,7 @@ def isolated(
         if not colon or not path.endswith(".py"):
             raise AgentError(f"an agent in a file is named as file.py:name, not {agent!r}; a template needs no isolation")
         return register(IsolatedAgent(code_in_file(path, name), limits, dict(params or {}), stepped=stepped))
-    return register(IsolatedAgent(code_of(agent_given(agent)), limits, dict(params or {}), stepped=stepped))
+    return register(IsolatedAgent(code_of(as_agent(agent)), limits, dict(params or {}), stepped=stepped))
 
 
 def step_by_step(agent: object) -> IsolatedAgent:

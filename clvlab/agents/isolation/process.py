@@ -178,20 +178,20 @@ class AgentProcess:
 
     def identity(self, **configured: Unpack[AgentSetup]) -> tuple[Identity, bool]:
         """Return the agent's stated identity, and whether it decides message by message; it can't state its causality."""
-        stated = self._asked(None, FrameKind.IDENTITY, {"configured": configured})
+        stated = self._request(None, FrameKind.IDENTITY, {"configured": configured})
         return identity_in(stated), by_message_in(stated)
 
     def decisions(self, tape: Tape, **configured: Unpack[AgentSetup]) -> pl.DataFrame:
         most = most_decisions(tape)
-        return decisions_in(self._asked(tape, FrameKind.DECISIONS, {"configured": configured}, most_bytes(most)), most)
+        return decisions_in(self._request(tape, FrameKind.DECISIONS, {"configured": configured}, most_bytes(most)), most)
 
     def followed(
         self, messages: Sequence[Message], fixtures: Sequence[tuple[int, int | None]], **configured: Unpack[AgentSetup]
     ) -> Sequence[Decision]:
-        told = [tuple(message) for message in messages]
-        request: Request = {"configured": configured, "messages": told, "fixtures": list(fixtures)}
+        rows = [tuple(message) for message in messages]
+        request: Request = {"configured": configured, "messages": rows, "fixtures": list(fixtures)}
         most = len(messages) * MAX_AT_MESSAGE
-        answer = self._asked(None, FrameKind.DECISIONS, request, most_bytes(most))
+        answer = self._request(None, FrameKind.DECISIONS, request, most_bytes(most))
         return list(decisions_in(answer, most).select(*DECISION_COLUMNS).iter_rows()) if answer else []
 
     def stepped(self, tape: Tape, **configured: Unpack[AgentSetup]) -> list[Decision]:
@@ -199,7 +199,7 @@ class AgentProcess:
         most, decided = most_decisions(tape), list[Decision]()
         walk = steps(tape)
         first = list(islice(walk, 1))  # before any code of the agent runs: how long that takes tells how long the tape is
-        self._asked(None, FrameKind.STEP, {"configured": configured, "steps": True})
+        self._request(None, FrameKind.STEP, {"configured": configured, "steps": True})
 
         def talk() -> bytes:
             size = 0
@@ -243,7 +243,7 @@ class AgentProcess:
             except BrokenPipeError:  # the rest is not needed any more
                 continue
 
-    def _asked(self, tape: Tape | None, kind: FrameKind, request: Request, limit: int = _MAX_JSON) -> bytes:
+    def _request(self, tape: Tape | None, kind: FrameKind, request: Request, limit: int = _MAX_JSON) -> bytes:
         """Send a request and return its answer of at most ``limit`` bytes; a process without an answer is not used again."""
         _ = self.held  # nothing is sent before the process is locked in
         self.has_seen |= kind is not FrameKind.IDENTITY
@@ -254,14 +254,14 @@ class AgentProcess:
                 make_resident(self._limits.reads)  # again: memory may have been short since
                 request |= {"code": self._code.content, "file": self._code.file}
 
-            def asked() -> bytes:
+            def exchange() -> bytes:
                 try:
                     write_frame(self._requests, FrameKind.ASK, pickle.dumps(request))
                 except BrokenPipeError as error:
                     raise self._ended() from error
                 return self._answer(kind, limit)
 
-            answer = self._in_time(asked)
+            answer = self._in_time(exchange)
             self._loaded = True
             return answer
 
@@ -362,13 +362,13 @@ def _on_one_core(process: int) -> Iterator[None]:
 
 def _environment(*, network: bool) -> dict[str, str]:
     """Return the environment of an agent; one with network access gets ours too, as it may need keys."""
-    given = os.environ if network else {}
+    kept = os.environ if network else {}
     if sys.platform == "win32":
-        given = {name: os.environ[name] for name in _OF_WINDOWS if name in os.environ} | dict(given)
+        kept = {name: os.environ[name] for name in _OF_WINDOWS if name in os.environ} | dict(kept)
     user_site = {"PYTHONUSERBASE": site.getuserbase()} if uses_user_site() else {"PYTHONNOUSERSITE": "1"}
     threads = min(pl.thread_pool_size(), os.cpu_count() or 1)  # one of several processes may have few
     known = {"PYTHONPATH": str(CLVLAB.parent), "POLARS_MAX_THREADS": str(threads)}
     libraries = str(sysconfig.get_config_var("LIBDIR"))
     if libraries in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):  # the interpreter itself may lie there
         known["LD_LIBRARY_PATH"] = libraries
-    return _ENVIRONMENT | dict(given) | user_site | known | {"PYTHONHASHSEED": "0"}
+    return _ENVIRONMENT | dict(kept) | user_site | known | {"PYTHONHASHSEED": "0"}

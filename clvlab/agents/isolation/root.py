@@ -44,7 +44,7 @@ class Resident:
     _lock: Lock = field(default_factory=Lock)
 
     @property
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         return self._lock.locked() or bool(self._blocks)
 
     def hold(self, paths: Iterable[Path]) -> int:

@@ -183,8 +183,8 @@ def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> tuple
     if number is None:
         return False, os.getpid()
     own = Path("/proc/self")
-    given = (*_SYSTEM, *(_NETWORK if network else ()), folder, *reads)
-    visible = {*_python(), *_libraries(), *map(Path, given), *(own / name for name in (*_OF_ITSELF, "status"))}
+    readable = (*_SYSTEM, *(_NETWORK if network else ()), folder, *reads)
+    visible = {*_python(), *_libraries(), *map(Path, readable), *(own / name for name in (*_OF_ITSELF, "status"))}
     root = Path(folder, "root")
     root.mkdir()
     return enter_root(root, visible | {path.resolve() for path in visible}, _holes()), number
@@ -192,7 +192,7 @@ def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> tuple
 
 def begin_resident(reads: Sequence[Path]) -> None:
     """Start ``make_resident`` in parallel the first time, when most is to be read."""
-    if not _RESIDENT.begun:
+    if not _RESIDENT.has_started:
         threading.Thread(target=make_resident, args=(reads,), daemon=True).start()
 
 

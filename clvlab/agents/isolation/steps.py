@@ -29,7 +29,7 @@ def steps(tape: Tape) -> Iterator[tuple[tuple[int, int], bytes]]:
     messages = in_order(tape, first_sides.select("series", "fixture_id", "market"), "market", "suspended")
     names = tape.series["side"].to_list()
     markets = list(first_sides.select("series", "market_key", "n_sides", "rows").iter_rows())
-    known, told = known_of(tape), dict[int, int]()
+    known, numbers = known_of(tape), dict[int, int]()
     columns = columns_of(tape)
     probs, odds = columns["prob_bps"], columns["odds_milli"]
     for part in messages.iter_slices(_SLICE):
@@ -39,11 +39,12 @@ def steps(tape: Tape) -> Iterator[tuple[tuple[int, int], bytes]]:
             series, market_key, n_sides, length = markets[market]
             sides = slice(row, row + n_sides * length, length)
             news = None
-            if market not in told:
-                told[market] = len(told)  # the number that it has on the tape would tell how many are still to come before it
+            if market not in numbers:
+                # The market's number on the tape would reveal how many markets are still to come before it.
+                numbers[market] = len(numbers)
                 news = (market_key, tuple(names[series : series + n_sides]), tuple(known[fixture_id]))
             quoted = (probs[sides].tolist(), odds[sides].tolist())
-            message = (fixture_id, tick_seq, ts_ms, in_running, told[market], suspended, *quoted, news)
+            message = (fixture_id, tick_seq, ts_ms, in_running, numbers[market], suspended, *quoted, news)
             yield (fixture_id, tick_seq), marshal.dumps(message, _MARSHAL)
 
 

@@ -111,7 +111,7 @@ class CompetitionStarts:
         fixture: Fixture,
     ) -> str:
         self.caps.require_live(connection, row["owner"])
-        competition_id, now, feed = row["competition_id"], self.clock(), self.live.asked()
+        competition_id, now, feed = row["competition_id"], self.clock(), self.live.idle_feed()
         spec = live_spec(row, row["next_seq"], entrants, feed, fixture)
         ranked = is_genuine(feed)
         if ranked:

@@ -113,7 +113,7 @@ def _followed(config: DeployConfig, live: LiveFeed) -> tuple[Fixture | None, dic
     """Return the fixture that a live deploy follows, or what is wrong, by the name of the check."""
     if config.source_mode != "live":
         return None, {}
-    _, missing = _tried(live.asked)
+    _, missing = _tried(live.idle_feed)
     if missing:
         return None, {"live_feed": missing}
     fixture, unknown = _tried(lambda: live.fixture(config.fixture_id))
@@ -288,7 +288,7 @@ class Deploys:
             return _Launch("deploy", spec.started, {"origin_id": instance_id}, checked.bound.ranked)
         if checked.fixture is None:
             raise PreflightError(checked.failures)
-        feed = self.live.asked()
+        feed = self.live.idle_feed()
         live = live_spec_of(config, instance_id, feed, checked.fixture)
         return _Launch("live-deploy", live.started, payload_of(instance_id, checked.fixture), is_genuine(feed))
 

@@ -18,12 +18,12 @@ from clvlab.arena.anchoring import Anchoring
 from clvlab.arena.caps import Budget
 from clvlab.law.metrics import forecast_errors, outcomes
 from clvlab.law.schema import Causality
-from clvlab.log.log import abandon, commit, commit_anew, conclude
+from clvlab.log.log import abandon, commit, conclude, recommit
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.manifest import RunStarted, inputs_hash
 from clvlab.proof.verify import Verification
-from clvlab.runs.card import knowledge, lineage, metrics, shown_causality
+from clvlab.runs.card import card_causality, knowledge, lineage, metrics
 from clvlab.runs.execute import ABANDONED, Commitment, drawing_of
 from clvlab.runs.progress import message_of
 from clvlab.runs.run import Run, audited
@@ -102,7 +102,7 @@ def results(verification: Verification, owner: str, claim: Claim) -> list[Result
             "source_mode": started["source_mode"],
             "failing": failing,
             "strategy": agent["strategy"],
-            "causality": shown_causality(agent),
+            "causality": card_causality(agent),
             "config_hash": agent["config_hash"],
             "knowledge": known,
             "commit_index": None,
@@ -248,7 +248,7 @@ def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:
     runs.mark(connection, run_id, RunStatus.RUNNING)
     if row is None or row["commit_index"] is None:
         return Commitment(run_id)
-    index = commit_anew(StoredLogRows(connection, writing=True), run_id, now_ms)
+    index = recommit(StoredLogRows(connection, writing=True), run_id, now_ms)
     runs.commit_to(connection, run_id, index)
     return Commitment(run_id, index)
 

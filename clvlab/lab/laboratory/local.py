@@ -132,7 +132,7 @@ class LocalBackend:
         imported.folder.mkdir(parents=True, exist_ok=True)
         with StagingPath(imported.folder) as scratch:
             made = scratch / pack_id
-            imports.import_given(source, given, made, imports.import_options(**options))
+            imports.import_from(source, given, made, imports.import_options(**options))
             with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
                 _admit(imported, made, pack_id)
         return self.pack(pack_id)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clvlab.agents.coercion import agent_given
+from clvlab.agents.coercion import as_agent
 from clvlab.agents.isolation.agent import step_by_step
 from clvlab.agents.registry import names_template
 from clvlab.base.names import among, fields_checked, nearest
@@ -247,7 +247,7 @@ def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
     AgentError
         Something that is no agent, or no mapping of parameters.
     """
-    own = agent if isinstance(agent, str) else agent_given(agent)
+    own = agent if isinstance(agent, str) else as_agent(agent)
     if params is not None and not isinstance(params, Mapping):
         raise AgentError(f"params is a mapping from parameters to values, such as {{'stake': 50}}, not {shown(params)}")
     return AgentSpec(own, dict(params or {}))

@@ -66,7 +66,7 @@ def capture_feed(feed: str | Feed, out: Path, capturing: CaptureRequest) -> Stor
                 fixture_ids=capturing.fixtures,
                 until_ts_ms=capturing.until_ts_ms,
                 log=opened,
-                tell=tell,
+                on_state=tell,
             )
         )
 

@@ -25,7 +25,7 @@ from clvlab.lab.results.run import Run
 from clvlab.lab.validation import shown
 from clvlab.law.tape import Tape
 from clvlab.packs.importers.frames import Frame
-from clvlab.packs.imports import Import, import_all, import_given, import_options, paths_of
+from clvlab.packs.imports import Import, import_all, import_from, import_options, paths_of
 from clvlab.packs.matching.names import read_aliases
 from clvlab.packs.views.concatenation import concatenated
 from clvlab.packs.views.join import join_of
@@ -281,7 +281,7 @@ def import_odds(
     """
     if not isinstance(out, str | Path):
         raise PackFormatError(f"out is the path of the new pack's folder, not {shown(out)}")
-    import_given(source, paths, Path(out), import_options(lenient=lenient, **options))
+    import_from(source, paths, Path(out), import_options(lenient=lenient, **options))
     return open_pack(Path(out))
 
 

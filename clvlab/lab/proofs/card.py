@@ -14,7 +14,7 @@ from clvlab.proof.checks import CHECKS, Check, Verdict
 from clvlab.proof.verify import Verification
 from clvlab.report.headline import Tone
 from clvlab.report.means import means_of, spelt_mean
-from clvlab.runs.card import proof_card, shown_causality
+from clvlab.runs.card import card_causality, proof_card
 from clvlab.runs.inspector import at_close
 from clvlab.words import CHECK_MEANINGS, sample
 
@@ -125,7 +125,7 @@ def _words(entries: Mapping[str, object]) -> dict[str, object]:
 
 def _agents(lineage: Lineage) -> str:
     rows = [
-        (agent["agent_id"], f"{agent['strategy']} {agent['strategy_version']}", shown_causality(agent), agent["proof_mode"])
+        (agent["agent_id"], f"{agent['strategy']} {agent['strategy_version']}", card_causality(agent), agent["proof_mode"])
         for agent in lineage["agents"]
     ]
     return html.table(["agent", "strategy", "look-ahead", "proof mode"], rows)

@@ -190,7 +190,7 @@ class Comparison(Shown):
             f"<p>{html.escape(self.yardsticks)}</p>" if self.yardsticks else "",
             html.section("Difference, paired by fixture", forest(self.differences.rename({"difference": "agent"}), measure)),
             html.section("Each alone", forest(self.frame, measure)),
-            f'<p class="quiet">{measure.asked} Intervals hold {self.level:.0%}, over fixtures.</p>',
+            f'<p class="quiet">{measure.sentence} Intervals hold {self.level:.0%}, over fixtures.</p>',
             html.details(
                 "All figures",
                 *(

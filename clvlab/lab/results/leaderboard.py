@@ -76,7 +76,7 @@ class Leaderboard(Shown):
         return [
             *self._firm_parts(),
             *([html.section(ANSWERS_PUBLIC, forest(doubtful, measure))] if doubtful.height else []),
-            f'<p class="quiet">{measure.asked} Intervals hold {self.level:.0%}, over fixtures; '
+            f'<p class="quiet">{measure.sentence} Intervals hold {self.level:.0%}, over fixtures; '
             "the rank is that of the law, by mean CLV.</p>",
             html.details("All figures", html.section("", html.table(shown.columns, shown.rows()))),
         ]

@@ -357,7 +357,7 @@ class OverfittingResult(Shown):
             html.verdict(self.verdict.sentence, self.verdict.tone),
             html.figures([drawing.svg(self.scatter, "in sample against out of sample")]),
             f"<p>{html.unbroken(self.line)}.</p>",
-            f'<p class="quiet">{self.measure.asked} {_READING}</p>',
+            f'<p class="quiet">{self.measure.sentence} {_READING}</p>',
             html.details(
                 "Points by how often they were chosen",
                 html.section("", html.table(shown.columns, shown.rows())),

@@ -381,7 +381,7 @@ def _shut_by_all(shuts: Sequence[Callable[[reader.Pack], reader.Pack]], pack: re
     for own in (shut(pack) for shut in shuts):
         held |= dict(own.held_out)
         doubtful |= dict(own.doubtful)
-    return pack.shut_as(held, doubtful)
+    return pack.holding_out(held, doubtful)
 
 
 # Sources joined, in a notebook: a pack with the report of what was matched.
@@ -441,7 +441,7 @@ def _matching(pack: DerivedPack, matched: Sequence[MatchResult]) -> pl.DataFrame
 def _rows(source: str, ours: dict[int, str], theirs: dict[int, str], found: MatchResult) -> Iterator[tuple[Any, ...]]:
     for pair in found.pairs:
         named = ours[pair.first], theirs[pair.second]
-        measured = pair.turned, pair.alike, pair.kickoff_gap_s, pair.price_gap_bps
+        measured = pair.swapped, pair.alike, pair.kickoff_gap_s, pair.price_gap_bps
         yield source, "taken", [pair.first], [pair.second], *named, *measured, None
     for one in found.refused:
         named = "; ".join(ours[number] for number in one.first), "; ".join(theirs[number] for number in one.second)

@@ -318,7 +318,7 @@ class Sweep(Shown):
             html.verdict(said.sentence, said.tone),
             *(f"<p>{html.escape(caution)}</p>" for caution in self.cautions),
             grid_picture(self.frame, self.grid, measure, 1 - self.level),
-            f'<p class="quiet">{measure.asked} {html.escape(self.line)}.</p>',
+            f'<p class="quiet">{measure.sentence} {html.escape(self.line)}.</p>',
             html.details(
                 f"Points by mean {measure.title}, {measure.unit}",
                 html.section("", html.table(shown.columns, shown.rows())),

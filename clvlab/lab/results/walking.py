@@ -167,7 +167,7 @@ class WalkForward(Shown):
             html.verdict(self.verdict.sentence, self.verdict.tone),
             html.figures([drawing.svg(lambda ax: self.degradation(ax), "from training to the next fold")]),
             f"<p>{html.escape(self.line)}.</p>",
-            f'<p class="quiet">{self._measure.asked}</p>',
+            f'<p class="quiet">{self._measure.sentence}</p>',
             html.section("Out of sample, pooled", f"<p>{html.unbroken(self.sheet.line)}.</p>"),
             html.details("Folds", html.section("", html.table(self.frame.columns, self.frame.rows()))),
         )

@@ -9,7 +9,7 @@ from typing import Literal, TypedDict
 import orjson
 
 from clvlab.base.times import LAST_MS, of_iso
-from clvlab.law.markets import spelled_key
+from clvlab.law.markets import compose_key
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.captures.reader import ProviderClock
@@ -142,7 +142,7 @@ def _markets(entry: GammaEvent, listed: Sequence[GammaMarket], names: Sequence[s
     for market in listed:
         outcomes = _texts(market["outcomes"])
         kind, line = market.get("sportsMarketType"), market.get("line")
-        key = spelled_key(str(kind), line=None if line is None else str(line))
+        key = compose_key(str(kind), line=None if line is None else str(line))
         if not kind or key in markets:
             key = f"{market['slug']}||"
         of_match = match_sides(names, outcomes)

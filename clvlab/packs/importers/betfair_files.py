@@ -18,7 +18,7 @@ import orjson
 
 from clvlab.base.times import LAST_MS, of_iso
 from clvlab.errors import SourceError
-from clvlab.law.markets import spelled_key
+from clvlab.law.markets import compose_key
 from clvlab.odds.consensus import PROB_UNIT, basis_points
 from clvlab.packs.files import lines_in, lines_of
 from clvlab.packs.importers.betfair_book import Column, MarketBook, MarketDefinition, States, StreamMessage
@@ -183,7 +183,7 @@ def kind_of(book: MarketBook) -> str:
 
 def key_of(kind: str, market_id: str, *, alone: bool) -> str:
     """Return the key of a market; its id is part of it unless it is alone of its kind in its event."""
-    return spelled_key(kind, market=None if alone else market_id)
+    return compose_key(kind, market=None if alone else market_id)
 
 
 def with_parameters(key: str, parameters: str) -> str:

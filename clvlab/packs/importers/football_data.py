@@ -20,7 +20,7 @@ import polars as pl
 
 from clvlab.base.times import by_forms
 from clvlab.errors import SourceError
-from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, Market, MarketKind, UnreadKey, spelled_key
+from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, Market, MarketKind, UnreadKey, compose_key
 from clvlab.law.schema import BOOKS, ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.packs.files import whole
@@ -235,11 +235,11 @@ def quote_rows(match: MatchRow, key: str, book: str, ts_ms: int, odds: Mapping[s
 def market_key(match: MatchRow, market: FileMarket, columns: Sequence[str]) -> str | None:
     """Return the market key; none where the line of a handicap is missing."""
     if market.kind == RESULT_1X2:
-        return spelled_key(RESULT_1X2)
+        return compose_key(RESULT_1X2)
     if market.kind == TOTAL_GOALS:
-        return spelled_key(TOTAL_GOALS, line=2.5)
+        return compose_key(TOTAL_GOALS, line=2.5)
     line = next((number for column in columns if (number := _number(match.cells.get(column, ""))) is not None), None)
-    return None if line is None else spelled_key(market.kind, line=line)
+    return None if line is None else compose_key(market.kind, line=line)
 
 
 def _number(text: str) -> float | None:

@@ -213,7 +213,9 @@ def _check_some(quality: QualityAccount, result: Normalised, files: Mapping[str,
     if result.account.broken is not None and len(files) == sum(row.count for row in refused) == 1:
         raise result.account.broken
     why = f"; refused {sum(row.count for row in refused):,}" if refused else ""
-    why += "".join(f"\n  {row}" for row in refused) if len(refused) > 1 else f", as {refused[0].shown}" if refused else ""
+    why += (
+        "".join(f"\n  {row}" for row in refused) if len(refused) > 1 else f", as {refused[0].first_examples}" if refused else ""
+    )
     some = sorted(files)[:5]
     raise SourceError(
         f"no tick could be made of {', '.join(some)}{f' and {len(files) - 5:,} more' if len(files) > 5 else ''}{why}"

@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from clvlab.base.times import by_forms
-from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, spelled_key
+from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, compose_key
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
@@ -188,7 +188,7 @@ def market_key_named(market: str, period: str, line: str | None) -> str:
     if line is None and ended:
         line = f"{ended[1]}.{ended[2]}" if ended[2] else ended[1]
     named = {"1x2": RESULT_1X2, "over_under": TOTAL_GOALS, "asian_handicap": HANDICAP_GOALS}
-    return spelled_key(
+    return compose_key(
         named.get(kind, kind), "" if period == "FullTime" else period, line=None if line is None else float(line)
     )
 

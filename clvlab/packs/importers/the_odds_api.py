@@ -18,7 +18,7 @@ import polars as pl
 
 from clvlab.base.times import time_in_name, time_ms
 from clvlab.errors import SourceError
-from clvlab.law.markets import key_parts, may_be_handicap, spelled_key
+from clvlab.law.markets import compose_key, key_parts, may_be_handicap
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
@@ -128,7 +128,7 @@ def market_key_of(market: str, point: float | None, description: str | None = No
     >>> market_key_of("spreads", -1.5), market_key_of("h2h", None)
     ('spreads||point=-1.5', 'h2h||')
     """
-    return spelled_key(market, of=description or None, point=point)
+    return compose_key(market, of=description or None, point=point)
 
 
 NORMALISER = "the-odds-api/1"

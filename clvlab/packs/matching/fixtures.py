@@ -41,7 +41,7 @@ class Pair:
 
     first: int
     second: int
-    turned: bool
+    swapped: bool
     alike: float
     kickoff_gap_s: int
     price_gap_bps: int

@@ -16,7 +16,7 @@ MATCHING_VERSIONS = ("1", MATCHING_VERSION)
 
 _ALIKE = 0.85
 _BINARY = {"yes", "no"}
-_ASKING = {"winner", "h2h", "will", "win", "wins", "result", "match", "1x2", "moneyline"}
+_WINNER_WORDS = {"winner", "h2h", "will", "win", "wins", "result", "match", "1x2", "moneyline"}
 _WINNERS = (Role.HOME, Role.DRAW, Role.AWAY)
 _LINE_1 = re.compile(r"(?:line|point|handicap|total)=([+-]?\d+(?:\.\d+)?)")
 _KINDS_1 = {
@@ -68,30 +68,30 @@ def market_of(key: str, sides: Iterable[str], teams: Sequence[str], version: str
 def _binary(key: str, sides: Sequence[str], teams: Sequence[str], version: str) -> Market | None:
     """Return a market of yes and no, if its name says which role it asks about."""
     kind, period, _ = key_parts(key)
-    asked = (_asked_1 if version == "1" else _asked)(kind, teams)
+    roles = (_role_asked_for_1 if version == "1" else _role_asked_for)(kind, teams)
     read = _first_rules(f"winner|{period}") if version == "1" else Market.parse(f"winner{key.removeprefix(kind)}")
-    if isinstance(read, UnreadKey) or len(asked) != 1:
+    if isinstance(read, UnreadKey) or len(roles) != 1:
         return None
     no, yes = sorted(sides, key=str.casefold)
-    return replace(read, key=key, sides=((yes, next(iter(asked))),), no=no)
+    return replace(read, key=key, sides=((yes, next(iter(roles))),), no=no)
 
 
-def _asked(kind: str, teams: Sequence[str]) -> set[Role]:
+def _role_asked_for(kind: str, teams: Sequence[str]) -> set[Role]:
     """Return whom a name asks about that says nothing else: ``home_clean_sheet`` is not about who wins."""
-    words = [word for word in words_of(kind) if word not in _ASKING]
+    words = [word for word in words_of(kind) if word not in _WINNER_WORDS]
     role = role_of(words[0]) if len(words) == 1 and len(words[0]) > 1 else None
     if role is None and words and (role := _role(" ".join(words), teams)) is not None:
         team = teams[0 if role is Role.HOME else 1]
-        told = all(any(likeness(word, own) >= _ALIKE for own in words_of(team)) for word in words)
-        role = role if told or likeness(" ".join(words), team) == 1 else None
+        is_alike = all(any(likeness(word, own) >= _ALIKE for own in words_of(team)) for word in words)
+        role = role if is_alike or likeness(" ".join(words), team) == 1 else None
     return {one for one in (role,) if one in _WINNERS}
 
 
-def _asked_1(kind: str, teams: Sequence[str]) -> set[Role]:
+def _role_asked_for_1(kind: str, teams: Sequence[str]) -> set[Role]:
     found = {role_of(word) for word in re.split(r"[^a-z0-9]+", kind.casefold())} & set(_WINNERS)
     if found or len(teams) != 2:
         return {role for role in found if role}
-    team = " ".join(word for word in words_of(kind) if word not in _ASKING - {"wins", "moneyline"})
+    team = " ".join(word for word in words_of(kind) if word not in _WINNER_WORDS - {"wins", "moneyline"})
     return {role for role in (_role(team, teams),) if role is not None}
 
 

@@ -93,7 +93,7 @@ TURN_BPS = 300  # by which the other way round must fit better to stand against 
 class _Edge(NamedTuple):
     first: int
     second: int
-    turned: bool
+    swapped: bool
     alike: float
     gap_ms: int
     ordered: bool  # whether the names say which team is which
@@ -271,12 +271,12 @@ def _edge(one: ListedFixture, other: ListedFixture, gap_ms: int, aliases: TeamAl
         return None
     likeness = aliases.likeness
     straight = min(likeness(one.names[0], other.names[0]), likeness(one.names[1], other.names[1]))
-    turned = min(likeness(one.names[0], other.names[1]), likeness(one.names[1], other.names[0]))
-    alike = max(straight, turned)
+    swapped = min(likeness(one.names[0], other.names[1]), likeness(one.names[1], other.names[0]))
+    alike = max(straight, swapped)
     if alike < LEAST_ALIKE:
         return None
-    ordered = abs(straight - turned) >= (MARGIN if alike < SAME else LEAST_ORDERED)
-    return _Edge(one.fixture_id, other.fixture_id, turned > straight, alike, gap_ms, ordered)
+    ordered = abs(straight - swapped) >= (MARGIN if alike < SAME else LEAST_ORDERED)
+    return _Edge(one.fixture_id, other.fixture_id, swapped > straight, alike, gap_ms, ordered)
 
 
 def _pruned(edges: Iterable[_Edge]) -> list[_Edge]:
@@ -345,19 +345,19 @@ def _judged(edge: _Edge, gaps: Gaps | None, *, daily: bool) -> Pair | RefusedMat
     if far and edge.alike < SURELY_ALIKE:
         return refused("the kickoffs are far apart, and the names not quite the same")
     if gaps is None:
-        return Pair(edge.first, edge.second, edge.turned, edge.alike, gap_s, 0)
-    own, other = (gaps(edge.first, edge.second, way) for way in (edge.turned, not edge.turned))
+        return Pair(edge.first, edge.second, edge.swapped, edge.alike, gap_s, 0)
+    own, other = (gaps(edge.first, edge.second, way) for way in (edge.swapped, not edge.swapped))
     if own is None:
         return refused("no market in common has prices at one time")
     if other is not None and own.gap_bps - other.gap_bps > TURN_BPS:
         return refused(
-            f"by the names the teams stand {'the other way round' if edge.turned else 'in one order'}, not by the prices: a "
+            f"by the names the teams stand {'the other way round' if edge.swapped else 'in one order'}, not by the prices: a "
             f"side differs by {own.gap_bps / 100:g} points, and by {other.gap_bps / 100:g} the other way"
         )
     limit = LARGEST_FAR_GAP_BPS if far else LARGEST_GAP_BPS
     if own.gap_bps > limit:
         return refused(f"the prices are not those of one match: a side differs by {own.gap_bps / 100:g} points")
-    return Pair(edge.first, edge.second, edge.turned, edge.alike, gap_s, own.gap_bps)
+    return Pair(edge.first, edge.second, edge.swapped, edge.alike, gap_s, own.gap_bps)
 
 
 def gaps_of(
@@ -365,12 +365,12 @@ def gaps_of(
 ) -> Gaps:
     """Return what measures the gap of prices, from the prices of each source's fixtures."""
 
-    def gap(one: int, other: int, turned: bool) -> PriceGap | None:  # noqa: FBT001  as ``Gaps`` is called
+    def gap(one: int, other: int, swapped: bool) -> PriceGap | None:  # noqa: FBT001  as ``Gaps`` is called
         ours, theirs = first[one], second[other]
         known = [at for at in (ours.kickoff_ts_ms, theirs.kickoff_ts_ms) if at is not None]
         return gap_between(
             (ours.markets, first_prices(one)),
-            ([market.turned if turned else market for market in theirs.markets], second_prices(other)),
+            ([market.swapped if swapped else market for market in theirs.markets], second_prices(other)),
             min(known, default=None),
         )
 

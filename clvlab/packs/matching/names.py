@@ -117,12 +117,14 @@ def read_aliases(path: str | Path | None) -> TeamAliases:
     if not isinstance(path, str | Path):
         raise ArgumentError(f"team_aliases is the path of a file, not {path!r:.80}")
     try:
-        said = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SourceError(f"team aliases can't be read from {str(path)!r:.200}: {error}") from error
-    teams = said.get("teams")
-    if said.keys() != {"teams"} or not isinstance(teams, list):
-        raise SourceError(f'{path} holds teams = [["Wolves", "Wolverhampton Wanderers"]], and nothing else, not {said!r:.120}')
+    teams = content.get("teams")
+    if content.keys() != {"teams"} or not isinstance(teams, list):
+        raise SourceError(
+            f'{path} holds teams = [["Wolves", "Wolverhampton Wanderers"]], and nothing else, not {content!r:.120}'
+        )
     place = dict[str, int]()
     for number, team in enumerate(teams):
         if not isinstance(team, list) or len(team) < 2 or not all(isinstance(name, str) and folded(name) for name in team):

@@ -33,8 +33,8 @@ def gap_between(
         for theirs in second[0]:
             if ours.about == theirs.about:
                 found += _differences(ours, theirs, first[1], second[1], kickoff_ts_ms)
-    telling = [gap for role, gap in found if role not in (Role.OVER, Role.UNDER)]
-    return PriceGap(max(telling), len(telling)) if telling else None
+    gaps = [gap for role, gap in found if role not in (Role.OVER, Role.UNDER)]
+    return PriceGap(max(gaps), len(gaps)) if gaps else None
 
 
 def _differences(ours: Market, theirs: Market, own: Series, other: Series, kickoff_ts_ms: int | None) -> list[tuple[Role, int]]:

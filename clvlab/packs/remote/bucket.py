@@ -278,11 +278,11 @@ def _sha256(chunks: Iterable[bytes]) -> str:
     return hasher.hexdigest()
 
 
-def _other(where: str, said: str) -> RemoteError:
+def _other(where: str, text: str) -> RemoteError:
     """Say what went wrong without the library's words, which hold the whole URL."""
-    code, status = _CODE.search(said), _STATUS.search(said)
+    code, status = _CODE.search(text), _STATUS.search(text)
     if code and code[1] == "NoSuchBucket":
         return RemoteMissingError(f"{where}: no such bucket")
     if code or status:
         return RemoteError(f"{where}: the server answers {' '.join(found[1].strip() for found in (status, code) if found)}")
-    return RemoteError(f"{where} {next((reason for sign, reason in _REASONS.items() if sign in said), _UNKNOWN)}")
+    return RemoteError(f"{where} {next((reason for sign, reason in _REASONS.items() if sign in text), _UNKNOWN)}")

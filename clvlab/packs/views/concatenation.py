@@ -72,8 +72,8 @@ def _check_alike(parents: Sequence[Pack]) -> None:
         for pack_id, own in labels:
             found.setdefault(own[name], pack_id)
         if len(found) > 1:
-            said = ", ".join(f"{value!r} in {pack_id!r}" for value, pack_id in found.items())
-            raise ViewError(f"these packs can't be one, their {name} differs: {said}; backtests([...]) takes them apart")
+            values = ", ".join(f"{value!r} in {pack_id!r}" for value, pack_id in found.items())
+            raise ViewError(f"these packs can't be one, their {name} differs: {values}; backtests([...]) takes them apart")
 
 
 def _labels(pack: Pack) -> Mapping[str, _Label]:
@@ -171,10 +171,10 @@ class ConcatFiles:
 
     def _parts(self, fixtures: Sequence[Fixture] | None) -> Iterator[tuple[Pack, list[Fixture] | None]]:
         """Yield the packs with those of some fixtures that are read from them; null is all of them."""
-        asked = set(self.homes) if fixtures is None else {fixture.fixture_id for fixture in fixtures}
+        ids = set(self.homes) if fixtures is None else {fixture.fixture_id for fixture in fixtures}
         for number, pack in enumerate(self.parents):
             known = pack.manifest.fixtures
-            own = [one for one in known if one.fixture_id in asked and self.homes[one.fixture_id] == number]
+            own = [one for one in known if one.fixture_id in ids and self.homes[one.fixture_id] == number]
             if own:
                 yield pack, None if len(own) == len(known) else own
 

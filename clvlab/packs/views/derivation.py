@@ -87,8 +87,8 @@ class DerivedPack(Pack):
             return (one for parent in parents for one in parent.origins() if one[0] in own)
         named = [{second: first for first, second, _ in pairs} for pairs in self.derivation.rule["pairs"]]
         others = zip(named, parents[1:], strict=True)
-        beside = ((names[one[0]], *one[1:]) for names, pack in others for one in pack.origins() if one[0] in names)
-        return chain(parents[0].origins(), beside)
+        other_origins = ((names[one[0]], *one[1:]) for names, pack in others for one in pack.origins() if one[0] in names)
+        return chain(parents[0].origins(), other_origins)
 
     @cached_property
     def is_genuine(self) -> bool:

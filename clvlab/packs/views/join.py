@@ -58,9 +58,9 @@ def joints(fixture_id: int, ours: Sequence[Market], other_id: int, theirs: Seque
         whole = next((one for one in alike if one.no is None and one.roles == market.roles), None)
         yes_no = [one for one in alike if one.no]
         for side, role in market.sides:
-            said = _side(role, [whole]) if whole else _side(role, yes_no) or _against(market, role, yes_no)
-            if said is not None and market.no is None:
-                found.append(Joint(fixture_id, market.key, side, other_id, *said))
+            pair = _side(role, [whole]) if whole else _side(role, yes_no) or _against(market, role, yes_no)
+            if pair is not None and market.no is None:
+                found.append(Joint(fixture_id, market.key, side, other_id, *pair))
     return found
 
 
@@ -87,7 +87,7 @@ def books_of(first: Tape, second: Tape, joined: Sequence[Joint], book: str) -> t
     if not joined:
         return pl.DataFrame(schema=BOOK_ROWS), 0
     links = pl.DataFrame([(*_key(one),) for one in joined], schema=_LINKS, orient="row")
-    said = (
+    quotes = (
         second.ticks()
         .rename({"fixture_id": "other_fixture_id", "market_key": "other_market_key", "side": "other_side"})
         .select("other_fixture_id", "other_market_key", "other_side", *_STATE, heard="tick_seq", said_ms="ts_ms")
@@ -96,7 +96,7 @@ def books_of(first: Tape, second: Tape, joined: Sequence[Joint], book: str) -> t
     )
     ticks = first.messages.unique(["fixture_id", "ts_ms"], keep="first", maintain_order=True).sort("ts_ms")
     own = ticks.lazy().select("fixture_id", "tick_seq", said_ms="ts_ms")
-    placed = said.join_asof(own, on="said_ms", by="fixture_id", strategy="forward", check_sortedness=False).collect()
+    placed = quotes.join_asof(own, on="said_ms", by="fixture_id", strategy="forward", check_sortedness=False).collect()
     late = int(placed["tick_seq"].is_null().sum())
     events = (
         placed.filter(pl.col("tick_seq").is_not_null())
@@ -176,7 +176,7 @@ def join_of(
     rule = {
         "books": list(_names(packs[1:])),
         "matching": version,
-        "pairs": [[[pair.first, pair.second, int(pair.turned)] for pair in one.pairs] for one in found],
+        "pairs": [[[pair.first, pair.second, int(pair.swapped)] for pair in one.pairs] for one in found],
         **({"aliases": own} if own else {}),
     }
     return joined_by(packs, rule), found
@@ -204,9 +204,9 @@ def otherwise_matched(pack: Pack) -> str:
     if not isinstance(pack, DerivedPack):
         return ""
     own = pack.derivation
-    said = next(filter(None, map(otherwise_matched, own.parents)), "")
-    if said or own.kind is not DerivationKind.JOIN:
-        return said
+    difference = next(filter(None, map(otherwise_matched, own.parents)), "")
+    if difference or own.kind is not DerivationKind.JOIN:
+        return difference
     try:
         again = join_of(own.parents, own.rule["matching"], _aliases(own.rule.get("aliases", [])))[0]
     except ViewError as error:
@@ -218,18 +218,18 @@ def _difference(stated: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     for name, *sources in zip(stated["books"], stated["pairs"], found["pairs"], strict=True):
         ours, theirs = ({tuple(pair) for pair in pairs} for pairs in sources)
         if differ := sorted(ours ^ theirs):
-            first, second, turned = differ[0]
-            pair = f"fixture {first} and {second} of {name!r}{' turned round' * bool(turned)}"
+            first, second, swapped = differ[0]
+            pair = f"fixture {first} and {second} of {name!r}{' swapped round' * bool(swapped)}"
             return f"its view pairs {pair}, matching does not" if differ[0] in ours else f"its view does not pair {pair}"
     return f"its view says {dict(stated)!r:.200}, matching {dict(found)!r:.200}"
 
 
 def _pairs(packs: Sequence[Pack], rule: Mapping[str, Any]) -> tuple[Pairs, ...]:
     """Read the pairs of a rule, and check that it is one."""
-    said = rule.get("pairs"), rule.get("books")
+    stated = rule.get("pairs"), rule.get("books")
     whole = rule.keys() - {"aliases"} == {"books", "matching", "pairs"} and rule["matching"] in MATCHING_VERSIONS
     whole = whole and ("aliases" not in rule or _are_aliases(rule["aliases"]))
-    if not whole or not all(isinstance(one, list) and len(one) == len(packs) - 1 for one in said):
+    if not whole or not all(isinstance(one, list) and len(one) == len(packs) - 1 for one in stated):
         raise ViewError(f"no rule by which sources are joined: {dict(rule)!r:.200}")
     known = [{fixture.fixture_id for fixture in pack.manifest.fixtures} for pack in packs]
     found = []
@@ -241,20 +241,20 @@ def _pairs(packs: Sequence[Pack], rule: Mapping[str, Any]) -> tuple[Pairs, ...]:
         firsts, seconds = [pair[0] for pair in pairs if fits], [pair[1] for pair in pairs if fits]
         if not fits or any(a >= b for a, b in pairwise(firsts)) or len(set(seconds)) < len(seconds):
             raise ViewError(f"the pairs with {packs[number].pack_id!r} are not those of a join")
-        found.append(tuple((first, second, bool(turned)) for first, second, turned in pairs))
+        found.append(tuple((first, second, bool(swapped)) for first, second, swapped in pairs))
     names = rule["books"]
     if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         raise ViewError(f"the books of a join have names of their own, not {names!r:.200}")
     return tuple(found)
 
 
-def _are_aliases(said: Any) -> bool:
-    teams = said if isinstance(said, list) and said else [None]
+def _are_aliases(stated: Any) -> bool:
+    teams = stated if isinstance(stated, list) and stated else [None]
     return all(isinstance(team, list) and len(team) > 1 and all(isinstance(name, str) for name in team) for team in teams)
 
 
-def _aliases(said: Sequence[Sequence[str]]) -> TeamAliases:
-    return TeamAliases(tuple(map(tuple, said)))
+def _aliases(stated: Sequence[Sequence[str]]) -> TeamAliases:
+    return TeamAliases(tuple(map(tuple, stated)))
 
 
 def _names(packs: Sequence[Pack]) -> tuple[str, ...]:
@@ -342,8 +342,8 @@ class JoinFiles:
 
     def other_books(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, int]:
         """Return ``BOOK_ROWS`` of the other sources, and how many of their states came after the last tick of the first."""
-        asked = self.parents[0].manifest.fixtures if fixtures is None else fixtures
-        wanted = {one.fixture_id: one for one in asked}
+        fixtures_of = self.parents[0].manifest.fixtures if fixtures is None else fixtures
+        wanted = {one.fixture_id: one for one in fixtures_of}
         ours = _tape_of(self.parents[0], wanted)
         frames, late = [pl.DataFrame(schema=BOOK_ROWS)], 0
         for pack, name, pairs in zip(self.parents[1:], self.names, self.pairs, strict=True):
@@ -366,7 +366,7 @@ def _joints(join: JoinFiles, second: Pack, ours: Tape, theirs: Tape, pairs: Sequ
     sources = (join.parents[0], ours), (second, theirs)
     one, other = ({own.fixture_id: own for own in listed(*source, join.matching)} for source in sources)
     found = []
-    for left, right, turned in pairs:
-        markets = [market.turned if turned else market for market in other[right].markets]
+    for left, right, swapped in pairs:
+        markets = [market.swapped if swapped else market for market in other[right].markets]
         found += joints(left, one[left].markets, right, markets)
     return found

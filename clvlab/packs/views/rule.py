@@ -25,7 +25,7 @@ _SEASON = re.compile(r"(\d{4})(?:[-/](\d{2}|\d{4}))?")
 _MOST_OVERROUND = 1000
 _MOST_BOOKS = 1_000_000
 _MAX_TEXT_BYTES = 200
-_SHOWN = 20
+_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class Rule:
             What is no rule, or not written as a rule is.
         """
         try:
-            given: Mapping[str, Any] = {name: tuple(own) if isinstance(own, list) else own for name, own in payload.items()}
-            found = cls(**given)
+            values: Mapping[str, Any] = {name: tuple(own) if isinstance(own, list) else own for name, own in payload.items()}
+            found = cls(**values)
             again = rule(
                 league=found.leagues,
                 season=found.seasons,
@@ -147,8 +147,8 @@ class Rule:
             steps.append(RuleStep(name, words, len(left) - len(kept), unknown, len(left)))
             left = kept
         if not left:
-            said = "; ".join(f"{step.words} leaves out {step.fixtures:,} of {step.of:,}" for step in steps)
-            raise ViewError(f"no fixture of {pack_id!r} is left: {said or 'it has none'}")
+            summary = "; ".join(f"{step.words} leaves out {step.fixtures:,} of {step.of:,}" for step in steps)
+            raise ViewError(f"no fixture of {pack_id!r} is left: {summary or 'it has none'}")
         return left, steps
 
     def _filters(self, fixtures: Sequence[Fixture], pack_id: str) -> Iterator[_Filter]:
@@ -217,12 +217,12 @@ def rule(
     )
 
 
-def _texts(name: str, given: Any) -> tuple[str, ...] | None:
-    if given is None:
+def _texts(name: str, value: Any) -> tuple[str, ...] | None:
+    if value is None:
         return None
-    texts = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else None
+    texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else None
     if not texts or not all(isinstance(one, str) and len(one.encode()) <= _MAX_TEXT_BYTES for one in texts):
-        raise ViewError(f"{name}= is a text, or a list of texts that is not empty, not {given!r:.80}")
+        raise ViewError(f"{name}= is a text, or a list of texts that is not empty, not {value!r:.80}")
     if name != "markets" and not all(texts):
         raise ViewError(f"{name}= has an empty text: leave it out for every {name}")
     return tuple(sorted(set(texts)))
@@ -240,32 +240,32 @@ def _shortest(prefixes: Sequence[str]) -> tuple[str, ...] | None:
     return None if kept == ("",) else kept
 
 
-def _ids(given: Iterable[int] | None) -> tuple[int, ...] | None:
-    if given is None:
+def _ids(value: Iterable[int] | None) -> tuple[int, ...] | None:
+    if value is None:
         return None
-    listed = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
-    chosen = tuple(given) if listed else ()
+    listed = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    chosen = tuple(value) if listed else ()
     if not chosen or not all(hasattr(one, "__index__") and not isinstance(one, bool) for one in chosen):
-        raise ViewError(f"fixtures= is a list of fixture ids that is not empty, not {given!r:.80}")
+        raise ViewError(f"fixtures= is a list of fixture ids that is not empty, not {value!r:.80}")
     return tuple(sorted({operator.index(one) for one in chosen}))
 
 
-def _moment(name: str, given: Any) -> int | None:
+def _moment(name: str, value: Any) -> int | None:
     """Return UTC milliseconds of a day, which begins at midnight UTC, or of a time with its zone; integers are such already."""
-    if given is None or type(given) is int:
-        if given is not None and not 0 <= given <= LAST_MS:
-            raise ViewError(f"{name}= is out of range: {given}")
-        return given
-    if isinstance(given, str):
-        given = _read_time(name, given)
-    if isinstance(given, datetime):
-        if given.tzinfo is None:
-            raise ViewError(f"{name}= has no time zone: write {given.isoformat()}Z if {given} is meant in UTC")
-        moment = given
-    elif isinstance(given, date):
-        moment = datetime(given.year, given.month, given.day, tzinfo=UTC)
+    if value is None or type(value) is int:
+        if value is not None and not 0 <= value <= LAST_MS:
+            raise ViewError(f"{name}= is out of range: {value}")
+        return value
+    if isinstance(value, str):
+        value = _read_time(name, value)
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ViewError(f"{name}= has no time zone: write {value.isoformat()}Z if {value} is meant in UTC")
+        moment = value
+    elif isinstance(value, date):
+        moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
     else:
-        raise ViewError(f"{name}= is a day, as 2026-01-31, or a time with its zone, not {given!r:.80}")
+        raise ViewError(f"{name}= is a day, as 2026-01-31, or a time with its zone, not {value!r:.80}")
     milliseconds = math.floor(moment.timestamp() * 1000 + 0.5)
     if milliseconds < 0:
         raise ViewError(f"{name}= is before 1970: {moment}")
@@ -279,30 +279,32 @@ def _read_time(name: str, text: str) -> date | datetime:
         raise ViewError(f"{name}= is a day, as 2026-01-31, or a time with its zone, not {text!r:.80}") from error
 
 
-def _overround(given: Any) -> int | None:
-    if given is None:
+def _overround(value: Any) -> int | None:
+    if value is None:
         return None
-    number = not isinstance(given, bool) and isinstance(given, int | float) and math.isfinite(given)
-    if not number or not 0 <= given <= _MOST_OVERROUND:
-        raise ViewError(f"max_overround= is a share of at least 0, as 0.15 for 15 %, not {given!r:.80}")
-    found: int = round(given * 10_000)
+    number = not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+    if not number or not 0 <= value <= _MOST_OVERROUND:
+        raise ViewError(f"max_overround= is a share of at least 0, as 0.15 for 15 %, not {value!r:.80}")
+    found: int = round(value * 10_000)
     return found
 
 
-def _whole(name: str, what: str, given: Any, most: int) -> int | None:
-    if given is None:
+def _whole(name: str, what: str, value: Any, most: int) -> int | None:
+    if value is None:
         return None
-    if type(given) is int and 1 <= given <= most:
-        return given
-    raise ViewError(f"{name}= is a whole {what} from 1 on, not {given!r:.80}")
+    if type(value) is int and 1 <= value <= most:
+        return value
+    raise ViewError(f"{name}= is a whole {what} from 1 on, not {value!r:.80}")
 
 
 def _among(name: str, wanted: Sequence[str], found: Iterable[str | None], pack_id: str) -> set[str]:
     names = sorted({one for one in found if one is not None})
     wrong = [one for one in wanted if one not in names]
     if wrong:
-        more = ", ..." if len(names) > _SHOWN else ""
-        known = f"it has {', '.join(names[:_SHOWN])}{more}" if names else "its fixtures name none: choose by after= and before="
+        more = ", ..." if len(names) > _LISTED else ""
+        known = (
+            f"it has {', '.join(names[:_LISTED])}{more}" if names else "its fixtures name none: choose by after= and before="
+        )
         meant = did_you_mean(wrong[0], names)
         raise ViewError(f"pack {pack_id!r} has no {name} {wrong[0]!r:.80}{meant or ';'} {known}")
     return set(wanted)

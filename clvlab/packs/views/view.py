@@ -48,11 +48,11 @@ def of_few_books(rows: pl.DataFrame, series: pl.DataFrame, books: pl.DataFrame, 
     A book has a price from a message of its own that is not suspended until one that is; ``books`` is ``BOOK_ROWS``, in the
     numbers of these ticks.
     """
-    market, said = ["fixture_id", "market_key"], pl.col("suspended").not_().cast(pl.Int32)
+    market, is_open = ["fixture_id", "market_key"], pl.col("suspended").not_().cast(pl.Int32)
     standing = (
         books.unique([*market, "book", "tick_seq"])
         .sort("tick_seq")
-        .with_columns(change=said - said.shift(fill_value=0).over(*market, "book"))
+        .with_columns(change=is_open - is_open.shift(fill_value=0).over(*market, "book"))
         .group_by(*market, "tick_seq", maintain_order=True)
         .agg(pl.sum("change"))
         .with_columns(books=pl.col("change").cum_sum().over(market))
@@ -88,7 +88,7 @@ def _message(rows: pl.DataFrame, series: pl.DataFrame) -> np.ndarray[tuple[int],
     return (pl.select(pl.int_range(rows.height)).to_series() + first.gather(rows["series"])).to_numpy()
 
 
-_SHOWN_MARKETS = 10
+_LISTED_MARKETS = 10
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
 
 # What a filter removed, of how many.
@@ -166,14 +166,14 @@ class ViewFiles:
         rows, series = self.parent.files.ticks(self._of_parent(wanted))
         left = rows.filter(series.select(begins_with(self.rule.markets)).to_series().gather(rows["series"]))
         fixture_id = series["fixture_id"].gather(left["series"])
-        ticks = left.select("tick_seq", fixture_id=fixture_id, new=_counted_anew(fixture_id, left["tick_seq"]))
+        ticks = left.select("tick_seq", fixture_id=fixture_id, new=_renumbered(fixture_id, left["tick_seq"]))
         own = found.filter(begins_with(self.rule.markets)).collect().sort("tick_seq")
         placed = own.join_asof(
             ticks.unique().sort("tick_seq"),
             on="tick_seq", by="fixture_id", strategy="forward", check_sortedness=False,
         )  # fmt: skip
-        said = placed.filter(pl.col("new").is_not_null()).sort(*STREAM, "tick_seq").drop("tick_seq")
-        named = said.rename({"new": "tick_seq"}).unique([*STREAM, "tick_seq"], keep="last", maintain_order=True)
+        quotes = placed.filter(pl.col("new").is_not_null()).sort(*STREAM, "tick_seq").drop("tick_seq")
+        named = quotes.rename({"new": "tick_seq"}).unique([*STREAM, "tick_seq"], keep="last", maintain_order=True)
         return named.select(*BOOK_ROWS)
 
     def _of_parent(self, wanted: Sequence[Fixture]) -> list[Fixture]:
@@ -182,10 +182,10 @@ class ViewFiles:
 
     def _no_market(self, series: pl.DataFrame) -> ViewError:
         names = series["market_key"].unique().sort().to_list()
-        more = ", ..." if len(names) > _SHOWN_MARKETS else ""
+        more = ", ..." if len(names) > _LISTED_MARKETS else ""
         return ViewError(
             f"no market of {self.parent.pack_id!r} begins with {' or '.join(map(repr, self.rule.markets or ()))}; "
-            f"it has {', '.join(names[:_SHOWN_MARKETS])}{more}"
+            f"it has {', '.join(names[:_LISTED_MARKETS])}{more}"
         )
 
 
@@ -196,11 +196,11 @@ def _of_markets(rows: pl.DataFrame, series: pl.DataFrame, prefixes: Sequence[str
     number = kept["series"].rle_id()
     starts = named.select("fixture_id", "market_key", "side", start=pl.col("rows").cum_sum() - pl.col("rows"))
     table = series_table(starts, kept.height)
-    counted = _counted_anew(table["fixture_id"].gather(number), kept["tick_seq"])
+    counted = _renumbered(table["fixture_id"].gather(number), kept["tick_seq"])
     return kept.with_columns(number.alias("series"), counted.alias("tick_seq")).select(*ROWS), table
 
 
-def _counted_anew(fixture_id: pl.Series, tick_seq: pl.Series) -> pl.Series:
+def _renumbered(fixture_id: pl.Series, tick_seq: pl.Series) -> pl.Series:
     """Count the ticks of each fixture that are left 0, 1, 2, ..., in their order; fixtures lie side by side."""
     fixture = fixture_id.rle_id().to_numpy().astype(np.int64)
     key = fixture << 32 | tick_seq.to_numpy()
@@ -241,8 +241,8 @@ class _OfTicks:
 
     @cached_property
     def _fixtures(self) -> list[Fixture]:
-        shut = set(dict(self.pack.held_out))
-        return [one for one in self.pack.manifest.fixtures if one.fixture_id not in shut]
+        held_out = set(dict(self.pack.held_out))
+        return [one for one in self.pack.manifest.fixtures if one.fixture_id not in held_out]
 
     @cached_property
     def _read(self) -> _Ticks:

@@ -114,8 +114,8 @@ def open_view(path: Path, find: Finder) -> Pack:
     content = file_bytes_or_none(path, _MAX_BYTES)
     if content is None:
         raise ViewError(f"no view file at {str(path)!r}")
-    beside = finder(path.parent)
-    return made_again(read_view(content, str(path)), lambda name, of: find(name, of) or beside(name, of))
+    find_near = finder(path.parent)
+    return made_again(read_view(content, str(path)), lambda name, of: find(name, of) or find_near(name, of))
 
 
 def made_again(described: PackDescription, find: Finder) -> Pack:

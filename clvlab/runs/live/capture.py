@@ -59,7 +59,7 @@ class LogWriter:
                 time.sleep(_PAUSE_S)
 
 
-_TELL_S = 0.5
+_REPORT_S = 0.5
 _PATIENCE_S = 2.0  # for another process that makes the pack right now
 
 Clock = Callable[[], int]
@@ -77,7 +77,7 @@ def capture(
     fixture_ids: Sequence[int] = (),
     until_ts_ms: int | None = None,
     log: LogStore | None = None,
-    tell: Callable[[CaptureState], None] = lambda state: None,  # noqa: ARG005
+    on_state: Callable[[CaptureState], None] = lambda state: None,  # noqa: ARG005
     clock: Clock = lambda: time.time_ns() // 1_000_000,
 ) -> Pack:
     """Capture a feed until it is stopped, its time has come, or it has ended, and return the verified pack.
@@ -97,15 +97,15 @@ def capture(
     note = None if log is None else LogWriter(log, clock)
     capturing = Capturing(folder, feed, header, note=note, clock=clock)
     segments = capturing.segments
-    begun_ms = clock()
+    start_ms = clock()
     try:
         watch = Monitor(feed, segments, clock)
         for record in segments.past():
             watch.take(record)
         watch.begin()
-        _record(capturing, watch, stop, until_ts_ms, tell, clock)
+        _record(capturing, watch, stop, until_ts_ms, on_state, clock)
         if segments.last_ms is None:
-            is_late = until_ts_ms is not None and until_ts_ms <= begun_ms
+            is_late = until_ts_ms is not None and until_ts_ms <= start_ms
             why = "its end had come before it began" if is_late else feed.health.error or "the feed was silent"
             raise SourceError(f"nothing came from {feed.name}, and nothing is kept: {why}")
         segments.end()
@@ -125,7 +125,7 @@ def _record(
     watch: Monitor,
     stop: Stop,
     until_ts_ms: int | None,
-    tell: Callable[[CaptureState], None],
+    on_state: Callable[[CaptureState], None],
     clock: Clock,
 ) -> None:
     due = time.monotonic()
@@ -138,9 +138,9 @@ def _record(
             if until_ts_ms is not None and clock() >= until_ts_ms:
                 stop.set()
             if time.monotonic() >= due:
-                due = time.monotonic() + _TELL_S
-                tell(watch.state)
-    tell(replace(watch.state, is_over=capturing.segments.last_ms is not None))
+                due = time.monotonic() + _REPORT_S
+                on_state(watch.state)
+    on_state(replace(watch.state, is_over=capturing.segments.last_ms is not None))
 
 
 def _packed(paths: Sequence[Path], out: Path, folder: Path) -> Pack:

@@ -22,7 +22,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.runs.live.spec import GRACE_S
 
 NO_FEED = "no live feed is configured: set CLVLAB_FEED and what it needs, and CLVLAB_LIVE_FOLDER"
-_ASKED_ANEW_S = 10.0
+_REFRESH_S = 10.0
 
 
 def is_genuine(feed: Feed) -> bool:
@@ -39,8 +39,8 @@ def chosen(fixtures: Sequence[Fixture], fixture_id: int | None, now_ms: int, gra
         return min(coming, key=lambda one: (one.kickoff_ts_ms is None, one.kickoff_ts_ms or 0, one.fixture_id))
     known = {one.fixture_id: one for one in fixtures}
     if fixture_id not in known:
-        shown = ", ".join(str(number) for number in list(known)[:10]) or "none"
-        raise FeedError(f"the feed has no fixture {fixture_id}; it has {shown}{', ...' if len(known) > 10 else ''}")
+        listed = ", ".join(str(number) for number in list(known)[:10]) or "none"
+        raise FeedError(f"the feed has no fixture {fixture_id}; it has {listed}{', ...' if len(known) > 10 else ''}")
     found = known[fixture_id]
     if found.kickoff_ts_ms is not None and now_ms >= found.kickoff_ts_ms + 1000 * grace_s:
         ago_s = (now_ms - found.kickoff_ts_ms) // 1000
@@ -66,7 +66,7 @@ class LiveFeed:
     settings: LiveSettings | None
     clock: Callable[[], int]
     _guard: Lock = field(default_factory=Lock, init=False)
-    _asking: Lock = field(default_factory=Lock, init=False)
+    _lock: Lock = field(default_factory=Lock, init=False)
     _feed: Feed | None = field(default=None, init=False)
     _known: tuple[float, Sequence[Fixture]] | None = field(default=None, init=False)
     _followed: dict[object, tuple[Feed, Stop]] = field(default_factory=dict, init=False)
@@ -77,7 +77,7 @@ class LiveFeed:
             raise NoFeedError(NO_FEED)
         return self.settings
 
-    def asked(self) -> Feed:
+    def idle_feed(self) -> Feed:
         """Return a feed for questions about fixtures, which no run follows."""
         settings = self.require()
         with self._guard:
@@ -87,15 +87,15 @@ class LiveFeed:
 
     def fixtures(self) -> Sequence[Fixture]:
         """Return current and future fixtures by kickoff, at most ten seconds old."""
-        feed = self.asked()
-        with self._asking:
-            if self._known is None or time.monotonic() - self._known[0] > _ASKED_ANEW_S:
+        feed = self.idle_feed()
+        with self._lock:
+            if self._known is None or time.monotonic() - self._known[0] > _REFRESH_S:
                 self._known = time.monotonic(), feed.fixtures()
             return self._known[1]
 
     def out_of_quota(self) -> str | None:
         """Return a sentence if the paid quota is used up; ``None`` otherwise, or if it is not counted."""
-        left = self.asked().health.quota_left
+        left = self.idle_feed().health.quota_left
         return None if left is None or left > 0 else "nothing is left of what was paid for: see the provider's plan"
 
     def fixture(self, fixture_id: int | None) -> Fixture:
@@ -128,8 +128,8 @@ class LiveFeed:
             return None
         with self._guard:
             followed = [feed for feed, _ in self._followed.values()]
-            asked = [] if self._feed is None else [self._feed]
-        worst = min(followed or asked, key=lambda feed: (feed.health.connected, feed.health.data_ts_ms or 0), default=None)
+            idle = [] if self._feed is None else [self._feed]
+        worst = min(followed or idle, key=lambda feed: (feed.health.connected, feed.health.data_ts_ms or 0), default=None)
         found = None if worst is None else worst.health
         data_ms = None if found is None else found.data_ts_ms
         return {

@@ -36,7 +36,7 @@ from clvlab.runs.run import Run
 # and, as long as the run is not over, the request.
 
 
-_ASKED = "asked.json"
+_REQUEST_FILE = "asked.json"
 
 
 class _StoredRequest(TypedDict):
@@ -66,11 +66,11 @@ class OpenRun:
         stored = _read(self.folder)
         if "commit_index" not in stored:
             return
-        begun = stored["commit_index"]
+        commit_index = stored["commit_index"]
         # Under another log, the commitment would come after the first messages.
-        if (begun, log) != (None, None) and (log is None or begun not in _commitments(log, self.spec.run_id)):
-            said = "without a log" if begun is None else f"under entry {begun} of its log"
-            raise LogError(f"{self.spec.run_id} was begun {said}: go on with it likewise, or remove {str(self.folder)!r}")
+        if (commit_index, log) != (None, None) and (log is None or commit_index not in _commitments(log, self.spec.run_id)):
+            stated = "without a log" if commit_index is None else f"under entry {commit_index} of its log"
+            raise LogError(f"{self.spec.run_id} was begun {stated}: go on with it likewise, or remove {str(self.folder)!r}")
 
     def committed(self, commitment: Commitment | None) -> None:
         """Note the entry of a log under which it was started, before its first message."""
@@ -80,11 +80,11 @@ class OpenRun:
 
     def over(self) -> None:
         """Note that it is sealed, or failed: the next request is another run."""
-        (self.folder / _ASKED).unlink()
+        (self.folder / _REQUEST_FILE).unlink()
 
     @property
     def is_over(self) -> bool:
-        return not (self.folder / _ASKED).exists()
+        return not (self.folder / _REQUEST_FILE).exists()
 
 
 def begin(request: LiveRequest, agents: Sequence[Agent], root: Path, now_ms: int) -> OpenRun:
@@ -101,30 +101,30 @@ def begin(request: LiveRequest, agents: Sequence[Agent], root: Path, now_ms: int
         raise FeedError("the time at which the run is to be sealed at the latest is over")
     fixture, origin_id = chosen(feed.fixtures(), request.fixture, now_ms, request.grace_s), f"live_{token_hex(16)}"
     spec = request.spec(feed, agents, origin_id, fixture, until)
-    begun = OpenRun(spec, root / spec.run_id)
-    begun.folder.mkdir()
-    _write(begun.folder, {
+    opened = OpenRun(spec, root / spec.run_id)
+    opened.folder.mkdir()
+    _write(opened.folder, {
         "question": key, "origin_id": origin_id, "fixture": fixture.model_dump(mode="json"), "until_ts_ms": until
     })  # fmt: skip
-    return begun
+    return opened
 
 
 def _unfinished(root: Path) -> Iterator[tuple[Path, _StoredRequest]]:
-    for asked in sorted(root.glob(f"*/{_ASKED}")):
+    for path in sorted(root.glob(f"*/{_REQUEST_FILE}")):
         try:
-            stored = _read(asked.parent)
+            stored = _read(path.parent)
         except FileNotFoundError:  # it is over by now
             continue
-        yield asked.parent, stored
+        yield path.parent, stored
 
 
-def _write(folder: Path, asked: _StoredRequest) -> None:
-    replace_file(folder / _ASKED, orjson.dumps(asked))
+def _write(folder: Path, request: _StoredRequest) -> None:
+    replace_file(folder / _REQUEST_FILE, orjson.dumps(request))
 
 
 def _read(folder: Path) -> _StoredRequest:
     try:
-        stored: _StoredRequest = orjson.loads((folder / _ASKED).read_bytes())
+        stored: _StoredRequest = orjson.loads((folder / _REQUEST_FILE).read_bytes())
         _ = stored["question"], stored["origin_id"], stored["fixture"], stored["until_ts_ms"]
     except (ValueError, TypeError, KeyError) as error:
         raise ReplayError(f"what was begun in {str(folder)!r} can't be read: remove the folder") from error
@@ -155,13 +155,13 @@ def run_live(
     disk; any other error abandons it. ``on_update`` is called twice a second on this thread, and an error of it ends the run
     like an interrupt; ``store_pack`` moves the captured pack to its place.
     """
-    begun = begin(request, agents, root, clock())
-    view, stop = LiveView(begun.spec, clock), Stop()
-    return _attended(lambda: _made(begun, recorder, view, stop, store_pack, clock), stop, lambda: on_update(view))
+    opened = begin(request, agents, root, clock())
+    view, stop = LiveView(opened.spec, clock), Stop()
+    return _attended(lambda: _made(opened, recorder, view, stop, store_pack, clock), stop, lambda: on_update(view))
 
 
 def _made(
-    begun: OpenRun,
+    opened: OpenRun,
     recorder: Recorder[LiveSpec],
     view: LiveView,
     stop: Stop,
@@ -169,13 +169,13 @@ def _made(
     clock: Callable[[], int],
 ) -> Run:
     """Follow a run on the record; an early end, or an error that can be mended, leaves it to be continued."""
-    spec = begun.spec
+    spec = opened.spec
 
     def followed(commitment: Commitment | None) -> Run:
         try:
             done = follow(
                 spec,
-                begun.folder,
+                opened.folder,
                 stop,
                 commitment=commitment,
                 note=None if recorder.log is None else LogWriter(recorder.log, clock),
@@ -195,20 +195,20 @@ def _made(
     def is_left(error: ClvlabError) -> bool:
         return isinstance(error, StoreError) or (isinstance(error, FeedError) and (view.messages > 0 or stop.is_set))
 
-    with begun.held():
-        begun.require_same_log(recorder.log)
+    with opened.held():
+        opened.require_same_log(recorder.log)
         try:
-            return lifecycle(spec, _LiveRecorder(recorder, begun), followed, is_left)
+            return lifecycle(spec, _LiveRecorder(recorder, opened), followed, is_left)
         except ClvlabError as error:
-            if begun.is_over:
-                error.add_note(f"{spec.run_id} is abandoned; what it captured stays in {str(begun.folder)!r}")
+            if opened.is_over:
+                error.add_note(f"{spec.run_id} is abandoned; what it captured stays in {str(opened.folder)!r}")
             raise
 
 
 @dataclass(frozen=True)
 class _LiveRecorder:
     recorder: Recorder[LiveSpec]
-    begun: OpenRun
+    opened: OpenRun
 
     @property
     def log(self) -> LogStore | None:
@@ -216,16 +216,16 @@ class _LiveRecorder:
 
     def commit(self, spec: LiveSpec) -> Commitment | None:
         commitment = self.recorder.commit(spec)
-        self.begun.committed(commitment)
+        self.opened.committed(commitment)
         return commitment
 
     def keep(self, run: Run) -> None:
         self.recorder.keep(run)
-        self.begun.over()
+        self.opened.over()
 
     def abandon(self, run_id: str, cause: str) -> None:
         self.recorder.abandon(run_id, cause)
-        self.begun.over()
+        self.opened.over()
 
 
 def _attended(work: Callable[[], Run], stop: Stop, on_update: Callable[[], None]) -> Run:

@@ -79,8 +79,8 @@ class LiveRequest:
         """Return the hash of the request and its agents, by which an interrupted run is found again."""
         fixture_ids = () if self.fixture is None else (self.fixture,)
         shaped = live_started(fixture_ids, agents, self.window, self.policy, kind="live", origin_id="")
-        asked = {"feed": feed.name, "provenance": feed.provenance, "run": shaped["run_id"]}
-        return sha256(canonical(asked | {"grace_s": self.grace_s, "until": None if self.until is None else str(self.until)}))
+        identity = {"feed": feed.name, "provenance": feed.provenance, "run": shaped["run_id"]}
+        return sha256(canonical(identity | {"grace_s": self.grace_s, "until": None if self.until is None else str(self.until)}))
 
     def spec(self, feed: Feed, agents: Sequence[Agent], origin_id: str, fixture: Fixture, end_ts_ms: int | None) -> LiveSpec:
         """Return the specification of the run that follows this fixture; ``origin_id`` makes it unique."""

@@ -97,13 +97,13 @@ class LiveAgents:
         gone = {} if known is None else dict(known.failed)
         for agent_id, failure in gone.items():
             self._drop(agent_id, {"agent_id": agent_id, "error": failure.error, "fixture_id": None, "tick_seq": None}, failure)
-        asked: dict[str, Callable[[], Sequence[Decision]]] = {
+        questions: dict[str, Callable[[], Sequence[Decision]]] = {
             agent_id: self._pool.submit(follower.take, message).result if apart else _later(follower, message)
             for agent_id, (follower, apart) in self._followers.items()
         }
         decided: dict[str, Sequence[Decision]] = {}
         failed: dict[str, Failure] = {}
-        for agent_id, answer in asked.items():
+        for agent_id, answer in questions.items():
             try:
                 own = answer()
                 checked(own, agent_id, message)
@@ -211,7 +211,7 @@ def follow(
     fixtures = pl.DataFrame([(number, None)], schema=FIXTURES, orient="row")  # no agent sees a kickoff: see replay_live
     closed, taken, known, ended_at = False, 0, journal.last, _ended_at(folder)
     try:
-        with LiveAgents(spec.agents, fixtures, journal) as asking, closing(capturing.records(stop)) as coming:
+        with LiveAgents(spec.agents, fixtures, journal) as live_agents, closing(capturing.records(stop)) as coming:
             past = ((record, False) for record in capturing.segments.past())
             for record, is_new in chain(past, ((record, True) for record in coming)):
                 if record is None:
@@ -219,10 +219,10 @@ def follow(
                 else:
                     taken += 1
                     for message in tracker.take(record):
-                        answers = asking.at(message, record.at_ms)
-                        (on_message if asking.messages > known + 1 else on_replay)(message, answers)
+                        answers = live_agents.at(message, record.at_ms)
+                        (on_message if live_agents.messages > known + 1 else on_replay)(message, answers)
                         closed = closed or message.in_running
-                        require_agent(asking.decided, asking.failures)
+                        require_agent(live_agents.decided, live_agents.failures)
                     if record.resumed is not None:  # even a feed that is never idle has gaps
                         on_idle(tracker)
                 # What was captured in time counts, and so does the end that an earlier process came to.
@@ -238,10 +238,10 @@ def follow(
     finally:
         journal.close()
         capturing.segments.release()
-    return _sealed(spec, folder, capturing.segments.paths(), asking, commitment)
+    return _sealed(spec, folder, capturing.segments.paths(), live_agents, commitment)
 
 
-def is_begun(folder: Path) -> bool:
+def has_journal(folder: Path) -> bool:
     return (folder / _JOURNAL).exists()
 
 
@@ -263,20 +263,22 @@ def _is_over(spec: LiveSpec, tracker: Tracker, now_ms: int) -> bool:
     return any(end is not None and now_ms >= end for end in ends)
 
 
-def _sealed(spec: LiveSpec, folder: Path, segments: Sequence[Path], asking: LiveAgents, commitment: Commitment | None) -> Run:
+def _sealed(
+    spec: LiveSpec, folder: Path, segments: Sequence[Path], live_agents: LiveAgents, commitment: Commitment | None
+) -> Run:
     """Return the run scored over the pack, which an earlier process may have made of the same capture."""
     place = folder / spec.pack_id
     if not place.exists():
         pack_capture(segments, place)
     pack = load_pack(place)
     tape = pack.tape([spec.fixture.fixture_id])
-    if tape.messages.height != asking.messages:
-        raise ReplayError(f"agents were asked at {asking.messages} messages, the pack of them has {tape.messages.height}")
+    if tape.messages.height != live_agents.messages:
+        raise ReplayError(f"agents were asked at {live_agents.messages} messages, the pack of them has {tape.messages.height}")
     result = seal_live(
         spec.started,
         tape,
-        asking.decided,
-        asking.failures,
+        live_agents.decided,
+        live_agents.failures,
         spec.window,
         spec.policy,
         captured=pack.content_hash,

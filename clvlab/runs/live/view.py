@@ -56,7 +56,7 @@ class LiveView:
         """Record a message and its decisions."""
         self.messages += 1
         self._markets[message.market_key] = message
-        self.failures |= {agent_id: _said(own) for agent_id, own in answers.failed.items()}
+        self.failures |= {agent_id: _cause(own) for agent_id, own in answers.failed.items()}
         self._rows += [self._row(agent_id, message, one) for agent_id, own in answers.decided.items() for one in own]
 
     def looked(self, tracker: Tracker) -> None:
@@ -102,7 +102,7 @@ class LiveView:
                 "messages": f"{self.messages:,}",
                 "decisions": f"{self.count:,}",
                 "gaps": self._counted_gaps,
-                "failed": "; ".join(f"{agent_id}: {said}" for agent_id, said in self.failures.items()),
+                "failed": "; ".join(f"{agent_id}: {cause}" for agent_id, cause in self.failures.items()),
             }
         )
 
@@ -160,5 +160,5 @@ class LiveView:
         return f"Live run {self.spec.run_id}: {self.line}; next: .frame"
 
 
-def _said(failure: Failure) -> str:
+def _cause(failure: Failure) -> str:
     return failure.cause if failure.error in failure.cause else f"{failure.error}: {failure.cause}"

@@ -123,10 +123,10 @@ def sums_of_tasks(tasks: Iterable[Task], count: int, executor: Executor | None) 
 
     A process keeps the tape of one search, so the tasks of each search must be consecutive.
     """
-    return parallel_map(Work(sums_at, sums_at, _said, _search_of, _MOST_POINTS, _forget), tasks, count, executor)
+    return parallel_map(Work(sums_at, sums_at, _point_text, _search_of, _MOST_POINTS, _forget), tasks, count, executor)
 
 
-def _said(task: Task) -> str:
+def _point_text(task: Task) -> str:
     return f"at the point {spoken(task[1])}"
 
 

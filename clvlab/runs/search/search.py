@@ -37,8 +37,8 @@ def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
     values = {name: () if isinstance(own, str) or not isinstance(own, Iterable) else tuple(own) for name, own in grid.items()}
     wrong = [name for name, own in values.items() if not own]
     if not grid or wrong:
-        said = f"write {{{wrong[0]!r}: [{grid[wrong[0]]!r:.40}]}}" if wrong else "it is empty"
-        raise StatisticsError(f"a grid needs parameters, each with a list of values: {said}")
+        advice = f"write {{{wrong[0]!r}: [{grid[wrong[0]]!r:.40}]}}" if wrong else "it is empty"
+        raise StatisticsError(f"a grid needs parameters, each with a list of values: {advice}")
     for name, own in values.items():
         for number, value in enumerate(own):
             if value in own[:number]:
@@ -116,18 +116,18 @@ def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None,
     pack.check_known(wanted)
     pack.check_open(wanted)
     pack.check_closes(window.close_source)
-    asked: str | IsolatedAgent
+    local_agent: str | IsolatedAgent
     sent: str | IsolatedAgent
     if names_template(agent):
-        asked = sent = agent
+        local_agent = sent = agent
     else:
         found = resolve(agent, None, window)
         if not isinstance(found, IsolatedAgent):
             raise AgentError(f"{type(agent).__name__} takes no parameters here: give the name of its template")
         # A process that was asked about other fixtures, those of a later fold for instance, is not asked about these.
-        asked, sent = found, replace(found, scope=sha256(canonical([pack.content_hash, list(wanted)])))
+        local_agent, sent = found, replace(found, scope=sha256(canonical([pack.content_hash, list(wanted)])))
     with at_point(first):
-        shards = sharded(pack, wanted, [resolve(asked, first, window)], together=1)
+        shards = sharded(pack, wanted, [resolve(local_agent, first, window)], together=1)
     return Search(place_of(pack), pack.content_hash, wanted, sent, window, shards)
 
 
@@ -147,19 +147,19 @@ def spoken(params: Params) -> str:
 def _identity(agent: str | IsolatedAgent, params: Params, window: Window) -> dict[str, Any] | None:
     if isinstance(agent, str):
         identity = resolve(agent, params, window).identity
-        return {"strategy": identity.strategy, "version": identity.strategy_version, "config": spelled(identity.config)}
+        return {"strategy": identity.strategy, "version": identity.strategy_version, "config": params_text(identity.config)}
     if agent.limits.network:
         return None
     return {
         "code": sha256(agent.code.content),
         "name": None if agent.code.file is None else agent.code.file[1],
-        "config": spelled(dict(agent.params) | dict(params)),
+        "config": params_text(dict(agent.params) | dict(params)),
         "reads": [list(read) for read in agent.limits.digests()],
         "installed": _installed(),
     }
 
 
-def spelled(params: Params) -> str:
+def params_text(params: Params) -> str:
     """Return parameters as JSON, in which 1, 1.0, true and "1" are four values."""
     return json.dumps(dict(params), sort_keys=True)
 

@@ -23,7 +23,7 @@ from clvlab.errors import FileError
 from clvlab.law.schema import LAW_VERSION, Schema
 from clvlab.proof.canonical import sha256
 from clvlab.runs.search.scorer import Task, sums_of_tasks
-from clvlab.runs.search.search import Search, spelled
+from clvlab.runs.search.search import Search, params_text
 from clvlab.statistics.measures import FIXTURE_SUMS
 
 # A row per fixture with counted decisions. ``point`` is the name of the work, ``params`` its parameters as JSON.
@@ -60,7 +60,7 @@ class KeptSums:
     def keep(self, path: Path, params: Params, sums: pl.DataFrame) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{token_hex(8)}")
-        rows = sums.with_columns(point=pl.lit(path.stem), params=pl.lit(spelled(params))).select(*POINT_SUMS)
+        rows = sums.with_columns(point=pl.lit(path.stem), params=pl.lit(params_text(params))).select(*POINT_SUMS)
         unfinished.write_bytes(derived_file(rows, self._owner(path)))
         unfinished.replace(path)  # whole or not at all; after a power failure perhaps empty, and then computed again
 

@@ -16,7 +16,7 @@ from clvlab.arena.runs.decisions import DecisionFilter, Order, Reason
 from clvlab.arena.runs.stored import RunFilter
 from clvlab.arena.tables import MAX_PAGE, PAGE
 from clvlab.errors import UnknownRunError
-from clvlab.runs.card import shown_causality
+from clvlab.runs.card import card_causality
 from clvlab.runs.inspector import arithmetic
 from clvlab.words import REASON_FINDINGS
 from clvlab_service.bodies import shortened
@@ -136,7 +136,7 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
 
 def _causality(agent: AgentIdentity) -> str:
     """Say in words how it was shown that an agent did not look ahead."""
-    label = shown_causality(agent)
+    label = card_causality(agent)
     return words.CAUSALITY.get(label, label)
 
 

@@ -18,7 +18,7 @@ import clvlab as cl
 from clvlab.agents.isolation.agent import isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.agents.isolation.tapes import write_tape
-from clvlab.engine.decisions import asked_by_blocks
+from clvlab.engine.decisions import decisions_by_blocks
 from clvlab.engine.lookahead import prefix
 from tests.factories import make_tape, message
 
@@ -130,7 +130,7 @@ def test_nothing_of_a_later_message_is_in_memory_files_or_pipes(agent):
     own, looking = isolated(agent, stepped=True), Looking(patterns)
 
     with contextlib.redirect_stdout(looking):
-        decided = own.decide(tape) if own.steps else asked_by_blocks(own, tape, seed=5, blocks=6).decisions
+        decided = own.decide(tape) if own.steps else decisions_by_blocks(own, tape, seed=5, blocks=6).decisions
 
     told = [seen for seen, *_ in looking.found]
     assert decided.height == MESSAGES // 4

@@ -216,9 +216,9 @@ def judged(first: Source, second: Source, truth: Truth) -> Outcome:
     taken = {pair.first: pair for pair in found.pairs}
     claimed = {number for number in truth if _could_claim(number, first, second, truth)}
     counted = set(truth) - claimed
-    right = {one for one in counted if one in taken and (taken[one].second, taken[one].turned) == truth[one]}
+    right = {one for one in counted if one in taken and (taken[one].second, taken[one].swapped) == truth[one]}
     wrong = [pair for pair in found.pairs if truth.get(pair.first, (None, None))[0] != pair.second]
-    inverted = [p for p in found.pairs if truth.get(p.first, (None, None))[0] == p.second and truth[p.first][1] != p.turned]
+    inverted = [p for p in found.pairs if truth.get(p.first, (None, None))[0] == p.second and truth[p.first][1] != p.swapped]
     refused = {number for one in found.refused for number in one.first} & counted
     return Outcome(
         len(counted), len(right), len(wrong), len(inverted), len(refused), len(claimed), len(claimed & set(taken)),

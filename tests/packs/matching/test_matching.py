@@ -84,7 +84,7 @@ def listing(*fixtures, probs=(5000, 3000, 2000)):
 def match(first, second):
     (one, ours), (other, theirs) = first, second
     found = matched([*one.values()], [*other.values()], gaps_of(one, other, ours.__getitem__, theirs.__getitem__))
-    return [(pair.first, pair.second, pair.turned) for pair in found.pairs], [refused.reason for refused in found.refused]
+    return [(pair.first, pair.second, pair.swapped) for pair in found.pairs], [refused.reason for refused in found.refused]
 
 
 A, L = "Arsenal", "Leeds"
@@ -188,8 +188,8 @@ def test_markets_of_two_sources_are_about_the_same(one, other):
 def test_a_handicap_turns_with_the_teams():
     line = market_of("spreads||point=-1.5", ["part1", "part2"], ())
 
-    assert line.turned.about == ("handicap", 1.5, ("", "", ""))
-    assert line.turned.turned == line
+    assert line.swapped.about == ("handicap", 1.5, ("", "", ""))
+    assert line.swapped.swapped == line
 
 
 @pytest.mark.realdata

@@ -49,7 +49,7 @@ def understood(tape, *, turned=False):
     sides = {}
     for market, side in tape.series.select("market_key", "side").iter_rows():
         sides.setdefault(market, []).append(side)
-    return [market.turned if turned else market for market in markets_of(sides, NAMES)]
+    return [market.swapped if turned else market for market in markets_of(sides, NAMES)]
 
 
 def by_plain_loop(first, second, joined):
