@@ -130,7 +130,7 @@ def result_of(cell: str | None) -> Payout | None:
     Examples
     --------
     >>> result_of("Won"), result_of("half-lost"), result_of("2-1")
-    (<Settled.WON: 'won'>, <Settled.HALF_LOST: 'half_lost'>, None)
+    (<Payout.WON: 'won'>, <Payout.HALF_LOST: 'half_lost'>, None)
     """
     plain = "".join(letter for letter in (cell or "").lower() if letter.isalnum())
     return _RESULTS.get(plain)
