@@ -1,1 +1,1 @@
-"""Commitments that others can see: memos on a public chain, and the log of every run."""
+"""Public commitments: memos on a chain."""

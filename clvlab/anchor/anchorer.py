@@ -1,4 +1,4 @@
-"""What commits manifest hashes somewhere public, and what commits none; needs no chain library until a chain is asked."""
+"""Anchorers, which commit manifest hashes publicly or not at all; chain libraries are imported on first use."""
 
 from __future__ import annotations
 
@@ -15,38 +15,32 @@ _T = TypeVar("_T")
 
 
 class Anchorer(Protocol):
-    """What commits manifest hashes somewhere public."""
-
     @property
     def cluster(self) -> str:
-        """Name of the chain, never null."""
+        """Name of the chain, never ``None``."""
         ...
 
     @property
-    def enabled(self) -> bool:
-        """Whether sealed runs are to be anchored at all."""
-        ...
+    def enabled(self) -> bool: ...
 
     def commit(self, run_id: str, manifest_hash: str) -> Anchor:
-        """Anchor a hash and return the outcome; may take seconds, and be asked again."""
+        """Anchor a hash and return the outcome; it may take seconds, and may be called again."""
         ...
 
     def seen(self, anchor: Anchor) -> Seen | None:
-        """Say what the chain holds under the anchor's signature; null when it can't be asked."""
+        """Return what the chain holds under the anchor's signature; ``None`` if the chain can't be reached."""
         ...
 
     def recorded(self, run_id: str) -> Seen | None:
-        """Return what the chain held when the run was anchored, as recorded then; null without such a record."""
+        """Return what the chain held when the run was anchored, by its record; ``None`` without one."""
         ...
 
     @property
-    def trust(self) -> AnchorTrust:
-        """Keys and clusters that are trusted here."""
-        ...
+    def trust(self) -> AnchorTrust: ...
 
 
 def blocking(run: Callable[[], _T]) -> _T:
-    """Call what runs an event loop; on a thread of its own where a loop is running already, as in a notebook."""
+    """Call a function that runs an event loop, on a new thread if a loop is running already, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -56,7 +50,7 @@ def blocking(run: Callable[[], _T]) -> _T:
 
 
 class NullAnchor:
-    """Anchors nothing and says so; with an RPC URL it still reads what others anchored."""
+    """Anchors nothing and says so; with an RPC URL it still reads anchors of others."""
 
     def __init__(self, settings: AnchorSettings | None = None) -> None:
         self._settings = settings or AnchorSettings()
@@ -71,7 +65,6 @@ class NullAnchor:
 
     @property
     def trust(self) -> AnchorTrust:
-        """Keys and clusters that are trusted here."""
         return self._settings.trust()
 
     def commit(self, run_id: str, manifest_hash: str) -> Anchor:  # noqa: ARG002

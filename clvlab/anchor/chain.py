@@ -1,4 +1,4 @@
-"""The questions that anchoring asks of a Solana node, and which answers mean: ask again."""
+"""Requests to a Solana node, and the answers after which they are repeated."""
 
 from __future__ import annotations
 
@@ -34,21 +34,18 @@ _UNANSWERED = (SolanaRpcException, RPCException, RPCNoResultException, SerdeJSON
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """How far a transaction is: whether it is as sure as asked, and why it failed if it did."""
-
     sure: bool
     error: str | None
 
 
 def new_client(settings: AnchorSettings) -> AsyncClient:
-    """Make a client of the node; it opens connections when it is first used."""
     return AsyncClient(
         str(settings.rpc_url), commitment=Commitment(settings.commitment), timeout=min(settings.timeout_s, settings.patience_s)
     )
 
 
 class Chain:
-    """One node, spoken to until a deadline; an answer that can't be had raises ``AnchorUnavailableError``."""
+    """One node with a deadline for all requests; a missing answer raises ``AnchorUnavailableError``."""
 
     def __init__(self, settings: AnchorSettings, patience_s: float | None = None, client: AsyncClient | None = None) -> None:
         if not settings.rpc_url:
@@ -68,13 +65,12 @@ class Chain:
             await self._client.close()
 
     async def pause(self, why: str) -> None:
-        """Wait a moment before asking again, or give up at the deadline."""
         if asyncio.get_running_loop().time() + self._settings.poll_s > self._deadline:
             raise AnchorUnavailableError(f"{self._settings.cluster} at {self._settings.rpc_url}: {why}")
         await asyncio.sleep(self._settings.poll_s)
 
     async def _answered(self, ask: Callable[[], Awaitable[Any]], read: Callable[[Any], T]) -> T:
-        """Ask until there is an answer that can be read: the library fails over some of them only when they are read."""
+        """Ask until an answer can be read, as the library rejects some only then."""
         while True:
             try:
                 return read(await ask())
@@ -98,7 +94,7 @@ class Chain:
         )
 
     async def landings(self, signatures: Sequence[str]) -> list[Confirmation | None]:
-        """Say of each signature how far it is; null when the chain does not know it."""
+        """Return the state of each signature; ``None`` if the chain does not know it."""
         if not signatures:
             return []
         wanted = [Signature.from_string(signature) for signature in signatures]
@@ -115,12 +111,12 @@ class Chain:
         return Confirmation(sure, None if status.err is None else str(status.err))
 
     async def send(self, transaction: bytes) -> None:
-        """Send signed bytes. Whether they arrived is for ``landings`` to say: a lost answer is no reason to sign anew.
+        """Send signed bytes; only ``landings`` tells whether they arrived, as a lost answer is no reason to sign again.
 
         Raises
         ------
         AnchorError
-            The node refuses what was signed, for a reason that sending again does not cure.
+            The node refuses the transaction for a reason that sending again does not cure.
         """
         options = TxOpts(preflight_commitment=self._commitment, max_retries=0)
         try:
@@ -138,7 +134,7 @@ class Chain:
                 raise
 
     async def seen(self, signature: str) -> Seen:
-        """Fetch a transaction as bytes and read it here."""
+        """Fetch a transaction as bytes and parse it here."""
         genesis = await self.genesis_hash()
         try:
             wanted = Signature.from_string(signature)
@@ -152,7 +148,7 @@ class Chain:
         )
 
     async def memos(self, signer: str, memo: str) -> list[str]:
-        """List signatures of successful transactions of this signer that a node says carry this memo, newest first."""
+        """List signatures of this signer's successful transactions with this memo according to the node, newest first."""
         found: list[str] = []
         before: Signature | None = None
         for _ in range(_PAGES):
@@ -170,7 +166,7 @@ class Chain:
 
 
 def _read(genesis: str, found: Any) -> Seen:
-    """Read an answer to getTransaction from its JSON: the library's fields panic over bytes that are no transaction."""
+    """Parse an answer to getTransaction from its JSON: the library's fields panic over malformed transactions."""
     if found is None:
         return Seen(genesis)
     try:
@@ -183,7 +179,7 @@ def _read(genesis: str, found: Any) -> Seen:
 
 
 def _unanswered(error: BaseException) -> bool:
-    """Whether a node gave no usable answer. The client panics over an error object without the data that it expects."""
+    """Whether a node gave no usable answer; the client panics over an error object without the expected data."""
     return isinstance(error, _UNANSWERED) or type(error).__name__ == "PanicException"
 
 

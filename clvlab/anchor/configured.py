@@ -1,4 +1,4 @@
-"""The anchorer that settings ask for."""
+"""The anchorer of the settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clvlab.errors import MissingExtraError
 
 
 def anchorer(settings: AnchorSettings, records: AnchorRecords) -> Anchorer:
-    """Return what anchors under these settings: without a key, what anchors nothing."""
+    """Return the anchorer of these settings; without a key it anchors nothing."""
     if settings.keypair is None:
         return NullAnchor(settings)
     try:

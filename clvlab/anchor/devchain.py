@@ -1,6 +1,6 @@
-"""A chain of one process: the real memo program in ``LiteSVM``, with slots, expiry and confirmation modelled around it.
+"""A local test chain: the real memo program in ``LiteSVM``, with modelled slots, expiry and confirmation.
 
-For tests and for trying out anchors without a network. It can be told to misbehave in the ways in which nodes do.
+It needs no network, and can fail on demand in the ways in which nodes do.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ _LAMPORTS_PER_SIGNATURE = 5000
 
 
 class NodeError(Exception):
-    """A JSON-RPC error as nodes give it."""
-
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.code, self.message, self.data = code, message, data
@@ -44,20 +42,13 @@ class NodeError(Exception):
 
 @dataclass
 class ChainFault:
-    """One way to misbehave, some times.
+    """A fault that happens a number of times."""
 
-    Attributes
-    ----------
-    kind
-        ``drop`` (accept a transaction and lose it), ``lost_reply`` (do it, then answer 504), ``http`` (answer ``status``),
-        ``hang`` (answer after ``seconds``), ``error`` (a JSON-RPC error of ``code``), ``lie`` (show another memo than the one
-        sent).
-    method
-        JSON-RPC method that it befalls; ``*`` is every one.
-    """
-
+    # ``drop`` (accept a transaction and lose it), ``lost_reply`` (do it, then answer 504), ``http`` (answer ``status``),
+    # ``hang`` (answer after ``seconds``), ``error`` (a JSON-RPC error of ``code``), ``lie`` (show another memo than the one
+    # sent).
     kind: str
-    method: str = "*"
+    method: str = "*"  # JSON-RPC method with the fault; ``*`` is every one
     times: int = 1
     status: int = 503
     code: int = -32005
@@ -74,7 +65,7 @@ class _Transaction:
 
 
 class DevChain:
-    """Slots pass with every look at statuses, so that nobody waits for a clock; ``pass_slots`` lets more go by."""
+    """A test chain whose slots pass with every status request, so that no test waits; ``pass_slots`` adds more."""
 
     def __init__(self) -> None:
         self._svm = LiteSVM().with_blockhash_check(check=False).with_transaction_history(0)
@@ -86,7 +77,6 @@ class DevChain:
         self.pass_slots(1)
 
     def pass_slots(self, slots: int) -> None:
-        """Let blocks go by."""
         with self._lock:
             for _ in range(slots):
                 self.slot += 1
@@ -94,11 +84,10 @@ class DevChain:
                 self._born[str(self._svm.latest_blockhash())] = self.slot
 
     def inject(self, *faults: ChainFault) -> None:
-        """Misbehave from now on."""
         self._faults += faults
 
     def fault(self, kind: str, method: str) -> ChainFault | None:
-        """Take one fault of a kind that befalls a method now, or null."""
+        """Consume and return a fault of a kind for a method; ``None`` without one."""
         with self._lock:
             for fault in self._faults:
                 if fault.times > 0 and fault.kind == kind and fault.method in (method, "*"):
@@ -111,20 +100,17 @@ class DevChain:
         del self._transactions[signature]
 
     def memos(self) -> list[str]:
-        """List the memos of every successful transaction, in order."""
         return [memo for one in self._transactions.values() if one.error is None for memo in _memos(one.raw)]
 
     def signatures(self) -> list[str]:
-        """List the signatures of all that landed, in order."""
         return list(self._transactions)
 
     def airdrop(self, address: str, lamports: int = 10**9) -> str:
-        """Return an account money to pay fees with; returns a signature that no status is kept of."""
+        """Credit an account for fees; the returned signature has no status."""
         self._svm.airdrop(Pubkey.from_string(address), lamports)
         return "1" * 64
 
     def answer(self, method: str, params: list[Any]) -> Any:
-        """Answer one JSON-RPC call, or raise ``NodeError``."""
         known: dict[str, Callable[..., Any]] = {
             "getHealth": lambda: "ok",
             "getVersion": lambda: {"solana-core": "0.0.0", "feature-set": 0},
@@ -180,7 +166,6 @@ class DevChain:
         return signature
 
     def _preflight(self, transaction: VersionedTransaction, signature: str, *, alive: bool) -> None:
-        """Refuse what would fail, as nodes do unless told not to look."""
         error: Any = None
         logs: list[str] = []
         if signature in self._transactions:
@@ -219,7 +204,6 @@ class DevChain:
         }
 
     def _history(self, address: str, config: JsonObject) -> Sequence[Mapping[str, object]]:
-        """List what names an account, newest first, from behind ``before`` on."""
         entries = []
         for signature, transaction in reversed(self._transactions.items()):
             keys = VersionedTransaction.from_bytes(transaction.raw).message.account_keys
@@ -264,25 +248,22 @@ def _memos(raw: bytes) -> list[str]:
 
 
 def _error(error: Any) -> Any:
-    """Write an error of the machine as nodes write it."""
     if type(error).__name__ != "TransactionErrorInstructionError":
         return str(error).rsplit(".", maxsplit=1)[-1]
     code = getattr(error.err, "code", None)
     return {"InstructionError": [error.index, str(error.err).rsplit(".", maxsplit=1)[-1] if code is None else {"Custom": code}]}
 
 
-# A loopback server of a ``DevChain``: JSON-RPC over HTTP, as Solana nodes speak it.
+# A loopback server of a ``DevChain``: JSON-RPC over HTTP, as Solana nodes have it.
 
 
 _MAX_REQUEST = 1 << 20
 
 
 def server(chain: DevChain, port: int = 0) -> ThreadingHTTPServer:
-    """Bind a server on loopback; port 0 takes a free one."""
-
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # one packet an answer
+        wbufsize = -1  # one packet per answer
         disable_nagle_algorithm = True
 
         def do_POST(self) -> None:
@@ -306,7 +287,7 @@ def server(chain: DevChain, port: int = 0) -> ThreadingHTTPServer:
                 self.end_headers()
                 self.wfile.write(content)
                 self.wfile.flush()
-            except (BrokenPipeError, ConnectionResetError):  # the client has given up
+            except (BrokenPipeError, ConnectionResetError):  # the client has gone
                 self.close_connection = True
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
@@ -335,7 +316,6 @@ def _answered(chain: DevChain, request: JsonObject) -> tuple[int, Any]:
 
 @contextmanager
 def serving(chain: DevChain, port: int = 0) -> Iterator[str]:
-    """Serve a chain while the context lasts; returns its address."""
     with server(chain, port) as made:
         thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

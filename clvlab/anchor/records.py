@@ -1,4 +1,4 @@
-"""What is on record of an anchor: above all what was signed, written down before it is sent."""
+"""Records of anchors, above all of signed transactions, which are written before they are sent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AnchorAttempt:
 
 @dataclass(frozen=True, slots=True)
 class AnchorRecord:
-    """The anchor of a run, and everything that was ever signed for it; ``transaction`` is what the chain holds, in base64."""
+    """The anchor of a run, and every transaction that was signed for it; ``transaction`` is the one on the chain, in base64."""
 
     run_id: str
     manifest_hash: str
@@ -41,25 +41,22 @@ class AnchorRecord:
     attempts: tuple[AnchorAttempt, ...] = ()
 
     def anchor(self) -> Anchor:
-        """Return what is published of it."""
         return Anchor(self.status, self.signature, self.cluster, self.explorer_url)
 
     def with_attempt(self, attempt: AnchorAttempt) -> AnchorRecord:
-        """Return the record with one more signed transaction."""
         return replace(self, attempts=(*self.attempts, attempt))
 
     def payload(self) -> JsonObject:
-        """Return the record as a JSON value."""
         return {"schema": _SCHEMA, **asdict(self)}
 
     @classmethod
     def from_payload(cls, payload: Any) -> AnchorRecord:
-        """Read a record back.
+        """Return the record of a payload.
 
         Raises
         ------
         AnchorError
-            Not a record of this schema.
+            The payload is not a record of this schema.
         """
         try:
             values = dict(payload)
@@ -74,26 +71,16 @@ class AnchorRecord:
 
 
 class AnchorRecords(Protocol):
-    """Where records are kept. ``put`` compares and swaps, so that two processes never both sign."""
+    """A store of records; ``put`` compares and swaps, so that two processes never both sign."""
 
-    def get(self, run_id: str) -> AnchorRecord | None:
-        """Return the record of a run, or null."""
-        ...
+    def get(self, run_id: str) -> AnchorRecord | None: ...
 
     def put(self, record: AnchorRecord, *, replaces: AnchorRecord | None) -> None:
-        """Store a record durably, if what is stored is ``replaces``; else raise ``AnchorConflictError``."""
+        """Store a record durably if the stored one is ``replaces``; else raise ``AnchorConflictError``."""
         ...
 
 
 class FolderRecords:
-    """The record of one run in its folder: ``anchor.json``, outside the seal.
-
-    Parameters
-    ----------
-    folder
-        A run folder.
-    """
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 

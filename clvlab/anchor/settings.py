@@ -1,4 +1,4 @@
-"""Which chain anchors go to, and with which key."""
+"""Settings of the chain and key for anchors."""
 
 from __future__ import annotations
 
@@ -19,23 +19,15 @@ ENVIRONMENT = SettingsConfigDict(
     extra="ignore",
     hide_input_in_errors=True,  # the address of a node may hold a key
 )
-"""How variables are read: ``CLVLAB_ANCHOR_CLUSTER`` is setting ``cluster`` of ``anchor``; an empty one is none."""
+"""Form of variables: ``CLVLAB_ANCHOR_CLUSTER`` is setting ``cluster`` of ``anchor``; an empty one counts as unset."""
 
 
 def words(value: Any) -> Any:
-    """Split a list that is written as text, at commas or spaces."""
+    """Split a list in text form at commas or spaces."""
     return value.replace(",", " ").split() if isinstance(value, str) else value
 
 
 class AnchorSettings(BaseModel):
-    """How to reach a chain.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        A value of the wrong type or out of bounds, or settings that exclude each other.
-    """
-
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
     rpc_url: str | None = Field(default=None, description="JSON-RPC node of a Solana chain; no chain is asked without it")
@@ -71,7 +63,7 @@ class AnchorSettings(BaseModel):
         return self
 
     def trust(self, *own: str) -> AnchorTrust:
-        """Return the keys and clusters that are trusted here, an own key among them."""
+        """Return the trusted keys and clusters, own keys included."""
         genesis = GENESIS | ({self.cluster: self.genesis_hash} if self.genesis_hash else {})
         return AnchorTrust(self.signers | set(own), genesis)
 
@@ -88,7 +80,7 @@ def anchor_from_environment() -> AnchorSettings:
     Raises
     ------
     AnchorError
-        A value that can't be used, or settings that exclude each other.
+        A value is not valid, or settings exclude each other.
     """
     try:
         return _Environment().anchor

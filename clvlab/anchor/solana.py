@@ -22,21 +22,14 @@ from clvlab.proof.anchor import GENESIS, Anchor, AnchorStatus, AnchorTrust, Seen
 from clvlab.proof.checks import Check, Verdict, anchor_check
 
 _MEMO = re.compile(r"sha256:[0-9a-f]{64}")
-# Nodes behind one address may lag behind each other: a signature counts as expired only so many blocks later.
+# Nodes behind one address may lag behind each other, so a signature counts as expired only this many blocks later.
 _EXPIRY_MARGIN = 16
 
 
 class SolanaAnchor(NullAnchor):
-    """Writes memos with a key.
+    """Writes memos with a key; ``settings`` need chain and key file, ``records`` are written before anything is sent.
 
-    Parameters
-    ----------
-    settings
-        Chain and key file; both are needed.
-    records
-        Where what was signed is kept before it is sent.
-
-    As a context it keeps its connection from one memo to the next, for one thread at a time.
+    As a context manager it keeps its connection between memos, for one thread at a time.
     """
 
     def __init__(self, settings: AnchorSettings, records: AnchorRecords) -> None:
@@ -70,17 +63,18 @@ class SolanaAnchor(NullAnchor):
         return self._settings.trust(self.signer)
 
     def commit(self, run_id: str, manifest_hash: str) -> Anchor:
-        """Write the memo once, however often this is called and wherever an earlier call broke off.
+        """Write the memo once, however often this is called and wherever an earlier call was interrupted.
 
-        Steps: 1. ask the chain about everything that was signed before; 2. send what can still land, the same bytes again;
-        3. when all of it has expired, look for the memo itself; 4. only then sign, and record that before sending it.
+        Steps: 1. ask the chain about every transaction signed before; 2. send again, unchanged, those that may still be
+        accepted;
+        3. when all have expired, look for the memo itself; 4. only then sign, and record the transaction before sending it.
 
         Raises
         ------
         AnchorUnavailableError
-            The chain can't be asked or takes nothing in time; the record stays pending, and a later call goes on from there.
+            The chain can't be reached or accepts nothing in time; the record stays pending, and a later call continues.
         AnchorError
-            A payload that is no manifest hash, another chain than the named one, or a memo that the chain refuses.
+            The payload is not a manifest hash, the chain is not the named one, or it refuses the memo.
         AnchorConflictError
             Another process anchors this run, or the record is about another manifest.
         """
@@ -108,7 +102,7 @@ class SolanaAnchor(NullAnchor):
                 )
             record = self._start(run_id, manifest_hash, genesis)
             while True:
-                height = await chain.block_height()  # before the landings: what they then lack can't land up to here
+                height = await chain.block_height()  # before the landings: what they lack can no longer be accepted up to here
                 landings = await chain.landings([attempt.signature for attempt in record.attempts])
                 known = dict(zip(record.attempts, landings, strict=True))
                 confirmed = [attempt.signature for attempt, at in known.items() if at and at.sure and not at.error]
@@ -153,7 +147,7 @@ class SolanaAnchor(NullAnchor):
         return stored
 
     async def _signed(self, chain: Chain, record: AnchorRecord) -> AnchorRecord:
-        """Sign once more, and record it: from here on these bytes may be on the chain whatever happens to us."""
+        """Sign once more and record it: from here on these bytes may reach the chain."""
         blockhash, last = await chain.latest_blockhash()
         memo = record.manifest_hash.encode()
         attempt = signed_memo(self._key, memo, blockhash, last, self._settings.priority_fee)
@@ -163,14 +157,14 @@ class SolanaAnchor(NullAnchor):
         return anchor_check(Anchor(AnchorStatus.ANCHORED.value, signature, self.cluster), manifest_hash, seen, self._own)
 
     def _holds(self, seen: Seen, signature: str, manifest_hash: str) -> bool:
-        """Judge what was signed here, as read back from the chain; false when the node can't show it yet."""
+        """Check a transaction signed here as read back from the chain; false while the node does not show it."""
         check = self._judged(seen, signature, manifest_hash)
         if check.verdict == Verdict.FAIL:
             raise AnchorError(f"{self._settings.rpc_url} contradicts itself or the record: {check.detail}")
         return check.verdict == Verdict.PASS
 
     async def _found(self, chain: Chain, manifest_hash: str) -> Seen | None:
-        """Look for a memo that an earlier, forgotten call wrote; what others wrote that names this key is passed over."""
+        """Find a memo of an earlier call that left no record; transactions of others that name this key are skipped."""
         for signature in await chain.memos(self.signer, manifest_hash):
             seen = await chain.seen(signature)
             if self._judged(seen, signature, manifest_hash).verdict == Verdict.PASS:
@@ -194,11 +188,11 @@ class SolanaAnchor(NullAnchor):
 
 
 def explorer_url(signature: str, cluster: str, rpc_url: str) -> str:
-    """Return the page of a transaction in the public explorer, which can look at a local chain too."""
+    """Return the page of a transaction in the public explorer, which can show a local chain too."""
     page = f"https://explorer.solana.com/tx/{signature}"
     if cluster == "mainnet-beta":
         return page
     if cluster in GENESIS:
         return f"{page}?cluster={cluster}"
-    local = urlsplit(rpc_url).hostname in ("127.0.0.1", "::1", "localhost")  # other addresses may carry a key
+    local = urlsplit(rpc_url).hostname in ("127.0.0.1", "::1", "localhost")  # other addresses may contain a key
     return f"{page}?cluster=custom" + (f"&customUrl={rpc_url}" if local else "")

@@ -1,4 +1,4 @@
-"""Memo transactions: how one is signed, and how one is read from its bytes."""
+"""Memo transactions: signing, and parsing from bytes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from clvlab.base.files import new_file
 from clvlab.errors import AnchorError
 from clvlab.proof.anchor import MEMO_PROGRAMS, Instruction, Seen
 
-MEMO_PROGRAM = MEMO_PROGRAMS[1]  # the one that every cluster, old or new, has
+MEMO_PROGRAM = MEMO_PROGRAMS[1]  # the one that every cluster has, old or new
 _COMPUTE_UNITS = 50_000  # a memo of 71 bytes with one signer takes about 20,000
 
 
 def keypair(path: Path) -> Keypair:
-    """Read a key as the Solana tools write it.
+    """Read a key in the format of the Solana tools.
 
     Raises
     ------
     AnchorError
-        No such file, or no JSON array of 64 numbers that make a key; the message never shows the content.
+        The file is missing, or not a JSON array of 64 numbers that form a key; the message never shows the content.
     """
     try:
         return Keypair.from_bytes(bytes(json.loads(path.read_text())))
@@ -41,14 +41,13 @@ def keypair(path: Path) -> Keypair:
 
 
 def new_keypair(path: Path) -> Keypair:
-    """Make a key and write it where nobody else may read it; never over a file that is there."""
+    """Make a key and write it readable by its owner alone; an existing file is never overwritten."""
     key = Keypair()
     new_file(path, json.dumps(list(bytes(key))).encode(), 0o600)
     return key
 
 
 def signed_memo(key: Keypair, memo: bytes, blockhash: Hash, last_valid_block_height: int, priority_fee: int) -> AnchorAttempt:
-    """Sign a transaction whose memo is exactly these bytes."""
     instructions = [
         set_compute_unit_limit(_COMPUTE_UNITS),
         set_compute_unit_price(priority_fee),
@@ -62,17 +61,16 @@ def signed_memo(key: Keypair, memo: bytes, blockhash: Hash, last_valid_block_hei
 
 
 def transaction_bytes(attempt: AnchorAttempt) -> bytes:
-    """Return the bytes that were signed."""
     return b64decode(attempt.transaction)
 
 
 def read_seen(genesis_hash: str, transaction: VersionedTransaction, error: str | None) -> Seen:
-    """Read a transaction from its own bytes: logs, and what a node says that it parsed, are not looked at."""
+    """Parse a transaction from its own bytes; logs and the node's own parsing are ignored."""
     message = transaction.message
     keys = message.account_keys
 
     def key(number: int) -> str:
-        return str(keys[number]) if number < len(keys) else "looked up"  # an address of a table has no signature
+        return str(keys[number]) if number < len(keys) else "looked up"  # an address of a lookup table has no signature
 
     return Seen(
         genesis_hash,
@@ -92,9 +90,9 @@ def read_seen(genesis_hash: str, transaction: VersionedTransaction, error: str |
 
 
 def _signed(transaction: VersionedTransaction) -> bool:
-    """Tell whether a chain could take a transaction, and every signer that its header counts has signed it.
+    """Whether a transaction is valid for a chain, with a signature of every signer that its header counts.
 
-    The library checks only the signatures that are there: a header could count signers who gave none.
+    The library checks only the signatures that are present: a header could count more signers.
     """
     try:
         transaction.sanitize()

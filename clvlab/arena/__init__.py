@@ -1,1 +1,1 @@
-"""What a store is asked for: competitions, deploys, backtests, uploads, jobs, the leaderboard; without a word of HTTP."""
+"""Use cases over a store: competitions, deploys, backtests, uploads, jobs, the leaderboard; independent of HTTP."""

@@ -1,4 +1,4 @@
-"""Allowlists that come with a request, bounded: a run stores them several times."""
+"""Bounded allowlists of requests: a run stores them several times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anchoring the runs of a store: recorded at the seal, done by a job, and done again if the chain drops it."""
+"""Anchors of a store's runs: recorded at the seal, made by a job, and made again if the chain drops one."""
 
 from __future__ import annotations
 
@@ -22,22 +22,14 @@ _FINAL_MS = 3_600_000
 
 @dataclass(frozen=True)
 class StoredRecords:
-    """What was signed, as rows of a database: ``AnchorRecords``."""
-
     database: Database
 
     def get(self, run_id: str) -> AnchorRecord | None:
-        """Return the record of a run, or null."""
         with self.database.read() as connection:
             return _record(connection, run_id)
 
     def put(self, record: AnchorRecord, *, replaces: AnchorRecord | None) -> None:
-        """Store a record, if what is stored is ``replaces``.
-
-        Raises
-        ------
-        AnchorConflictError
-        """
+        """Store a record if the stored one is ``replaces``; else raise ``AnchorConflictError``."""
         with self.database.write() as connection:
             anchors.hold(connection, record.run_id)
             if _record(connection, record.run_id) != replaces:
@@ -52,14 +44,13 @@ def _record(connection: Connection, run_id: str) -> AnchorRecord | None:
 
 @dataclass(frozen=True)
 class Anchoring:
-    """Keeps the anchors of runs; a start never waits for the chain."""
+    """Anchors of runs; starting one never waits for the chain."""
 
     database: Database
     anchorer: Anchorer
     clock: Callable[[], int]
 
     def begin(self, connection: Connection, run_id: str, now_ms: int) -> Anchor:
-        """Record a new run's anchor: pending with a job to come, or not anchored."""
         status = AnchorStatus.PENDING if self.anchorer.enabled else AnchorStatus.NOT_ANCHORED
         anchor = Anchor(status.value, cluster=self.anchorer.cluster)
         anchors.set_anchor(connection, run_id, anchor, now_ms)
@@ -73,7 +64,7 @@ class Anchoring:
         Raises
         ------
         PostponedError
-            The chain can't be asked, or took nothing in time: the anchor stays pending.
+            The chain can't be reached, or accepted nothing in time: the anchor stays pending.
         """
         with self.database.read() as connection:
             row = runs.row(connection, job.run_id)
@@ -88,11 +79,10 @@ class Anchoring:
             jobs.finish(connection, job, JobStatus.DONE)
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:  # noqa: ARG002
-        """Record that the anchor could not be made; the job keeps the cause."""
         self._note(connection, job.run_id, Anchor(AnchorStatus.FAILED.value, cluster=self.anchorer.cluster))
 
     def on_record(self, run_id: str, anchor: Anchor, manifest_hash: str | None) -> Check:
-        """Judge an anchor by the transaction that was read back when it was made, for a card that is read often."""
+        """Judge an anchor by the transaction that was read back when it was made, for cards that are read often."""
         seen = self.anchorer.recorded(run_id) if anchor.status == AnchorStatus.ANCHORED else None
         check = anchor_check(anchor, manifest_hash or "", seen, self.anchorer.trust)
         if check.verdict != Verdict.PASS:
@@ -100,9 +90,9 @@ class Anchoring:
         return Check(Verdict.PASS, f"read back from {anchor.cluster} when it was anchored; a verification asks again")
 
     def judged(self, run_id: str, anchor: Anchor, manifest_hash: str) -> Check:
-        """Judge an anchor by what the chain says now; one that the chain dropped soon after is anchored again.
+        """Judge an anchor by the chain as it is now; one that was dropped soon after is anchored again.
 
-        Blocks are final within minutes: a node that no longer shows an older transaction has forgotten it.
+        Blocks are final within minutes, so a node that no longer shows an older transaction has only pruned it.
         """
         seen = self.anchorer.seen(anchor)
         check = anchor_check(anchor, manifest_hash, seen, self.anchorer.trust)

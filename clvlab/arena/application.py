@@ -1,4 +1,4 @@
-"""The composition root: one object that holds every use case over one store and one catalog."""
+"""The composition root: one object with every use case over one store and one catalog."""
 
 from __future__ import annotations
 
@@ -53,24 +53,21 @@ from clvlab.runs.live.feed import LiveSettings as LiveSettings
 from clvlab.store import usage
 from clvlab.store.database import Database
 from clvlab.store.labels import ANYBODY
-from clvlab.store.waits import Waits as Waits  # whoever configures an application has it from here
+from clvlab.store.waits import Waits as Waits  # exported for configuration
 
-# Principals: who a verified token speaks for, and what is theirs.
+# Principals: the owner of a verified token, and its belongings.
 
 
 @dataclass(frozen=True)
 class Principals:
-    """Use cases of principals."""
-
     database: Database
 
     def belongings(self, principal: str) -> Belongings:
-        """Count what a principal has in the store, and its runs as the log counts them."""
         with self.database.read() as connection:
             return usage.belongings(connection, principal)
 
 
-# The catalog of replay packs as it is published.
+# The published catalog of replay packs.
 
 
 _FIXTURES_BYTES = 64 << 20
@@ -82,35 +79,19 @@ def _fixture_tables() -> BoundedCache[FixtureTable]:
 
 @dataclass(frozen=True)
 class ReplayPacks:
-    """Use cases of the catalog; no path leaves it."""
-
     catalog: Catalog
     _genuine: dict[str, bool] = field(default_factory=dict)  # by content hash, which covers the raw capture
     _tables: BoundedCache[FixtureTable] = field(default_factory=_fixture_tables)
 
     def all(self) -> ReplayPackListResponse:
-        """List verified, allowlisted packs."""
         return {"packs": [self._info(pack) for pack in self.catalog.packs()]}
 
     def info(self, pack_id: str) -> ReplayPackInfo:
-        """Describe one pack.
-
-        Raises
-        ------
-        UnknownPackError
-        """
         return self._info(open_catalogued(self.catalog, pack_id))
 
     def fixtures(
         self, pack_id: str, wanted: FixtureFilter, cursor: str | None = None, limit: int = PAGE
     ) -> PackFixturesResponse:
-        """List fixtures of a pack in order of their id.
-
-        Raises
-        ------
-        UnknownPackError
-        PageError
-        """
         pack = open_catalogued(self.catalog, pack_id)
         table = self._table(pack)
         page, total, next_cursor = table.page(wanted, cursor, limit)
@@ -129,16 +110,16 @@ class ReplayPacks:
     def fixtures_as_arrow(
         self, pack_id: str, wanted: FixtureFilter, cursor: str | None = None, limit: int | None = None
     ) -> ArrowTable:
-        """Return fixtures as ``fixtures`` does, as ``FIXTURE_ROWS`` in Arrow; all that match unless a limit is given."""
+        """Return the fixtures of ``fixtures`` as ``FIXTURE_ROWS`` in Arrow, all by default."""
         page, _, next_cursor = self._table(open_catalogued(self.catalog, pack_id)).page(wanted, cursor, limit)
         return ArrowTable(arrow_stream(page), next_cursor)
 
     def _table(self, pack: Pack) -> FixtureTable:
-        # The quality report stands beside the content hash, not under it.
+        # The content hash does not cover the quality report.
         key = (pack.content_hash, pack.manifest.quality_sha256)
         try:
             return self._tables.get(key, lambda: FixtureTable.of(pack))
-        except PackError as error:  # to a caller a pack that is not whole is not there
+        except PackError as error:  # a damaged pack counts as missing
             raise UnknownPackError(f"unknown or unverified pack {pack.pack_id!r}") from error
 
     def _info(self, pack: Pack) -> ReplayPackInfo:
@@ -154,7 +135,7 @@ class ReplayPacks:
         }
 
 
-# For how long runs that were asked for without a token stay in the store.
+# Retention of runs that were requested without a token.
 
 
 _AT_ONCE = 50
@@ -163,20 +144,17 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class Retention:
-    """Removes the bytes of old runs that were asked for without a token.
+    """Removes the bytes of old runs that were requested without a token.
 
-    The log keeps its entries, the leaderboard its sums, the run its row with its hashes. Asked for again it is replayed under
-    its commitment, and sealed if its bytes are those that were removed.
+    Log entries, leaderboard sums, and the run's row with its hashes stay. A new request replays the run under its commitment,
+    and seals it only with the removed bytes.
     """
 
     database: Database
     clock: Callable[[], int]
 
     def apply(self, days: float) -> tuple[int, int]:
-        """Remove what was sealed more than so many days ago; returns the number of runs, and of bytes.
-
-        Each run is removed in a transaction of its own: what is killed goes on when it is called again.
-        """
+        """Remove runs sealed more than ``days`` ago, each in its own transaction; return the number of runs and of bytes."""
         before, removed, freed = self.clock() - round(days * _DAY_MS), 0, 0
         while run_ids := self._old(before):
             for run_id in run_ids:
@@ -202,53 +180,23 @@ def _new_id() -> str:
 
 
 class Application:
-    """Everything that a service can be asked for; thread-safe, and every method blocks.
+    """All use cases of a service; thread-safe, and every method blocks.
 
-    Parameters
-    ----------
-    database_url
-        SQLAlchemy URL (``sqlite:///runs.db``, ``postgresql://...``); None is in memory.
-    waits
-        How long PostgreSQL is waited for.
-    catalog
-        Packs that may be named; the bundled ones by default.
-    uploads
-        Where packs of owners are kept, and their bounds; by default there are none.
-    budget
-        How much runs may take up in the store.
-    caps
-        How much an owner may have going on at once.
-    anchor
-        Chain, and key if sealed runs of competitions and deploys are to be anchored there; by default nothing is anchored.
-    live
-        The feed that runs may follow, and where they are kept; by default there is none.
-    log_key
-        Signs checkpoints of the run log; without one they are not to be had.
-    checkpoint_file
-        Where the newest of them is kept, outside the database: a log that lacks it is not appended to. None keeps none.
-    witness
-        Path or URL of what a witness saw last of the log, which is held against it likewise.
-    workers
-        Threads that perform jobs, once ``start`` was called; 0 leaves every job to other processes.
-    unasked
-        Nobody asks here: what others ask for is taken up at once, backtests too.
-    lease_ms
-        How long a worker that fell silent keeps its job.
-    clock
-        UTC milliseconds.
-    new_id
-        Unguessable ids of letters and digits.
+    By default packs are the bundled ones, and there are no uploads, anchors, live runs or signed checkpoints. ``database_url``
+    is a SQLAlchemy URL, None is in memory. ``checkpoint_file`` keeps the newest checkpoint outside the database, and
+    ``witness`` is the path or URL of a witness's view; a log that lacks entries of either is not appended to. ``workers``
+    perform jobs after ``start``, 0 leaves them to other processes. ``unasked`` takes up backtests at once too, as this process
+    receives no requests. A worker that is silent for ``lease_ms`` loses its job. ``clock`` is UTC milliseconds, ``new_id``
+    makes unguessable ids of letters and digits.
 
     Raises
     ------
-    StoreUnreachableError
-        A configured database that can't be reached.
-    StoreError
-        One that can't be migrated.
+    StoreUnreachableError, StoreError
+        The database can't be reached, or can't be migrated.
     AnchorError
-        Settings of an anchor, or its key, that can't be used.
+        Settings of the anchor, or its key, are not valid.
     LogError
-        The folder of the file of checkpoints is missing.
+        The folder of the checkpoint file is missing.
     """
 
     def __init__(
@@ -288,7 +236,7 @@ class Application:
         starts = CompetitionStarts(packs, clock, budget, caps, self.live)
         competitions, deploys = CompetitionOrigin(database, packs, clock), DeployOrigin(database, packs, clock)
         handlers: dict[str, JobHandler] = {
-            # Anybody may ask for a backtest, and the chain's fees are the operator's.
+            # Backtests are not anchored: they need no token, and the operator pays the chain's fees.
             "backtest": ReplayJobs(database, clock, None, BacktestOrigin(catalog)),
             "competition": ReplayJobs(database, clock, anchoring, competitions),
             "deploy": ReplayJobs(database, clock, anchoring, deploys),
@@ -317,23 +265,17 @@ class Application:
 
     @property
     def place(self) -> str:
-        """Where the store is, for people to read; no user and no password."""
         return self._database.place
 
     @property
     def uploads(self) -> Uploads:
-        """Use cases of uploaded packs.
-
-        Raises
-        ------
-        UploadsOffError
-        """
+        """Use cases of uploaded packs; ``UploadsOffError`` if there are none."""
         if self._uploads is None:
             raise UploadsOffError
         return self._uploads
 
     def start(self) -> None:
-        """Start the workers: queued jobs are performed, and those whose worker died are picked up again.
+        """Start the workers, which also take up jobs of dead workers.
 
         Raises
         ------
@@ -348,16 +290,13 @@ class Application:
         try:
             self.log.require_whole()
         except LogBehindError as error:
-            logger.error("the run log is behind: %s", error)  # what is wrong is no place in the code
+            logger.error("the run log is behind: %s", error)  # the cause is not in the code, so no traceback
         self.jobs.start()
 
     def close(self, within_s: float | None = None) -> None:
         """Stop the workers and release the database; idempotent.
 
-        Parameters
-        ----------
-        within_s
-            How long jobs in hand may go on, before other processes get them; null is until they are done.
+        Jobs in hand are given to other processes after ``within_s``; None waits until they are done.
         """
         if self._watch is not None:
             self._watch.stop()
@@ -368,28 +307,18 @@ class Application:
             self._database.close()
 
     def subscribe(self, subject: str, notify: Callable[[], None]) -> Callable[[], None]:
-        """Have ``notify`` called, on any thread, after something about a run or competition was stored.
+        """Call ``notify``, on any thread, after a change of a run or competition was stored; return the unsubscription.
 
-        Of what other processes store it is called after ``start`` and over PostgreSQL only, and may be missed: look now and
-        then besides. The callback carries nothing: read after it. Returns the unsubscription.
+        Changes of other processes are reported only after ``start`` and over PostgreSQL, and may be missed, so subscribers also
+        poll.
         """
         return self._hub.subscribe(subject, notify)
 
     def measures(self) -> Measures:
-        """Measure what an operator watches of the store.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Return the figures of the store for an operator."""
         return measures(self._database, self._clock, self.live.health())
 
     def ready(self) -> dict[str, Any]:
-        """Tell whether the store answers, for a readiness probe: ``{store, schema_version, feed}``.
-
-        Raises
-        ------
-        StoreUnreachableError, StoreBusyError, StoreError
-        """
+        """Return ``{store, schema_version, feed}`` for a readiness probe, or raise if the store does not answer."""
         self._database.ask()
         return {"store": self._database.kind, "schema_version": self._database.schema_version, "feed": self.live.health()}

@@ -1,4 +1,4 @@
-"""How much an owner may have, so that nobody else waits behind all of it, or looks for themselves among it."""
+"""Limits of an owner's work, so that it does not delay others or flood the leaderboard."""
 
 from __future__ import annotations
 
@@ -18,33 +18,16 @@ _LIVE = ("live-competition", "live-deploy")
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What an owner may have at once; of all but names, what is over does not count.
+    """Limits of an owner; except for names, finished work does not count."""
 
-    Attributes
-    ----------
-    starts, deploys
-        Runs that are queued or running, of competitions and of deployed agents.
-    drafts
-        Competitions that were not started yet.
-    live
-        Runs that follow a feed, of both kinds: each holds its place until its match is over, which may be days away.
-    names
-        Agent ids on the leaderboard, those of runs under way included.
-    """
-
+    # starts, deploys: queued or running runs of competitions and of deployed agents
     starts: int = 8
     deploys: int = 200
-    drafts: int = 1000
-    live: int = 4
-    names: int = 100
+    drafts: int = 1000  # competitions that are not started
+    live: int = 4  # runs that follow a feed, of both kinds; each counts until its match is over, which may be days away
+    names: int = 100  # agent ids on the leaderboard, those of runs under way included
 
     def require_start(self, connection: Connection, owner: str) -> None:
-        """Refuse a start beyond the cap.
-
-        Raises
-        ------
-        OwnerLimitError
-        """
         _require(
             jobs.open_of(connection, owner, ("competition", "live-competition")),
             self.starts,
@@ -53,44 +36,21 @@ class Caps:
         )
 
     def require_deploy(self, connection: Connection, owner: str) -> None:
-        """Refuse a deploy beyond the cap.
-
-        Raises
-        ------
-        OwnerLimitError
-        """
         there = jobs.open_of(connection, owner, ("deploy", "live-deploy"))
         _require(there, self.deploys, "deploys that are not over", _SOON_S)
 
     def require_live(self, connection: Connection, owner: str) -> None:
-        """Refuse a live run beyond the cap.
-
-        Raises
-        ------
-        OwnerLimitError
-        """
         there = jobs.open_of(connection, owner, _LIVE)
         _require(there, self.live, "live runs that are not over", _LATER_S)
 
     def require_draft(self, connection: Connection, owner: str) -> None:
-        """Refuse a draft beyond the cap.
-
-        Raises
-        ------
-        OwnerLimitError
-        """
         _require(competitions.unstarted_of(connection, owner), self.drafts, "competitions that were not started", _LATER_S)
 
     def require_names(self, connection: Connection, owner: str, agent_ids: Iterable[str]) -> None:
-        """Refuse a run that would give an owner more rows of the leaderboard than the cap; names that are there may go on.
-
-        Raises
-        ------
-        OwnerLimitError
-        """
+        """Refuse a run that would give an owner too many rows of the leaderboard; existing names may continue."""
         StoredLogRows(
             connection, writing=True
-        )  # which a run is entered in next: of two at once, the second sees the first's names
+        )  # locked before the run is entered: of two at once, the second sees the first's names
         there = standings.names_of(connection, owner)
         new = set(agent_ids) - there
         if new and len(there) + len(new) > self.names:
@@ -106,26 +66,20 @@ def _require(there: int, most: int, what: str, retry_after_s: int) -> None:
         raise OwnerLimitError(f"you have {there} {what}, and may have {most} at once", retry_after_s)
 
 
-# How much runs may take up in the store.
+# Bytes of runs in the store.
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Bytes that runs may take up: all that were asked for without a token together, and each owner's.
+    """Limits of bytes: of all runs without a token together, and of each owner's.
 
-    A run that begins with room left is sealed; so a budget is overdrawn by what runs at once, at most.
+    A run that starts with room left is sealed, so concurrent runs may exceed the limit.
     """
 
     public_bytes: int = 4 << 30
     owner_bytes: int = 1 << 30
 
     def require_room(self, connection: Connection, owner: str) -> None:
-        """Refuse a run for which there is no room.
-
-        Raises
-        ------
-        StorageSpentError
-        """
         most, whose = (self.public_bytes, "runs without an owner") if owner == ANYBODY else (self.owner_bytes, "your runs")
         taken = usage.bytes_of(connection, owner)
         if taken >= most:

@@ -1,4 +1,4 @@
-"""Events of a competition, and the batches in which events are stored."""
+"""Events of a competition, and the batches in which they are stored."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ class EventKind(StrEnum):
 
 
 def event(kind: EventKind, run_id: str, payload: dict[str, Any], *, evidence: bool = False) -> dict[str, Any]:
-    """Make an event; ``evidence`` says that its payload restates sealed bytes."""
+    """Return an event; ``evidence`` says that its payload restates sealed bytes."""
     return {"kind": kind.value, "run_id": run_id, "evidence": evidence, "payload": payload}
 
 
 def anchor_event(run_id: str, anchor: Anchor, manifest_hash: str | None) -> dict[str, Any]:
-    """Say how far the anchor of a run is."""
     payload = {
         "anchor_status": anchor.status,
         "signature": anchor.signature,
@@ -46,17 +45,16 @@ def anchor_event(run_id: str, anchor: Anchor, manifest_hash: str | None) -> dict
 
 
 def in_batches(events: Iterable[dict[str, Any]], skipped: int = 0) -> Iterator[list[dict[str, Any]]]:
-    """Cut events into batches of one transaction each, after those that are stored already."""
     rest = islice(events, skipped, None)
     while batch := list(islice(rest, _BATCH)):
         yield batch
 
 
-# News of appended events inside one process; what was appended is read from the store.
+# News of appended events inside one process; the events are read from the store.
 
 
 class Hub:
-    """Tells subscribers and waiters that something about a subject was stored."""
+    """Notifies subscribers and waiters of stored changes of a subject."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -64,7 +62,7 @@ class Hub:
         self._subscribers: dict[str, list[Callable[[], None]]] = {}
 
     def subscribe(self, subject: str, notify: Callable[[], None]) -> Callable[[], None]:
-        """Call ``notify`` at every publication about a subject, on the publisher's thread; returns the unsubscription."""
+        """Call ``notify`` at every publication about a subject, on the publisher's thread; return the unsubscription."""
         with self._changed:
             self._subscribers.setdefault(subject, []).append(notify)
 
@@ -78,9 +76,8 @@ class Hub:
         return unsubscribe
 
     def publish(self, subject: str) -> None:
-        """Say that something about a subject was stored; called after the transaction."""
         with self._changed:
-            if subject in self._versions:  # somebody waits for it: runs come and go
+            if subject in self._versions:  # only subjects with waiters have a version, as runs come and go
                 self._versions[subject] += 1
             notified = list(self._subscribers.get(subject, ()))
             self._changed.notify_all()
@@ -88,11 +85,9 @@ class Hub:
             notify()
 
     def version(self, subject: str) -> int:
-        """Count the publications about a subject: to be read before the store is."""
         with self._changed:
             return self._versions.setdefault(subject, 0)
 
     def wait(self, subject: str, seen: int, timeout_s: float) -> None:
-        """Wait until the version of a subject is not the one that was seen any more, at most so long."""
         with self._changed:
             self._changed.wait_for(lambda: self._versions.get(subject, 0) != seen, timeout_s)

@@ -1,4 +1,4 @@
-"""The fixtures of a pack as a table: what there is to choose a replay by."""
+"""The fixtures of a pack as a table, from which replays are chosen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clvlab.law.schema import Schema
 from clvlab.packs.manifest import TICKS_FILE, KickoffKind
 from clvlab.packs.reader import Pack
 
-# What a pack has of each market: its sides, how many ticks, and from when to when.
+# Coverage of each market: its sides, number of ticks, first and last time.
 
 
 # One row per market of a fixture, in order of (fixture_id, market_key); ``sides`` in byte order.
@@ -29,13 +29,7 @@ COVERAGE: Schema = {
 
 
 def coverage(pack: Pack) -> pl.DataFrame:
-    """Return ``COVERAGE`` of a pack; its ticks are read once, and never stand in memory.
-
-    Raises
-    ------
-    PackFormatError
-        The ticks can't be read.
-    """
+    """Return ``COVERAGE`` of a pack; its ticks are read once, and never all in memory."""
     path = pack.folder / TICKS_FILE
     series = (
         pl.scan_parquet(path, glob=False)
@@ -80,14 +74,10 @@ FIXTURE_ROWS: Schema = {
 
 @dataclass(frozen=True, slots=True)
 class FixtureFilter:
-    """Which fixtures are wanted.
+    """Filters of fixtures.
 
-    Attributes
-    ----------
-    market
-        Prefix of a market key that the fixture must have; of its markets only these are shown.
-    after, before
-        The announced kickoff is at or after the one, and before the other, in UTC milliseconds.
+    ``market`` is a prefix of a market key that the fixture must have, and only these markets are listed. The announced kickoff
+    is at or after ``after`` and before ``before``, in UTC milliseconds.
     """
 
     market: str | None = None
@@ -97,17 +87,7 @@ class FixtureFilter:
 
 @dataclass(frozen=True, slots=True)
 class FixtureTable:
-    """What is known of the fixtures of one pack.
-
-    Attributes
-    ----------
-    fixtures
-        ``FIXTURE_ROWS`` but for ``markets``.
-    markets
-        ``COVERAGE``.
-    quality
-        The quality report as JSON; null without one.
-    """
+    """Fixtures of one pack: ``FIXTURE_ROWS`` without ``markets``, ``COVERAGE``, and the quality report (JSON or ``None``)."""
 
     fixtures: pl.DataFrame
     markets: pl.DataFrame
@@ -115,12 +95,6 @@ class FixtureTable:
 
     @classmethod
     def of(cls, pack: Pack) -> FixtureTable:
-        """Read what a pack has.
-
-        Raises
-        ------
-        PackFormatError, PackTamperedError
-        """
         actual = pack.manifest.kickoff is KickoffKind.ACTUAL
         declared = pl.DataFrame(
             [
@@ -149,17 +123,10 @@ class FixtureTable:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that it takes, about."""
         return int(self.fixtures.estimated_size() + self.markets.estimated_size()) + _OVERHEAD_BYTES
 
     def page(self, wanted: FixtureFilter, cursor: str | None, limit: int | None) -> tuple[pl.DataFrame, int, str | None]:
-        """Return a page of ``FIXTURE_ROWS``, how many match in all, and the cursor of the next page or None.
-
-        Raises
-        ------
-        PageError
-            A cursor that no page gave, or a limit outside 1..1000.
-        """
+        """Return a page of ``FIXTURE_ROWS``, the number of all matches, and the cursor of the next page or None."""
         found, markets = self.fixtures, self.markets
         if wanted.market is not None:
             keys = [key for key in markets["market_key"].unique() if key.startswith(wanted.market)]
@@ -175,7 +142,6 @@ class FixtureTable:
 
 
 def _with_markets(page: pl.DataFrame, markets: pl.DataFrame) -> pl.DataFrame:
-    """Put the markets of each fixture beside it; a fixture without any has an empty list."""
     own = markets.join(page.select("fixture_id"), on="fixture_id", how="semi", maintain_order="left")
     lists = own.group_by("fixture_id", maintain_order=True).agg(markets=pl.struct(*_MARKET))
     listed = page.join(lists, on="fixture_id", how="left", maintain_order="left")

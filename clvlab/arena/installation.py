@@ -1,4 +1,4 @@
-"""What of clvlab is installed, and what each missing extra would give."""
+"""Installed parts of clvlab, and the use of each missing extra."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from clvlab.runs.versions import judge
 
 
 def install_command(requirement: str) -> str:
-    """Return what installs a library, or in a clone ``.[extra]``, into this environment."""
+    """Return the command that installs a library, or in a clone ``.[extra]``, into this environment."""
     return shlex.join([sys.executable, "-m", "pip", "install", requirement])
 
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """An extra: what it gives, and the modules by which it is known to be there, each with its distribution."""
+    """An extra: its use, and the modules that show that it is installed, each with its distribution."""
 
     name: str
     gives: str
@@ -30,12 +30,11 @@ class Extra:
 
     @property
     def missing(self) -> list[str]:
-        """Names of distributions that are not installed."""
         return [distribution for module, distribution in self.modules.items() if find_spec(module) is None]
 
     @property
     def command(self) -> str:
-        """What installs it here, in a clone."""
+        """Command that installs it in a clone."""
         return install_command(f".[{self.name}]")
 
 
@@ -59,7 +58,7 @@ EXTRAS: tuple[Extra, ...] = (
     Extra("remote", "packs and runs in buckets", {name: name for name in ("obstore", "platformdirs")}),
     Extra("dask", "searches on a Dask cluster", {"distributed": "distributed"}),
 )
-"""In the order in which somebody new may want them; names and modules are those of ``pyproject.toml``."""
+"""In the order in which new users may want them; names and modules are those of ``pyproject.toml``."""
 
 
 def check_extras(*names: str) -> None:
@@ -68,12 +67,12 @@ def check_extras(*names: str) -> None:
     Parameters
     ----------
     *names
-        Extras that are needed.
+        Names of required extras.
 
     Raises
     ------
     MissingExtraError
-        One is not; the message is the command that installs it.
+        An extra is not installed; the message is the command that installs it.
     ArgumentError
         There is no such extra.
 
@@ -112,7 +111,6 @@ def _version(distribution: str) -> str | None:
 
 
 def _fault(pack_id: str) -> str | None:
-    """Say why a bundled pack does not verify; null if it does."""
     try:
         verified_pack(pack_id)
     except ClvlabError as error:

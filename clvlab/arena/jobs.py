@@ -1,4 +1,4 @@
-"""Work that outlives a request, and a process: leased rows of the store, performed by worker threads or by who waits for it."""
+"""Jobs, which outlive requests and processes: leased rows of the store, performed by worker threads or by a waiting request."""
 
 from __future__ import annotations
 
@@ -36,19 +36,13 @@ from clvlab.store.runs import RunStatus
 
 @contextmanager
 def fenced(database: Database, job: Job) -> Iterator[Connection]:
-    """Open a transaction that holds a job.
-
-    Raises
-    ------
-    LeaseLostError
-        Another worker has claimed it, or it is over.
-    """
+    """Open a transaction that locks a job; ``LeaseLostError`` if another worker claimed it, or it is over."""
     with database.write() as connection:
         job_rows.fence(connection, job)
         yield connection
 
 
-# Attempts at jobs: kept alive while they last, told how far they are, and ended early when nobody wants them any more.
+# Attempts at jobs: kept alive while they last, asked for progress, and ended early when they are no longer wanted.
 
 
 logger = logging.getLogger("clvlab.jobs")
@@ -56,15 +50,7 @@ _NOTED_S = 1.0
 
 
 class Attempt:
-    """A job in hand.
-
-    Attributes
-    ----------
-    job
-        As it was claimed.
-    progress
-        How far it is; null until something was told.
-    """
+    """A claimed job, and its progress, ``None`` until the first report."""
 
     def __init__(self, job: Job, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
         self.job, self._database, self._hub, self._clock, self._lease_ms = job, database, hub, clock, lease_ms
@@ -73,12 +59,12 @@ class Attempt:
         self.progress: Progress | None = None
 
     def end(self) -> None:
-        """Have the work end at its next word: it was cancelled, or given back."""
+        """End the work at its next progress report: it was cancelled, or given back."""
         self._lost.set()
         self._over.set()
 
     def tell(self, stage: Stage, done: int = 0, total: int = 1) -> None:
-        """Say how far the work is, to this process at once and to others about once a second."""
+        """Report progress, to this process at once and to others about once a second."""
         if self._lost.is_set():
             raise LeaseLostError(f"job {self.job.job_id}: attempt {self.job.attempt} is not wanted any more")
         self.progress = {"stage": stage.value, "done": done, "total": total}
@@ -87,13 +73,12 @@ class Attempt:
             try:
                 with self._database.write() as connection:
                     job_rows.note_progress(connection, self.job, self.progress)
-            except StoreError as error:  # the work goes on: only others do not hear of it
+            except StoreError as error:  # the work continues; only other processes miss the report
                 logger.warning("progress was not noted: %s", error)
         self._hub.publish(self.job.run_id)
 
     @contextmanager
     def kept_alive(self) -> Iterator[None]:
-        """Renew the lease of the job until the context ends."""
         thread = Thread(target=self._renew, name=f"clvlab-lease-{self.job.job_id}", daemon=True)
         thread.start()
         try:
@@ -109,18 +94,12 @@ class Attempt:
                     if not job_rows.renew(connection, self.job, self._clock(), self._lease_ms):
                         self._lost.set()
                         return
-            except StoreError as error:  # the next renewal may get through; else the fence decides
+            except StoreError as error:  # the next renewal may succeed; else the fence decides
                 logger.warning("a lease was not renewed: %s", error)
 
 
 class Attempts:
-    """The attempts that this process is at.
-
-    Attributes
-    ----------
-    ended
-        They were given back, and so is each that begins now.
-    """
+    """The attempts of this process; once ``ended`` is set they were given back, and so is every new one."""
 
     def __init__(self, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
         self._database, self._hub, self._clock, self._lease_ms = database, hub, clock, lease_ms
@@ -129,18 +108,11 @@ class Attempts:
         self.ended = Event()
 
     def of(self, run_id: str) -> Attempt | None:
-        """Return the newest attempt at a run here, of those that tell how far it is."""
         return self._told.get(run_id)
 
     @contextmanager
     def at(self, job: Job, *, told: bool) -> Iterator[Attempt]:
-        """Keep an attempt in hand, and its lease alive, while the context lasts.
-
-        Raises
-        ------
-        LeaseLostError
-            This process is ending.
-        """
+        """Keep an attempt registered and its lease alive during the context; ``LeaseLostError`` if the process is ending."""
         attempt = Attempt(job, self._database, self._hub, self._clock, self._lease_ms)
         if told:
             self._told[job.run_id] = attempt
@@ -157,12 +129,7 @@ class Attempts:
                 del self._told[job.run_id]
 
     def end(self) -> None:
-        """Free the jobs in hand for other processes, at once; whoever works on is told at the next word.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Free the jobs in hand for other processes at once; running work ends at its next report."""
         self.ended.set()
         self._give_back(list(self._in_hand))
 
@@ -175,7 +142,7 @@ class Attempts:
             logger.warning("%d jobs were given back", len(given))
 
 
-# Jobs that can't be done now, through no fault of their own: set aside with a word, so that the attempt does not count.
+# Jobs that can't be done now through no fault of their own are set aside with a reason, and the attempt does not count.
 
 
 _DELAYS_MS = (2_000, 10_000, 60_000, 300_000)
@@ -183,19 +150,14 @@ _DELAYS_MS = (2_000, 10_000, 60_000, 300_000)
 
 @dataclass
 class Postponing:
-    """Sets jobs aside, and remembers those of which the store did not take the word."""
+    """Sets jobs aside, and remembers those that the store could not set aside."""
 
     database: Database
     clock: Callable[[], int]
     _unsaid: dict[int, tuple[Job, str]] = field(default_factory=dict, init=False)
 
     def postpone(self, job: Job, cause: str) -> None:
-        """Set a job aside, the longer the more often it was.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Set a job aside, longer each time."""
         delay = _DELAYS_MS[min(job.postponed, len(_DELAYS_MS) - 1)]
         logger.warning("job %d is put off for %d s: %s", job.job_id, delay // 1000, cause)
         try:
@@ -205,12 +167,12 @@ class Postponing:
             logger.warning("%s", error)
 
     def interrupted(self, job: Job, cause: str) -> None:
-        """Set a job aside that the store broke off, now or as soon as it answers again."""
+        """Set a job aside that the store interrupted, now or as soon as it answers again."""
         self._unsaid[job.job_id] = job, cause
         self.say_unsaid()
 
     def say_unsaid(self) -> None:
-        """Set aside what the store did not let be set aside before."""
+        """Set aside the remembered jobs."""
         for job_id, (job, cause) in list(self._unsaid.items()):
             try:
                 self.postpone(job, cause)
@@ -220,7 +182,7 @@ class Postponing:
             self._unsaid.pop(job_id, None)
 
 
-# How a job ends: done, put off, or failed with a cause; in the transaction of the use case that does the work.
+# A job ends done, postponed, or failed with a cause, in the transaction of the use case that does the work.
 
 
 _MAX_ATTEMPTS = 10
@@ -231,34 +193,24 @@ class PostponedError(Exception):
 
 
 class JobHandler(Protocol):
-    """What a use case does with jobs of its kind."""
-
     def perform(self, job: Job, tell: OnProgress) -> None:
         """Do the work, and end the job in the transaction that stores it (``fenced``, then ``finish``); or postpone it."""
         ...
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
-        """Note a failure for good, in the transaction that ends the job."""
+        """Record a final failure, in the transaction that ends the job."""
         ...
 
 
 @dataclass(frozen=True)
 class Handling:
-    """Has handlers do claimed jobs, and sees to it that each of these ends."""
-
     database: Database
     hub: Hub
     attempts: Attempts
     postponing: Postponing
 
     def perform(self, handler: JobHandler, job: Job, *, told: bool) -> None:
-        """Have a job done; ``told`` says whether it is asked how far it is.
-
-        Raises
-        ------
-        StoreError
-            The database broke off; the job is taken up again.
-        """
+        """Perform a job; ``told`` says whether its progress may be asked for."""
         try:
             if job.attempt - job.postponed > _MAX_ATTEMPTS:
                 self._fail(handler, job, f"given up after {_MAX_ATTEMPTS} attempts that ended without a word")
@@ -281,7 +233,6 @@ class Handling:
             self.publish(job)
 
     def publish(self, job: Job) -> None:
-        """Wake who waits for what asked for this job, or for its run."""
         for subject in (job.payload["origin_id"], job.run_id):
             self.hub.publish(subject)
 
@@ -296,17 +247,17 @@ class Handling:
             self.postponing.postpone(job, str(error))
         except StoreError:
             raise
-        except Exception:  # a job whose failure can't be noted must end all the same
+        except Exception:  # a job whose failure can't be recorded must end all the same
             logger.exception("the failure of job %d can't be noted", job.job_id)
             with fenced(self.database, job) as connection:
                 job_rows.finish(connection, job, JobStatus.FAILED, cause)
 
 
 CANCELLED = "cancelled"
-"""Cause of a run that whoever asked for it did not want any more."""
+"""Cause of a run that its requesters withdrew."""
 _OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
-_APART = "anchor"  # waits for a network: it has a thread of its own, so that nothing waits behind it
-_ASKED = "backtest"  # performed by whoever asked; a thread of its own takes up what nobody performs any more
+_APART = "anchor"  # waits for a network, so it has a thread of its own
+_ASKED = "backtest"  # performed by requests; a thread of its own takes up abandoned ones
 _UNTAKEN_MS = 60_000
 LIVE = ("live-competition", "live-deploy")
 """Kinds of jobs that last as long as a match."""
@@ -315,39 +266,25 @@ _PATIENCE_S = 600.0
 
 
 def never(connection: Connection) -> bool:  # noqa: ARG001
-    """Let a cancel be."""
+    """Allow every cancel."""
     return False
 
 
 @dataclass
 class Jobs:
-    """Worker threads over the job table, which several processes may share.
-
-    Attributes
-    ----------
-    clock
-        UTC milliseconds; may jump.
-    workers
-        Jobs that are performed at once; 0 leaves all to other processes, also those that somebody here waits for.
-    lease_ms
-        How long a worker is believed alive without a word; it renews three times as often.
-    require_log
-        Called before a job is taken that will append to the run log; raises ``LogBehindError`` while nothing may be.
-    live
-        Live runs that are followed at once, each on a thread of its own.
-    unasked
-        Nobody asks in this process: a backtest is taken up at once, as other jobs are.
-    """
+    """Worker threads over the job table, which several processes may share."""
 
     database: Database
     hub: Hub
-    clock: Callable[[], int]
+    clock: Callable[[], int]  # UTC milliseconds; may jump
+    # Jobs that are performed at once; 0 leaves all to other processes, also those that a request here waits for.
     workers: int = 2
-    lease_ms: int = 30_000
+    lease_ms: int = 30_000  # time until a silent worker loses its job; it renews three times as often
     handlers: Mapping[str, JobHandler] = field(default_factory=dict)
+    # Called before a job is taken that will append to the run log; raises ``LogBehindError`` while that is not allowed.
     require_log: Callable[[], None] = lambda: None
-    live: int = 0
-    unasked: bool = False
+    live: int = 0  # live runs that are followed at once, each on a thread of its own
+    unasked: bool = False  # whether a backtest is taken up at once like other jobs, as this process receives no requests
     _threads: list[Thread] = field(default_factory=list, init=False)
     _stopping: Event = field(default_factory=Event, init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
@@ -362,13 +299,12 @@ class Jobs:
 
     @property
     def lanes(self) -> Mapping[str, int]:
-        """How many jobs are performed at once here: ``jobs``, ``anchors`` and ``live`` runs."""
+        """Number of jobs performed at once here: ``jobs``, ``anchors`` and ``live`` runs."""
         if not self.workers:
             return {"jobs": 0, "anchors": 0, "live": 0}
         return {"jobs": self.workers, "anchors": int(_APART in self.handlers), "live": self.live}
 
     def start(self) -> None:
-        """Start the worker threads; idempotent."""
         with self._guard:
             if not self._threads:
                 self._stopping.clear()
@@ -379,7 +315,7 @@ class Jobs:
                     thread.start()
 
     def _lanes(self) -> Sequence[tuple[Collection[str], int]]:
-        """Return the kinds of jobs that each thread takes, and how long these must have waited."""
+        """Return the kinds of jobs for each thread, and how long these must have waited."""
         if not self.workers:
             return []
         alone = {_APART: 0} if self.unasked else {_APART: 0, _ASKED: self.lease_ms}
@@ -390,10 +326,7 @@ class Jobs:
     def stop(self, within_s: float | None = None) -> None:
         """Let the jobs in hand finish, and end the threads; idempotent.
 
-        Parameters
-        ----------
-        within_s
-            How long to wait for them; then they are given back, and this object performs nothing any more. Null is without end.
+        After ``within_s`` jobs are given back, and this object performs no more; None waits without end.
 
         Raises
         ------
@@ -416,9 +349,9 @@ class Jobs:
             try:
                 self._postponing.say_unsaid()
                 worked = self.run_one(kinds, waited_ms)
-            except LogBehindError:  # which the start and every refused request say
+            except LogBehindError:  # the start and every refused request report it
                 worked = False
-            except StoreError as error:  # the lease runs out, and whoever is there then takes the job up again
+            except StoreError as error:  # the lease runs out, and another worker takes the job up
                 logger.warning("a job was put off: %s", error)
                 worked = False
             except Exception:  # the boundary of a thread: the next job must still find it
@@ -428,7 +361,7 @@ class Jobs:
                 self.hub.wait(ADDED, seen, _POLL_S)
 
     def _watch(self) -> None:
-        """Say once a minute that a job waits which is left to others."""
+        """Log once a minute that a job is waiting for other processes."""
         while not self._stopping.wait(_UNTAKEN_MS / 1000):
             now = self.clock()
             try:
@@ -443,15 +376,7 @@ class Jobs:
                 logger.warning("a job has waited for %d s, and this process performs none: see to `clvlab worker`", waited_s)
 
     def run_one(self, kinds: Collection[str] | None = None, waited_ms: int = 0) -> bool:
-        """Claim and perform one job, of any kind or of these, on this thread; False if none has waited so long.
-
-        Raises
-        ------
-        StoreError
-            The database broke off; the job stays leased and is taken up again when the lease runs out.
-        LogBehindError
-            No job was taken.
-        """
+        """Claim and perform one job, of any kind or of these, on this thread; False if none has waited so long."""
         if kinds is None or set(kinds) != {_APART}:
             self.require_log()
         job = self._claim(kinds, waited_ms=waited_ms)
@@ -460,18 +385,14 @@ class Jobs:
         return job is not None
 
     def settle(self, run_id: str) -> dict[str, Any]:
-        """Wait until a run is sealed or failed, performing its job here if nobody else does and this process has workers.
-
-        Returns the run's row.
+        """Wait until a run is sealed or failed, and return its row; perform its job here if no other worker does.
 
         Raises
         ------
-        StoreError
-            The database broke off; the job is taken up again.
         BusyError
             Another worker has held the job for ten minutes.
         LogBehindError
-            Nobody performs the job as things are.
+            No worker may perform the job at present.
         ShuttingDownError
             The jobs of this process were given back.
         """
@@ -495,12 +416,7 @@ class Jobs:
         raise BusyError(int(_PATIENCE_S))
 
     def require_sealed(self, run_id: str) -> None:
-        """Wait as ``settle`` does, for a run that must be sealed.
-
-        Raises
-        ------
-        RunCancelledError, RunFailedError
-        """
+        """Wait as ``settle``, and raise ``RunCancelledError`` or ``RunFailedError`` unless the run is sealed."""
         outcome = self.settle(run_id)
         if outcome["cause"] == CANCELLED:
             raise RunCancelledError(run_id)
@@ -508,12 +424,6 @@ class Jobs:
             raise RunFailedError(run_id, outcome["cause"])
 
     def state(self, run_id: str) -> RunProgress:
-        """Tell how far a run is, as this process knows or another noted.
-
-        Raises
-        ------
-        UnknownRunError
-        """
         with self.database.read() as connection:
             row = runs.row(connection, run_id)
             noted = job_rows.progress(connection, run_id)
@@ -525,9 +435,9 @@ class Jobs:
         return cast("RunProgress", {"run_id": run_id, "status": row["status"], "cause": row["cause"], **told})
 
     def cancel(self, run_id: str, cause: str, unless: Callable[[Connection], bool] = never) -> bool:
-        """End the job of a run that is not over, as a failure with a cause; False if there is none.
+        """End the job of an unfinished run as a failure with a cause; False without one.
 
-        ``unless`` is asked while the job's row is held, and may keep the run.
+        ``unless`` is called while the job is locked, and may keep the run.
         """
         with self.database.write() as connection:
             job = job_rows.hold_open(connection, run_id, [kind for kind in self.handlers if kind != _APART])
@@ -542,7 +452,6 @@ class Jobs:
         return True
 
     def counts(self) -> dict[str, int]:
-        """Return the number of jobs per status: ``queued``, ``leased``, ``done``, ``failed``."""
         with self.database.read() as connection:
             return job_rows.counts(connection)
 

@@ -1,4 +1,4 @@
-"""Runs that are kept on this machine: in a database and logged as a service does, with every trial that was made."""
+"""Runs kept on this machine: in a database and logged as by a service, with every trial."""
 
 from __future__ import annotations
 
@@ -39,26 +39,14 @@ def _now_ms() -> int:
 
 
 class KeptRuns:
-    """Runs that are made here and kept: a service over the same database shows and verifies them too.
+    """Runs made and kept here; a service over the same database shows and verifies them too.
 
-    Parameters
-    ----------
-    database_url
-        SQLAlchemy URL; None is in memory.
-    clock
-        UTC milliseconds.
-
-    Attributes
-    ----------
-    runs, leaderboard
-        What is kept, and what it adds up to per agent.
-    searches
-        Searches that were planned, and what they hold out.
+    ``runs`` and ``leaderboard`` read what is kept; ``searches`` has planned searches and their hold-outs.
 
     Raises
     ------
     StoreUnreachableError, StoreError
-        A database that can't be opened, or that a newer clvlab wrote.
+        The database can't be opened, or a newer clvlab wrote it.
     """
 
     def __init__(self, database_url: str | None = None, *, clock: Callable[[], int] = _now_ms) -> None:
@@ -71,19 +59,19 @@ class KeptRuns:
         self.leaderboard.bring_up_to_date()
 
     def close(self) -> None:
-        """Release the database; one in memory is gone with it."""
+        """Close the database; one in memory is lost."""
         self._database.close()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the database for oneself, other processes included: for a change beside it that must not meet another."""
+        """Lock the database against other processes, for a change outside it that must not meet another."""
         with self._database.write():
             yield
 
     def recorder_of(self, spec: ReplaySpec) -> DatabaseRecorder:
-        """Return where a run is kept: on the record, and as a trial of each agent.
+        """Return the recorder of a run, which also records a trial of each agent.
 
-        It raises ``HeldOutError`` before anything is committed to, where a plan holds some of the fixtures out.
+        It raises ``HeldOutError`` before any commitment, if a plan holds some of the fixtures out.
         """
 
         def still_open(connection: Connection) -> None:
@@ -101,15 +89,7 @@ class KeptRuns:
         on_update: Callable[[LiveView], None],
         store_pack: Callable[[Pack], Pack],
     ) -> Run:
-        """Follow a live run, and keep it likewise; over a feed that somebody made up it is not ranked.
-
-        Parameters
-        ----------
-        request, agents, on_update, store_pack
-            As for ``run_live``.
-        folder
-            Of live runs.
-        """
+        """Follow a live run as ``run_live`` and keep it; over a generated feed it is not ranked. ``folder`` has live runs."""
         feed = feed_at(request.feed)
         recorder = self._recorder(agents, ranked=is_genuine(feed))
         run = run_live(
@@ -126,14 +106,13 @@ class KeptRuns:
         return DatabaseRecorder(self._database, _OWNER, self._clock, also=tried, ranked=ranked)
 
     def receipts(self, run_id: str) -> bytes:
-        """Return what venues said of a run, as lines."""
         with self._database.read() as connection:
             return runs.receipt_lines(connection, run_id)
 
     def record_trials(self, specs: Sequence[ReplaySpec]) -> int:
-        """Put what was tried over a pack on record, which no run need follow.
+        """Record trials over a pack, with or without a sealed run.
 
-        Returns how many others were there, over it or over another pack with a match of those that were asked for.
+        Return the number of other trials over it, or over another pack that shares a match with the requested fixtures.
         """
         pack, asked = specs[0].pack, specs[0].fixture_ids
         ids = [own for spec in specs for own in trial_ids(spec)]
@@ -151,18 +130,18 @@ class KeptRuns:
 
 
 def _add_trials(connection: Connection, pack: Pack, ids: Sequence[str], now_ms: int) -> None:
-    """Put trials on record with each pack whose ticks they saw: one over a view counts as one over what it is a view of."""
+    """Record trials with each pack whose ticks they saw: one over a view counts as one over its parents."""
     for source in pack.sources:
         plan_rows.add_trials(connection, source, _ids_over(pack, source, ids), now_ms)
 
 
 def _ids_over(pack: Pack, source: str, ids: Sequence[str]) -> list[str]:
-    """Return the ids of trials with one of the packs that they are over, of which there may be several."""
+    """Return the ids of trials with one of their packs, of which there may be several."""
     return list(ids) if len(pack.sources) == 1 else [sha256(canonical([own, source])) for own in ids]
 
 
 def trial_ids(spec: ReplaySpec) -> list[str]:
-    """Return the id of each agent's trial: a hash of all that shapes its scores, so neither of its name nor of the policy."""
+    """Return the id of each agent's trial: a hash of everything that shapes its scores, so without its name and the policy."""
     return [_tried(agent, spec.pack, spec.fixture_ids, spec.window) for agent in spec.agents]
 
 

@@ -42,41 +42,19 @@ _COMPARED = (*SUMS, *RUN_COUNTS, "max_drawdown", "strategy", "causality", "confi
 
 @dataclass(frozen=True)
 class GlobalLeaderboard:
-    """Use cases of the global ranking."""
-
     database: Database
 
     def rows(self, after_rank: int = 0, limit: int | None = None, wanted: RowQuery = _ALL) -> LeaderboardResponse:
-        """Rank agents, best first, in a time that grows with the rows that are answered and with nothing else.
-
-        Parameters
-        ----------
-        after_rank, limit
-            A page: so many rows after the rank.
-        wanted
-            Which rows: all by default. Ranks are places among them.
-
-        Raises
-        ------
-        PageError
-            ``after_rank`` is negative, or ``limit`` not positive.
-        """
+        """Rank agents, best first; the time grows only with the returned rows. Ranks are places among ``wanted`` rows."""
         return {"rows": [row for _, row in self.keyed_rows(after_rank, limit, wanted)]}
 
     def revision(self) -> str:
-        """Return a token that is another whenever an answer of ``rows`` may be."""
         with self.database.read() as connection:
             return standings.revision(connection)
 
     def keyed_rows(
         self, after_rank: int = 0, limit: int | None = None, wanted: RowQuery = _ALL
     ) -> list[tuple[Row, LeaderboardRow]]:
-        """Rank agents as ``rows`` does, each with the owner and agent id that its label stands for.
-
-        Raises
-        ------
-        PageError
-        """
         if after_rank < 0 or (limit is not None and limit < 1):
             raise PageError(f"after_rank must not be negative, and limit be positive, not {after_rank} and {limit}")
         with self.database.read() as connection:
@@ -87,7 +65,7 @@ class GlobalLeaderboard:
         return [(key, _row(one, rank, alike.get(key, []))) for rank, (key, one) in ranked]
 
     def bring_up_to_date(self) -> None:
-        """Count all sealed runs where none is counted, and pool what runs added where that has no names: of older databases."""
+        """Migrate older databases: count sealed runs if none is counted, and pool rows without labels."""
         with self.database.read() as connection:
             missing, unpooled = standings.is_missing(connection), standings.is_unpooled(connection)
         if missing:
@@ -99,7 +77,7 @@ class GlobalLeaderboard:
                 standings.pool_all(connection)
 
     def rebuild(self) -> list[str]:
-        """Recompute all of it from the sealed bytes and store that; returns a sentence for every difference found."""
+        """Recompute and store everything from the sealed bytes; return a sentence for every difference."""
         with self.database.read() as connection:
             run_ids = standings.sealed_run_ids(connection)
             claimed = Claimed()
@@ -136,12 +114,12 @@ def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[Resu
             known = {result["agent_id"]: result for result in standings.results_of(connection, run_id)}
             return [_as_dated(result, known) for result in results(found, row["owner"] or ANYBODY, claim)]
     for key, content_hash, fixture_id in standings.brought(connection, run_id):
-        claim(key, content_hash, [fixture_id])  # its bytes are not the sealed ones, or gone: what those said stays
+        claim(key, content_hash, [fixture_id])  # its bytes are damaged or removed: their earlier result stays
     return [result if run is None else {**result, "failing": True} for result in standings.results_of(connection, run_id)]
 
 
 def _as_dated(result: ResultRow, known: Mapping[str, ResultRow]) -> ResultRow:
-    """Keep what was known of a run when it was sealed: no byte of its evidence tells."""
+    """Keep the knowledge recorded at the seal, which the evidence does not contain."""
     stored = known.get(result["agent_id"], result)
     return {**result, "knowledge": stored["knowledge"], "commit_index": stored["commit_index"]}
 
@@ -188,35 +166,27 @@ def _anchor_status(standing: StandingRow) -> AnchorSummary:
     return "some-pending" if standing["anchored_runs"] or standing["pending_runs"] else "none-anchored"
 
 
-# The leaderboard with an interval beside each mean: from the sealed decisions of the runs that a row is made of.
+# The leaderboard with an interval for each mean, from the sealed decisions of the runs of a row.
 
 
 _KEPT_BYTES = 16 << 20
-_RUNS_AT_ONCE = 40  # runs that one page may read which nobody read before; the next page goes on from there
+_RUNS_AT_ONCE = 40  # new runs that one page may read; the next page reads further ones
 
-# Per agent and fixture: the sum of the CLV of its scored decisions, how many they are, and the sum of their squares.
+# Per agent and fixture: sum, number and sum of squares of the CLV of its scored decisions.
 _Sums = Mapping[tuple[str, int], tuple[float, float, float]]
 
 
 class _EnoughError(Exception):
-    """A page has read as many runs as it may."""
+    """A page has read its maximum of runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForestRow:
     """A row of the leaderboard.
 
-    Attributes
-    ----------
-    row
-        As the leaderboard has it.
-    low, high
-        Interval of 95 % of its mean, over fixtures. Null with fewer than five fixtures, where a run that it needs was removed
-        or is not stored as it was sealed, and while its runs were not all read yet.
-    fixtures
-        Fixtures that it counts.
-    picture
-        An SVG element on the scale of all rows; empty without a mean.
+    ``low`` and ``high`` are the 95 % interval of its mean over ``fixtures`` fixtures; ``None`` with fewer than five, if a
+    needed run was removed or damaged, and while not all of its runs were read. ``picture`` is an SVG element on the scale of
+    all rows; empty without a mean.
     """
 
     row: LeaderboardRow
@@ -228,8 +198,6 @@ class ForestRow:
 
 @dataclass(frozen=True, slots=True)
 class ForestPage:
-    """Some rows, and the SVG element of the scale that they share; empty without rows."""
-
     rows: tuple[ForestRow, ...]
     axis: str
 
@@ -240,20 +208,16 @@ def _kept() -> BoundedCache[_Sums]:
 
 @dataclass(frozen=True)
 class Forest:
-    """Use case of pages; what a run adds to a row is kept, since sealed runs never change."""
+    """Use case of pages; contributions of runs are cached, since sealed runs never change."""
 
     leaderboard: GlobalLeaderboard
     decisions: RunDecisions
     _sums: BoundedCache[_Sums] = field(default_factory=_kept)
 
     def page(self, after_rank: int = 0, limit: int = 50) -> ForestPage:
-        """Rank agents by their means, each with its interval and picture: those that can't hold the past come first. Blocks.
+        """Rank agents by their means with interval and picture; those that can't hold the past come first. Blocks.
 
-        Of an owner's rows with the same decisions the first stands for all.
-
-        Raises
-        ------
-        PageError
+        Of an owner's rows with the same decisions the first represents all.
         """
         keyed = self.leaderboard.keyed_rows(after_rank, limit, RowQuery(grouped=True, apart=True))
         with self.leaderboard.database.read() as connection:
@@ -280,7 +244,7 @@ class Forest:
             return None, None
         sums = np.array(parts, dtype=np.float64).reshape(-1, 3)
         if (sums[:, 0].sum(), sums[:, 1].sum()) != (row["total_clv_bps"], row["action_count"]) or not parts:
-            return None, None  # the row is not what these runs say: an interval of something else would be worse than none
+            return None, None  # the row differs from these runs: a wrong interval would be worse than no interval
         found = estimates(Clusters(sums[:, :1], sums[:, 1:2], sums[:, 2:]))[0]
         return found.low, found.high
 

@@ -1,4 +1,4 @@
-"""The jobs of live runs: followed for as long as a match lasts, by one process at a time, and sealed in one transaction."""
+"""The jobs of live runs: followed by one process at a time until the match ends, and sealed in one transaction."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from clvlab.store.database import Connection
 from clvlab.store.jobs import Job, JobPayload
 from clvlab.store.runlog import RunLog
 
-# What is told of a live run while it lasts, by a thread of its own: whoever listens, and the store, cost no decision time.
+# Reports of a live run, on a thread of their own, so that listeners and the store cost no decision time.
 
 
 logger = logging.getLogger("clvlab.live")
 Happening = tuple[str, str, dict[str, Any]]
-"""Kind of an event, agent id or nothing, and payload."""
+"""Kind of an event, agent id or None, and payload."""
 _EVERY_S = 0.1
 _HEALTH_S = 1.0
 _ACTION = (
@@ -45,27 +45,17 @@ _ACTION = (
 
 @dataclass
 class EventWriter:
-    """Tells of a live run until the context ends; used as one.
-
-    Parameters
-    ----------
-    store
-        Keeps some happenings in one transaction; raises ``LeaseLostError`` if the run is not this process's any more.
-    tell
-        Says how far the run is; likewise.
-    feed
-        Whose health is told of.
-    stop
-        Set when the run is not this process's any more.
+    """Reports a live run until the context ends.
 
     Attributes
     ----------
     lost
-        Why it is not; null while it is.
+        The error by which the run was lost, else ``None``.
     messages
-        How many were shown to the agents, by earlier processes too.
+        Number of messages shown to the agents, by earlier processes too.
     """
 
+    # Stores happenings in one transaction; raises ``LeaseLostError`` if the run belongs to another process now.
     store: Callable[[Sequence[Happening]], None]
     tell: OnProgress
     feed: Feed
@@ -87,7 +77,6 @@ class EventWriter:
         self._thread.join()
 
     def decided(self, message: Message, answers: Answers) -> None:
-        """Tell what agents decided at a message, and which of them failed."""
         self.messages += 1
         where = {"fixture_id": message.fixture_id, "tick_seq": message.tick_seq, "ts_ms": message.ts_ms}
         for agent_id, several in answers.decided.items():
@@ -97,11 +86,10 @@ class EventWriter:
             self._queue.put(("AGENT_ERROR", agent_id, where | {"error": failure.error}))
 
     def recalled(self, message: Message, answers: Answers) -> None:  # noqa: ARG002
-        """Count a message that was told of by another process."""
+        """Count a message that another process reported."""
         self.messages += 1
 
     def looked(self, tracker: Tracker) -> None:
-        """Tell of gaps that have ended."""
         for gap in tracker.gaps[self._gaps :]:
             self._queue.put(("FEED_GAP", "", gap.model_dump(mode="json")))
         self._gaps = len(tracker.gaps)
@@ -140,7 +128,7 @@ class EventWriter:
             self.store(happenings)
         except LeaseLostError as error:
             self._lose(error)
-        except StoreError as error:  # the journal has the decisions, and the seal tells of all: only listeners miss these
+        except StoreError as error:  # the journal has the decisions, and the seal reports all; only listeners miss these
             logger.warning("%d events of a live run were not told: %s", len(happenings), error)
 
     def _lose(self, error: LeaseLostError) -> None:
@@ -149,21 +137,13 @@ class EventWriter:
 
 
 class LiveOrigin(Origin, Protocol):
-    """What asked for a live run: a competition or an instance."""
+    def spec(self, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LiveSpec: ...
 
-    def spec(self, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LiveSpec:
-        """Return what shapes the run, as it was committed to."""
-        ...
-
-    def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
-        """Say what happened while it lasts."""
-        ...
+    def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None: ...
 
 
 @dataclass(frozen=True)
 class LiveJobs(RunJobs):
-    """Performs the jobs of live runs; one that another process began is gone on with."""
-
     origin: LiveOrigin
     live: LiveFeed
 
@@ -174,7 +154,7 @@ class LiveJobs(RunJobs):
             feed, stop = watched.enter_context(self.live.following())
 
             def made(commitment: Commitment | None) -> Run:
-                with watched:  # what is kept afterwards is followed no more
+                with watched:  # the feed is not followed while the run is stored
                     spec = self.origin.spec(job, feed, fixture, settings.grace_s)
                     telling = EventWriter(lambda happenings: self._tell(job, happenings), tell, feed, stop)
                     done = self._followed(spec, settings.folder / job.run_id, stop, commitment, telling)
@@ -203,9 +183,9 @@ class LiveJobs(RunJobs):
                     on_idle=telling.looked,
                     clock=self.clock,
                 )
-        except FileLockedError as error:  # who held the job before finds soon that it does not any more
+        except FileLockedError as error:  # the earlier holder of the job will soon find its lease lost
             raise PostponedError(str(error)) from error
-        except FeedError as error:  # an operator can mend that: what was decided is not lost to a token that ran out
+        except FeedError as error:  # an operator can mend that: an expired token must not lose decisions
             if not telling.messages and not was_begun:
                 raise
             raise PostponedError(str(error)) from error
@@ -216,5 +196,4 @@ class LiveJobs(RunJobs):
 
 
 def payload_of(origin_id: str, fixture: Fixture) -> JobPayload:
-    """Return what a job of a live run carries."""
     return {"origin_id": origin_id, "fixture": fixture.model_dump(mode="json")}

@@ -1,4 +1,4 @@
-"""What an operator watches of the store: work that waits, room that is taken, how long the log is."""
+"""Figures of the store for an operator: waiting work, used space, length of the log."""
 
 from __future__ import annotations
 
@@ -14,36 +14,16 @@ from clvlab.store.runlog import StoredLogRows
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The state of a store at a moment.
+    """The state of a store at a moment."""
 
-    Attributes
-    ----------
-    jobs
-        Number of jobs by status.
-    queue_age_s
-        How long the oldest job of each kind has waited for a worker; kinds of which none waits are missing.
-    stored_bytes
-        What is taken up by runs without an owner (``public``), by those of owners, and by uploads.
-    log_entries
-        Length of the run log.
-    feed
-        How the live feed is; null without one.
-    """
-
-    jobs: Mapping[str, int]
-    queue_age_s: Mapping[str, float]
-    stored_bytes: Mapping[str, int]
-    log_entries: int
-    feed: FeedHealth | None = None
+    jobs: Mapping[str, int]  # number of jobs by status
+    queue_age_s: Mapping[str, float]  # wait of the oldest job of each kind, in seconds; kinds without a waiting job are missing
+    stored_bytes: Mapping[str, int]  # bytes of runs without an owner (``public``), of owners' runs, and of uploads
+    log_entries: int  # length of the run log
+    feed: FeedHealth | None = None  # state of the live feed; ``None`` without one
 
 
 def measures(database: Database, clock: Callable[[], int], feed: FeedHealth | None = None) -> Measures:
-    """Measure a store.
-
-    Raises
-    ------
-    StoreError
-    """
     now = clock()
     with database.read() as connection:
         of_anybody, of_all = usage.bytes_of(connection, ANYBODY), usage.total_bytes(connection)

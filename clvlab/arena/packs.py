@@ -1,4 +1,4 @@
-"""Opening packs by name, by folder or by URL, and the catalogs of operators."""
+"""Opening packs by name, folder or URL, and operators' catalogs."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ __all__ = [
 def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
     """Open a pack: by its id in the catalog, by the path of its folder or of a view file, or by its URL.
 
-    For callers on this machine alone: who asks a service names a pack of its catalog, and never a URL that it would then ask.
+    A service must not pass on names from requests: it would then fetch URLs for its clients.
 
     Parameters
     ----------
     where
-        A folder is verified whole; at a URL each fixture is when it is read. The packs that a view file is of lie beside it,
-        or are in the catalog.
+        Id, path or URL. A folder is verified in full; at a URL each fixture is verified when it is read. The packs of a view
+        file are found next to it, or in the catalog.
     content_hash
-        What the pack must be; whatever is there by default.
+        Required content hash; any by default.
 
     Raises
     ------
     UnknownPackError
-        No such pack.
+        There is no such pack.
     PackFormatError, PackTamperedError
-        It is not sound, or not the one that was asked for.
+        The pack is not sound, or does not have the required hash.
     RemoteError
-        It can't be read at its URL.
+        The URL can't be read.
     """
     if is_url(where):
         from clvlab.packs.remote.packs import open_remote
@@ -56,32 +56,14 @@ def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
 
 
 def _in_catalog(content_hash: str) -> Pack | None:
-    """Return the pack of the catalog with that content hash, whatever it is called there."""
     return next((pack for pack in bundled_catalog().packs() if pack.content_hash == content_hash), None)
 
 
 def pack_of_run(content_hash: str | None, given: str | Path | None = None, view: bytes = b"") -> Pack | None:
-    """Return the pack that a run was made over.
+    """Return the pack of a run; ``None`` if no pack is found.
 
-    Parameters
-    ----------
-    content_hash
-        As the run says.
-    given
-        The pack; for a run over a derived one also what that was made of, or a folder in which that lies. By default the
-        catalog is searched.
-    view
-        The view file of the run, if it has one.
-
-    Returns
-    -------
-    Pack or None
-        What is given, whatever it hashes to, unless a view makes the pack of the run of it; null if none is found.
-
-    Raises
-    ------
-    UnknownPackError, PackFormatError, PackTamperedError, RemoteError, ViewError
-        What is given can't be opened, or the view file is none, or is of packs that are not at hand.
+    ``given`` is the pack, or for a run over a derived one its parents or a folder of them; by default the catalog is searched.
+    It is returned whatever its hash, unless the run's ``view`` file makes the pack from it.
     """
     if not view:
         return open_pack(given) if given is not None else _in_catalog(str(content_hash))
@@ -95,14 +77,9 @@ def pack_of_run(content_hash: str | None, given: str | Path | None = None, view:
 
 
 def verified_pack(where: str | Path, tell: Callable[[int, int], None] = lambda done, of: None) -> Pack:  # noqa: ARG005
-    """Open a pack after recomputing every digest and rule of it; one at a URL is brought here for that, and not kept.
+    """Open a pack after computing every digest and rule again; a remote one is downloaded for that, and not kept.
 
-    Of a view file every pack that it is of is verified so. ``tell`` is told how many rows of a folder's ticks are done, and of
-    how many.
-
-    Raises
-    ------
-    UnknownPackError, PackFormatError, PackTamperedError, RemoteError
+    For a view file all its packs are verified. ``tell`` receives the rows done of a folder's ticks, and the rows in all.
     """
     if is_view_file(where):
         pack = open_pack(where)
@@ -118,7 +95,7 @@ def verified_pack(where: str | Path, tell: Callable[[int, int], None] = lambda d
 
 
 def pull_pack(url: str, folder: Path) -> Pack:
-    """Bring a pack from a URL, as ``clvlab.packs.remote.packs.pull_pack``."""
+    """Download a pack from a URL, as ``clvlab.packs.remote.packs.pull_pack``."""
     from clvlab.packs.remote import packs as remote
 
     return remote.pull_pack(url, folder)
@@ -132,19 +109,19 @@ def packs_at(url: str) -> list[tuple[str, Pack]]:
 
 
 def push_pack(where: str | Path, url: str) -> Pack:
-    """Put a pack, by its id or folder, under a URL, as ``clvlab.packs.remote.packs.push_pack``."""
+    """Upload a pack, by its id or folder, as ``clvlab.packs.remote.packs.push_pack``."""
     from clvlab.packs.remote import packs
 
     return packs.push_pack(pack_folder(where), url)
 
 
 def catalog_at(folder: Path) -> Catalog:
-    """The catalog in a folder of an operator's own.
+    """Return the catalog in an operator's folder.
 
     Raises
     ------
     UnknownPackError
-        The folder's allowlist admits no pack, or there is none.
+        The folder's allowlist is missing or empty.
     PackFormatError
         The allowlist can't be read.
     """

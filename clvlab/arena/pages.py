@@ -16,15 +16,7 @@ MAX_PAGE = 200
 def page_of(
     connection: Connection, table: Any, kind: type[_T], key: str, cursor: str | None, limit: int, where: Sequence[Any] = ()
 ) -> tuple[list[_T], str | None]:
-    """Return a page of a table's rows that meet the store's conditions, newest first, and the cursor of the next page or None.
-
-    ``kind`` is a ``TypedDict`` of columns, among them ``created_ts_ms`` and the key.
-
-    Raises
-    ------
-    PageError
-        A cursor that no page gave, or a limit outside 1..200.
-    """
+    """Return a page of a table's rows that meet the conditions, newest first, and the cursor of the next page or None."""
     if not 1 <= limit <= MAX_PAGE:
         raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
     found = runs.page(connection, table, kind, key, position_of(cursor), limit + 1, where)
@@ -32,18 +24,11 @@ def page_of(
 
 
 def cursor_of(row: Mapping[str, Any], key: str) -> str:
-    """Return the cursor that names a row."""
     return f"{row['created_ts_ms']}.{row[key]}"
 
 
 def position_of(cursor: str | None) -> tuple[int, str] | None:
-    """Return the creation and key of the row that a cursor names; none without a cursor.
-
-    Raises
-    ------
-    PageError
-        A cursor that no page gave.
-    """
+    """Return creation time and key of a cursor's row, None without a cursor; ``PageError`` if it is not from a page."""
     if cursor is None:
         return None
     ts_ms, _, key = cursor.partition(".")

@@ -1,4 +1,4 @@
-"""A second look at a sealed run: its prices from the ticks, then its decisions from the agents' own code, as bytes."""
+"""Replays of a sealed run: its prices from the ticks, then its decisions from the agents' own code, compared as bytes."""
 
 from __future__ import annotations
 
@@ -37,31 +37,17 @@ _MOST_SHOWN = 200  # characters of a value that differs
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Whether a second look finds the same, and in a sentence what was compared."""
+    """Whether a replay gives the same, and a sentence on the comparison."""
 
     agrees: bool
     detail: str
 
 
 def prices_again(sealed: SealedRun, pack: str | Path | None = None, view: bytes = b"") -> Replayed:
-    """Derive every state and close in the evidence again from the ticks of the pack; no agent is asked.
+    """Derive every state and close in the evidence again from the ticks of the pack, without the agents.
 
-    Parameters
-    ----------
-    sealed
-        As stored.
-    pack
-        Id or folder of the pack; the one of the catalog with the sealed content hash by default. Of a run over a derived pack
-        also what that was made of.
-    view
-        The view file of the run, from which a derived pack is made again.
-
-    Raises
-    ------
-    ReplayError
-        The pack is not at hand, or is another one.
-    EvidenceError
-        The evidence can't be read.
+    ``pack`` is the catalog's of the sealed content hash by default; for a derived one, its parents are enough with the run's
+    ``view`` file. ``ReplayError`` if it is not available or is another one.
     """
     evidence = read_evidence(sealed.events)
     found = _pack(evidence, pack, view)
@@ -76,27 +62,11 @@ def replay_run(
     agents: Sequence[IsolatedAgent] = (),
     view: bytes = b"",
 ) -> Replayed:
-    """Run a sealed run again, after a look at its prices.
+    """Run a sealed run again, after a check of its prices; ``ReplayError`` if pack or code is not available or is another one.
 
-    The agents' code runs apart, so that it can't reach what compares; the label ``causality`` is carried over, as an audit
-    is not repeated. A live run is replayed over the pack that it captured: its agents, which saw one message at a time, are
-    asked about the whole. RUN_STARTED, which was committed to before there was a pack, is taken as it is.
-
-    Parameters
-    ----------
-    sealed, receipts
-        As stored; receipts are compared only where there are any.
-    pack, view
-        As for ``prices_again``.
-    agents
-        Agents that are no templates, from their files.
-
-    Raises
-    ------
-    ReplayError
-        The pack or an agent's code is not at hand, or is another one.
-    EvidenceError
-        The evidence can't be read.
+    The agents' code runs in other processes, so that it can't reach the comparison; the label ``causality`` is copied, as
+    audits are not repeated. A live run is replayed over its captured pack: its agents, which saw one message at a time, get the
+    whole tape. Its RUN_STARTED, which was committed to before there was a pack, is copied too.
     """
     evidence = read_evidence(sealed.events)
     found = _pack(evidence, pack, view)
@@ -158,7 +128,6 @@ def _made_again(evidence: Evidence, pack: Pack, agents: Sequence[IsolatedAgent],
 
 
 def _looked_up(evidence: Evidence, pack: Pack, shards: Shards, decisions: pl.DataFrame) -> Iterator[Replay]:
-    """Look decisions up a shard at a time; evidence has none about a fixture that is in no shard."""
     for shard in shards:
         tape = pack.tape(shard)
         yield with_states(tape, locate(tape, decisions.filter(pl.col("fixture_id").is_in(shard))), evidence.window)
@@ -166,7 +135,7 @@ def _looked_up(evidence: Evidence, pack: Pack, shards: Shards, decisions: pl.Dat
 
 
 def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Replayed:
-    """Look up every state of the evidence in the pack; what the agents meant by it does not matter."""
+    """Look up every state of the evidence in the pack; the agents' intent does not matter."""
     sealed = (evidence.started["window"]["closing_policy"], evidence.max_close_age_s)
     if sealed != (pack.manifest.closing_policy, pack.manifest.max_close_age_s):
         return Replayed(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")
@@ -195,7 +164,6 @@ def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Replayed:
 
 
 def _differing(stored: pl.DataFrame, made: pl.DataFrame) -> str:
-    """Name the first line of evidence for which the ticks give another state."""
     if stored.height != made.height:
         return f"{stored.height:,} lines, but {made.height:,}"
     pairs = zip(stored.iter_rows(named=True), made.iter_rows(named=True), strict=True)
@@ -209,7 +177,7 @@ def _cut(value: object) -> str:
 
 
 def _pack(evidence: Evidence, given: str | Path | None, view: bytes) -> Pack:
-    """Find the pack of a run: of one that was live by its content hash alone, as the evidence has no name of it."""
+    """Find the pack of a run; that of a live one by its content hash alone, as the evidence has no name of it."""
     expected, name = evidence.content_hash, evidence.started["binding"]["pack_id"]
     said = "the pack that it captured" if evidence.captured is not None else f"pack {name!r}"
     try:
@@ -229,7 +197,7 @@ def _pack(evidence: Evidence, given: str | Path | None, view: bytes) -> Pack:
 
 
 def _agent(kind: str, named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> Agent:
-    """Find the agent that RUN_STARTED names, and make sure that it is the same one."""
+    """Find the agent of RUN_STARTED, and check that it is the same one."""
     what = f"agent {named['agent_id']!r} ({named['strategy']} {named['strategy_version']})"
     of_template = _deployed if kind == _DEPLOY else _template
     for agent in of_template(named) if _is_template(named) else _of_file(named, at_hand):
@@ -241,14 +209,13 @@ def _agent(kind: str, named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]
 
 
 def _is_template(named: Mapping[str, Any]) -> bool:
-    """Tell templates, which have no source of their own, from agents of one's own; of a live run the label does not."""
+    """Whether an agent is a template, which has no source of its own; for a live run the label does not tell."""
     if named["causality"] == Causality.LIVE:
         return named["source_sha256"] is None
     return named["causality"] in (Causality.TEMPLATE, Causality.TRANSCRIPT)
 
 
 def _deployed(named: Mapping[str, Any]) -> list[Agent]:
-    """Make a deployed agent again, sized as its sealed configuration says."""
     try:
         return [deployed_agent(DeployConfig.model_validate(named["config"]), named["agent_id"])]
     except (AgentError, EntryError, ValidationError) as error:
@@ -263,7 +230,7 @@ def _template(named: Mapping[str, Any]) -> list[Agent]:
 
 
 def _of_file(named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> list[Agent]:
-    """Choose the agents whose source has the sealed digest, with what the sealed one could read and reach."""
+    """Choose the agents whose source has the sealed digest, with the limits of the sealed one."""
     source, own = named["source_sha256"], [agent for agent in at_hand if agent.code.has(named["source_sha256"])]
     sealed = (named.get("network", False), [(read["name"], read["sha256"]) for read in named.get("reads", [])])
     wrong = next((agent.limits for agent in own if (agent.limits.network, list(agent.limits.digests())) != sealed), None)

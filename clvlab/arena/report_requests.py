@@ -1,4 +1,4 @@
-"""What callers ask for: one fixture as the interface has it, or several with any template, parameters and policy."""
+"""Requests for backtests: one fixture as the interface has it, or several with any template, parameters and policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_FIXTURES = 100_000
 _FIXTURES = "fixture_ids"
 
 ONE, SEVERAL = "one-fixture", "several-fixtures"
-"""How the two kinds are told apart: no fields, though they stand in the place of one when a request is refused."""
+"""Tags of the two kinds; not fields, but refusals name them in place of one."""
 
 
 class _Windowed(BaseModel):
@@ -49,21 +49,14 @@ class BacktestRunRequest(_Windowed):
 
     @property
     def fixtures(self) -> list[int]:
-        """The one fixture."""
         return [self.fixture_id]
 
     def spec(self, pack: Pack) -> ReplaySpec:
-        """Return what shapes the run.
-
-        Raises
-        ------
-        UnknownFixtureError, WindowError
-        """
         return _spec(pack, self, _AGENT, {})
 
 
 def _strict(settings: type, **own: Any) -> Mapping[str, Any]:
-    """Return the fields of a dataclass as those of a model that converts nothing, some of them with a type of their own."""
+    """Return the fields of a dataclass for a model that converts nothing; some with a type of their own."""
     kinds = get_type_hints(settings)
     return {one.name: (own.get(one.name, Annotated[kinds[one.name], Strict()]), one.default) for one in fields(settings)}
 
@@ -87,7 +80,7 @@ class PackBacktestRequest(_Windowed):
     Attributes
     ----------
     fixture_ids
-        Which fixtures; null is all of the pack. The key must be there, and no ``fixture_id`` beside it.
+        Requested fixtures; null is all of the pack. The key is required, and excludes ``fixture_id``.
     strategy, params
         Any template but ``llm`` and ``bets``, which replay a transcript, and the parameters that differ from its defaults.
     policy
@@ -106,16 +99,9 @@ class PackBacktestRequest(_Windowed):
 
     @property
     def fixtures(self) -> list[int] | None:
-        """Which fixtures; null is all."""
         return self.fixture_ids
 
     def spec(self, pack: Pack) -> ReplaySpec:
-        """Return what shapes the run.
-
-        Raises
-        ------
-        UnknownFixtureError, WindowError, AgentError, PolicyError
-        """
         if self.strategy not in TEMPLATES or self.strategy in TRANSCRIBED:
             known = ", ".join(name for name in TEMPLATES if name not in TRANSCRIBED)
             raise AgentError(f"a backtest over a pack takes a template, not {self.strategy!r:.80}: use one of {known}")
@@ -131,7 +117,7 @@ def _spec(
     limits: Mapping[str, Any] | None = None,
 ) -> ReplaySpec:
     known = set(pack.fixture_ids)
-    for fixture_id in request.fixtures or ():  # ahead of what is wrong with window or agent
+    for fixture_id in request.fixtures or ():  # before faults of window or agent
         if fixture_id not in known:
             raise UnknownFixtureError(fixture_id, pack.pack_id, pack.fixture_ids)
     window = settings_in(request, Window)
@@ -153,5 +139,4 @@ _REQUEST: TypeAdapter[BacktestRunRequest | PackBacktestRequest] = TypeAdapter(Ba
 
 
 def stored_request(body: dict[str, Any]) -> BacktestRunRequest | PackBacktestRequest:
-    """Read a request back from a job."""
     return _REQUEST.validate_python(body)

@@ -1,4 +1,4 @@
-"""Backtests of the templates, stored and verifiable; asking twice gives the same report."""
+"""Backtests of the templates, stored and verifiable; the same request returns the same report."""
 
 from __future__ import annotations
 
@@ -55,25 +55,19 @@ from clvlab.store.labels import ANYBODY
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import reports as report_table
 
-# The statistics of a backtest as plain values: what a tear sheet says, for those who read JSON.
+# Statistics of a backtest as plain values: the figures of a tear sheet for readers of JSON.
 
 
 def statistics_of(performed: Run, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> BacktestStatistics:
-    """Return the statistics of a backtest of one agent, as JSON values: those of its tear sheet over all it scored.
+    """Return the statistics of a backtest of one agent, as JSON values: those of its tear sheet over all scored decisions.
 
-    Parameters
-    ----------
-    performed
-        The backtest.
-    level
-        Level of the intervals, above 0 and below 1.
-    resamples, seed
-        Number and seed of the sign flips by fixture; the same seed gives the same statistics.
+    ``level`` is that of the intervals, above 0 and below 1; ``resamples`` and ``seed`` are those of the sign flips by fixture,
+    and the same seed gives the same statistics.
 
     Raises
     ------
     StatisticsError
-        A level outside 0..1, or fewer than one resample.
+        The level is not between 0 and 1, or there is no resample.
 
     Examples
     --------
@@ -110,29 +104,25 @@ def _row(figure: Figure) -> FigureRow:
 
 
 def _finite(value: float | None) -> float | None:
-    """Return what JSON has a number for, else null."""
+    """Return a number that JSON has, else ``None``."""
     return value if value is not None and isfinite(value) else None
 
 
-# The run of a backtest that was asked for: performed by a job.
+# The run of a requested backtest, performed by a job.
 
 
 @dataclass(frozen=True)
 class BacktestOrigin:
-    """Backtests that callers asked for."""
-
     catalog: Catalog
 
     def spec(self, job: Job) -> ReplaySpec:
-        """Return what was asked for."""
         request = stored_request(job.payload["request"])
         return request.spec(open_catalogued(self.catalog, request.pack_id))
 
     def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
-        """Say nothing: nobody listens to a backtest."""
+        """Announce nothing: backtests have no events."""
 
     def sealing(self, job: Job, run: Run) -> Sealing:
-        """Keep the report."""
         report = report_of(run)
 
         def sealed(connection: Connection, anchor: Anchor, now_ms: int) -> None:  # noqa: ARG001
@@ -142,20 +132,19 @@ class BacktestOrigin:
         return sealed
 
     def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
-        """Put the cause on the run's record; asking again tries again."""
+        """Record the cause; a new request tries again."""
         give_up(connection, job.run_id, cause, now_ms)
         reports.forget_tickets(connection, job.run_id)
 
 
 def keep_report(connection: Connection, report: BacktestReport, now_ms: int) -> None:
-    """Store a report; the same again changes nothing."""
     summary = pick(BacktestSummary, {**report, "created_ts_ms": now_ms})
     reports.add(connection, {**summary, "report": report})
 
 
 def report_of(done: Run) -> BacktestReport:
     """Return the report; over several fixtures it has statistics, as one fixture has no interval."""
-    report = cast("BacktestReport", done.report)  # what is performed here is no live run
+    report = cast("BacktestReport", done.report)  # live runs are not performed here
     return report if len(done.fixture_ids) == 1 else {**report, "statistics": statistics_of(done)}
 
 
@@ -165,16 +154,10 @@ _KIND = "backtest"
 
 @dataclass(frozen=True)
 class AskedReport:
-    """A backtest that was asked for, with all that could be refused at once checked.
+    """A requested backtest after all immediate checks.
 
-    Attributes
-    ----------
-    key
-        Whoever has it may withdraw the request.
-    given
-        Whether the caller chose the key, which then stands for this backtest for good.
-    known
-        Whether its report is there.
+    The holder of ``key`` may withdraw the request; ``given`` says that the caller chose it, so that it keeps this backtest;
+    ``known`` that the report exists.
     """
 
     request: BacktestRunRequest | PackBacktestRequest
@@ -189,14 +172,11 @@ class AskedReport:
 
     @property
     def answer(self) -> BacktestRunResponse:
-        """What the interface answers."""
         return {"backtest_id": backtest_id(self.run_id), "mode_label": "Backtest", "run_id": self.run_id}
 
 
 @dataclass(frozen=True)
 class BacktestReports:
-    """Use cases of backtests."""
-
     database: Database
     catalog: Catalog
     jobs: Jobs
@@ -208,19 +188,12 @@ class BacktestReports:
     def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> AskedReport:
         """Check a request; stores nothing.
 
-        Parameters
-        ----------
-        request
-            What is asked for.
-        key
-            Idempotency key: it stands for one backtest, and by it the request can be withdrawn. A new one by default.
+        ``key`` is an idempotency key for one backtest, with which the request can be withdrawn; a new one by default.
 
         Raises
         ------
-        UnknownPackError, UnknownFixtureError, WindowError, AgentError, PolicyError
-            In this order.
         IdempotencyConflictError
-            The key stands for another backtest.
+            The key belongs to another backtest.
         """
         spec = request.spec(open_catalogued(self.catalog, request.pack_id))
         with self.database.read() as connection:
@@ -231,16 +204,10 @@ class BacktestReports:
         return AskedReport(request, spec, key or secrets.token_urlsafe(24), key is not None, known)
 
     def enter(self, asked: AskedReport) -> None:
-        """Put a request on record, and its run with a job if it is the first.
-
-        Raises
-        ------
-        IdempotencyConflictError
-            Another request took the key meanwhile.
-        """
+        """Store a request, and its run with a job if it is the first."""
         now = self.clock()
         with self.database.write() as connection:
-            job_rows.hold_open(connection, asked.run_id, [_KIND])  # so that nobody cancels it before the key is there
+            job_rows.hold_open(connection, asked.run_id, [_KIND])  # so that it is not cancelled before the key is stored
             taken = reports.take_key(connection, asked.key, asked.run_id, now, given=asked.given, active=not asked.known)
             if taken != asked.run_id:
                 raise _taken(asked.key)
@@ -249,15 +216,7 @@ class BacktestReports:
                 job_rows.add(connection, _KIND, asked.run_id, {"origin_id": asked.run_id, "request": body}, now)
 
     def settle(self, asked: AskedReport) -> BacktestRunResponse:
-        """Wait until a request that was entered is answered, and perform it here if nobody else does. Blocks.
-
-        Raises
-        ------
-        PackReplayError
-            The replay failed.
-        RunCancelledError
-            Everybody who asked for it withdrew.
-        """
+        """Wait until a stored request is answered, and perform it here if no other worker does. Blocks."""
         try:
             self.jobs.require_sealed(asked.run_id)
         except RunFailedError as error:
@@ -265,7 +224,6 @@ class BacktestReports:
         return asked.answer
 
     def run(self, request: BacktestRunRequest | PackBacktestRequest) -> BacktestRunResponse:
-        """Replay, seal and store: all of the above at once. Blocks."""
         asked = self.ask(request)
         if not asked.known:
             self.enter(asked)
@@ -273,7 +231,7 @@ class BacktestReports:
         return asked.answer
 
     def state(self, asked: AskedReport) -> BacktestState:
-        """Tell how far a request is, with the key by which it can be withdrawn."""
+        """Return the progress of a request, with the key by which it can be withdrawn."""
         state = self._state(asked.run_id)
         state["key"] = asked.key
         return state
@@ -283,15 +241,14 @@ class BacktestReports:
         return cast("BacktestState", {**named, **self.jobs.state(run_id)})
 
     def withdraw(self, backtest_id: str, key: str) -> BacktestState:
-        """Withdraw a request by its key; a backtest that nobody else asked for is cancelled.
+        """Withdraw a request by its key; a backtest without further requests is cancelled.
 
         Raises
         ------
-        UnknownBacktestError
         TransitionError
-            It is over.
+            The backtest is over.
         NotOwnerError
-            It was not asked for under this key.
+            The key is not one of its requests.
         """
         run_id, status = self._run(backtest_id)
         if status not in (RunStatus.QUEUED, RunStatus.RUNNING):
@@ -306,12 +263,6 @@ class BacktestReports:
         return self._state(run_id)
 
     def report(self, backtest_id: str) -> BacktestReport:
-        """Return the stored report.
-
-        Raises
-        ------
-        UnknownBacktestError
-        """
         found = self._stored(backtest_id)
         if found is None:
             self._run(backtest_id)
@@ -319,13 +270,7 @@ class BacktestReports:
         return found
 
     def look(self, backtest_id: str) -> BacktestReport | BacktestState:
-        """Return the stored report, or how far the backtest is.
-
-        Raises
-        ------
-        UnknownBacktestError
-            Unknown, or it failed, and why.
-        """
+        """Return the stored report, or the progress of the backtest; ``UnknownBacktestError`` with the cause if it failed."""
         found = self._stored(backtest_id)
         if found is not None:
             return found
@@ -336,7 +281,7 @@ class BacktestReports:
         return state
 
     def _stored(self, backtest_id: str) -> BacktestReport | None:
-        """Return the report; it is made of the sealed run if that was made by others, who keep none."""
+        """Return the report; it is made from the sealed run if that was made without a request."""
         with self.database.read() as connection:
             found = reports.report(connection, backtest_id)
             row = None if found is not None else runs.row(connection, run_id_of(backtest_id))
@@ -350,7 +295,6 @@ class BacktestReports:
         return made
 
     def _sealed(self, run_id: str, evidence_hash: str, pack_id: str) -> Run:
-        """Read a sealed run back, over its pack."""
         run = self.runs.sealed(run_id)
         if sha256(run.events) != evidence_hash:
             raise UnknownRunError(f"run {run_id} is not stored as it was sealed: verify it")
@@ -359,7 +303,6 @@ class BacktestReports:
         return reopen(open_catalogued(self.catalog, pack_id), run, receipts)
 
     def _run(self, backtest_id: str) -> tuple[str, str]:
-        """Return run and status of a backtest."""
         with self.database.read() as connection:
             row = runs.row(connection, run_id_of(backtest_id))
         if row is None or row["kind"] != "backtest" or not backtest_id.startswith("bt_"):
@@ -372,11 +315,10 @@ class BacktestReports:
 
         Raises
         ------
-        UnknownBacktestError
         UnknownRunError
-            The run is not stored as it was sealed.
+            The stored run is damaged.
         UnknownPackError
-            The pack, whose ticks the sheet reads, is not in the catalog any more.
+            The pack, whose ticks the sheet reads, is no longer in the catalog.
         PackTamperedError
             The catalog has another pack under its name now.
         """
@@ -385,12 +327,6 @@ class BacktestReports:
         return self._sheets.get(named, lambda: tear_sheet_page(self._sealed(*named)))
 
     def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
-        """List backtests, newest first.
-
-        Raises
-        ------
-        PageError
-        """
         with self.database.read() as connection:
             found, next_cursor = page_of(connection, report_table, BacktestSummary, "backtest_id", cursor, limit)
         return {"backtests": found, "next_cursor": next_cursor}

@@ -1,4 +1,4 @@
-"""What a sealed run says of its agents, for people: a sentence, two pictures, and the decisions that moved it most."""
+"""Results of a sealed run on a page: a sentence, two pictures, and the decisions with the largest effect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clvlab.statistics import Estimate, cluster_mean
 from clvlab.statistics.by_date import cumulative
 
 _KEPT_BYTES = 32 << 20
-_DRAWN = 12  # agents whose pictures are drawn; the others have their figures
+_DRAWN = 12  # agents with pictures; the others have their figures
 _EXTREMES = 5
 _MOVED = ("seq", "agent_id", "fixture_id", "market_key", "side", "ts_ms", "entry_prob_bps", "close_prob_bps", "clv_bps")
 
@@ -23,16 +23,8 @@ _MOVED = ("seq", "agent_id", "fixture_id", "market_key", "side", "ts_ms", "entry
 class AgentResult:
     """One agent.
 
-    Attributes
-    ----------
-    agent_id
-        As sealed.
-    estimate
-        Mean CLV as the law counts it, with its interval over fixtures.
-    sentence, tone
-        What that allows to be said, as plain text, and the same in a word.
-    interval, by_date
-        SVG elements, which are empty where there is nothing to draw.
+    ``estimate`` is its mean CLV with its interval over fixtures, ``sentence`` the verdict as plain text and ``tone`` in a word;
+    ``interval`` and ``by_date`` are SVG elements, empty without data.
     """
 
     agent_id: str
@@ -45,8 +37,6 @@ class AgentResult:
 
 @dataclass(frozen=True, slots=True)
 class ExtremeDecision:
-    """A scored decision that gained or lost much."""
-
     seq: int
     agent_id: str
     fixture_id: int
@@ -62,12 +52,8 @@ class ExtremeDecision:
 class ShownResult:
     """A sealed run.
 
-    Attributes
-    ----------
-    agents
-        In order of their ids; those that scored nothing are not among them.
-    worst, best
-        Decisions that lost and that gained the most CLV, the most first; of equal ones the earlier.
+    ``agents`` are those with scores, in order of their ids; ``worst`` and ``best`` the decisions with the most negative and
+    positive CLV, the largest first, of equal ones the earlier.
     """
 
     agents: tuple[AgentResult, ...]
@@ -76,7 +62,6 @@ class ShownResult:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that it takes, about."""
         return 8192 + sum(2048 + len(own.interval) + len(own.by_date) for own in self.agents)
 
 
@@ -86,26 +71,16 @@ def _kept() -> BoundedCache[ShownResult]:
 
 @dataclass(frozen=True)
 class RunResults:
-    """Use case of pages; a sealed run never changes, so what it says is kept."""
-
     decisions: RunDecisions
     _results: BoundedCache[ShownResult] = field(default_factory=_kept)
 
     def of(self, run_id: str) -> ShownResult:
-        """Return what a sealed run says. Blocks while the run is read for the first time.
-
-        Raises
-        ------
-        UnknownRunError
-            Unknown, not sealed, or not stored as it was sealed.
-        RunRemovedError
-        """
+        """Return the results of a sealed run. Blocks while the run is read for the first time."""
         sealed = self.decisions.evidence_hash(run_id)
         return self._results.get((run_id, sealed), lambda: run_result(self.decisions.rows(run_id)))
 
 
 def run_result(rows: pl.DataFrame) -> ShownResult:
-    """Sum up ``DECISION_ROWS`` of one run."""
     scored = rows.filter(pl.col("reason") == Reason.SCORED).with_columns(
         pl.col("clv_bps", "ts_ms", "seq").cast(pl.Int64), pl.col("agent_id").cast(pl.String)
     )
@@ -125,7 +100,7 @@ def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentR
 
 
 def _by_date(scored: pl.DataFrame) -> str:
-    """Draw the sum by the time of the last scored decision on each fixture: evidence rows do not have the time of the close."""
+    """Draw the sum by the time of the last scored decision on each fixture, as evidence rows lack the time of the close."""
     last = scored.select(pl.col("ts_ms").max().over("fixture_id"))["ts_ms"]
     found = cumulative(scored["clv_bps"], scored["fixture_id"], last)
     columns = (found[name].to_list() for name in ("time_ms", "total", "low", "high"))

@@ -1,4 +1,4 @@
-"""The jobs of runs: a run's life as each kind of them leads it, every step a transaction that holds the job."""
+"""The jobs of runs: the steps of a run of each kind, every one a transaction that locks the job."""
 
 from __future__ import annotations
 
@@ -21,44 +21,30 @@ from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 
 Sealing = Callable[[Connection, Anchor, int], None]
-"""Says what a run came to, in the transaction that keeps it: with its anchor, at that time."""
+"""Adds the events of a run's result, in the transaction that stores it, with its anchor and the time."""
 
 
 class Origin(Protocol):
-    """What asked for runs of a kind: a backtest, a competition, an instance."""
+    """The origin of runs of a kind: a backtest, a competition, an instance."""
 
     def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
-        """Say that a run begins, for the first time or again; in the transaction that begins it."""
+        """Report the start of a run, for the first time or again, in the transaction that starts it."""
         ...
 
     def sealing(self, job: Job, run: Run) -> Sealing:
-        """Say of a run what may be said before it is kept, and return what is said with that."""
+        """Report what may precede the stored run, and return the report of its seal."""
         ...
 
-    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
-        """Note a failure for good."""
-        ...
+    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None: ...
 
 
 class ReplayOrigin(Origin, Protocol):
-    """What asked for a run over a pack."""
-
-    def spec(self, job: Job) -> ReplaySpec:
-        """Return what shapes the run, as it was committed to."""
-        ...
+    def spec(self, job: Job) -> ReplaySpec: ...
 
 
 @dataclass(frozen=True)
 class RunJobs:
-    """Performs the jobs of one kind of runs; a job that goes wrong is ended, or tried again, by who hands it out.
-
-    Attributes
-    ----------
-    anchoring
-        Begins anchors of the runs; none is due without.
-    origin
-        What asked for the runs.
-    """
+    """Performs jobs of one kind of runs; the caller ends or retries failing ones. Without ``anchoring`` none is anchored."""
 
     database: Database
     clock: Callable[[], int]
@@ -67,22 +53,18 @@ class RunJobs:
 
     @abstractmethod
     def _maker(self, job: Job, tell: OnProgress) -> AbstractContextManager[Callable[[Commitment | None], Run]]:
-        """Return what makes the run of a job, and lets its data go at the end."""
+        """Return a context with the maker of a job's run, which releases its data at the end."""
 
     def perform(self, job: Job, tell: OnProgress) -> None:
-        """Make the run of a job, and keep it."""
         with self._maker(job, tell) as make:
             lifecycle(job, _JobRecorder(self.origin, self.database, self.clock, self.anchoring, job), make)
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
-        """Note a failure for good."""
         self.origin.failed(connection, job, cause, self.clock())
 
 
 @dataclass(frozen=True)
 class ReplayJobs(RunJobs):
-    """Performs the jobs of runs over packs."""
-
     origin: ReplayOrigin
 
     @contextmanager
@@ -92,14 +74,14 @@ class ReplayJobs(RunJobs):
 
 @dataclass(frozen=True)
 class _JobRecorder:
-    """Keeps the run of a job that was entered with it."""
+    """Stores the run that was entered with its job."""
 
     origin: Origin
     database: Database
     clock: Callable[[], int]
     anchoring: Anchoring | None
     job: Job
-    log = None  # what was entered is committed to
+    log = None  # the run was committed to when it was entered
 
     def commit(self, spec: Job) -> Commitment:
         with fenced(self.database, spec) as connection:
@@ -116,4 +98,4 @@ class _JobRecorder:
             jobs.finish(connection, self.job, JobStatus.DONE)
 
     def abandon(self, run_id: str, cause: str) -> None:
-        """Leave it to who handed the job out: it may be tried again."""
+        """Leave failures to the job's caller, which may retry it."""

@@ -1,4 +1,4 @@
-"""Searches that are planned before they are made: what is held out is shut, and its opening is on the record first."""
+"""Planned searches: their hold-outs are closed, and each opening is recorded first."""
 
 from __future__ import annotations
 
@@ -33,38 +33,29 @@ from clvlab.store import plans
 from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import StoredLogRows
 
-# The matches of packs as a database keeps them: what was tried is known when the pack is gone, and quotes are read once.
+# The database keeps the matches of packs: trials are known after a pack is gone, and quotes are read once.
 
 
 class KeptMatches:
-    """The matches of packs as a database keeps them, with what was quoted of them.
-
-    Parameters
-    ----------
-    database
-        Where they are kept.
-    """
-
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._quoted = defaultdict[str, set[int]](set)  # by content hash, of which it is known that quotes are kept
+        self._quoted = defaultdict[str, set[int]](set)  # by content hash: fixtures whose quotes are stored
         self._alike: dict[tuple[str, object], bool] = {}
 
     def learn(self, pack: Pack, fixture_ids: Iterable[int]) -> None:
-        """Keep which matches a pack has, and what was quoted of some, so that they are known when the pack is gone."""
+        """Store the matches of a pack and the quotes of some, so that they are known when the pack is gone."""
         wanted = set(fixture_ids)
         for root, own in by_root(pack):
             self._learn(root, {there for here, there in own if here in wanted})
 
     def quotes(self, root: Pack, fixture_ids: Collection[int]) -> Mapping[int, Sketch]:
-        """Return what was quoted of fixtures; of a pack that lies elsewhere, as far as that was read already."""
+        """Return the quotes of fixtures; for a remote pack, as far as they were read already."""
         if not root.verification:
             self._learn(root, set(fixture_ids))
         with self._database.read() as connection:
             return _kept_quotes(connection, root, fixture_ids)
 
     def matches(self, pack: Pack, fixture_ids: Iterable[int]) -> list[Match]:
-        """Return which matches some fixtures are; of packs on this machine with what was quoted of them."""
         wanted, found = set(fixture_ids), list[Match]()
         for root, own in by_root(pack):
             asked = {there for here, there in own if here in wanted}
@@ -72,9 +63,9 @@ class KeptMatches:
         return found
 
     def alike(self, connection: Connection, matches: Sequence[Match], key: object, shelf: Iterable[Pack] = ()) -> set[str]:
-        """Return the content hashes of packs that have one of some matches: of those kept, and of some at hand.
+        """Return the content hashes of stored and available packs that have one of these matches.
 
-        ``key`` is the same for the same matches: what was found for it once is not looked for again.
+        ``key`` identifies the matches, so that results for it are cached.
         """
         kept = {name for name in plans.names(connection) if name.startswith("sha256:")}
         at_hand = {root.content_hash: root for pack in shelf for root, _ in by_root(pack)}
@@ -104,7 +95,7 @@ class KeptMatches:
 
 
 def quotes_within(connection: Connection, pack: Pack, fixture_ids: Iterable[int]) -> QuotesOf:
-    """Return what reads quotes in a transaction of the caller's: those kept, and of these fixtures the others."""
+    """Return a reader of quotes in the caller's transaction: stored ones, and of these fixtures the others."""
     read = quotes_of_fixtures(pack, fixture_ids)
 
     def quotes(root: Pack, own: Collection[int]) -> Mapping[int, Sketch]:
@@ -121,50 +112,25 @@ def _kept_quotes(connection: Connection, root: Pack, fixture_ids: Collection[int
 
 @dataclass(frozen=True)
 class KeptPlan:
-    """A plan as it is kept.
+    """A stored plan."""
 
-    Attributes
-    ----------
-    plan_id, plan_hash
-        ``plan_`` and the beginning of the hash; SHA-256 of the payload as canonical JSON.
-    index
-        Of its entry in the log.
-    trials_before
-        Trials that were on record when it was made, over its pack and over others that had a match of its hold-out.
-    payload
-        What was planned.
-    openings
-        Entries in the log that opened its hold-out, with the hash of the configuration that each was for.
-    elsewhere
-        Entries in the log that opened other plans, which hold out some of the same matches.
-    """
-
+    # plan_id, plan_hash: ``plan_`` and the beginning of the hash; SHA-256 of the payload as canonical JSON
     plan_id: str
     plan_hash: str
-    index: int
-    trials_before: int
-    payload: Mapping[str, Any]
+    index: int  # index of its entry in the log
+    trials_before: int  # trials on record when it was made, over its pack and over others that had a match of its hold-out
+    payload: Mapping[str, Any]  # the plan as JSON values
+    # Entries in the log that opened its hold-out, with the hash of the configuration that each was for.
     openings: tuple[tuple[int, str], ...]
-    elsewhere: tuple[int, ...]
+    elsewhere: tuple[int, ...]  # entries in the log that opened other plans, which hold out some of the same matches
 
 
 def trial_of(params: Mapping[str, Any]) -> str:
-    """Return the hash of a configuration, by which its opening is known."""
     return sha256(canonical(without_floats(dict(params))))
 
 
 class Searches:
-    """The planned searches of a database, whose log has their entries.
-
-    Parameters
-    ----------
-    database
-        Where they are kept.
-    owner
-        Whom the log names.
-    clock
-        UTC milliseconds.
-    """
+    """The planned searches of a database, whose log has their entries; ``owner`` is the log's name for their author."""
 
     def __init__(self, database: Database, owner: str, clock: Callable[[], int]) -> None:
         self._database, self._owner, self._clock = database, owner, clock
@@ -174,23 +140,17 @@ class Searches:
         self._sharing: dict[tuple[str, str], bool] = {}
 
     def plan(self, payload: Mapping[str, Any], pack: Pack, held: Iterable[int], shelf: Iterable[Pack] = ()) -> KeptPlan:
-        """Keep a plan and note it in the log; the same plan again is the one that is there.
+        """Store a plan and log it; the same plan again returns the stored one.
 
-        Parameters
-        ----------
-        payload
-            What is planned, as JSON values; ``fixture_ids`` are searched or held out.
-        pack, held
-            Over which pack, and which of its fixtures are held out.
-        shelf
-            Packs at hand, whose trials count if they have a match of the hold-out.
+        ``payload`` is JSON, whose ``fixture_ids`` are searched or held out; ``held`` are the held-out ones. Trials over packs
+        of ``shelf`` count if they have a match of the hold-out.
 
         Raises
         ------
         HeldOutError
             Another plan holds some of the fixtures out.
         StatisticsError
-            A fixture is held out that is one match with one that would be searched.
+            A held-out fixture is the same match as a searched one.
         """
         out, at_hand = set(held), list(shelf)
         stated = without_floats(dict(payload))
@@ -200,7 +160,7 @@ class Searches:
         self._check_twins(pack, set(payload["fixture_ids"]) - out, matches)
         with self._database.write() as connection:
             if plans.row(connection, plan_id) is None:
-                # In the transaction that keeps it: of two plans that are made at once, one sees the other.
+                # In the transaction that stores it: of two plans made at once, one sees the other.
                 self.require_open(connection, pack, payload["fixture_ids"])
                 now = self._clock()
                 index = note_plan(
@@ -221,7 +181,7 @@ class Searches:
         return self.kept(plan_id)
 
     def count_trials(self, plan_id: str, pack: Pack, shelf: Iterable[Pack]) -> int:
-        """Count the trials that are on record by now over the pack of a plan, and over all with a match of its hold-out."""
+        """Count the present trials over the pack of a plan, and over all packs with a match of its hold-out."""
         at_hand = list(shelf)
         with self._database.read() as connection:
             held = self._held_by(connection, (plan_id,)).matches
@@ -229,13 +189,7 @@ class Searches:
             return plans.count(connection, contents)
 
     def kept(self, plan_id: str) -> KeptPlan:
-        """Return a plan as it stands now.
-
-        Raises
-        ------
-        UnknownRunError
-            There is none of that id.
-        """
+        """Return a plan in its present state; ``UnknownRunError`` if the id is unknown."""
         with self._database.read() as connection:
             found = plans.row(connection, plan_id)
             if found is None:
@@ -248,12 +202,12 @@ class Searches:
         return KeptPlan(plan_id, sha256(canonical(payload)), index, trials_before, payload, opened, tuple(elsewhere))
 
     def open_(self, plan_id: str, params: Mapping[str, Any], *, again: bool = False) -> int:
-        """Note that the hold-out is opened for a configuration, durably, and let it be read; returns the entry's index.
+        """Log durably that the hold-out is opened for a configuration, then release it; return the entry's index.
 
         Raises
         ------
         LogConflictError
-            It was opened for another configuration, and ``again`` was not said.
+            It was opened for another configuration, and ``again`` is false.
         """
         with self._database.write() as connection:
             rows = StoredLogRows(connection, writing=True)
@@ -262,17 +216,12 @@ class Searches:
         return index
 
     def require_open(self, connection: Connection, pack: Pack, fixture_ids: Iterable[int]) -> None:
-        """Refuse fixtures that a plan holds out by now, in a transaction of the caller's.
-
-        Raises
-        ------
-        HeldOutError
-        """
+        """Refuse fixtures that a plan holds out, in the caller's transaction."""
         held = self._held_by(connection, tuple(plans.ids(connection, holding=True)))
         check_open(without_held(pack, held, quotes_within(connection, pack, fixture_ids)), fixture_ids)
 
     def shut(self, pack: Pack) -> Pack:
-        """Return the pack with the fixtures shut that plans hold out, by the match: whatever pack they have come in."""
+        """Return the pack without the fixtures that plans hold out by match, whatever pack they came in."""
         with self._database.read() as connection:
             shut = tuple(plans.ids(connection, holding=True))
             held = self._held_by(connection, shut)
@@ -287,14 +236,13 @@ class Searches:
         return self._held[shut]
 
     def _share(self, connection: Connection, one: str, other: str) -> bool:
-        """Tell whether two plans hold out, or held out, a match that is the same."""
         if (one, other) not in self._sharing:
             own, others = (self._held_by(connection, (plan_id,)).matches for plan_id in (one, other))
             self._sharing[one, other] = have_one_match(own, others)
         return self._sharing[one, other]
 
     def _check_twins(self, pack: Pack, searched: Collection[int], held: Sequence[Match]) -> None:
-        """Refuse to hold a fixture out, and to search another one that is the same match, which would be shut as well."""
+        """Refuse to search a fixture that is the same match as a held-out one: it would be held out as well."""
         for root, own in by_root(pack):
             same = overlap_of(root, held, self.matches.quotes).same
             for here, there in own:

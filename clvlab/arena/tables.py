@@ -15,35 +15,21 @@ MAX_PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class ArrowTable:
-    """A table, or a page of one.
-
-    Attributes
-    ----------
-    content
-        An Arrow IPC stream.
-    next_cursor
-        Of the page that follows; null at the end.
-    """
+    """A table or one page of it as an Arrow IPC stream, and the cursor of the next page; ``None`` at the end."""
 
     content: bytes
     next_cursor: str | None
 
 
 def arrow_stream(frame: pl.DataFrame) -> bytes:
-    """Write a frame as an Arrow IPC stream, with types that every implementation of Arrow knows."""
+    """Return a frame as an Arrow IPC stream, with types that every implementation of Arrow knows."""
     text = BytesIO()
     frame.write_ipc_stream(text, compat_level=pl.CompatLevel.oldest())
     return text.getvalue()
 
 
 def first_rows(frame: pl.DataFrame, limit: int | None) -> tuple[pl.DataFrame, bool]:
-    """Return the first rows, all without a limit, and whether others follow.
-
-    Raises
-    ------
-    PageError
-        A limit outside 1..1000.
-    """
+    """Return the first rows, all without a limit, and whether others follow; ``PageError`` for a limit outside 1..1000."""
     if limit is None:
         return frame, False
     if not 1 <= limit <= MAX_PAGE:

@@ -1,4 +1,4 @@
-"""What there is to know of the strategy templates, taken from their own code."""
+"""Descriptions of the strategy templates, taken from their code."""
 
 from __future__ import annotations
 
@@ -20,18 +20,11 @@ _LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at mo
 
 
 def cards() -> list[dict[str, Any]]:
-    """Describe every template, in the order of the registry."""
     return [card(name) for name in TEMPLATES]
 
 
 def card(name: str) -> dict[str, Any]:
-    """Describe a template: algorithm and source, parameters with meaning, default and bounds, hash of the defaults.
-
-    Raises
-    ------
-    UnknownAgentError
-        No template of that name.
-    """
+    """Describe a template: algorithm and source, parameters with meaning, default and bounds, hash of the defaults."""
     identity = template(name).identity
     model, rule = TEMPLATES[name]
     algorithm = inspect.getdoc(rule) or ""
@@ -51,24 +44,16 @@ def card(name: str) -> dict[str, Any]:
 
 
 def parameter_models() -> dict[str, type[BaseModel]]:
-    """Return the model of every template's parameters, by strategy, in the order of the registry."""
     return {name: model for name, (model, _) in TEMPLATES.items()}
 
 
 def strategies() -> StrategyListResponse:
-    """Describe every template for a program, in the order of the registry."""
     return {"strategies": [strategy(name) for name in TEMPLATES]}
 
 
 @cache
 def strategy(name: str) -> StrategyInfo:
-    """Describe a template for a program: parameters as a JSON Schema, and the defaults as they may be sent.
-
-    Raises
-    ------
-    UnknownStrategyError
-        No template of that name.
-    """
+    """Describe a template for a program: parameters as a JSON Schema, and the defaults as they may be sent."""
     if name not in TEMPLATES:
         raise UnknownStrategyError(f"unknown strategy {name!r:.80}: use one of {', '.join(TEMPLATES)}")
     parameters = {"$schema": _DIALECT} | TEMPLATES[name][0].model_json_schema()

@@ -70,7 +70,7 @@ from clvlab.words import counted
 
 
 class _Commands(TyperGroup):
-    """The commands, in whose usage and errors the program is named as it is typed here."""
+    """The commands; usage and errors name the program as it was typed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not {"--install-completion", "--show-completion"} & set(args):  # a shell completes by the program's own name
@@ -90,7 +90,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line: exit 0 good, 1 verification failed, 2 bad input."""
-    app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # help without boxes for whoever reads a pipe
+    app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # help without boxes in a pipe
     try:
         app()
     except ClvlabError as error:

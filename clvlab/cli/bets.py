@@ -1,4 +1,4 @@
-"""``clvlab bets``: grade bets that somebody placed."""
+"""``clvlab bets``: grade bets that were placed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ bets_app = typer.Typer(help="Grade bets that somebody placed.", no_args_is_help=
 
 @bets_app.callback()
 def bets() -> None:
-    """Grade bets that somebody placed."""
+    """Grade bets that were placed."""
 
 
 @bets_app.command("grade")
@@ -97,7 +97,7 @@ def _columns(texts: list[str]) -> dict[str, str | None]:
 
 
 def _show_rows(graded: BetRows) -> None:
-    """Print what became of the rows, and what rests on the bettor's word."""
+    """Print the outcome of the rows, and the facts that rest on the bettor's word."""
     matched, total = graded.matched.height, graded.frame.height
     say(f"{counted(total, 'bet')}, {matched:,} on the tape, as {counted(graded.decisions, 'decision')}")
     say(f"Columns {graded.columns.words}")

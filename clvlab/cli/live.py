@@ -1,4 +1,4 @@
-"""``clvlab live``, ``capture`` and ``devfeed``: agents that follow a fixture, feeds captured, and stand-ins for them."""
+"""``clvlab live``, ``capture`` and ``devfeed``: agents on a live fixture, captured feeds, and development feeds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from clvlab.runs.live.watch import CaptureState
 
 
-# ``clvlab capture`` and ``clvlab devfeed``: listening to a provider, and a provider on this machine to try it with.
+# ``clvlab capture`` and ``clvlab devfeed``: capture of a provider, and a local one to try it with.
 
 
 _LINGER_S = 1.0
@@ -72,7 +72,7 @@ _PACK = "starter"
 
 
 class DevFeed(StrEnum):
-    """Providers that a development feed stands in for."""
+    """Providers with a development feed."""
 
     TXLINE = "txline"
     BETFAIR = "betfair"
@@ -85,7 +85,7 @@ def capture(
     until: Annotated[str | None, typer.Option(help="When it ends: a time with its zone, or +SECONDS from now.")] = None,
     log: Annotated[str | None, typer.Option(help="File or URL of a run log to note each closed segment in.")] = None,
 ) -> None:
-    """Write down what a feed sends, until Ctrl-C, and make a pack of it; the same command goes on after a kill."""
+    """Record a feed until Ctrl-C and make a pack of it; after a kill, the same command continues."""
     from contextlib import nullcontext
 
     from clvlab.arena.log import operations
@@ -119,7 +119,7 @@ def capture(
 
 @contextmanager
 def _capture_display(head: str) -> Iterator[tuple[Callable[[CaptureState], None], list[CaptureState]]]:
-    """Show how a capture is, in a terminal as a table that changes, elsewhere a line now and then; and keep the last state."""
+    """Show the state of a capture, in a terminal as a live table, elsewhere as occasional lines; and keep the last state."""
     last: list[CaptureState] = []
 
     def keep(state: CaptureState) -> None:
@@ -149,7 +149,7 @@ def _capture_display(head: str) -> Iterator[tuple[Callable[[CaptureState], None]
 
 
 def _table(state: CaptureState, width: int) -> Constrain:
-    """Return a row for each fact, no higher than it was: only errors are broken. The "^C" that is echoed has room behind it."""
+    """Return a row for each fact at constant height, as only errors wrap; the echoed "^C" has room behind it."""
     layout = Table(show_header=False, box=None)
     layout.add_column(no_wrap=True)
     for name, text in state.facts.items():
@@ -172,7 +172,7 @@ def devfeed(
     faults: Annotated[str, typer.Option(help="What goes wrong at which message: cut@100,stall@200:5.")] = "",
     port: Annotated[int, typer.Option(help="Port on loopback; 0 takes a free one.", min=0, max=65_535)] = 8898,
 ) -> None:
-    """Send odds as a provider would, once somebody listens; Ctrl-C ends it, as does the last message."""
+    """Send odds as a provider does, once a client listens, until the last message or Ctrl-C."""
     with _served(lambda: _server(feed, pack, fixture or (), speed, read_plan(faults), port), port) as server:
         try:
             with ended_like_an_interrupt():
@@ -183,7 +183,7 @@ def devfeed(
                 sys.stdout.flush()
                 while not server.is_done:
                     time.sleep(0.1)
-                time.sleep(_LINGER_S)  # for who reads the last one
+                time.sleep(_LINGER_S)  # time for clients to read the last one
         except KeyboardInterrupt:
             out.print("ended")
         else:
@@ -206,7 +206,7 @@ def _server(
 
 @contextmanager
 def _served(make: Callable[[], BetfairServer | TxLineServer], port: int) -> Iterator[BetfairServer | TxLineServer]:
-    """Have a server listen as long as the context lasts."""
+    """Run a server for the duration of the context."""
     with ExitStack() as stack:
         try:
             server = make()
@@ -217,7 +217,7 @@ def _served(make: Callable[[], BetfairServer | TxLineServer], port: int) -> Iter
 
 
 _LIVE = "live"
-_MOST = 20  # decisions that are printed at once
+_MOST = 20  # most decisions that are printed at once
 
 
 def live(
@@ -247,7 +247,7 @@ def live(
     ] = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow a fixture live on paper, and seal the run when play begins; Ctrl-C leaves it, and the same command goes on."""
+    """Follow a fixture live on paper, and seal the run when play begins; after Ctrl-C, the same command continues."""
     goes_with("--log", log, owner=owner)
     goes_with("file.py:name, an agent of your own", not all(map(names_template, agent)), reads=reads, network=network)
     window = window_of(horizon_s, market)
@@ -273,7 +273,7 @@ def live(
 
 
 class _RunPrinter:
-    """Prints what is new in a live run, line by line, and how far it is."""
+    """Prints new events of a live run line by line, and its progress."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
@@ -281,7 +281,7 @@ class _RunPrinter:
         self._failures: set[str] = set()
 
     def look(self, view: LiveView) -> None:
-        """Print what came since the last look."""
+        """Print the events since the last call."""
         if not self.has_started:
             self.has_started = True
             err.print(plain(_followed(view)))

@@ -1,4 +1,4 @@
-"""``clvlab log`` and ``clvlab witness``: the log of every run, and a second pair of eyes on it."""
+"""``clvlab log`` and ``clvlab witness``: the log of every run, and its witness."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def keygen(
     out_file: Annotated[Path, typer.Option("--out", help="File of the private key; never overwritten.")],
     of_witness: Annotated[bool, typer.Option("--witness", help="Make the key of a witness.")] = False,
 ) -> None:
-    """Make a key; prints the public one."""
+    """Make a key pair, and print the public key."""
     sys.stdout.write(operations.new_key(name, out_file, witness=of_witness) + "\n")
 
 
 @log_app.command("checkpoint")
 def checkpoint(log: LogArgument, key: KeyOption, checkpoint_file: CheckpointFileOption = None) -> None:
-    """Sign the log's present state; prints the note."""
+    """Sign the log's present state, and print the note."""
     signer = read_signer(key)
     with operations.open_log(log) as opened:
         sys.stdout.write(operations.signed_checkpoint(opened, signer, Publication(checkpoint_file, signer.verifier)))
@@ -55,9 +55,9 @@ def restart(
     ] = None,
     checkpoint_file: CheckpointFileOption = None,
 ) -> None:
-    """Let a log that was restored from a backup go on under a new name and key; prints its first checkpoint.
+    """Continue a log that was restored from a backup under a new name and key, and print its first checkpoint.
 
-    The entry that says so names the newest checkpoint that was published before.
+    The entry of the restart names the newest checkpoint that was published before.
     """
     signer = read_signer(key)
     places = list(seen or [])
@@ -178,7 +178,7 @@ def ask(
     note: Annotated[Path, typer.Option("--checkpoint", help="File of a signed checkpoint.")],
     old: Annotated[int, typer.Option(help="How many entries the witness saw last.", min=0)] = 0,
 ) -> None:
-    """Write what a witness is to be asked: prints a request for the command 'witness'."""
+    """Print a request for the command 'witness'."""
     with operations.open_log(log) as opened:
         sys.stdout.write(operations.witness_request(opened, note.read_text(encoding="utf-8"), old))
 

@@ -1,4 +1,4 @@
-"""``clvlab version``, ``doctor``, ``backup`` and ``agents``: what is installed here, and what judges a run."""
+"""``clvlab version``, ``doctor``, ``backup`` and ``agents``: what is installed, and the version that judges runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from clvlab.arena.application import Application
 
 
-# ``clvlab agents``: which templates there are, and what their parameters mean.
+# ``clvlab agents``: templates and their parameters.
 
 
 agents_app = typer.Typer(help="Strategy templates.", no_args_is_help=True)
@@ -67,7 +67,7 @@ def backup(
     database_url: Annotated[str, typer.Option(help="URL of the store.", envvar="CLVLAB_DATABASE_URL")],
     checkpoint_file: CheckpointFileOption = None,
 ) -> None:
-    """Copy the SQLite store of a service that may go on writing, and the newest published checkpoint beside it."""
+    """Copy the SQLite store of a service, which may keep writing, and its newest published checkpoint."""
     try:
         from clvlab.store.database import back_up
     except ModuleNotFoundError as error:
@@ -78,7 +78,7 @@ def backup(
     out.print(f"Newest published checkpoint: {plain(str(checkpoint)) if checkpoint else 'none'}")
 
 
-# ``clvlab doctor``: what is installed here, what could be, and whether the bundled packs are whole.
+# ``clvlab doctor``: installed and missing parts, and the state of the bundled packs.
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -173,7 +173,7 @@ def _say(line: str) -> None:
 
 @contextmanager
 def _own_exit_status() -> Iterator[None]:
-    """End by the exit status that an error has for what keeps a service running."""
+    """Exit with the status of the error, by which supervisors of a service decide."""
     try:
         yield
     except ClvlabError as error:
@@ -219,7 +219,7 @@ def retention(
 
 @contextmanager
 def _store(database_url: str) -> Iterator[Application]:
-    """Open a store that there is: a misspelt name makes no new one."""
+    """Open an existing store: a misspelt name does not create one."""
     try:
         from clvlab.arena.application import Application
         from clvlab.store.url import require_there

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take."""
+"""Arguments and options shared by several commands."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from clvlab.errors import FeedError
 from clvlab.law.closing import Window
 from clvlab.runs.live.request import Until, until_of
 
-# What commands that make runs have in common.
+# Shared by commands that make runs.
 
 
 INTERRUPTED = 130
-"""Exit status of what Ctrl-C left as it is, as a shell has it."""
+"""Exit status after Ctrl-C, as shells have it."""
 
 
 def now_ms() -> int:
-    """UTC milliseconds."""
+    """Return UTC milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def params_of(pairs: Sequence[str]) -> Params:
-    """Return parameters that were given as ``name=value``, the value as JSON or a plain word."""
+    """Return parameters of the form ``name=value``, the value as JSON or a plain word."""
     params: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -44,7 +44,7 @@ def params_of(pairs: Sequence[str]) -> Params:
 
 
 def value_of(text: str) -> Any:
-    """Return a value that was given as JSON, or as a plain word."""
+    """Return the value of JSON or of a plain word."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -52,7 +52,7 @@ def value_of(text: str) -> Any:
 
 
 def end_of(text: str | None) -> Until | None:
-    """Return what ``--until`` says: a time with its zone, or ``+SECONDS``."""
+    """Return the end by ``--until``: a time with its zone, or ``+SECONDS``."""
     try:
         return None if text is None else until_of(text)
     except FeedError as error:
@@ -61,7 +61,7 @@ def end_of(text: str | None) -> Until | None:
 
 @contextmanager
 def ended_like_an_interrupt() -> Iterator[None]:
-    """Have a request to end the process raise what Ctrl-C does, so that it is said what is left."""
+    """Treat SIGTERM like Ctrl-C, so that the remaining state is reported."""
     if threading.current_thread() is not threading.main_thread():
         yield  # no other thread is told of signals
         return
@@ -105,28 +105,22 @@ CheckpointFileOption = Annotated[
 
 
 def window_of(horizon_s: int, markets: Sequence[str] | None = None, **own: Any) -> Window:
-    """Return the window that options ask for, by its own names for all but the horizon and the markets."""
+    """Return the window of the options; further fields by their own names."""
     return Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(markets or ("",)), **own)
 
 
 def goes_with(needed: str, there: object, **options: object) -> None:
-    """Refuse options that say nothing where what they go with is not there.
-
-    Raises
-    ------
-    typer.BadParameter
-        Names the first that was given.
-    """
+    """Refuse options that have no effect without another one."""
     for name, value in options.items():
         if value and not there:
             raise typer.BadParameter(f"--{name.replace('_', '-')} goes with {needed}")
 
 
 def option_words(name: str, values: Sequence[object] | None) -> list[object]:
-    """Return an option that may be repeated as the words of a hint."""
+    """Return a repeatable option as words of a hint."""
     return [word for value in values or () for word in (name, value)]
 
 
 def limit_words(reads: Sequence[Path] | None, *, network: bool) -> list[object]:
-    """Return what an agent may read and reach as the words of a hint."""
+    """Return the limits of an agent's process as words of a hint."""
     return [*option_words("--reads", reads), *(["--network"] if network else [])]

@@ -1,4 +1,4 @@
-"""What the command line prints: plain lines, so that a hash is never cut, and tables for frames."""
+"""Output of the command line: plain lines, so that a hash is never cut, and tables for frames."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 def plain(text: str) -> str:
-    """Keep data from being read as markup, and on one line."""
+    """Escape markup in data, and keep it on one line."""
     return escape(printable(text))
 
 
 def plain_lines(text: str) -> str:
-    """Keep data from being read as markup, line by line."""
+    """Escape markup in data, line by line."""
     return "\n".join(plain(line) for line in text.rstrip().splitlines())
 
 
@@ -66,14 +66,14 @@ def show_pack(pack: Pack) -> None:
 
 
 def show_quality(quality: Quality) -> None:
-    """Print what an import found: counts, refused rows with examples, and spreads."""
+    """Print an import's counts, refused rows with examples, and spreads."""
     for line in list(map(printable, quality.remarks)):
         out.print(escape(line))
     facts("Quality", quality.facts)
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a sentence, broken between words on a terminal, in one line elsewhere."""
+    """Print a sentence, wrapped on a terminal, on one line elsewhere."""
     width = out.width if out.is_terminal else 0
     text = printable(text)
     for line in wrap(text, width, break_long_words=False, break_on_hyphens=False) if width else [text]:
@@ -81,18 +81,18 @@ def say(text: str, style: str = "") -> None:
 
 
 def show_next(*words: object) -> None:
-    """Print the command that goes on from here, in one line, so that it can be typed as it stands."""
+    """Print the next command on one line, so that it can be typed as it is."""
     out.print(f"Next: {plain(command(*words))}")
 
 
 def show_verdict(found: Headline, agent: str = "") -> None:
-    """Print what can be said of a mean."""
+    """Print the verdict on a mean."""
     sentence = f"{agent}: {found.said.sentence}" if agent else found.said.sentence
     say(sentence, _TONES[found.said.tone])
 
 
 def show_report(report: Mapping[str, Any], found: Headline | None = None) -> None:
-    """Print a report, what can be said of its mean first; a mean never stands without its interval."""
+    """Print a report, the verdict on its mean first; a mean always comes with its interval."""
     metrics = report["metrics"]
     if found is not None:
         show_verdict(found, report["agent"]["agent_id"])
@@ -123,7 +123,7 @@ def _gate(policy: Mapping[str, Any]) -> str:
 
 
 def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -> None:
-    """Print every check, by what it was judged where that is given, and the verdict."""
+    """Print every check, the judging version if known, and the verdict."""
     out.print(f"[bold]Run {plain(verdict.run_id)}[/]")
     colours = {"pass": "green", "fail": "red"}
     for name, check in verdict.checks.items():
@@ -144,7 +144,7 @@ def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -
 
 
 def show_leaderboard(tests: Sequence[Run]) -> None:
-    """Print agents by mean CLV, and those that may hold the past under a heading of their own."""
+    """Print agents by mean CLV; those that may hold the past have a separate heading."""
     board = ranking.board(tests)
     for title, rows in (
         ("Leaderboard, by mean CLV", board.remove("hindsight_possible")),
@@ -163,7 +163,7 @@ def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
         scored="action_count",
         valid_pct="valid_pct",
         sim_pnl="sim_pnl",
-        drawdown=pl.col("max_drawdown").cast(pl.Int64),  # a sum of basis points, and short enough for 80 columns
+        drawdown=pl.col("max_drawdown").cast(pl.Int64),  # a sum of basis points, short enough for 80 columns
     )
     return table(columns, title)
 
@@ -181,7 +181,7 @@ def facts(title: str, pairs: Mapping[str, object]) -> None:
 
 
 def hung(text: str, indent: int) -> list[str]:
-    """Break printable data between words, behind an indent, on a terminal; elsewhere, or where words are too long, one line."""
+    """Wrap data with a hanging indent on a terminal; one line elsewhere, or where a word is too long."""
     escaped = escape(text)
     if not out.is_terminal or out.width - indent < _NARROWEST:
         return [escaped]
@@ -201,7 +201,7 @@ def table(frame: pl.DataFrame, title: str) -> Table:
 
 
 def show_table(layout: Table) -> None:
-    """Print a table: as wide as the terminal, or as its lines are."""
+    """Print a table, as wide as the terminal or as its lines."""
     out.print(layout, width=None if out.is_terminal else _PIPE_WIDTH)
 
 

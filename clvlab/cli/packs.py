@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from clvlab.arena.uploads.uploads import Uploads
 
 
-# ``clvlab packs uploads`` and ``clvlab packs admit-upload``: what owners uploaded, as the operator sees it.
+# ``clvlab packs uploads`` and ``clvlab packs admit-upload``: uploads of owners, for the operator.
 
 
 DatabaseOption = Annotated[str, typer.Option("--database-url", help="Of the service's store.", envvar="CLVLAB_DATABASE_URL")]
@@ -75,7 +75,7 @@ def admit_upload(
     folder: UploadsOption,
     catalog: Annotated[Path, typer.Option(help="Folder of the catalog.", envvar="CLVLAB_PACKS", file_okay=False)],
 ) -> None:
-    """Copy an upload into the catalog's folder, verify it whole and admit it: everybody sees it, and runs over it count."""
+    """Copy an upload into the catalog's folder, verify it in full and admit it: all callers see it, and runs over it count."""
     with _opened(database_url, folder, catalog) as opened:
         show_pack(opened.admit(owner, pack_id, Catalog(catalog)))
 
@@ -143,7 +143,7 @@ def packs_verify(
     checkpoint: Annotated[Path | None, typer.Option(help="A signed checkpoint of the log; a service has its own.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Recompute every digest and rule of a pack; exit 1 if it is not what it says, or a log that was named lacks segments."""
+    """Recompute every digest and rule of a pack; exit 1 if one does not hold, or a named log lacks segments."""
     trusted = read_trust(trust, key or [])
     if log is not None and not trusted.logs:
         raise typer.BadParameter("--log needs the public key of the log: name it with --key or --trust")
@@ -181,7 +181,7 @@ def _witness_info(found: Witnessed) -> dict[str, object]:
 
 @packs_app.command("push")
 def packs_push(pack: FolderArgument, url: UrlArgument) -> None:
-    """Verify a pack whole and put it at a URL in a bucket; the same again is fine, and nothing is written over."""
+    """Verify a pack in full and put it at a URL in a bucket; repeating is safe, and nothing is overwritten."""
     with interruptible(lambda: "the pack is not there before all of it is; pushing again goes on"), err.status("pushing"):
         pushed = packs.push_pack(pack, url)
     out.print(f"{plain(pushed.pack_id)} of {pushed.content_hash} is at {plain(str(Address(url)))}")
@@ -192,7 +192,7 @@ def packs_pull(
     url: UrlArgument,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the pack; it must not exist.")],
 ) -> None:
-    """Bring a pack from a URL, verified whole."""
+    """Download a pack from a URL, verified in full."""
     with interruptible(_whole_or_nothing(out_folder)), err.status("pulling"):
         packs.pull_pack(url, out_folder)
     show_pack(verify_pack(out_folder))
@@ -275,14 +275,14 @@ def packs_import(
 
 
 def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]]:
-    """Return the source and the files: the first word is a file if it is no source, or if a file of that name stands alone."""
+    """Return the source and the files: the first word is a file if it is no source, or the only word and a file."""
     is_file = Path(first).exists()
     is_source_named = (is_file and first not in IMPORTERS) if paths else (is_file or first not in IMPORTERS)
     return (None, [Path(first), *paths]) if is_source_named else (first, paths)
 
 
 def _whole_or_nothing(folder: Path) -> Callable[[], str]:
-    """Say what there is of a new pack, which comes to its place in one step."""
+    """Return a report of a new pack, which is put in place in one step."""
     return lambda: f"the pack in {folder} is whole" if folder.exists() else "no pack was written"
 
 
@@ -314,7 +314,7 @@ def packs_admit(
     pack_id: Annotated[str, typer.Argument(help="Name of a pack folder inside the catalog's folder.")],
     catalog: Annotated[Path, typer.Option(help="Folder of the catalog.")],
 ) -> None:
-    """Verify a pack whole and put it on the catalog's allowlist."""
+    """Verify a pack in full and put it on the catalog's allowlist."""
     opened = Catalog(catalog).admit(pack_id)
     show_pack(opened)
 

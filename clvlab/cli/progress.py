@@ -1,4 +1,4 @@
-"""How far a command is: a bar on standard error where somebody looks, nothing elsewhere."""
+"""Progress of a command: a bar on standard error in a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from clvlab.cli.options import INTERRUPTED
 from clvlab.cli.output import err, plain
 from clvlab.runs.progress import OnProgress, Stage
 
-# Ctrl-C: at most half a second, and a sentence about what was written.
+# Ctrl-C ends a command within half a second, with a sentence about what was written.
 
 
 _PATIENCE_S = 0.3
@@ -32,17 +32,17 @@ _NOTHING = "nothing was written"
 
 
 def nothing_written() -> str:
-    """What most commands leave behind."""
+    """The report of most commands."""
     return _NOTHING
 
 
 @contextmanager
 def interruptible(left: Callable[[], str] = nothing_written) -> Iterator[None]:
-    """End with exit status 130 on Ctrl-C, and say what is ``left``.
+    """Exit with status 130 on Ctrl-C, and print ``left()``.
 
-    An interrupt reaches Python between two of its instructions, and one call of a library may take minutes: a thread hears of
-    it at once and ends the process if the main thread has not. Files are written under a name that nobody reads and then
-    renamed, so that what is cut off there is not half of anything.
+    Python handles an interrupt between two instructions, and one library call may take minutes; so a thread hears of it at once
+    and ends the process if the main thread has not. Files are written under a temporary name and renamed, so none is left half
+    written.
     """
     if threading.current_thread() is not threading.main_thread() or os.name != "posix":
         with _interruptible(left):
@@ -95,7 +95,7 @@ OnCount = Callable[[int, int], None]
 
 @contextmanager
 def bar(what: str, total: int | None = None) -> Iterator[OnCount]:
-    """Draw how many parts are done, of how many, and the time left; in a pipe nothing is drawn."""
+    """Show parts done, parts in all, and the time left; nothing in a pipe."""
     with _drawn() as display:
         task = display.add_task(plain(what), total=total)
         yield lambda done, of: display.update(task, completed=done, total=of)
@@ -103,7 +103,7 @@ def bar(what: str, total: int | None = None) -> Iterator[OnCount]:
 
 @contextmanager
 def stages(what: str) -> Iterator[OnProgress]:
-    """Draw how far a run is in each of its stages."""
+    """Show the progress of each stage of a run."""
     with _drawn() as display:
         task = display.add_task(plain(what), total=None)
 

@@ -1,4 +1,4 @@
-"""``clvlab anchor`` and ``clvlab devchain``: manifest hashes on a public chain, or on one of your own."""
+"""``clvlab anchor`` and ``clvlab devchain``: manifest hashes on a public chain, or on a local test chain."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from clvlab.runs import run_folder
 
 
 def anchor_settings() -> AnchorSettings:
-    """Read the chain, key and trusted signers from ``CLVLAB_ANCHOR_*``."""
+    """Return chain, key and trusted signers from ``CLVLAB_ANCHOR_*``."""
     return anchor_from_environment()
 
 
 def further(
     run: Path, *, second_opinion: bool, replay: bool, pack: str | None, agents: Sequence[IsolatedAgent]
 ) -> dict[str, tuple[bool, str]]:
-    """Ask for a second opinion, the prices, or a replay: whether each agrees, and what it compared."""
+    """Return the optional checks (SQL scores, prices, replay): whether each agrees, and what it compared."""
     found: dict[str, tuple[bool, str]] = {}
     sealed, receipts = bundles.read_stored(run)
     try:
@@ -78,7 +78,7 @@ def devchain(
         "devchain-key.json"
     ),
 ) -> None:
-    """Run a chain of one process with the real memo program, for trying out anchors; Ctrl-C ends and forgets it."""
+    """Run a local test chain with the real memo program, to try out anchors; Ctrl-C ends it, and nothing is kept."""
     try:
         from clvlab.anchor.devchain import GENESIS_HASH, DevChain, server
         from clvlab.anchor.transaction import keypair as read_key
@@ -151,7 +151,7 @@ def _bundled(
 
 
 def push(run: RunArgument, url: UrlArgument, as_json: JsonOption = False) -> None:
-    """Verify a run folder or a bundle, and put it into a bucket under its run id; nothing is written over."""
+    """Verify a run folder or a bundle, and put it into a bucket under its run id; nothing is overwritten."""
     with interruptible(lambda: "a part of it may be there; the same command goes on with it"), err.status("pushing"):
         where = push_stored(run, url)
     if as_json:
@@ -178,7 +178,7 @@ def verifier(
         raise typer.BadParameter("--states and --html print different files: ask for one", param_hint="--html")
     if html:
         page = verifier_page()
-        sys.stdout.buffer.write(page)  # as it is hashed: no line end may be changed on the way
+        sys.stdout.buffer.write(page)  # bytes as they are hashed: line ends may not change
         sys.stderr.write(f"{hashlib.sha256(page).hexdigest()}  verify.html\n")  # as sha256sum writes and reads it
         return
     sys.stdout.write(bundles.verifier_source(states=states).decode())

@@ -1,4 +1,4 @@
-"""``clvlab runs``, ``compare``, ``report`` and ``verify``: what was sealed, side by side, as a page, and whether it holds."""
+"""``clvlab runs``, ``compare``, ``report`` and ``verify``: sealed runs as a list, side by side, as a page, and verified."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _table(found: list[listing.ListedRun]) -> Table:
 
 
 def plain_cell(text: str) -> str:
-    """Keep the lines of a cell from being read as markup."""
+    """Escape markup in the lines of a cell."""
     return "\n".join(plain(line) for line in text.split("\n"))
 
 
@@ -202,7 +202,7 @@ def verify(
 
 
 class _DisclosureVerdict:
-    """What holds of a disclosure."""
+    """The verdict on a disclosure."""
 
     def __init__(self, checks: Mapping[str, Check]) -> None:
         self._checks = checks
@@ -220,7 +220,7 @@ class _DisclosureVerdict:
 
 
 class _RunVerdict:
-    """What holds of a run: its checks, opinions asked besides, and the proofs in its bundle."""
+    """The verdict on a run: its checks, optional checks, and the proofs in its bundle."""
 
     def __init__(self, verdict: Verification, further: Further, proofs: Mapping[str, Check], in_log: Any) -> None:
         self._verdict, self._further, self._proofs, self._in_log = verdict, further, proofs, in_log

@@ -45,7 +45,7 @@ def sweep(
     network: NetworkOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Try an agent at every point of a grid, and say what is left of the best when all the trials are counted."""
+    """Try an agent at every setting of a grid, and judge the best after correction for all trials."""
     values = _grid(grid)
     window = window_of(horizon_s, market)
     chosen = isolated(agent, reads=reads or [], network=network) if reads or network else agent
@@ -96,7 +96,7 @@ def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object])
 
 
 def _spelt(value: Any) -> str:
-    """Spell a value so that ``--param`` reads it as it is: a text that would be read as another value is quoted."""
+    """Return a value in the form that ``--param`` reads back: a text that would be read as another value is quoted."""
     return value if isinstance(value, str) and value_of(value) == value else orjson.dumps(value).decode()
 
 

@@ -1,4 +1,4 @@
-"""A method per endpoint; each gives the JSON of the answer, or raises the problem."""
+"""One method per endpoint; each returns the JSON of the answer, or raises the problem."""
 
 from __future__ import annotations
 
@@ -52,28 +52,28 @@ _POLL_S = 0.2
 
 
 class Client(HttpCaller):
-    r"""Talks to one clvlab service; use it as a context manager, or close it.
+    r"""A client of one clvlab service; use it as a context manager, or close it.
 
     Parameters
     ----------
     base_url
-        Where the service is, such as ``http://127.0.0.1:8000``.
+        URL of the service, such as ``http://127.0.0.1:8000``.
     token
-        Bearer token for what an owner may do; without one, what is public.
+        Bearer token of an owner; public methods need none.
     timeout_s
-        How long to wait for an answer; starting a large competition takes as long as it runs.
+        Seconds to wait for an answer; starting a large competition takes as long as it runs.
 
     Raises
     ------
     ApiError
-        By every method: the service refused, with its problem details.
+        Any method: the service refused; the error has its problem details.
     httpx2.HTTPError
-        By every method: the service can't be reached, or did not answer in time.
+        Any method: the service can't be reached, or did not answer in time.
 
     Examples
     --------
-    With the ``url`` of a service that runs as ``clvlab serve --dev``, and a ``token`` of ``clvlab dev-token``. What anyone may
-    ask:
+    With the ``url`` of a service that runs as ``clvlab serve --dev``, and a ``token`` of ``clvlab dev-token``. Public
+    methods:
 
     >>> import clvlab as cl
     >>> client = cl.Client(url, token)
@@ -101,7 +101,7 @@ class Client(HttpCaller):
     >>> [one["strategy"] for one in client.strategies()["strategies"]][0], client.strategy("llm")["strategy"]
     ('baseline', 'llm')
 
-    Any template over a whole pack; what takes more than a second goes on while the caller does something else:
+    A template over a whole pack; a request that takes more than a second continues in the background:
 
     >>> whole = client.backtest_pack("starter", strategy="cumulative-drift", params={"stake": 50})
     >>> report = client.wait_for_report(whole["backtest_id"])
@@ -113,7 +113,7 @@ class Client(HttpCaller):
     Traceback (most recent call last):
     clvlab.client.http.ApiError: 409 Conflict: backtest ... is sealed: there is nothing to cancel
 
-    What its owner may do with a competition, and with an instance:
+    Methods of an owner for a competition and an instance:
 
     >>> config = {"competition_type": "arena", "source_mode": "replay", "market_scope": "all", "pack_id": "starter"}
     >>> ours = client.create_competition(config, roster_size=2)["competition_id"]
@@ -143,7 +143,7 @@ class Client(HttpCaller):
     >>> client.me()["competitions"] > 1, len(client.instances(strategy="baseline")["instances"]) > 0
     (True, True)
 
-    Packs of one's own, where the operator takes uploads, and ``pack.zip`` is one:
+    Uploads of packs, where the operator accepts them; ``pack.zip`` is a pack:
 
     >>> kept = client.upload_pack("pack.zip")["pack_id"]
     >>> [own["pack_id"] for own in client.uploaded_packs()["packs"]] == [kept], client.uploaded_pack(kept)["admitted"]
@@ -171,21 +171,21 @@ class Client(HttpCaller):
         self._http.close()
 
     def me(self) -> MeResponse:
-        """Read whom the token speaks for, what is theirs, and the limits that hold."""
+        """Read the owner of the token, its belongings, and its limits."""
         return self._get(MeResponse, "me")
 
     def create_competition(self, config: Mapping[str, Any] | None = None, **fields: Any) -> CompetitionCreateResponse:
-        """Create a competition; fields of CompetitionConfig, as a mapping or by name. Needs a token."""
+        """Create a competition from fields of CompetitionConfig, as a mapping or by name; needs a token."""
         return self._post(CompetitionCreateResponse, "competitions", body=dict(config or {}) | fields)
 
     def competitions(
         self, status: str | None = None, *, owner: str | None = None, pack_id: str | None = None
     ) -> list[CompetitionSummaryResponse]:
-        """List competitions; of ``DRAFT``, ``RUNNING``, ``FINALIZED`` or ``COMPLETED`` status, an owner or a pack, if given."""
+        """List competitions, if wanted of a status (``DRAFT``, ``RUNNING``, ``FINALIZED``, ``COMPLETED``), owner or pack."""
         return self._get(list[CompetitionSummaryResponse], "competitions", status=status, owner=owner, pack_id=pack_id)
 
     def competition(self, competition_id: str) -> CompetitionStateResponse:
-        """Read a competition whole."""
+        """Read a competition with its roster and leaderboard."""
         return self._get(CompetitionStateResponse, "competitions", competition_id)
 
     def register(
@@ -205,7 +205,7 @@ class Client(HttpCaller):
         )
 
     def withdraw(self, competition_id: str, agent_id: str) -> None:
-        """Take an agent off the roster of a competition of the caller that was not started yet."""
+        """Remove an agent from the roster of a competition of the caller that is not started."""
         self._delete("competitions", competition_id, "agents", agent_id)
 
     def delete_competition(self, competition_id: str) -> None:
@@ -213,50 +213,50 @@ class Client(HttpCaller):
         self._delete("competitions", competition_id)
 
     def open_competition(self, competition_id: str) -> CompetitionStatusResponse:
-        """Go from draft to open."""
+        """Change a competition from draft to open."""
         return self._post(CompetitionStatusResponse, "competitions", competition_id, "open")
 
     def start(self, competition_id: str) -> CompetitionStartResponse:
-        """Run a competition of the caller; returns when it is finalized."""
+        """Run a competition of the caller, and return when it is finalized."""
         return self._post(CompetitionStartResponse, "competitions", competition_id, "start")
 
     def start_async(self, competition_id: str) -> CompetitionProgress:
-        """Start a competition of the caller without waiting for it; ``follow`` its run, or read the competition again."""
+        """Start a competition of the caller without waiting; ``follow`` its run, or read the competition again."""
         headers = {"Prefer": "respond-async"}
         return self._post(CompetitionProgress, "competitions", competition_id, "start", headers=headers)
 
     def cancel_competition(self, competition_id: str) -> CompetitionStatusResponse:
-        """Cancel the run of a running competition of the caller, which is then what it was before its start."""
+        """Cancel the run of a running competition of the caller, which returns to its status before the start."""
         return self._post(CompetitionStatusResponse, "competitions", competition_id, "cancel")
 
     def complete_competition(self, competition_id: str) -> CompetitionStatusResponse:
-        """Go from finalized to completed."""
+        """Change a competition from finalized to completed."""
         return self._post(CompetitionStatusResponse, "competitions", competition_id, "complete")
 
     def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[CompetitionEvent]:
-        """Read the log after ``since_seq``, or its first ``limit`` entries; -1 gives all of it."""
+        """Read log entries after ``since_seq``, up to ``limit``; -1 returns all."""
         return self._get(list[CompetitionEvent], "competitions", competition_id, "events", since_seq=since_seq, limit=limit)
 
     def agent_errors(self, competition_id: str) -> list[AgentErrorCause]:
-        """Read why agents failed in the run of a competition of the caller."""
+        """Read why agents failed in a competition of the caller."""
         return self._get(list[AgentErrorCause], "competitions", competition_id, "agent-errors")
 
     def stream(self, competition_id: str, since_seq: int = -1) -> Iterator[CompetitionEvent]:
-        """Return the entries of the log as they are appended, until nothing can follow.
+        """Return the entries of the log as they are appended, until the log is complete.
 
         Raises
         ------
         websockets.exceptions.InvalidStatus
             The competition is unknown.
         websockets.exceptions.ConnectionClosedError
-            The connection broke off: stream again with the last ``seq`` received.
+            The connection broke: stream again from the last ``seq`` received.
         """
         return self._messages("competitions", competition_id, "arena", since_seq=since_seq)
 
     def deploy(
         self, config: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None, **fields: Any
     ) -> DeployResponse:
-        """Deploy an agent; fields of DeployConfig, as a mapping or by name. Needs a token."""
+        """Deploy an agent from fields of DeployConfig, as a mapping or by name; needs a token."""
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
         return self._post(DeployResponse, "agents", "deploy", body=dict(config or {}) | fields, headers=headers)
 
@@ -269,7 +269,7 @@ class Client(HttpCaller):
         return self._get(InstanceListResponse, "agents", "instances", cursor=cursor, limit=limit, strategy=strategy)
 
     def runtime_events(self, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
-        """Read what an instance of the caller did, after the cursor ``since``."""
+        """Read the runtime events of an instance of the caller after the cursor ``since``."""
         return self._get(RuntimeEventsResponse, "agents", "instances", instance_id, "runtime-events", since=since, limit=limit)
 
     def backtest(
@@ -299,8 +299,8 @@ class Client(HttpCaller):
     ) -> BacktestRunResponse | BacktestState:
         """Backtest a template over several fixtures of a pack, or all; further fields of PackBacktestRequest by name.
 
-        What takes more than a second goes on without the caller: the answer then has a ``status``, and a ``key`` by which
-        ``cancel_backtest`` withdraws the request. ``wait_for_report`` returns the report in either case.
+        A request that takes more than a second continues on the service: its answer has a ``status``, and a ``key`` by which
+        ``cancel_backtest`` withdraws it. ``wait_for_report`` returns the report in either case.
         """
         own = {"strategy": strategy, "params": dict(params or {}), "policy": None if policy is None else dict(policy)}
         body = {"pack_id": pack_id, "fixture_ids": None if fixture_ids is None else list(fixture_ids)} | own | fields
@@ -313,7 +313,7 @@ class Client(HttpCaller):
         Raises
         ------
         ApiError
-            It is unknown, failed, or was cancelled: the problem says which.
+            The backtest is unknown, failed, or was cancelled; the problem says which.
         """
         while True:
             found = self._get(dict, "backtests", backtest_id)
@@ -322,7 +322,7 @@ class Client(HttpCaller):
             time.sleep(_POLL_S)
 
     def cancel_backtest(self, backtest_id: str, key: str) -> BacktestState:
-        """Withdraw a request for a backtest by its key; what nobody else asked for is cancelled."""
+        """Withdraw a request for a backtest by its key; the backtest is cancelled unless another caller requested it too."""
         return self._post(BacktestState, "backtests", backtest_id, "cancel", headers={"Idempotency-Key": key})
 
     def backtests(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
@@ -346,11 +346,11 @@ class Client(HttpCaller):
         return self._get(ReplayPackInfo, "replay-packs", pack_id)
 
     def fixtures(self, pack_id: str, cursor: str | None = None, limit: int = 100, **filters: Any) -> PackFixturesResponse:
-        """List fixtures of a pack, a page of them; of a ``market`` (a prefix), or by kickoff ``after`` and ``before``."""
+        """List one page of a pack's fixtures; filters are ``market`` (a prefix) and kickoff ``after`` and ``before``."""
         return self._get(PackFixturesResponse, "replay-packs", pack_id, "fixtures", cursor=cursor, limit=limit, **filters)
 
     def fixture_frame(self, pack_id: str, **filters: Any) -> pl.DataFrame:
-        """Return all fixtures of a pack that match the same filters."""
+        """Return all fixtures of a pack as a frame, with the filters of ``fixtures``."""
         return self._frame("replay-packs", pack_id, "fixtures", **filters)
 
     def strategies(self) -> StrategyListResponse:
@@ -358,11 +358,11 @@ class Client(HttpCaller):
         return self._get(StrategyListResponse, "strategies")
 
     def strategy(self, name: str) -> StrategyInfo:
-        """Read what a template does, and the JSON Schema of its parameters."""
+        """Read the algorithm of a template, and the JSON Schema of its parameters."""
         return self._get(StrategyInfo, "strategies", name)
 
     def upload_pack(self, path: str | Path, **about: Any) -> UploadedPack:
-        """Upload an archive of a pack; or, with ``source``, ``pack_id`` and options of the import, a file of odds."""
+        """Upload an archive of a pack; or a file of odds, with ``source``, ``pack_id`` and options of the import."""
 
         def pieces() -> Iterator[bytes]:
             with Path(path).open("rb") as file:
@@ -387,14 +387,15 @@ class Client(HttpCaller):
         self._delete("me", "packs", pack_id)
 
     def leaderboard(self, after_rank: int = 0, limit: int | None = None, **filters: Any) -> LeaderboardResponse:
-        """Rank agents over all sealed runs; a page of them with a ``limit``.
+        """Rank agents over all sealed runs; a ``limit`` returns one page.
 
-        ``filters`` are ``causality`` and ``knowledge``; ``grouped=True`` is one row for an owner's that decide alike.
+        ``filters`` are ``causality`` and ``knowledge``; with ``grouped=True`` agents of one owner that decide alike share a
+        row.
         """
         return self._get(LeaderboardResponse, "leaderboard", after_rank=after_rank, limit=limit, **filters)
 
     def runs(self, cursor: str | None = None, limit: int = 50, **filters: Any) -> RunListResponse:
-        """List runs, newest first; of a ``kind``, ``status``, ``agent_id``, ``pack_id`` or ``owner`` only, if given."""
+        """List runs, newest first, optionally by ``kind``, ``status``, ``agent_id``, ``pack_id`` or ``owner``."""
         return self._get(RunListResponse, "runs", cursor=cursor, limit=limit, **filters)
 
     def run(self, run_id: str) -> ProofArtifactResponse:
@@ -402,31 +403,31 @@ class Client(HttpCaller):
         return self._get(ProofArtifactResponse, "runs", run_id)
 
     def progress(self, run_id: str) -> RunProgress:
-        """Read how far a run is."""
+        """Read the progress of a run."""
         return self._get(RunProgress, "runs", run_id, "progress")
 
     def follow(self, run_id: str) -> Iterator[RunProgress]:
-        """Return how far a run is, whenever that changes, until it is sealed or has failed.
+        """Return the progress of a run at each change, until it is sealed or has failed.
 
         Raises
         ------
         websockets.exceptions.InvalidStatus
             The run is unknown.
         websockets.exceptions.ConnectionClosedError
-            The connection broke off: follow again.
+            The connection broke: follow again.
         """
         return self._messages("runs", run_id, "progress")
 
     def verify(self, run_id: str) -> VerifyResponse:
-        """Have the proof of a run recomputed."""
+        """Recompute the proof of a run on the service."""
         return self._post(VerifyResponse, "runs", run_id, "verify")
 
     def decision(self, run_id: str, seq: int) -> InspectorRecord:
-        """Inspect one decision."""
+        """Read one decision."""
         return self._get(InspectorRecord, "runs", run_id, "actions", str(seq))
 
     def decisions(self, run_id: str, cursor: str | None = None, limit: int = 100, **filters: Any) -> DecisionListResponse:
-        """List sealed decisions with their scores, a page of them.
+        """List one page of sealed decisions with their scores.
 
         ``filters`` are ``agent_id``, ``fixture_id``, ``market`` (a prefix), ``side``, ``reason``, ``valid``, and ``sort``
         (``seq``, ``clv`` or ``-clv``).
@@ -434,7 +435,7 @@ class Client(HttpCaller):
         return self._get(DecisionListResponse, "runs", run_id, "decisions", cursor=cursor, limit=limit, **filters)
 
     def decision_frame(self, run_id: str, **filters: Any) -> pl.DataFrame:
-        """Return all sealed decisions that match the same filters, with their scores, a row each."""
+        """Return all sealed decisions with their scores, one row each, with the filters of ``decisions``."""
         return self._frame("runs", run_id, "decisions", **filters)
 
     def evidence(self, run_id: str) -> bytes:
@@ -450,7 +451,7 @@ class Client(HttpCaller):
         return self._bytes("runs", run_id, "manifest")
 
     def bundle(self, run_id: str) -> bytes:
-        """Download the proof bundle: all of the above, with the anchor and log proofs there are."""
+        """Download the proof bundle: all of the above, and the existing proofs of anchor and log."""
         return self._bytes("runs", run_id, "bundle")
 
     def demo(self) -> DemoResponse:

@@ -1,4 +1,4 @@
-"""How a service is asked: JSON in and out, a problem as an error."""
+"""Requests to a service: JSON in and out, a problem as an error."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import polars as pl
 from clvlab.api.answer import JsonObject
 from clvlab.errors import ClvlabError
 
-# Problem details of a service, as an exception.
-
 
 class ApiError(ClvlabError):
     """The service refused a request, or could not answer it.
@@ -27,7 +25,7 @@ class ApiError(ClvlabError):
     problem
         Problem details (RFC 9457): ``type``, ``title``, ``detail``, and facts such as ``checks``, ``errors``, ``reason``.
     retry_after_s
-        When to ask again, if the service said so.
+        Seconds to wait before the next request; ``None`` if the service states none.
     """
 
     def __init__(self, status: int, problem: JsonObject, retry_after_s: int | None = None) -> None:
@@ -37,12 +35,7 @@ class ApiError(ClvlabError):
 
 
 def raise_for_problem(response: httpx2.Response) -> None:
-    """Raise ``ApiError`` for an answer that is no success.
-
-    Raises
-    ------
-    ApiError
-    """
+    """Raise ``ApiError`` unless the answer is a success."""
     if response.is_success:
         return
     response.read()
@@ -60,7 +53,7 @@ _T = TypeVar("_T")
 
 
 class HttpCaller:
-    """Asks one service over a connection that is kept."""
+    """Sends requests to one service over a persistent connection."""
 
     _http: httpx2.Client
 
@@ -81,11 +74,11 @@ class HttpCaller:
         return response.content
 
     def _frame(self, *path: str, **query: Any) -> pl.DataFrame:
-        """Many rows, as Arrow."""
+        """Return rows sent as Arrow."""
         return pl.read_ipc_stream(BytesIO(self._bytes(*path, accept=_ARROW, **query)))
 
     def _messages(self, *path: str, **query: Any) -> Iterator[Any]:
-        """What a WebSocket sends, until it is closed."""
+        """Yield the messages of a WebSocket until it is closed."""
         from websockets.sync.client import connect  # only here: notebooks seldom stream
 
         base = str(self._http.base_url).rstrip("/").replace("http", "ws", 1)
@@ -94,13 +87,13 @@ class HttpCaller:
 
 
 def query_of(query: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the parameters that have a value; a truth value as JSON writes it."""
+    """Return the parameters that are not ``None``; Booleans as in JSON."""
     found = {name: value for name, value in query.items() if value is not None}
     return {name: str(value).lower() if isinstance(value, bool) else value for name, value in found.items()}
 
 
 def _answer(kind: type[_T], response: httpx2.Response) -> _T:
-    """The JSON of an answer; of ``kind`` the service's own tests are the check, here only object and array are told apart."""
+    """Return the JSON of an answer; only object and array are checked, as tests of the service check the rest of ``kind``."""
     raise_for_problem(response)
     answer: _T = response.json()
     if not isinstance(answer, list if get_origin(kind) is list else dict):

@@ -1,4 +1,4 @@
-"""What zip and tar archives list, a member at a time: nothing is extracted here, and nothing by a name of the archive's own."""
+"""Lists of zip and tar archives, read one member at a time; nothing is extracted to a name that the archive chose."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNPACKABLE = (
     UnicodeDecodeError,
 )
 _CHUNK = 1 << 18
-_LISTED = b"PK\x01\x02"  # begins each entry of a zip's directory (APPNOTE.TXT 4.3.12)
+_LISTED = b"PK\x01\x02"  # starts each entry of a zip's directory (APPNOTE.TXT 4.3.12)
 _XZ_MEMORY = 256 << 20  # the largest preset of xz needs 65 MiB; a header may ask for 4 GiB
 _KINDS = {
     tarfile.SYMTYPE: "a symbolic link",
@@ -40,14 +40,12 @@ _KINDS = {
 
 
 class Readable(Protocol):
-    """What bytes can be read from."""
-
     def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """An entry as its archive describes it; ``oddity`` says what it is where it is neither file nor folder."""
+    """An entry as its archive describes it; ``oddity`` names the type of an entry that is neither a file nor a folder."""
 
     name: str
     is_folder: bool
@@ -61,10 +59,10 @@ def zipped(file: BinaryIO, max_entries: int) -> Iterator[ArchiveEntry]:
     Raises
     ------
     SourceError
-        It lists more entries than that, or its list can't be read.
+        The zip lists more than ``max_entries``, or its list can't be read.
     """
     listed = sum(chunk.count(_LISTED) for chunk in iter(partial(file.read, _CHUNK), b""))
-    if listed > 2 * max_entries:  # a quick look: the library would read a list of millions before it says how many they are
+    if listed > 2 * max_entries:  # a quick check: the library would read a list of millions before it counts them
         raise SourceError(f"the archive has more than {max_entries:,} entries")
     file.seek(0)
     try:
@@ -90,21 +88,12 @@ def _oddity(info: zipfile.ZipInfo) -> str | None:
 
 
 def tarred(file: BinaryIO, packing: str | None, max_bytes: int) -> Iterator[ArchiveEntry]:
-    """Return the entries of a tar, in order: nothing is sought in a compressed file.
-
-    Parameters
-    ----------
-    file
-        The archive, at its start.
-    packing
-        ``gzip``, ``bzip2``, ``xz`` or null.
-    max_bytes
-        Of all that is read: what a tar skips is decompressed, too.
+    """Return the entries of a tar, in order and without seeking; ``packing`` is ``gzip``, ``bzip2``, ``xz`` or ``None``.
 
     Raises
     ------
     SourceError
-        It unpacks to more.
+        More than ``max_bytes`` were decompressed, skipped content included.
     """
     bounded = cast("BinaryIO", _BoundedFile(decompressed(file, packing), max_bytes))
     with tarfile.open(fileobj=bounded, mode="r|") as archive:
@@ -115,7 +104,6 @@ def tarred(file: BinaryIO, packing: str | None, max_bytes: int) -> Iterator[Arch
 
 
 def decompressed(file: BinaryIO, packing: str | None) -> Readable:
-    """Return what gives the content of a file that is compressed so."""
     match packing:
         case "gzip":
             return gzip.GzipFile(fileobj=file)
@@ -135,12 +123,6 @@ class _Xz:
     _decompressor: lzma.LZMADecompressor = field(default_factory=lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY))
 
     def read(self, size: int) -> bytes:
-        """Read up to so many bytes.
-
-        Raises
-        ------
-        EOFError, lzma.LZMAError
-        """
         while not self._decompressor.eof:
             chunk = self.file.read(_CHUNK) if self._decompressor.needs_input else b""
             if self._decompressor.needs_input and not chunk:
@@ -150,19 +132,18 @@ class _Xz:
         rest = self._decompressor.unused_data.lstrip(b"\x00") or self.file.read(_CHUNK).lstrip(b"\x00")
         if not rest:
             return b""
-        self._decompressor = lzma.LZMADecompressor(memlimit=_XZ_MEMORY)  # streams may follow each other
+        self._decompressor = lzma.LZMADecompressor(memlimit=_XZ_MEMORY)  # several streams may follow each other
         return self._decompressor.decompress(rest, size) or self.read(size)
 
 
 @dataclass(slots=True)
 class _BoundedFile:
-    """A file of which only so many bytes are read."""
+    """A file that fails once more than a set number of bytes was read."""
 
     file: Readable
     left: int
 
     def read(self, size: int) -> bytes:
-        """Read up to so many bytes."""
         data = self.file.read(size)
         self.left -= len(data)
         if self.left < 0:

@@ -1,4 +1,4 @@
-"""The layer of books: what each of them says of a market beside the consensus, in a pack that keeps it."""
+"""The layer of books: the prices of each book, in a pack that keeps them next to the consensus."""
 
 from __future__ import annotations
 
@@ -22,17 +22,11 @@ _TIMES = ("fixture_id", "tick_seq", "ts_ms")
 
 
 def sorted_books(books: pl.DataFrame) -> pl.DataFrame:
-    """Return ``BOOKS`` in the order of its key.
-
-    Raises
-    ------
-    SchemaError
-    """
     return conform(books, BOOKS, "BOOKS").sort(*STREAM, "tick_seq")
 
 
 def at_their_times(rows: pl.LazyFrame, tape: Tape) -> pl.LazyFrame:
-    """Return ``BOOK_ROWS`` as ``BOOKS``, each with the time of its tick; nothing is read before they are."""
+    """Return ``BOOK_ROWS`` as ``BOOKS``, each row with the time of its tick; lazy."""
     times = pl.defer(partial(_times, tape), schema={name: BOOKS[name] for name in _TIMES})
     return rows.join(times, on=_TIMES[:2], how="left", maintain_order="left").select(*BOOKS)
 
@@ -42,20 +36,7 @@ def _times(tape: Tape) -> pl.DataFrame:
 
 
 def check_books(books: pl.DataFrame, tape: Tape) -> None:
-    """Refuse rows of books that break a rule of the pack format, or say what can't be beside these ticks.
-
-    Parameters
-    ----------
-    books
-        ``BOOKS``, sorted.
-    tape
-        The ticks of the same fixtures.
-
-    Raises
-    ------
-    PackFormatError
-        Names the first rule that is broken, and a row that breaks it.
-    """
+    """Refuse sorted ``BOOKS`` that break a rule of the pack format or contradict the ticks of the same fixtures."""
     key = books.select(*STREAM, "tick_seq")
     if not key.equals(key.sort(pl.all())):
         raise PackFormatError("books are not sorted by fixture, market, side, book and tick")
@@ -107,17 +88,9 @@ def _message_rules() -> dict[str, pl.Expr]:
 
 
 def book_digests(books: pl.DataFrame) -> dict[int, str]:
-    """Digest the books of every fixture that has any; the byte layout stands in ``docs/reference/pack-format.md``.
+    """Return fixture_id -> ``sha256:<hex>`` of its sorted ``BOOK_ROWS``, laid out as in ``docs/reference/pack-format.md``.
 
-    Parameters
-    ----------
-    books
-        ``BOOK_ROWS``, sorted; ``BOOKS`` has the same digests.
-
-    Returns
-    -------
-    dict
-        fixture_id -> ``sha256:<hex>``.
+    ``BOOKS`` has the same digests. Fixtures without books are left out.
     """
     number = books.select(pl.struct(STREAM).rle_id().cast(pl.UInt32)).to_series()
     streams = books.select(STREAM).filter(number.is_first_distinct())
@@ -141,6 +114,5 @@ def book_digests(books: pl.DataFrame) -> dict[int, str]:
 
 
 def _sizes(books: pl.DataFrame, streams: pl.DataFrame) -> Iterator[tuple[int, int, int]]:
-    """Return each fixture with the number of its rows, and of its streams."""
     rows, own = (frame["fixture_id"].rle().struct.unnest() for frame in (books, streams))
     return zip(rows["value"].to_list(), rows["len"].to_list(), own["len"].to_list(), strict=True)

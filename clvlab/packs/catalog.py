@@ -1,7 +1,7 @@
-"""The catalog: which packs a service or a notebook may open by name.
+"""The catalog: the packs that a service or a notebook may open by name.
 
-``catalog.json`` is the operator's allowlist: pack_id -> content_hash and file hashes. A pack is looked up by its key alone, and
-what does not match its entry is not there.
+``catalog.json`` is the operator's allowlist: pack_id -> content_hash and file hashes. Packs are found by pack_id alone. A pack
+that does not match its entry counts as missing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Catalog:
     folder: Path
 
     def entries(self) -> dict[str, dict[str, str]]:
-        """The allowlist: pack_id -> {content_hash, file name: SHA-256}; empty without a ``catalog.json``."""
+        """Return the allowlist: pack_id -> {content_hash, file name: SHA-256}; empty without a ``catalog.json``."""
         path = self.folder / _ALLOWLIST
         if not path.is_file():
             return {}
@@ -47,7 +47,7 @@ class Catalog:
         Raises
         ------
         UnknownPackError
-            No such key, or a pack that is not what its entry says: to a caller both are not there.
+            The pack_id is not listed, or the pack differs from its entry: callers can't tell these apart.
         """
         entries = self.entries()
         known = ", ".join(sorted(entries)) or "none"
@@ -59,20 +59,19 @@ class Catalog:
             raise UnknownPackError(f"pack {pack_id!r} is not verified and so not available: {error}") from error
 
     def _admitted(self, pack_id: str, entry: dict[str, str]) -> Pack:
-        return open_entry(self.folder / pack_id, entry)  # safe: the key stands in the operator's own allowlist
+        return open_entry(self.folder / pack_id, entry)  # safe: the key comes from the operator's own allowlist
 
     def packs(self) -> list[Pack]:
-        """All packs that can be opened, by pack_id; tampered ones are left out."""
+        """Return all packs that can be opened, by pack_id; tampered ones are left out."""
         found = []
         for pack_id, entry in sorted(self.entries().items()):
             try:
                 found.append(self._admitted(pack_id, entry))
-            except PackError:  # not there, to a reader of the catalog; ``packs verify`` says why
+            except PackError:  # a reader of the catalog does not see it; ``packs verify`` says why
                 continue
         return found
 
     def admit(self, pack_id: str) -> Pack:
-        """Verify everything of a pack in the folder and put it on the allowlist."""
         pack = verify_pack(self.folder / pack_id)
         if pack.pack_id != pack_id:
             raise PackFormatError(f"the folder {pack_id!r} holds the pack {pack.pack_id!r}")
@@ -83,19 +82,12 @@ class Catalog:
 
 
 def entry_of(pack: Pack) -> dict[str, str]:
-    """Return the entry by which ``open_entry`` knows a pack again: its content_hash, and the SHA-256 of files by name."""
+    """Return the allowlist entry of a pack: its content_hash, and the SHA-256 of its files by name."""
     return {"content_hash": pack.content_hash} | {name: file_sha256(pack.folder / name) for name in (DESCRIPTOR, TICKS_FILE)}
 
 
 def open_entry(folder: Path, entry: Mapping[str, str]) -> Pack:
-    """Open the pack in a folder, whose files must be those that its entry names.
-
-    Its files are hashed when it is opened first, and again once any of them may have changed.
-
-    Raises
-    ------
-    PackFormatError, PackTamperedError
-    """
+    """Open the pack in a folder if its files have the hashes of an entry; files are hashed again once they may have changed."""
     stamps, named = _stamps(folder), tuple(sorted(entry.items()))
     return _verified(folder, named) if stamps is None else replace(_kept(folder, named, stamps))  # shares nothing it reads
 

@@ -1,4 +1,4 @@
-"""Markets of venues where shares are traded: their books, and the states of markets that these leave."""
+"""Markets of venues where shares are traded: their order books, and the market states computed from them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,22 @@ from clvlab.law.markets import RESULT_1X2, compose_key
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.integers import half_up, largest_remainder
 
-# The state of a market, as some message leaves it.
-
 
 class State(NamedTuple):
-    """A market as a message leaves it.
+    """The state of a market after a message.
 
     Attributes
     ----------
     fixture_id, market_key
-        The market.
+        Fixture and key of the market.
     ts_ms
-        The provider's time of it.
+        Provider's time of the state, in UTC milliseconds.
     in_running
-        Whether its fixture is in play.
+        Whether the fixture is in play.
     sides
-        In byte order: the same ones in every state of the market.
+        Names of the sides in byte order, the same in every state of the market.
     prob_bps, odds_milli
-        Of each side; null where unpriced. Probabilities of a market that is wholly priced sum to 10000.
+        Probability and decimal odds of each side; ``None`` where unpriced. Probabilities of a fully priced market sum to 10000.
     """
 
     fixture_id: int
@@ -45,7 +43,7 @@ class State(NamedTuple):
         return all(prob is None for prob in self.prob_bps)
 
 
-# Markets of shares that pay one if their side wins: what their books say of each side, and what that makes of the market.
+# Markets of shares that pay one if their side wins: the quotes of each side, and the market's state computed from them.
 
 
 MARKET_KEY = compose_key(RESULT_1X2)
@@ -58,35 +56,28 @@ _BETWEEN = re.compile(r" (?:vs\.?|v\.?) ", re.IGNORECASE)
 
 
 class Quote(NamedTuple):
-    """The best of a side's book, in millionths; nothing bid is 0, nothing asked ``WHOLE``."""
+    """Best bid and ask of a side, in millionths; a missing bid is 0, a missing ask ``WHOLE``."""
 
     bid: int
     ask: int
 
     @property
     def is_sound(self) -> bool:
-        """Whether its middle is a price: the book is not crossed, and at most 0.10 lie between."""
+        """Whether the midpoint is a price: the book is not crossed, and the spread is at most 0.10."""
         return 0 < self.ask - self.bid <= _WIDEST
 
     @property
     def opposite(self) -> Quote:
-        """The same book seen from the share that wins where this one loses."""
+        """The quote of the opposite share of the same book."""
         return Quote(WHOLE - self.ask, WHOLE - self.bid)
 
 
 @dataclass(slots=True)
 class ShareMarket:
-    """A market of which each side is a share with a book of its own.
+    """A market whose sides are shares, each with a book of its own; ``ts_ms`` is the time of the newest book.
 
-    A market is priced while all of its sides have a sound quote: probabilities are the middles of bid and ask, normalised to
-    the whole, and the odds on offer are those at the best ask. Else it is suspended, for what is left of it does not sum.
-
-    Attributes
-    ----------
-    sides
-        In byte order.
-    ts_ms
-        The latest time that was said of it: a market is as of the newest of its books.
+    The market is priced while all sides have a sound quote: probabilities are the normalised midpoints, odds come from the best
+    asks. Otherwise it is suspended, because the remaining midpoints do not sum to the whole. ``sides`` are in byte order.
     """
 
     fixture_id: int
@@ -103,12 +94,12 @@ class ShareMarket:
         self._prob_bps = self._odds_milli = (None,) * len(self.sides)
 
     def quote(self, side: str, quote: Quote | None, ts_ms: int) -> None:
-        """Take note of a side's quote; null where its book is unknown."""
+        """Record the quote of a side; ``None`` where its book is unknown."""
         self._quotes[side] = quote
         self.ts_ms = max(self.ts_ms, ts_ms)
 
     def moved(self, *, in_running: bool, after_ms: int | None = None) -> State | None:
-        """Return the state of the market if it is another than the last one that was returned, or that much later."""
+        """Return the state of the market if it differs from the last returned one, or is ``after_ms`` later."""
         prices = self._prices()
         again = after_ms is not None and self.ts_ms - self._last_ms >= after_ms
         if prices == (self._prob_bps, self._odds_milli) and not again:
@@ -117,11 +108,10 @@ class ShareMarket:
         return State(self.fixture_id, self.market_key, self.ts_ms, in_running, self.sides, *prices)
 
     def state(self, *, in_running: bool) -> State:
-        """Return the state of the market."""
         return State(self.fixture_id, self.market_key, self.ts_ms, in_running, self.sides, *self._prices())
 
     def forget(self) -> None:
-        """Hold it for suspended, so that its next price counts as moved."""
+        """Treat the market as suspended, so that its next price counts as a move."""
         self._prob_bps = self._odds_milli = (None,) * len(self.sides)
 
     def _prices(self) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
@@ -134,7 +124,7 @@ class ShareMarket:
 
 
 def odds_milli(price: Decimal) -> int | None:
-    """Decimal odds x 1000 of a share's price; none for a price at which nothing can be won or bought."""
+    """Return decimal odds x 1000 of a share's price; ``None`` for a price at which nothing can be won or bought."""
     if not 0 < price < 1:
         return None
     odds = half_up(1000 / price)
@@ -143,10 +133,6 @@ def odds_milli(price: Decimal) -> int | None:
 
 def millionths(price: object) -> int:
     """Return the price of a share, 0 to 1, in millionths.
-
-    Raises
-    ------
-    ValueError
 
     Examples
     --------
@@ -160,12 +146,7 @@ def millionths(price: object) -> int:
 
 
 def number(value: object) -> Decimal:
-    """Return a number of a sensible size that is written as a text or as a number.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Return a number of sensible size from a text or a number; ``ValueError`` for any other value."""
     try:
         found = Decimal(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
     except InvalidOperation:
@@ -176,7 +157,7 @@ def number(value: object) -> Decimal:
 
 
 def names_of(title: str) -> tuple[str, ...]:
-    """Return the two sides of a match as its title names them, or the title.
+    """Return the two sides of a match from its title, or the title alone.
 
     Examples
     --------
@@ -190,7 +171,7 @@ def names_of(title: str) -> tuple[str, ...]:
 
 
 def match_sides(names: Sequence[str], outcomes: Sequence[str]) -> tuple[str, ...] | None:
-    """Return ``part1``, ``draw`` and ``part2`` as the outcomes of a match mean them; null if they are others.
+    """Return the outcomes of a match as ``part1``, ``draw`` and ``part2``; ``None`` if they are others.
 
     Examples
     --------
@@ -204,19 +185,18 @@ def match_sides(names: Sequence[str], outcomes: Sequence[str]) -> tuple[str, ...
     return tuple(sides) if sorted(sides) in (["draw", "part1", "part2"], ["part1", "part2"]) else None
 
 
-# Books of Polymarket's assets: full ones, and changes of their levels, whichever way they came.
-#
-# Nothing numbers the messages, so time decides between two that speak of the same level: of a level the later word holds, of
-# equally late ones the last that came. A full book that is older than the last change of its asset is stale and leaves nothing,
-# for it lacks that change; the asset stays as it was, unknown after a cut, until a newer book comes.
+# Books of Polymarket's assets, from full books and changes of levels, in any order of arrival. Messages carry no numbers, so
+# time decides between two that set the same level: the later one holds, and among equal times the last to arrive. A full book
+# that is older than the last change of its asset lacks that change, so it is stale and ignored; after a cut the asset stays
+# unknown until a newer book comes.
 
 
-Level = tuple[bool, int]  # whether it is bid, and at what price
+Level = tuple[bool, int]  # whether the level is a bid, and its price
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a message says of an asset: all of its levels (``book``), some of them (``changes``), or that it is ``over``."""
+    """A message about an asset: all of its levels (``book``), some of them (``changes``), or its end (``over``)."""
 
     asset: str
     ts_ms: int
@@ -226,12 +206,9 @@ class Change:
 
 @dataclass(slots=True)
 class _Book:
-    """The levels of an asset with the time of each; those that were emptied too, so that nothing older fills them again.
+    """The levels of an asset with the time of each; empty levels are kept, so that no older message fills them again.
 
-    Attributes
-    ----------
-    sides
-        What the asset is a share of, and whether that side wins where the asset loses.
+    ``sides`` are the sides that the asset is a share of, each with whether that side wins where the asset loses.
     """
 
     market: ShareMarket
@@ -258,7 +235,6 @@ class _Book:
         self._levels.clear()
 
     def quote(self, ts_ms: int) -> None:
-        """Tell the market of every side that the asset is."""
         best = self._best()
         for side, opposite in self.sides:
             self.market.quote(side, best.opposite if best is not None and opposite else best, ts_ms)
@@ -272,17 +248,10 @@ class _Book:
 
 
 class AssetBooks:
-    """Books of the assets that were named, and the markets whose sides they are.
+    """Books of the named assets, and their markets.
 
-    Parameters
-    ----------
-    again_after_ms
-        After how long a market that did not move is told of again; never if null.
-
-    Attributes
-    ----------
-    markets
-        Side -> asset, of each market by its fixture and key.
+    An unmoved market is returned again after ``again_after_ms``; never if ``None``. ``markets`` maps (fixture, key) to side ->
+    asset.
     """
 
     def __init__(self, again_after_ms: int | None = None) -> None:
@@ -293,15 +262,14 @@ class AssetBooks:
 
     @property
     def assets(self) -> dict[str, int]:
-        """The fixture of every asset."""
         return {asset: book.market.fixture_id for asset, book in self._books.items()}
 
     def name(
         self, fixture_id: int, market_key: str, assets: Mapping[str, str], opposite: Collection[str] = frozenset()
     ) -> None:
-        """Say which asset is which side of a market, and which sides are the opposite of theirs.
+        """Assign assets to the sides of a market; a market that was named before does not change.
 
-        Of a market that was named before nothing changes.
+        For a side in ``opposite`` the asset is the share that wins where the side loses.
         """
         if (fixture_id, market_key) not in self._markets:
             self._markets[fixture_id, market_key] = assets
@@ -311,16 +279,16 @@ class AssetBooks:
                 self._books[asset] = _Book(market, sides)
 
     def is_known(self, asset: str) -> bool:
-        """Whether changes of an asset can be applied: a full book of it came, and nothing is missing since."""
+        """Whether changes of an asset can be applied: a full book of it came, and nothing was missed since."""
         return asset in self._books and self._books[asset].is_known
 
     def is_stale(self, change: Change) -> bool:
-        """Whether it is older than the full book that it changes, or a full book older than a change of its asset."""
+        """Whether a change is older than the full book it would change, or a full book older than a change of its asset."""
         book = self._books.get(change.asset)
         return book is not None and change.ts_ms < (book.last_ms if change.kind == "book" else book.since_ms)
 
     def take(self, changes: Iterable[Change], in_running: Callable[[int], bool]) -> list[State]:
-        """Return the states of markets that changes leave behind; ``in_running`` tells it of a fixture."""
+        """Apply changes and return the new market states; ``in_running`` tells whether a fixture is in play."""
         touched: dict[tuple[int, str], ShareMarket] = {}
         for change in changes:
             book = self._books.get(change.asset)
@@ -334,11 +302,11 @@ class AssetBooks:
         return [state for state in states if state is not None]
 
     def forget(self, assets: Collection[str]) -> set[tuple[int, str]]:
-        """Hold the books of these assets, of all if none is named, for unknown, and return the markets that were known."""
+        """Treat the books of these assets (all if empty) as unknown, and return the markets that were known."""
         return {(market.fixture_id, market.market_key) for market in self._forget(assets, 0)}
 
     def suspend(self, assets: Collection[str], ts_ms: int) -> list[State]:
-        """Forget them as of a time, and return the suspended states of the markets that were known."""
+        """Forget the books of these assets at a time, and return the suspended states of the markets that were known."""
         markets = {(market.fixture_id, market.market_key): market for market in self._forget(assets, ts_ms)}
         unpriced = {key: (None,) * len(market.sides) for key, market in markets.items()}
         return [

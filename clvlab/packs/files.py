@@ -1,4 +1,4 @@
-"""Bytes of files: hashes, and raw sources with their compression taken off."""
+"""Hashes of files, and raw sources read decompressed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from clvlab.errors import SourceError
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import canonical, sha256
 
-# Digests of what a pack says, not of how Parquet stored it: the same ticks give the same hash under every writer.
+# Digests cover the content of a pack, not its Parquet encoding: the same ticks have the same hash under every writer.
 
 
 NO_PRICE = -1
@@ -32,18 +32,15 @@ _ROWS_AT_ONCE = 16_384
 
 
 def fixture_digests(tape: Tape) -> dict[int, str]:
-    """Digest every fixture's series table and columns; the byte layout stands in ``docs/reference/pack-format.md``.
+    """Return fixture_id -> ``sha256:<hex>`` of its series table and columns, also for fixtures without ticks.
 
-    Returns
-    -------
-    dict
-        fixture_id -> ``sha256:<hex>``, also for fixtures without ticks.
+    The byte layout is in ``docs/reference/pack-format.md``.
     """
     spans = tape.series.group_by("fixture_id").agg(
         pl.first("start"), end=pl.first("start") + pl.sum("rows"), names=pl.concat_list("market_key", "side")
     )
     fixtures = tape.fixtures.select("fixture_id").join(spans, on="fixture_id", how="left", maintain_order="left")
-    at_once = max(_FIXTURES_AT_ONCE, fixtures.height * _ROWS_AT_ONCE // max(tape.rows.height, 1))  # small ones are no work
+    at_once = max(_FIXTURES_AT_ONCE, fixtures.height * _ROWS_AT_ONCE // max(tape.rows.height, 1))  # small ones take no time
     slices = list(fixtures.iter_slices(at_once))
     if len(slices) < 2:
         return dict(chain.from_iterable(map(partial(_digests, tape), slices)))
@@ -52,7 +49,7 @@ def fixture_digests(tape: Tape) -> dict[int, str]:
 
 
 def _digests(tape: Tape, fixtures: pl.DataFrame) -> list[tuple[int, str]]:
-    """Digest a few neighbouring fixtures: no column is ever copied whole, and what is converted stays in the cache."""
+    """Digest a few neighbouring fixtures: no column is copied whole, and converted values stay in the processor's cache."""
     first, last = fixtures.select(pl.min("start"), pl.max("end")).fill_null(0).row(0)
     columns = _columns(tape.rows.slice(first, last - first))
     digests = []
@@ -69,7 +66,7 @@ def _digests(tape: Tape, fixtures: pl.DataFrame) -> list[tuple[int, str]]:
 
 
 def _columns(rows: pl.DataFrame) -> list[np.ndarray[Any, Any]]:
-    """The hashed columns, series first, as little-endian arrays."""
+    """Return the hashed columns, series first, as little-endian arrays."""
     frame = rows.select(
         "series",
         "tick_seq",
@@ -82,33 +79,31 @@ def _columns(rows: pl.DataFrame) -> list[np.ndarray[Any, Any]]:
 
 
 def little_endian(frame: pl.DataFrame) -> list[np.ndarray[Any, Any]]:
-    """Return the columns of a frame of numbers as they are hashed."""
     arrays = (column.to_numpy() for column in frame)
     return [np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")) for array in arrays]
 
 
 def content_hash(content: Mapping[str, object]) -> str:
-    """Hash everything a pack says; its id and the sizes of its files stay out."""
+    """Return the hash of a pack's content; its id and the sizes of its files are not covered."""
     return sha256(canonical(content))
 
 
 MAX_LINE_BYTES = 16 << 20
-MAX_CONTENT_BYTES = 16 << 30  # of one decompressed source: a small archive must not fill a disk or a day
-MAX_WHOLE_BYTES = 64 << 20  # of a source that has to stand in memory
+MAX_CONTENT_BYTES = 16 << 30  # limit of one decompressed source: a small archive must not fill a disk or run for a day
+MAX_WHOLE_BYTES = 64 << 20  # limit of a source that has to fit in memory
 _CHUNK_BYTES = 1 << 18
 _SMALL_BYTES = 64 << 20
 _MAGIC_BYTES = 10
-_MAX_RATIO = 250  # odds as text shrink 5 to 50 times
+_MAX_RATIO = 250  # odds as text compress 5 to 50 times
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def opened(path: Path) -> BufferedIOBase:
-    """Open a source for reading, decompressed by its ending, or by its first bytes where it ends in neither .gz nor .bz2."""
+    """Open a source for decompressed reading; its ending says how, or its first bytes where it ends in neither .gz nor .bz2."""
     how = {".gz": "gzip", ".bz2": "bzip2"}.get(path.suffix)
     if how is None:
         with path.open("rb") as file:
@@ -123,7 +118,7 @@ def opened(path: Path) -> BufferedIOBase:
 
 
 def packed(first: bytes) -> str | None:
-    """Return how a file is compressed by its first bytes: ``gzip``, ``bzip2``, ``xz``, which no reader opens as it is, or not.
+    """Return the compression by a file's first bytes: ``gzip``, ``bzip2``, ``xz`` (read nowhere as it is) or ``None``.
 
     Examples
     --------
@@ -138,7 +133,7 @@ def packed(first: bytes) -> str | None:
 
 
 def content_digest(path: Path) -> str:
-    """SHA-256 of a source's decompressed content: compressing it anew changes nothing."""
+    """Return the SHA-256 of a source's decompressed content, which compressing it again does not change."""
     hasher = hashlib.sha256()
     with _readable(path) as file:
         for chunk in _chunks(file, path.name, path.stat().st_size):
@@ -152,7 +147,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     Raises
     ------
     SourceError
-        The file can't be read, is cut off, or is larger than a source may be.
+        The file can't be read, is truncated, or exceeds the limit of a source.
     """
     with _readable(path) as file:
         yield from lines_in(file, path.name, path.stat().st_size)
@@ -177,12 +172,12 @@ def lines_in(file: BufferedIOBase, name: str, packed_bytes: int) -> Iterator[tup
 
 
 def whole(path: Path) -> bytes:
-    """Return the decompressed content of a source that has to be read at once.
+    """Return the decompressed content of a source that is read at once.
 
     Raises
     ------
     SourceError
-        As for ``lines_of``, or larger than fits.
+        As for ``lines_of``, or the content exceeds ``MAX_WHOLE_BYTES``.
     """
     chunks, size = [], 0
     with _readable(path) as file:
@@ -195,7 +190,7 @@ def whole(path: Path) -> bytes:
 
 
 def check_size(name: str, size: int, packed_bytes: int) -> None:
-    """Refuse content that grows without end, or far beyond what a file of its size can hold of odds."""
+    """Refuse content without end, or far larger than odds in a file of this size can be."""
     if size > MAX_CONTENT_BYTES:
         raise SourceError(f"{name}: more than {MAX_CONTENT_BYTES} bytes when decompressed")
     if size > _SMALL_BYTES and size > _MAX_RATIO * packed_bytes:
@@ -203,7 +198,7 @@ def check_size(name: str, size: int, packed_bytes: int) -> None:
 
 
 def _check_line(name: str, number: int, line: bytes | bytearray) -> None:
-    if len(line) >= MAX_LINE_BYTES:  # its end is one more
+    if len(line) >= MAX_LINE_BYTES:  # its end is one more byte
         raise SourceError(f"{name}:{number}: a line of more than {MAX_LINE_BYTES} bytes")
 
 
@@ -217,7 +212,7 @@ def _readable(path: Path) -> BufferedIOBase:
 def _chunks(file: BufferedIOBase, name: str, packed_bytes: int) -> Iterator[bytes]:
     size = 0
     try:
-        while chunk := file.read1(_CHUNK_BYTES):  # of a file that is cut off, what comes before the cut
+        while chunk := file.read1(_CHUNK_BYTES):  # of a truncated file, read up to the cut
             size += len(chunk)
             check_size(name, size, packed_bytes)
             yield chunk

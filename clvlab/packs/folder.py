@@ -1,4 +1,4 @@
-"""Where the files of a pack are: in a folder here, or wherever else something with these methods reads them."""
+"""Access to a pack's files: in a local folder, or elsewhere by an object with the same methods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, PackManifest
 from clvlab.packs.parquet import check_parquet
 from clvlab.packs.rows import UNREADABLE, read_rows
 
-# Stamps of files: what tells, without reading them, that they are as they were.
+# Stamps of files show, without reading them, that they are unchanged.
 
 
 _MOMENT_NS = 2_000_000_000  # coarser than any file system's clock
@@ -28,22 +28,22 @@ Stamps = tuple[tuple[int, ...], ...]
 
 
 def stamps_of(paths: Sequence[Path]) -> Stamps | None:
-    """Return what tells whether files were written or replaced; null where one may have been a moment ago, or can't be seen.
+    """Return stamps that change when files are written or replaced; ``None`` where a file is too new or can't be read.
 
-    A change moves a file's ``ctime``, which can't be set back. Two changes in one moment give one ``ctime``: a young one says
-    nothing.
+    A change advances a file's ``ctime``, which can't be set back. Two changes in one moment share a ``ctime``, so a recent one
+    proves nothing.
     """
     try:
         found = [path.stat() for path in paths]
-    except OSError:  # whoever opens it says what is wrong
+    except OSError:  # opening the file raises the right error
         return None
     if time.time_ns() - max(one.st_ctime_ns for one in found) < _MOMENT_NS:
         return None
     return tuple((one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found)
 
 
-MAX_WHOLE_BYTES = 256 << 20  # of a file beside the ticks, which is read at once
-_SMALL_ROWS = 100_000  # what is asked for again and again, a fixture or a few
+MAX_WHOLE_BYTES = 256 << 20  # limit of any other file of a pack, which is read at once
+_SMALL_ROWS = 100_000  # up to this size rows are kept, as small selections are read again and again
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
 
 
@@ -53,7 +53,7 @@ def _read(path: Path, ids: tuple[int, ...] | None) -> _Ticks:
 
 
 def _among(ids: Sequence[int]) -> pl.Expr:
-    """Tell whether a row is of one of some fixtures: by their range, row groups are passed over; by the list, they are not."""
+    """Select rows of some fixtures: by their range, so that row groups are skipped, and by the list."""
     known = pl.col("fixture_id")
     return known.is_between(ids[0], ids[-1]) & known.is_in(ids) if ids else pl.lit(value=False)
 
@@ -62,34 +62,28 @@ _KEPT: BoundedCache[_Ticks] = BoundedCache(32 << 20, lambda ticks: int(sum(frame
 
 
 class PackFiles(Protocol):
-    """The files of one pack.
-
-    Attributes
-    ----------
-    verification
-        How the ticks are verified, in words, where that is not all of them before the pack is opened; else empty.
-    """
+    """The files of one pack; ``verification`` says how ticks are verified, empty if all are before opening."""
 
     @property
     def verification(self) -> str: ...
 
     @property
     def folder(self) -> Path:
-        """The folder that holds the files; ``UnsupportedError`` where they are not on this machine."""
+        """The folder of the files; ``UnsupportedError`` where they are not on this machine."""
 
     def ticks(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Read ``ROWS`` and ``SERIES`` of some fixtures, all by default."""
 
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
-        """Read ``BOOK_ROWS`` of some fixtures, all by default, when they are asked for; of a pack that keeps them."""
+        """Return lazy ``BOOK_ROWS`` of some fixtures, all by default, of a pack that keeps them."""
 
     def content(self, name: str, expected: str, what: str) -> bytes:
-        """Read a file beside the ticks, which must have this SHA-256; errors call it ``what``."""
+        """Read any other file, which must have this SHA-256; errors call it ``what``."""
 
 
 @dataclass(frozen=True)
 class PackFolder:
-    """The files of a pack in a folder; those of ticks and books are hashed before they are read, once they may have changed."""
+    """The files of a pack in a folder; ticks and books are hashed before they are read, if they may have changed."""
 
     folder: Path
     manifest: PackManifest = field(repr=False, compare=False)
@@ -116,14 +110,14 @@ class PackFolder:
             raise PackFormatError(str(error)) from error
 
     def hashed(self, name: str) -> tuple[Path, Stamps | None]:
-        """Return the file of ticks or books, which has the SHA-256 that the manifest says, and its stamps.
+        """Return the path and stamps of the file of ticks or books.
 
         Raises
         ------
         PackTamperedError
-            It has another.
+            The SHA-256 is not that of the manifest.
         PackFormatError
-            It is no Parquet, or unpacks to too much.
+            The file is no Parquet, or unpacks to too much.
         """
         path, expected = self.folder / name, {TICKS_FILE: self.manifest.ticks_sha256, BOOKS_FILE: self.manifest.books_sha256}
         stamps = stamps_of([path])

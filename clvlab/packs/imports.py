@@ -1,4 +1,4 @@
-"""Making packs: of a provider's files, or of a synthetic recipe."""
+"""Import of packs from a provider's files or a synthetic recipe."""
 
 from __future__ import annotations
 
@@ -20,23 +20,11 @@ from clvlab.packs.importers.source import Options, silent
 
 _OURS = ("reading_rule", "chunk_rows")
 OPTIONS = tuple(one.name for one in fields(Options) if one.name not in _OURS)
-"""Names of the options that a caller may give."""
+"""Names of the options of an import."""
 
 
 def import_options(*, mapping: Mapping[str, Any] | str | Path | None = None, **named: Any) -> Options:
-    """Return the options of an import that are given by name; ``lenient``, unless it is given otherwise.
-
-    Raises
-    ------
-    ArgumentError
-        There is no option of that name, or a value is of another kind than it must be.
-    OddsError
-        An unknown margin method or odds format.
-    SourceError
-        A mapping file that can't be read, or a value that is no mapping.
-    WindowError
-        A ``max_close_age_s`` that is no positive number of seconds.
-    """
+    """Return the named options of an import; ``lenient`` by default."""
     for name in named:
         if name not in OPTIONS:
             raise ArgumentError(no_argument("import_odds", name, OPTIONS))
@@ -45,12 +33,7 @@ def import_options(*, mapping: Mapping[str, Any] | str | Path | None = None, **n
 
 
 def import_from(source: Any, paths: Any, folder: Path, options: Options) -> ImportReport:
-    """Import files, or a frame as the file ``frame.csv`` that it would be; see ``import_source`` and ``frame_csv``.
-
-    Raises
-    ------
-    SourceError, OddsError, PackFormatError
-    """
+    """Import files, or a frame as if it were the file ``frame.csv``; see ``import_source`` and ``frame_csv``."""
     if not isinstance(source, str | None):
         raise SourceError(f"a source is named by a text, such as 'csv', not {type(source).__name__}: the source comes first")
     if not is_frame(paths):
@@ -67,13 +50,7 @@ def import_from(source: Any, paths: Any, folder: Path, options: Options) -> Impo
 
 
 def paths_of(value: Any) -> list[Path]:
-    """Return one path or several as a list.
-
-    Raises
-    ------
-    SourceError
-        Something that is no path.
-    """
+    """Return one path or several as a list; ``SourceError`` for a value that is not a path."""
     if isinstance(value, str | Path):
         return [Path(value)]
     if isinstance(value, Mapping):
@@ -85,13 +62,11 @@ def paths_of(value: Any) -> list[Path]:
     return [Path(path) for path in paths]
 
 
-# Several imports, each into a pack of its own, wherever there is room.
+# Several imports, each into a pack of its own, run in parallel.
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """Files or folders of a source, and where their pack will stand."""
-
     source: str
     paths: tuple[Path, ...]
     folder: Path
@@ -99,16 +74,10 @@ class Import:
 
 
 def import_all(imports: Sequence[Import], executor: Executor | None = None) -> Iterator[Path]:
-    """Make packs, in their order, and yield the folder of each; what is in one does not depend on who makes it.
+    """Make packs and yield their folders in order; the content of one does not depend on the process that makes it.
 
-    Packs that were made before another failed stay.
-
-    Raises
-    ------
-    PackFormatError
-        Two packs would stand in one folder; nothing is read then.
-    ExecutorError, ClvlabError
-        As ``parallel_map`` and ``import_source``.
+    Packs that were made before another failed remain. ``PackFormatError``, before anything is read, if two packs share a
+    folder.
     """
     places = Counter(one.folder.resolve() for one in imports)
     twice = next((one.folder for one in imports if places[one.folder.resolve()] > 1), None)

@@ -1,4 +1,4 @@
-"""The rules that ticks keep, checked when a pack is written and when it is verified."""
+"""The rules of ticks, checked when a pack is written and when it is verified."""
 
 from __future__ import annotations
 
@@ -17,23 +17,15 @@ SUM_TOLERANCE_BPS = 50
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a market or a side may be named so."""
     return 1 <= len(text.encode(errors="replace")) <= MAX_NAME_BYTES and not re.search(_CONTROL, text)
 
 
 def name_is_wrong(*columns: str) -> pl.Expr:
-    """Tell of names in columns whether they are too long, empty, or hold a control character."""
     name = pl.col(*columns)
     return ~name.str.len_bytes().is_between(1, MAX_NAME_BYTES) | name.str.contains(_CONTROL)
 
 
 def check_order(tape: Tape, pack_id: str) -> None:
-    """Refuse stored ticks that are not in the order of the pack format.
-
-    Raises
-    ------
-    PackFormatError
-    """
     names = tape.series.select("fixture_id", "market_key", "side")
     if not names.equals(names.sort(names.columns)) or names.is_duplicated().any():
         raise PackFormatError(f"the series of {pack_id!r} are not sorted by fixture, market and side")
@@ -42,13 +34,7 @@ def check_order(tape: Tape, pack_id: str) -> None:
 
 
 def check(tape: Tape) -> None:
-    """Refuse ticks that break a rule of the pack format.
-
-    Raises
-    ------
-    PackFormatError
-        Names the first rule broken and the row that breaks it.
-    """
+    """Refuse ticks that break a rule of the pack format; the error names the first broken rule and a row."""
     named = tape.series.with_row_index("series").select(
         "series", "fixture_id", "market_key", "side", "start", "market_start", "side_no", "n_sides", series_rows="rows"
     )
@@ -56,7 +42,7 @@ def check(tape: Tape) -> None:
     rows = tape.rows.with_row_index("row").join(named, on="series", maintain_order="left")
     refuse(rows, _row_rules())
 
-    # All sides of a market have a row in each of its messages, at the same distance from their start.
+    # All sides of a market have a row in each of its messages, at the same offset.
     first = rows["market_start"] + rows["row"] - rows["start"]
     same = {column: rows[column] == rows[column].gather(first) for column in ("tick_seq", "ts_ms", "in_running", "suspended")}
     refuse(
@@ -95,8 +81,8 @@ def _row_rules() -> dict[str, pl.Expr]:
 
 
 def _messages(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row per message, in order of (fixture_id, tick_seq), with its market's sum and number of priced sides."""
-    # Rows of one message lie side by side once sorted by market and position.
+    """Return one row per message, in order of (fixture_id, tick_seq), with its market's sum and number of priced sides."""
+    # Rows of one message are adjacent once sorted by market and position.
     position = pl.col("row") - pl.col("start")
     return (
         rows.lazy()
@@ -129,7 +115,7 @@ def _message_rules() -> dict[str, pl.Expr]:
 
 
 def refuse(frame: pl.DataFrame, rules: dict[str, pl.Expr]) -> None:
-    """Raise ``PackFormatError`` over the first rule that some row breaks, with the first such row."""
+    """Raise ``PackFormatError`` for the first rule that a row breaks, with that row."""
     broken = frame.select(rule.any().alias(text) for text, rule in rules.items())
     for text, rule in rules.items():
         if broken[text].item():

@@ -14,25 +14,24 @@ from clvlab.packs.verification import verify_pack
 from clvlab.packs.views.view_file import is_view_file
 
 _MAX_PATH = 4096
-_RUN_FILE = "events.jsonl"  # of a run that is stored in a folder
+_RUN_FILE = "events.jsonl"  # marks the folder of a run
 
 
 def bundled_catalog() -> Catalog:
-    """The catalog of synthetic packs that comes with clvlab: inside an installed package, or beside a checkout's."""
     home = Path(packs_package.__path__[0])
     installed = home / "bundled"
     return Catalog(installed if installed.is_dir() else home.parent.parent / "packs")
 
 
 def open_pack(where: str | Path, catalog: Catalog | None = None) -> Pack:
-    """Open a pack: by its id in the catalog, or by the path of its folder, which is then verified whole.
+    """Open a pack by its id in the catalog, or by the path of its folder, which is then verified in full.
 
     Raises
     ------
     UnknownPackError
-        Neither a catalogued pack nor a pack folder.
+        The name is neither a catalogued pack nor a pack folder.
     PackFormatError, PackTamperedError
-        A folder that is not a sound pack.
+        The folder is not a sound pack.
     """
     catalog = catalog or bundled_catalog()
     folder = pack_folder(where, catalog)
@@ -40,13 +39,7 @@ def open_pack(where: str | Path, catalog: Catalog | None = None) -> Pack:
 
 
 def pack_folder(where: str | Path, catalog: Catalog | None = None) -> Path:
-    """Find the folder of a pack, unverified: by its id in the catalog, or by its path.
-
-    Raises
-    ------
-    UnknownPackError
-        Neither a catalogued pack nor a pack folder.
-    """
+    """Return the folder of a pack, unverified, by its id in the catalog or by its path."""
     catalog = catalog or bundled_catalog()
     folder = Path(where)
     is_folder = len(str(where)) < _MAX_PATH and (folder / DESCRIPTOR).is_file()
@@ -65,12 +58,11 @@ def pack_folder(where: str | Path, catalog: Catalog | None = None) -> Path:
 
 
 def _hint(folder: Path) -> str:
-    """Say what lies at a path in place of a pack, and what would be done with it."""
     try:
         if folder.is_dir():
             return _of_folder(folder)
         is_file = folder.is_file()
-    except OSError:  # a path that no system takes
+    except OSError:  # no file system accepts this path
         return ""
     if not is_file:
         return ""

@@ -1,4 +1,4 @@
-"""The descriptor ``datapackage.json``: a Data Package v2 that carries what the ticks mean and what they hash to."""
+"""The descriptor ``datapackage.json``: a Data Package v2 with the meaning and the hashes of the ticks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DESCRIPTOR = "datapackage.json"
 TICKS_FILE = "ticks.parquet"
 BOOKS_FILE = "books.parquet"
 MAX_LEAGUE = 200
-MAX_DESCRIPTOR_BYTES = 32 << 20  # some hundred thousand fixtures; JSON takes twenty times as much memory
+MAX_DESCRIPTOR_BYTES = 32 << 20  # several hundred thousand fixtures; parsed JSON takes twenty times as much memory
 DATA_FILES = (TICKS_FILE, BOOKS_FILE, RESULTS_FILE, QUALITY_FILE)
 _PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
 _FIELDS = {
@@ -38,12 +38,12 @@ _Int = Annotated[int, Field(strict=True, ge=-SAFE_INTEGER, le=SAFE_INTEGER)]
 
 
 def pack_id_of(folder: Path) -> str:
-    """Return the pack id that a new pack in this folder gets: the folder's name.
+    """Return the pack id of a new pack in this folder: the folder's name.
 
     Raises
     ------
     PackFormatError
-        The name has other characters than letters, digits, dot, hyphen and underscore.
+        The name has characters other than letters, digits, dot, hyphen and underscore.
     """
     name = folder.resolve().name
     if not re.fullmatch(_NAME, name):
@@ -56,10 +56,10 @@ class _Model(BaseModel):
 
 
 class Gap(_Model):
-    """A stretch of time in which the capture is known to have missed messages.
+    """A span in which the capture is known to have missed messages.
 
-    ``cause`` is null where the source does not say, ``markets`` (the provider's own names) where all were concerned. With
-    ``replayed`` the provider sent every message of that time afterwards, so that nothing is missing.
+    ``cause`` is ``None`` where the source gives none, ``markets`` (the provider's names) where all are concerned. ``replayed``
+    says that the provider sent all messages of the span afterwards, so nothing is missing.
     """
 
     from_ts_ms: _Int
@@ -70,8 +70,6 @@ class Gap(_Model):
 
 
 class Capture(_Model):
-    """How the raw messages were captured."""
-
     method: str = Field(min_length=1)
     tool: str = Field(min_length=1)
     started_ts_ms: _Int
@@ -80,10 +78,10 @@ class Capture(_Model):
 
 
 class TimeRule(_Model):
-    """By which rule the times of messages were read, where it is not the first.
+    """The rule for reading message times, where it is not the first version.
 
-    ``skew_s`` is how far a time may be beyond its arrival, null of history without arrivals; ``offset_ms`` the largest offset
-    of the provider's clock that was measured; ``refused`` counts the messages whose times do not stand.
+    ``skew_s`` is how far a time may be after its arrival, ``None`` for history without arrivals; ``offset_ms`` the largest
+    measured offset of the provider's clock; ``refused`` the number of messages whose times were refused.
     """
 
     rule: Annotated[int, Field(strict=True, ge=2, le=2)]
@@ -93,14 +91,14 @@ class TimeRule(_Model):
 
 
 class KickoffKind(StrEnum):
-    """What the kickoffs of a pack are: announced before the first tick, or known only afterwards."""
+    """Kickoffs of a pack: announced before the first tick, or known only afterwards."""
 
     SCHEDULED = "scheduled"
     ACTUAL = "actual"
 
 
 class Fixture(_Model):
-    """One replayable fixture; ``digest`` covers its series table and ticks, ``books_digest`` what its books say.
+    """One replayable fixture; ``digest`` covers its series table and ticks, ``books_digest`` its books.
 
     ``kickoff_ts_ms`` ends the window. ``scheduled_ts_ms`` is the start as first announced, in packs of actual kickoffs only.
     """
@@ -118,26 +116,25 @@ class Fixture(_Model):
 
 
 class Raw(_Model):
-    """A file of the provider's messages in ``raw/``; the digest is over its decompressed content."""
+    """A file of the provider's messages in ``raw/``; the digest covers its decompressed content."""
 
     name: Annotated[str, Field(pattern=r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,254}$")]
     digest: _Hash
 
 
 class SourceFile(_Model):
-    """A file that was imported and is not kept; the digest is over its bytes as they were given."""
+    """A file that was imported and is not kept; the digest covers its original bytes."""
 
     name: str = Field(min_length=1, max_length=1000)
     digest: _Hash
 
 
 class PackManifest(_Model):
-    """What a pack says of itself; everything but ``pack_id`` and the SHA-256 of files enters ``content_hash``.
+    """The manifest of a pack; ``content_hash`` covers everything but ``pack_id`` and the SHA-256 of files.
 
     ``sources``, ``margin_fallbacks``, ``kickoff``, ``max_close_age_s``, ``books``, ``reading`` and of a fixture
-    ``scheduled_ts_ms``, ``league``, ``season`` and ``books_digest`` are null, and then left out of descriptor and
-    hash, unless an import fills them. Kickoffs are scheduled where nothing is said. ``books`` names those whose own prices
-    the pack keeps.
+    ``scheduled_ts_ms``, ``league``, ``season`` and ``books_digest`` are left out of descriptor and hash while ``None``.
+    Kickoffs are scheduled by default. ``books`` names the books whose own prices the pack keeps.
     """
 
     pack_id: _Name
@@ -187,12 +184,10 @@ class PackManifest(_Model):
 
     @property
     def content_hash(self) -> str:
-        """``sha256:<hex>`` over the logical content."""
         return content_hash({"schema": PACK_SCHEMA} | self.content)
 
     @property
     def content(self) -> dict[str, object]:
-        """Everything that ``content_hash`` covers, as JSON values."""
         own = self.model_dump(mode="json", exclude=set(_FILES))
         if own["capture"] is not None:
             own["capture"]["gaps"] = [_without_defaults(gap) for gap in own["capture"]["gaps"]]
@@ -207,12 +202,11 @@ _FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256", "books_
 
 
 def _without_defaults(own: Mapping[str, object]) -> dict[str, object]:
-    """Leave out what is optional and null."""
+    """Leave out optional fields that are ``None``."""
     return {key: value for key, value in own.items() if key not in _OPTIONAL or value is not None}
 
 
 def pack_files(manifest: PackManifest) -> list[str]:
-    """Return the names of all files that belong to a pack, the descriptor left out."""
     digests = {
         BOOKS_FILE: manifest.books_sha256,
         RESULTS_FILE: manifest.results_sha256,
@@ -222,12 +216,12 @@ def pack_files(manifest: PackManifest) -> list[str]:
 
 
 def descriptor(manifest: PackManifest, sizes: Mapping[str, int]) -> bytes:
-    """Write the descriptor; any Data Package v2 tool can read it. ``sizes`` are the bytes of each data file by name.
+    """Return the bytes of the descriptor, which any Data Package v2 tool reads; ``sizes`` are bytes by file name.
 
     Raises
     ------
     PackFormatError
-        It would be too large to be read again.
+        The descriptor exceeds ``MAX_DESCRIPTOR_BYTES``.
     """
     content = orjson.dumps(
         {
@@ -283,12 +277,12 @@ class _Descriptor(BaseModel):
 
 
 def read_manifest(folder: Path) -> tuple[PackManifest, str]:
-    """Read a pack's descriptor in a folder, as ``parse_manifest``.
+    """Read the descriptor of a pack folder, as ``parse_manifest``.
 
     Raises
     ------
     PackFormatError
-        No descriptor there, one that is too large, or a symbolic link, and as ``parse_manifest``.
+        The descriptor is missing, too large or a symbolic link, and as ``parse_manifest``.
     """
     path = folder / DESCRIPTOR
     links = [p.name for p in (folder, *folder.rglob("*")) if p.is_symlink()]
@@ -304,17 +298,12 @@ def read_manifest(folder: Path) -> tuple[PackManifest, str]:
 
 
 def parse_manifest(content: bytes, where: str) -> tuple[PackManifest, str]:
-    """Read a pack's descriptor; errors call it ``where``.
-
-    Returns
-    -------
-    tuple
-        The manifest, and the ``content_hash`` that the descriptor states.
+    """Return manifest and stated ``content_hash`` of a descriptor; errors call it ``where``.
 
     Raises
     ------
     PackFormatError
-        Too many bytes, no JSON, unknown or missing keys, or a path that leaves the folder.
+        The content is too large or no JSON, a key is unknown or missing, or a path leaves the folder.
     """
     _check_size(len(content), repr(where))
     try:
@@ -344,21 +333,20 @@ def _first(error: ValueError) -> str:
     return f"{'.'.join(str(part) for part in wrong['loc'])}: {wrong['msg']}, found {wrong['input']!r:.80}"
 
 
-# What a pack knows of its fixtures beforehand: names, league, season and the source's own id.
+# Facts of fixtures that are known beforehand: names, league, season and the source's id.
 
 
-_FIRST_MONTH = 7  # of a season that goes over the turn of the year
+_FIRST_MONTH = 7  # first month of a season that spans two years
 _DATED = re.compile(r"[^|]+\|(\d{4})-(\d{2})-\d{2}\|")
 
 
 def about(fixtures: Iterable[Fixture]) -> pl.DataFrame:
-    """Return ``ABOUT`` of some fixtures, in their order."""
     rows = [(one.fixture_id, *_sides(one), league_of(one), season_of(one), one.source_id) for one in fixtures]
     return pl.DataFrame(rows, schema=ABOUT, orient="row")
 
 
 def league_of(fixture: Fixture) -> str | None:
-    """Return the league of a fixture: as the pack says, or as its source's id begins; null where neither names one.
+    """Return the league of a fixture from the pack or its source's id; ``None`` where neither names one.
 
     Examples
     --------
@@ -370,7 +358,7 @@ def league_of(fixture: Fixture) -> str | None:
 
 
 def season_of(fixture: Fixture) -> str | None:
-    """Return the season of a fixture: as the pack says, or by the date in its source's id; null where neither names one.
+    """Return the season of a fixture from the pack or the date in its source's id; ``None`` where neither names one.
 
     Examples
     --------
@@ -389,22 +377,22 @@ def _sides(fixture: Fixture) -> tuple[str | None, str | None]:
     return home, away
 
 
-# How much was shown of where the messages of a pack come from, and by whom: the grade beside its provenance.
+# How far the origin of a pack's messages is shown, and by whom.
 
 
 class Grade(StrEnum):
-    """What was shown of a pack's messages, from nothing on; a label says more than any of these until it is shown.
+    """How far the origin of a pack's messages is shown, in ascending order; a label alone shows nothing.
 
     Attributes
     ----------
     NOT_SHOWN
-        Nothing: the pack has no messages, or they were not normalised again.
+        The pack has no messages, or they were not normalised again.
     SELF_CONSISTENT
-        Its own messages, normalised again, give its ticks; whoever holds the pack may have written them.
+        Its own messages, normalised again, give its ticks; the holder of the pack may have written them.
     WITNESSED
-        Its segments also stand in a log, since a time that the log's operator states, each within a day of its first message.
+        Its segments are also in a log, entered within a day of their first messages by the operator's stated times.
     WITNESSED_LATE
-        They stand in a log, and some were entered later: who wrote them may have known what came of it.
+        Its segments are in a log, and some were entered later: their author may have known the outcome.
     """
 
     NOT_SHOWN = "not shown"
@@ -414,7 +402,7 @@ class Grade(StrEnum):
 
 
 def grade_of(*, is_genuine: bool) -> Grade:
-    """Return what a pack shows by itself: never that a provider sent anything.
+    """Return the grade that a pack shows by itself; it never shows that a provider sent the messages.
 
     Examples
     --------

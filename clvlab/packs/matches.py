@@ -1,4 +1,4 @@
-"""Which match a fixture is, whatever file it came in: by its ticks, its provider's id, its teams and kickoff, or its quotes."""
+"""Identity of a match across files: by its ticks, its provider's id, its teams and kickoff, or its quotes."""
 
 from __future__ import annotations
 
@@ -18,27 +18,16 @@ from clvlab.packs.matching.prices import Sketch, are_same_quotes, sketches
 from clvlab.packs.reader import Pack, shards_of
 
 _SYNTHETIC = "synthetic"
-_OF_ANYBODY = frozenset({"table", "unknown"})  # whose ids are those of whoever wrote the file
+_OF_ANYBODY = frozenset({"table", "unknown"})  # ids of these providers come from the author of the file
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What tells which match a fixture is.
+    """The facts that identify the match of a fixture.
 
-    Attributes
-    ----------
-    fixture_id
-        In its pack.
-    digest
-        Of its ticks; null where it has none.
-    kind, provider
-        The two parts of its pack's provenance.
-    source_id
-        What the provider calls it; empty where a generator made it up.
-    kickoffs
-        In UTC milliseconds, as far as they are known: the actual one and the announced one.
-    quotes
-        Null where nobody looked.
+    ``digest`` is that of its ticks (``None`` without ticks), ``kind`` and ``provider`` are the parts of its pack's provenance,
+    ``source_id`` is the provider's id (empty if generated), ``kickoffs`` are the known ones in UTC milliseconds, actual and
+    announced, and ``quotes`` are ``None`` until they are read.
     """
 
     fixture_id: int
@@ -51,21 +40,20 @@ class Match:
     quotes: Sketch | None = None
 
     def payload(self) -> list[Any]:
-        """Return it as JSON values, of which ``match_of`` makes it again."""
+        """Return the match as JSON values, the inverse of ``match_of``."""
         quotes = None if self.quotes is None else list(self.quotes)
         own = (self.fixture_id, self.digest, self.kind, self.provider, self.source_id)
         return [*own, list(self.names), list(self.kickoffs), quotes]
 
 
 def match_of(payload: Sequence[Any]) -> Match:
-    """Return the match that a payload says."""
     fixture_id, digest, kind, provider, source_id, names, kickoffs, quotes = payload
     sketch = None if quotes is None else tuple(quotes)
     return Match(fixture_id, digest, kind, provider, source_id, tuple(names), tuple(kickoffs), sketch)
 
 
 def matches_of(pack: Pack) -> list[Match]:
-    """Return which match each fixture of a pack is, as far as its descriptor says; of a derived pack, ask its origins."""
+    """Return the match of each fixture by the descriptor of a pack; for a derived pack, ask its origins."""
     kind, _, provider = pack.provenance.partition("-")
     known = provider or kind
     return [
@@ -83,7 +71,7 @@ def matches_of(pack: Pack) -> list[Match]:
 
 
 def quotes_of(pack: Pack, fixture_ids: Collection[int]) -> dict[int, Sketch]:
-    """Read what was quoted of some fixtures of a pack that is derived of none, whether they are held out or not."""
+    """Read the quotes of some fixtures of a root pack (one that is not derived), held out or not."""
     wanted = [one for one in pack.manifest.fixtures if one.fixture_id in fixture_ids and one.rows]
     found = dict[int, Sketch]()
     for shard in shards_of(wanted) if wanted else ():
@@ -93,14 +81,10 @@ def quotes_of(pack: Pack, fixture_ids: Collection[int]) -> dict[int, Sketch]:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Which fixtures of a pack are matches of a list.
+    """The fixtures of a pack that are matches of a list.
 
-    Attributes
-    ----------
-    same
-        By fixture, the place in the list.
-    doubtful
-        Fixtures of which it can't be told, likewise: without two teams or a kickoff, or of teams that play on following days.
+    ``same`` maps a fixture to its place in the list. ``doubtful`` maps fixtures that can't be decided to the place of a
+    possible match: without two teams or a kickoff, or of teams that play on following days.
     """
 
     same: Mapping[int, int] = field(default_factory=dict)
@@ -108,22 +92,13 @@ class Overlap:
 
 
 Quotes = Callable[[Collection[int]], Mapping[int, Sketch]]
-"""Returns what was quoted of fixtures, as far as that can be known at little cost."""
+"""Returns the quotes of fixtures, as far as they are cheap to read."""
 
 
 def overlap(own: Sequence[Match], others: Sequence[Match], quotes: Quotes) -> Overlap:
-    """Find which fixtures of one pack are matches of a list, by whatever of them agrees.
+    """Find the fixtures of a root pack that are matches of a list.
 
-    Quotes are asked of those fixtures alone that neither ids nor teams tell: where all matches of the list are found, of none.
-
-    Parameters
-    ----------
-    own
-        The fixtures of a pack that is derived of none.
-    others
-        Matches of any packs.
-    quotes
-        What was quoted of the pack's.
+    Quotes are read only of fixtures that neither ids nor teams decide, and of none if all matches of the list are found.
     """
     same = dict(_by_id(own, others))
     present = set(same.values())
@@ -148,7 +123,7 @@ def overlap(own: Sequence[Match], others: Sequence[Match], quotes: Quotes) -> Ov
 
 
 def _by_id(own: Sequence[Match], others: Sequence[Match]) -> Iterator[tuple[int, int]]:
-    """Yield fixtures whose ticks are those of another one, or that have its id at the same provider."""
+    """Yield pairs with the same ticks, or with the same id at the same provider."""
     by_digest = {one.digest: number for number, one in enumerate(others) if one.digest is not None}
     by_id = defaultdict[tuple[str, str], list[int]](list)
     for place, one in enumerate(others):
@@ -165,7 +140,7 @@ def _by_id(own: Sequence[Match], others: Sequence[Match]) -> Iterator[tuple[int,
 
 
 def _contradict(one: Match, other: Match) -> bool:
-    """Tell whether two fixtures with one id are two matches: anybody's files count theirs from 1."""
+    """Whether two fixtures with one id are two matches: files of any author count from 1."""
     pairs = (one.names, other.names), (one.names, other.names[::-1])
     named = len(one.names) == len(other.names) == 2
     unlike = named and max(min(map(likeness, *pair)) for pair in pairs) < SURELY_ALIKE
@@ -174,7 +149,7 @@ def _contradict(one: Match, other: Match) -> bool:
 
 
 def _likely(left: Sequence[Match], own: Sequence[Match], others: Sequence[Match]) -> list[LikelyPair]:
-    """Return what teams and kickoffs say; what a generator made up twice under the same names is two matches."""
+    """Return the likely pairs by teams and kickoffs; two generated fixtures with the same names are two matches."""
     made_up = own[0].kind == _SYNTHETIC
     named = [
         listed
@@ -191,9 +166,9 @@ def _listed(one: Match, number: int) -> Iterator[ListedFixture]:
 
 
 def _is_same(pair: LikelyPair, *, listed: bool) -> bool:
-    """Tell whether a pair is one match; ``listed`` says that the pack has the other one already, under its own id.
+    """Whether a pair is one match; ``listed`` says that the pack has the other one already, under its own id.
 
-    A source lists a match once: what it lists beside it is another one, unless teams and time are the same.
+    A source lists a match once, so a second one of the list is another match, unless teams and time are equal.
     """
     if listed:
         return abs(pair.gap_ms) <= EXACT_MS and pair.alike >= SURELY_ALIKE
@@ -203,7 +178,6 @@ def _is_same(pair: LikelyPair, *, listed: bool) -> bool:
 def _by_quotes(
     unknown: Sequence[Match], others: Sequence[Match], missing: Sequence[int], quotes: Quotes
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Return which fixtures were quoted as one that is missing was, and of which others nothing tells whether they are it."""
     near = _Near(others, missing)
     quoted = {one.fixture_id for one in unknown if near.nameless(one) is not None or near.renamed(one)}
     by_number = defaultdict[int, list[int]](list)
@@ -222,7 +196,7 @@ def _by_quotes(
 
 
 class _Near:
-    """Which matches of a list could be one of no teams, of no kickoff, or of teams that are called otherwise."""
+    """Matches of a list that a fixture without teams or kickoff, or under other team names, could be."""
 
     def __init__(self, others: Sequence[Match], missing: Sequence[int]) -> None:
         self._others = others
@@ -244,7 +218,7 @@ class _Near:
             self._of_teams[_teams(others[number])].append(number)
 
     def nameless(self, one: Match) -> int | None:
-        """Return a match that this one may be, where teams and kickoff of both do not say."""
+        """Return a match that this one may be, where teams and kickoff of both do not decide."""
         found: Iterable[int]
         if len(one.names) != 2:
             near = (number for at in one.kickoffs for number in _within(self._timed, at, FAR_MS))
@@ -258,7 +232,6 @@ class _Near:
         return next((number for number in found if not _are_two_by_id(one, self._others[number])), None)
 
     def renamed(self, one: Match) -> bool:
-        """Tell whether one kicks off near it, of teams that are called otherwise."""
         return any(
             one.kind != self._others[number].kind or one.kind != _SYNTHETIC
             for at in one.kickoffs
@@ -266,7 +239,7 @@ class _Near:
         )
 
     def _by_provider(self, numbers: Iterable[int]) -> dict[str, int]:
-        """Return the first of some matches of each provider: which of them it is makes no difference to a doubt."""
+        """Return the first match of each provider, as one is enough for a doubt."""
         return {self._others[number].provider: number for number in reversed(list(numbers))}
 
 
@@ -280,32 +253,29 @@ def _within(timed: Sequence[tuple[int, int]], at: int, span_ms: int) -> list[int
 
 
 def _are_two_by_id(one: Match, other: Match) -> bool:
-    """Tell whether one provider, whose ids are its own, calls them two, or one generator made both up."""
+    """Whether one provider with ids of its own lists them as two, or one generator made both."""
     return one.provider == other.provider and one.provider not in _OF_ANYBODY
 
 
 def with_quotes(matches: Iterable[Match], quotes: Mapping[int, Sketch]) -> list[Match]:
-    """Return matches with what was quoted of them, where that is known."""
     return [replace(one, quotes=quotes.get(one.fixture_id, one.quotes)) for one in matches]
 
 
-# Which fixtures of a pack are held out by the match, and in which packs the same matches were tried.
+# Fixtures of a pack that are held out by their match, and the packs in which the same matches were tried.
 
 
 QuotesOf = Callable[[Pack, Collection[int]], Mapping[int, Sketch]]
-"""Returns what was quoted of fixtures of a pack that is derived of none."""
+"""Returns the quotes of fixtures of a root pack."""
 
 
 @dataclass(frozen=True)
 class HeldMatches:
-    """Matches that plans hold out, and the plan of each."""
-
     matches: tuple[Match, ...] = field(repr=False)
     plans: tuple[str, ...] = field(repr=False)
 
 
 def held_matches(plans: Mapping[str, tuple[Collection[str], Sequence[Sequence[Any]] | None]]) -> HeldMatches:
-    """Return what plans hold out; of a plan without matches, fixtures are known by the digests of their ticks alone."""
+    """Return the held-out matches of plans; a plan without matches holds fixtures by the digests of their ticks alone."""
     found = [(match, plan_id) for plan_id, (digests, listing) in plans.items() for match in _listed_of(digests, listing)]
     return HeldMatches(tuple(match for match, _ in found), tuple(plan_id for _, plan_id in found))
 
@@ -315,7 +285,7 @@ def _listed_of(digests: Collection[str], listing: Sequence[Sequence[Any]] | None
 
 
 def without_held(pack: Pack, held: HeldMatches, quotes: QuotesOf = quotes_of) -> Pack:
-    """Return a pack with those fixtures shut, and no others, that plans hold out by the match, in whatever file they came."""
+    """Return a pack with exactly those fixtures held out whose match a plan holds out, whatever file they came in."""
     held_out, doubtful = dict[int, str](), dict[int, str]()
     for root, own in by_root(pack):
         found = overlap_of(root, held.matches, quotes)
@@ -325,17 +295,11 @@ def without_held(pack: Pack, held: HeldMatches, quotes: QuotesOf = quotes_of) ->
 
 
 def overlap_of(root: Pack, others: Sequence[Match], quotes: QuotesOf) -> Overlap:
-    """Return which fixtures of a pack that is derived of none are matches of a list."""
     return overlap(matches_of(root), others, lambda wanted: quotes(root, wanted)) if others else Overlap()
 
 
 def check_open(pack: Pack, fixture_ids: Iterable[int]) -> None:
-    """Refuse fixtures that are shut, and warn of those of which nothing tells whether they should be.
-
-    Raises
-    ------
-    HeldOutError
-    """
+    """Refuse held-out fixtures, and warn of those that can't be decided."""
     wanted = set(fixture_ids)
     pack.check_open(wanted)
     doubtful = [(fixture_id, plan_id) for fixture_id, plan_id in pack.doubtful if fixture_id in wanted]
@@ -350,7 +314,7 @@ def check_open(pack: Pack, fixture_ids: Iterable[int]) -> None:
 
 
 def by_root(pack: Pack) -> list[tuple[Pack, list[tuple[int, int]]]]:
-    """Return the packs that ticks are read from, each with the fixtures that are: the id here, and the id there."""
+    """Return the root packs of the ticks, each with pairs of fixture ids: in this pack and in the root."""
     roots, own = dict[str, Pack](), defaultdict[str, list[tuple[int, int]]](list)
     for here, root, there in pack.origins():
         roots[root.content_hash] = root
@@ -359,14 +323,14 @@ def by_root(pack: Pack) -> list[tuple[Pack, list[tuple[int, int]]]]:
 
 
 def quotes_of_fixtures(pack: Pack, fixture_ids: Iterable[int]) -> QuotesOf:
-    """Return what reads quotes of those fixtures alone that are about to be read all the same."""
+    """Return a reader of quotes limited to fixtures that are about to be read anyway."""
     wanted = set(fixture_ids)
     origins = {(root.content_hash, there) for here, root, there in pack.origins() if here in wanted}
     return lambda root, own: quotes_of(root, {one for one in own if (root.content_hash, one) in origins})
 
 
 def have_one_match(own: Sequence[Match], others: Sequence[Match]) -> bool:
-    """Tell whether any match is in both lists, by what is known of each."""
+    """Whether the lists share a match, by the known facts of each."""
     sources = defaultdict[tuple[str, str], list[Match]](list)
     for one in own:
         sources[one.kind, one.provider].append(one)

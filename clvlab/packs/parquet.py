@@ -1,9 +1,9 @@
-"""Parquet files of strangers: what they unpack to is counted, page by page, before anything is unpacked.
+"""Checks of foreign Parquet files: their unpacked size is counted page by page before anything is unpacked.
 
-A file says in its footer how many bytes its columns unpack to, and may say too little; each page says so again in a header of
-its own, and a reader takes that many bytes for it. A few kilobytes can hold a page of gigabytes, rows by the billion that
-repeat one value, or one long text that every row names. Footer and headers are read here, as pyarrow ends the process over some
-that are damaged. They are structs of Thrift's compact protocol, whose fields parquet.thrift numbers.
+The footer states the unpacked size of each column and may state too little; each page header states its own, and a reader
+allocates that much. A few kilobytes can hold a page of gigabytes, billions of rows that repeat one value, or one long text that
+every row names. Footer and headers are parsed here because pyarrow ends the process on some damaged ones. They are structs of
+Thrift's compact protocol; ``parquet.thrift`` numbers the fields.
 """
 
 from __future__ import annotations
@@ -22,38 +22,32 @@ import pyarrow.parquet as pq
 MAX_FOOTER_BYTES = 4 << 20
 MAX_PAGE_BYTES = 128 << 20
 MAX_BATCH_TEXT_BYTES = 512 << 20
-_BASE_BYTES, _RATIO = 1 << 30, 500  # what any file may unpack to, and what it may for each of its bytes
-_LISTED_RATIO = 50  # of texts within lists, beside what those of a batch may have
-_MAX_LISTED_DICTIONARY_BYTES = 16 << 20  # whose texts are measured one by one; writers stop at one or a few MiB
+_BASE_BYTES, _RATIO = 1 << 30, 500  # unpacked bytes allowed to any file, and additionally for each of its bytes
+_LISTED_RATIO = 50  # for texts within lists, in addition to the limit of a batch
+_MAX_LISTED_DICTIONARY_BYTES = 16 << 20  # larger dictionaries are not measured text by text; writers stop at one or a few MiB
 _VALUE_BYTES = 8
 _MAGIC = b"PAR1"
-_PREFIXED = 7  # DELTA_BYTE_ARRAY: a text is what it adds to the one before, so that few bytes are many long texts
+_PREFIXED = 7  # DELTA_BYTE_ARRAY: a text is stored as its difference to the one before, so few bytes can be many long texts
 _DICTIONARY = 2
-_BY_DICTIONARY = (2, 8)  # encodings of values that stand in the dictionary
+_BY_DICTIONARY = (2, 8)  # encodings of values by their number in the dictionary
 _TEXT, _FIXED = 6, 7  # BYTE_ARRAY, and FIXED_LEN_BYTE_ARRAY
 _CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
-_HEADERS = {0: (5, 2), _DICTIONARY: (7, 2), 3: (8, 4)}  # of each kind of page, the fields of its own header and its encoding
-_ABSURD = (IndexError, KeyError, TypeError, AttributeError, ValueError)  # what bytes that are none of these structs lead to
+_HEADERS = {0: (5, 2), _DICTIONARY: (7, 2), 3: (8, 4)}  # by kind of page: fields of its own header and its encoding
+_ABSURD = (IndexError, KeyError, TypeError, AttributeError, ValueError)  # bytes that are not such a struct lead to these
 _LEVELS = 16
-_NESTED = 64  # levels of a schema
-_MAX_HEADER_BYTES = 64 << 10  # of a page, which may hold the least and greatest text of it
-_NAME_BYTES = 80  # texts are read no further
+_NESTED = 64  # most levels of a schema
+_MAX_HEADER_BYTES = 64 << 10  # a header may hold the least and greatest text of its page
+_NAME_BYTES = 80  # longer texts are cut
 _Content = bytes | mmap.mmap
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One column of a row group: where its pages lie in the file, and how many values it has.
+    """One column of a row group: the position of its pages and its number of values.
 
-    Attributes
-    ----------
-    column, name
-        The column of the file, and what of it this is: the same unless it is nested.
-    width
-        Of texts within lists or structs, which are read as often as they are meant, how many bytes each has, or 0 where that
-        differs; null of all other columns.
-    codec
-        How its pages are compressed, as parquet.thrift numbers it.
+    ``column`` is the column of the file, ``name`` its full path, which differs only where nested. ``width`` is set for texts
+    within lists or structs alone, which are read once per reference: bytes of each, or 0 where that varies. ``codec`` is
+    numbered as in ``parquet.thrift``.
     """
 
     column: str
@@ -67,7 +61,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page by its header: ``size`` is what it unpacks to, its bytes lie from ``start`` to ``end`` in what is at hand."""
+    """A page by its header: ``size`` is unpacked bytes; ``start`` and ``end`` delimit its packed bytes."""
 
     kind: int
     encoding: int | None
@@ -78,24 +72,14 @@ class Page:
 
 
 def check_parquet(source: Path | bytes, columns: Collection[str] | None = None) -> set[str]:
-    """Require a file to unpack to what its size allows: 500 times its bytes, and 1 GiB more.
+    """Require a file to unpack to at most 500 times its bytes plus 1 GiB; return columns that store a repeated value once.
 
-    Parameters
-    ----------
-    source
-        The file.
-    columns
-        Those that will be read, of which there may be none; all of them by default. Of the others nothing is unpacked.
-
-    Returns
-    -------
-    set
-        The columns of which a value stands once however often it is meant.
+    Only pages of ``columns`` are unpacked, all by default; it may be empty.
 
     Raises
     ------
     OSError, pyarrow.ArrowException
-        It is no Parquet, a page unpacks to too much, all of them together do, or a column has an encoding that is not read.
+        The file is not Parquet, pages unpack to too much, or the encoding of a column is not supported.
     """
     with _content(source) as content:
         chunks = [chunk for group in _groups(content) for chunk in group]
@@ -127,12 +111,11 @@ def _groups(content: _Content) -> list[list[Chunk]]:
 
 
 def _known(name: str) -> str:
-    """Return a name as it is read here."""
     return name.encode()[:_NAME_BYTES].decode(errors="replace")
 
 
 def check_chunks(chunks: Iterable[Chunk], content: _Content, start: int = 0) -> set[str]:
-    """Do what ``check_parquet`` does with some columns of a file, of whose bytes those from ``start`` on are at hand."""
+    """Check columns as ``check_parquet``; ``content`` starts at byte ``start`` of the file."""
     repeating: set[str] = set()
     limit, unpacked = _BASE_BYTES + _RATIO * len(content), 0
     listed_limit, listed = MAX_BATCH_TEXT_BYTES + _LISTED_RATIO * len(content), 0
@@ -154,7 +137,7 @@ def check_chunks(chunks: Iterable[Chunk], content: _Content, start: int = 0) -> 
 
 
 def _longest(chunk: Chunk, page: Page, content: _Content) -> int:
-    """Return how many bytes the longest text of a dictionary has: each value of the pages after it may be that one."""
+    """Return the bytes of a dictionary's longest text: every value of later pages may be that text."""
     if page.size > _MAX_LISTED_DICTIONARY_BYTES:
         raise pa.ArrowInvalid(
             f"the texts that lists of column {chunk.name!r} repeat have {page.size:,} bytes, "
@@ -173,12 +156,12 @@ def _longest(chunk: Chunk, page: Page, content: _Content) -> int:
 
 
 def parquet_schema(source: Path) -> pa.Schema:
-    """Return the columns of a file by its footer; what its pages unpack to is not known yet.
+    """Return the columns of a file by its footer, without a check of what pages unpack to.
 
     Raises
     ------
     OSError, pyarrow.ArrowException
-        It is no Parquet.
+        The file is not Parquet.
     """
     with _content(source) as content:
         _groups(content)
@@ -186,15 +169,10 @@ def parquet_schema(source: Path) -> pa.Schema:
 
 
 def opened(source: Path, columns: Sequence[str], buffer_size: int = 0) -> pq.ParquetFile:
-    """Check and open a file to read some of its columns, texts that stand once as dictionaries.
+    """Check and open a file to read some of its columns, with repeated texts as dictionaries.
 
-    One that every row means is then read once. Not so within lists, for which pyarrow has no such reading where a column stops
-    to repeat its texts: their longest text counts for each value.
-
-    Raises
-    ------
-    OSError, pyarrow.ArrowException
-        As for ``check_parquet``.
+    A text that every row names is then read once. Within lists pyarrow can't read dictionaries where a column stops using one,
+    so there the longest text counts for each value.
     """
     repeating = check_parquet(source, columns)
     fields = pq.read_schema(source)
@@ -203,12 +181,12 @@ def opened(source: Path, columns: Sequence[str], buffer_size: int = 0) -> pq.Par
 
 
 def batches(file: pq.ParquetFile, rows: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Read an opened file so many rows at a time.
+    """Read an opened file in batches of ``rows``.
 
     Raises
     ------
     OSError, pyarrow.ArrowException
-        It is damaged, or the texts of a batch are longer than they may be.
+        The file is damaged, or the texts of a batch exceed the limit.
     """
     for batch in file.iter_batches(batch_size=rows, columns=list(columns)):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -220,21 +198,15 @@ def batches(file: pq.ParquetFile, rows: int, columns: Sequence[str]) -> Iterator
 
 
 def _repeated_bytes(column: pa.Array) -> int:
-    """Return how many bytes texts would have that stand once; 0 of other columns."""
+    """Return the bytes of a dictionary column's texts when written out; 0 for other columns."""
     if not pa.types.is_dictionary(column.type):
         return 0
-    column.validate(full=True)  # numbers beyond the dictionary would be followed
+    column.validate(full=True)  # an index beyond the dictionary would be followed
     return pc.sum(pc.take(pc.binary_length(column.dictionary), column.indices)).as_py() or 0
 
 
 def row_groups(footer: bytes) -> list[list[Chunk]]:
-    """Read the columns of each row group from a footer, without its length and what else ends the file.
-
-    Raises
-    ------
-    pyarrow.ArrowException
-        It can't be read.
-    """
+    """Return the columns of each row group of a footer, which comes without its length and the final magic bytes."""
     try:
         metadata, _ = _value(footer, 0, 12, _LEVELS)
         leaves = _leaves(metadata[2])
@@ -244,7 +216,7 @@ def row_groups(footer: bytes) -> list[list[Chunk]]:
 
 
 def _leaves(elements: list[dict[int, Any]]) -> list[tuple[list[str], int | None]]:
-    """Return path and width of each column from the schema, as pyarrow does: what chunks say of themselves it does not ask."""
+    """Return path and width of each column from the schema, as pyarrow does; statements of chunks are ignored."""
     found: list[tuple[list[str], int | None]] = []
     path: list[str] = []
     missing: list[int] = []
@@ -273,12 +245,11 @@ def _chunk(path: list[str], width: int | None, column: dict[int, Any]) -> Chunk:
     dictionary = column.get(11) or start
     if 0 < start < dictionary:
         raise pa.ArrowInvalid(f"the dictionary of column {name!r} stands behind its values")
-    start = dictionary  # without values the other may be 0
+    start = dictionary  # without values the other offset may be 0
     return Chunk(path[0], name, start, start + column[7], column[5], width, column[4])
 
 
 def _pages(chunk: Chunk, content: _Content, start: int) -> Iterator[Page]:
-    """Walk the pages of a column."""
     name, at, end = chunk.name, chunk.start - start, chunk.end - start
     if not 0 <= at <= end <= len(content):
         raise pa.ArrowInvalid(f"column {name!r} lies outside the file")
@@ -306,10 +277,10 @@ def _pages(chunk: Chunk, content: _Content, start: int) -> Iterator[Page]:
 
 
 def _value(content: _Content, at: int, kind: int, levels: int) -> tuple[Any, int]:
-    """Read a value of Thrift's compact protocol, and where it ends: a struct as its fields by number, a text as it begins."""
+    """Read a value of Thrift's compact protocol and its end: a struct as its fields by number, only the start of a text."""
     if not levels or at > len(content):
         raise KeyError(at)
-    if kind in (1, 2):  # of a field; in a list it takes a byte
+    if kind in (1, 2):  # a Boolean field is in its header; in a list it takes a byte
         return kind == 1, at
     if kind == 3:
         return content[at], at + 1

@@ -1,4 +1,4 @@
-"""The quality report of an import: what came in, what was refused, and how good the ticks are to score against."""
+"""The quality report of an import: rows read and refused, and how well the ticks can be scored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _QualityModel(BaseModel):
 
 
 class Spread(_QualityModel):
-    """Where a quantity lies: its count, extremes and quantiles (each an observed value)."""
+    """The distribution of a quantity: count, extremes and quantiles (each an observed value)."""
 
     n: int
     min: int
@@ -35,7 +35,7 @@ class Spread(_QualityModel):
 
     @classmethod
     def of(cls, counts: Mapping[int, int]) -> Spread | None:
-        """Return the spread of values that occur so many times each; none of no value."""
+        """Return the spread of values with their counts; ``None`` without values."""
         total = sum(counts.values())
         if not total:
             return None
@@ -60,7 +60,7 @@ class RefusedRows(_QualityModel):
 
     @property
     def first_examples(self) -> str:
-        """The first examples, as many as fit on a line: one at least, three at most."""
+        """The first examples that fit on a line: one to three."""
         some = self.examples[:3]
         while len(some) > 1 and sum(map(len, some)) > _LINE:
             some = some[:-1]
@@ -71,14 +71,14 @@ class RefusedRows(_QualityModel):
 
 
 class Quality(_QualityModel):
-    """What an import found.
+    """The quality report of an import.
 
     Attributes
     ----------
     files, messages
-        Source files, and rows or messages read in them.
+        Numbers of source files and of rows or messages read in them.
     refused, notes
-        Rows not read, by reason; and what else is to know, counted.
+        Refused rows by reason, and counted remarks.
     fixtures, fixtures_without_ticks, fixtures_without_kickoff, markets, ticks, in_running_ticks, suspended_ticks
         Counts; a tick is one message about one market.
     books_per_tick
@@ -86,13 +86,13 @@ class Quality(_QualityModel):
     book_overround_bps, price_overround_bps
         Overround of each book's message, and of the prices on offer in the ticks, in steps of 10 basis points.
     largest_gap_s
-        Longest silence of each market before its close.
+        Longest silence of each market before its close, in seconds.
     first_tick_before_kickoff_s, last_tick_before_kickoff_s
-        Per fixture with a kickoff: how early its ticks begin, and how near to the kickoff they come.
+        Seconds from the first and the last tick to kickoff, per fixture with a kickoff.
     closing_age_s
-        Age of each market's closing message under the ``pre_match`` window.
+        Age of each market's closing message under the ``pre_match`` window, in seconds.
     markets_without_close, markets_suspended_at_close
-        Markets that can't be scored there.
+        Markets that can't be scored for this reason.
     margin_fallbacks
         Book messages on which the margin method was not defined and power was used.
     """
@@ -131,7 +131,7 @@ class Quality(_QualityModel):
 
     @property
     def remarks(self) -> list[str]:
-        """What was read, what was refused with an example of each reason, and what else is to know, a line each."""
+        """Lines of text: rows read, rows refused with an example of each reason, and notes."""
         refused = self.refused_rows
         return [
             f"Read {counted(self.messages, 'message')} of {counted(self.files, 'file')}: {counted(self.ticks, 'tick')}, "
@@ -142,7 +142,7 @@ class Quality(_QualityModel):
 
     @property
     def facts(self) -> dict[str, str]:
-        """The other figures in words, by name."""
+        """The other figures as text, by name."""
         before = " before kickoff"
         return {
             "fixtures": f"{self.fixtures:,}, {self.fixtures_without_ticks:,} without ticks, "
@@ -165,8 +165,6 @@ class Quality(_QualityModel):
 
 
 class QualityAccount:
-    """Adds up what the ticks of a pack show, some fixtures at a time."""
-
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.overround: Counter[int] = Counter()
@@ -176,7 +174,6 @@ class QualityAccount:
         self.age: Counter[int] = Counter()
 
     def add(self, tape: Tape) -> None:
-        """Take the ticks of some more fixtures into account."""
         messages = _messages(tape)
         self.counts["markets"] += tape.series.filter(pl.col("side_no") == 0).height
         self.counts["with_ticks"] += tape.series["fixture_id"].n_unique()
@@ -221,7 +218,7 @@ class QualityAccount:
         book_overround_bps: Mapping[int, int] | None = None,
         margin_fallbacks: int = 0,
     ) -> Quality:
-        """Return the report; ``fixtures`` are the kickoffs of all fixtures that the pack declares."""
+        """Return the report; ``fixtures`` are the kickoffs of all declared fixtures."""
         kickoffs = list(fixtures)
         return Quality(
             files=files,
@@ -249,7 +246,7 @@ class QualityAccount:
 
 
 def _messages(tape: Tape) -> pl.DataFrame:
-    """One row per message: fixture_id, market_key, tick_seq, ts_ms, in_running, suspended and the overround of its prices."""
+    """Return a row per message: fixture_id, market_key, tick_seq, ts_ms, in_running, suspended and its prices' overround."""
     named = tape.series.with_row_index("series").select("series", "fixture_id", "market_key", "n_sides")
     inverse = 1000.0 / pl.col("odds_milli")
     return (
@@ -267,7 +264,6 @@ def _messages(tape: Tape) -> pl.DataFrame:
 
 
 def _count(counter: Counter[int], values: pl.DataFrame) -> None:
-    """Add the non-null values of a frame's only column."""
     column = values.to_series().drop_nulls().cast(pl.Int64)
     for value, count in column.value_counts().iter_rows():
         counter[value] += count

@@ -37,24 +37,24 @@ from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.rows import RESULTS_FILE, read_results
 from clvlab.words import seconds
 
-# Is a pack a genuine capture? Shown by doing the normalisation again, not by its label.
+# A pack is a genuine capture if normalising its messages again shows it; its label alone does not count.
 
 
 _LABELS = ("margin", "consensus", "closing_source", "closing_policy", "kickoff", "reading")
 
 
 def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -> bool:
-    """Tell whether the raw messages in a pack give exactly its ticks, times, gaps and label.
+    """Check whether the raw messages of a pack give exactly its ticks, times, gaps and label.
 
-    True needs all of: a ``genuine-`` label that the normaliser itself gives to these messages, and its other labels, of which
-    one says how markets close; the raw files with their digests and no others; fixtures, and a capture with method, span and
-    gaps, as the messages show them; and equal ticks row for row. Ticks are read where there is something to compare.
+    All must hold: the normaliser gives these messages the ``genuine-`` label and the pack's other labels, one of which says how
+    markets close; the raw files have their digests and there are no others; fixtures and capture (method, span, gaps) are as
+    the messages show them; ticks are equal row for row. Ticks are read only if the rest holds.
     """
     named = manifest.normaliser or ""
     normalise = CAPTURES[named].normalise if named in CAPTURES else NORMALISERS.get(named)
     if not manifest.provenance.startswith("genuine-") or normalise is None or not manifest.raw:
         return False
-    # A pack that names no league at all was made before its normaliser read them: what it says is judged, not what it lacks.
+    # A pack without leagues predates their reading: only what it states is judged.
     leagues = any(fixture.league is not None for fixture in manifest.fixtures)
     tape, kept = read(), {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
     try:
@@ -79,23 +79,24 @@ def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -
 
 
 def _declared_fixtures(fixtures: Sequence[Fixture], *, leagues: bool) -> list[Fixture]:
-    """Return fixtures without what follows from their ticks, and without leagues unless these are judged."""
+    """Return fixtures without the fields that follow from their ticks, and without leagues unless these are judged."""
     left_out = {"rows": 0, "digest": None} | ({} if leagues else {"league": None})
     return [fixture.model_copy(update=left_out) for fixture in fixtures]
 
 
 @dataclass(frozen=True)
 class Pack:
-    """A pack whose ticks are bound to its content hash; they are read when a tape is asked for.
+    """A pack whose ticks are bound to its content hash; they are read when a tape is requested.
 
     Attributes
     ----------
     files
-        Where its files are: in a folder, whose ticks file was hashed, or elsewhere, where each fixture is when it is read.
+        Access to its files: in a folder, whose ticks file was hashed, or elsewhere, where each fixture is hashed when it is
+        read.
     held_out
-        Fixtures that are shut, each with the plan that holds it out: no tape has them, nor have the results.
+        Held-out fixtures, each with the plan that holds it out: neither tapes nor results have them.
     doubtful
-        Fixtures of which nothing tells whether a plan holds them out, each with one that may; they are open.
+        Open fixtures that may be held out, each with a plan that may do so.
     """
 
     files: PackFiles
@@ -106,18 +107,18 @@ class Pack:
 
     @property
     def folder(self) -> Path:
-        """The folder that it is in.
+        """The folder of the pack.
 
         Raises
         ------
         UnsupportedError
-            It is not on this machine.
+            The pack is not on this machine.
         """
         return self.files.folder
 
     @property
     def verification(self) -> str:
-        """How its ticks are verified, in words; nothing where all were before it was opened."""
+        """How its ticks are verified, in words; empty where all were before it was opened."""
         return self.files.verification
 
     @property
@@ -134,49 +135,50 @@ class Pack:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Content hashes of the packs whose ticks these are: its own, or those that it is derived from; sorted."""
+        """Sorted content hashes of the packs of its ticks: its own, or those that it is derived from."""
         return (self.content_hash,)
 
     @property
     def rows(self) -> str:
-        """How many rows it has, in words."""
+        """Its number of rows, in words."""
         return f"{sum(fixture.rows for fixture in self.manifest.fixtures):,}"
 
     @property
     def books(self) -> tuple[str, ...]:
-        """The books whose own prices the pack keeps, in order; none where it has the consensus alone."""
+        """Sorted names of the books whose own prices the pack keeps; empty where it has the consensus alone."""
         return self.manifest.books or ()
 
     @property
     def closing(self) -> str:
-        """How markets close, in words: the closing policy, and how old a closing message may be where there is a limit."""
+        """How markets close, in words: the closing policy, and the age limit of a closing message, if any."""
         policy, limit = self.manifest.closing_policy.value, self.manifest.max_close_age_s
         return policy if limit is None else f"{policy}, at most {seconds(limit)} old"
 
     @property
     def kickoffs(self) -> str:
-        """What is to know of the kickoffs, in words; nothing where they were announced beforehand."""
+        """A remark on the kickoffs, in words; empty where they were announced beforehand."""
         actual = self.manifest.kickoff is KickoffKind.ACTUAL
         return "known only afterwards; agents see them as first announced" if actual else ""
 
     @cached_property
     def is_genuine(self) -> bool:
-        """Whether the raw capture, normalised again, gives these ticks row for row; earned, never declared.
+        """Whether the raw capture, normalised again, gives these ticks row for row.
 
-        A pack that is read from elsewhere has not earned it: its raw files stay there.
+        False for a remote pack, because its raw files are not read.
         """
         return not self.verification and is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape)
 
     @property
     def grade(self) -> Grade:
-        """What the pack shows by itself of where its messages come from; see ``docs/reference/pack-format.md``."""
+        """How far the pack itself shows the origin of its messages; see ``docs/reference/pack-format.md``."""
         return grade_of(is_genuine=self.is_genuine)
 
     @property
     def verified_grade(self) -> Grade:
-        """The grade as the pack's verification showed it; nothing is read again.
+        """The grade as verification showed it, without reading anything again.
 
-        Whoever opens, admits or uploads a pack has it verified whole, which refuses a ``genuine-`` label that is not earned.
+        Opening, admitting or uploading a pack verifies it in full, which refuses a ``genuine-`` label that the messages do not
+        support.
         """
         return grade_of(is_genuine=not self.verification and self.provenance.startswith("genuine-"))
 
@@ -191,11 +193,12 @@ class Pack:
 
     @cached_property
     def results(self) -> pl.DataFrame | None:
-        """``RESULTS`` where the source had them, else null; they are no part of any tape.
+        """``RESULTS`` where the source had them, else ``None``; they are not part of any tape.
 
         Raises
         ------
         PackTamperedError
+            The file does not have its hash.
         """
         if self.manifest.results_sha256 is None:
             return None
@@ -204,11 +207,12 @@ class Pack:
 
     @cached_property
     def quality(self) -> Quality | None:
-        """The report of the import that made the pack, null for a pack that was not imported.
+        """The quality report of the import; ``None`` for a pack that was not imported.
 
         Raises
         ------
         PackFormatError, PackTamperedError
+            The report can't be read, or does not have its hash.
         """
         if self.manifest.quality_sha256 is None:
             return None
@@ -228,9 +232,9 @@ class Pack:
         Raises
         ------
         UnknownFixtureError
-            A fixture that the pack does not declare.
+            The pack does not declare a fixture.
         HeldOutError
-            A fixture that a plan holds out.
+            A plan holds a fixture out.
         PackFormatError
             The ticks can't be read or have other columns.
         """
@@ -242,7 +246,6 @@ class Pack:
         return self.tape_of(wanted, *self.files.ticks(None if wanted == self.fixture_ids else self._declared(wanted)))
 
     def tape_of(self, wanted: tuple[int, ...], rows: pl.DataFrame, series: pl.DataFrame) -> Tape:
-        """Return rows that were read, and the series that they are of, as the tape of some fixtures, unchecked."""
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
         binding = Binding(self.pack_id, wanted, self.content_hash)
         own = self.manifest
@@ -260,6 +263,7 @@ class Pack:
         Raises
         ------
         UnknownFixtureError
+            The pack does not declare a fixture.
         """
         known = set(self.fixture_ids)
         for fixture_id in fixture_ids:
@@ -267,7 +271,7 @@ class Pack:
                 raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
 
     def origins(self) -> Iterable[tuple[int, Pack, int]]:
-        """Return the fixtures with the pack that the ticks of each are read from, and its id there; with several, each."""
+        """Return each fixture id with the pack that its ticks are read from and its id there; several entries if several."""
         return ((fixture_id, self, fixture_id) for fixture_id in self.fixture_ids)
 
     def check_closes(self, close_source: str | None) -> None:
@@ -276,18 +280,19 @@ class Pack:
         Raises
         ------
         WindowError
+            The pack does not keep prices of this book.
         """
         if close_source is not None and close_source not in self.books:
             kept = among(close_source, self.books) if self.books else "; it has the consensus alone: import it with books=True"
             raise WindowError(f"pack {self.pack_id!r} keeps no book {close_source!r:.80} to close by{kept}")
 
     def holding_out(self, held_out: Mapping[int, str], doubtful: Mapping[int, str]) -> Pack:
-        """Return the pack with these fixtures shut, and no others; itself if it is so already."""
+        """Return the pack with exactly these fixtures held out; itself if nothing changes."""
         held, unsure = (tuple(sorted(own.items())) for own in (held_out, doubtful))
         return self if (held, unsure) == (self.held_out, self.doubtful) else replace(self, held_out=held, doubtful=unsure)
 
     def held(self, held_out: Mapping[int, str]) -> Pack:
-        """Return the pack with those of its fixtures shut as well that are named, each with the plan that holds it out."""
+        """Return the pack with these of its fixtures held out too, each by the named plan."""
         present = set(self.fixture_ids)
         own = {fixture_id: plan_id for fixture_id, plan_id in held_out.items() if fixture_id in present}
         return replace(self, held_out=tuple(sorted({**dict(self.held_out), **own}.items())))
@@ -298,6 +303,7 @@ class Pack:
         Raises
         ------
         HeldOutError
+            A plan holds a fixture out.
         """
         wanted = set(fixture_ids) if self.held_out else set()
         held = [(fixture_id, plan_id) for fixture_id, plan_id in self.held_out if fixture_id in wanted]
@@ -322,9 +328,9 @@ def load_pack(folder: Path) -> Pack:
     Raises
     ------
     PackFormatError
-        No pack, or a descriptor that breaks the format.
+        The folder is not a pack, or its descriptor breaks the format.
     PackTamperedError
-        The descriptor, the ticks or the books are not what their hash says.
+        Descriptor, ticks or books do not have their hash.
     """
     manifest, stated = read_manifest(folder)
     if manifest.content_hash != stated:
@@ -338,23 +344,15 @@ def load_pack(folder: Path) -> Pack:
     return Pack(files, manifest, stated)
 
 
-# Shards: whole neighbouring fixtures that are read together; fixed by the pack, never by who reads it.
+# Shards are whole neighbouring fixtures that are read together; the pack alone determines them.
 
 
-ROW_BYTES = 25  # of a tick in memory
+ROW_BYTES = 25  # bytes of a tick in memory
 SHARD_ROWS = 1 << 18  # small, as every process of a search holds one; a run reads two together
 
 
 def shards_of(fixtures: Iterable[Fixture], together: int = 1) -> Iterator[tuple[Fixture, ...]]:
-    """Cut the fixtures of a pack into shards of at most ``SHARD_ROWS`` rows, or of one fixture that has more.
-
-    Parameters
-    ----------
-    fixtures
-        All fixtures of the pack, in their order.
-    together
-        How many times as large shards may be.
-    """
+    """Cut all fixtures of a pack in order into shards of ``together`` x ``SHARD_ROWS`` rows at most, or one larger fixture."""
     shard: list[Fixture] = []
     rows = 0
     for fixture in fixtures:

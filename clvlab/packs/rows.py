@@ -1,4 +1,4 @@
-"""Ticks as they are stored, read into the rows and series of a tape."""
+"""Stored ticks, read into the rows and series of a tape."""
 
 from __future__ import annotations
 
@@ -14,31 +14,19 @@ from clvlab.packs.parquet import check_parquet
 from clvlab.proof.canonical import canonical, sha256
 
 _NAMES = ("fixture_id", "market_key", "side")
-UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)  # what pyarrow raises over files that are damaged
+UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)  # pyarrow raises these over damaged files
 STORED: Schema = {name: SERIES[name] for name in _NAMES} | ROWS
 
 
 def read_rows(file: pl.LazyFrame, where: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read rows, and the names of each series at its first row only.
+    """Return ``ROWS`` and ``SERIES`` of ordered stored ticks; errors call them ``where``.
 
-    The streaming engine numbers the series as they are read: the fixture id and the names of every row never stand in memory.
-
-    Parameters
-    ----------
-    file
-        Stored ticks, in order.
-    where
-        What errors call them.
-
-    Returns
-    -------
-    tuple
-        ``ROWS`` and ``SERIES``.
+    The streaming engine numbers the series as they are read: fixture id and names of every row are never all in memory.
 
     Raises
     ------
     PackFormatError
-        They can't be read, or have other dtypes.
+        The ticks can't be read, or have other dtypes.
     """
     try:
         schema = file.select(*STORED).collect_schema()
@@ -56,21 +44,21 @@ def read_rows(file: pl.LazyFrame, where: str) -> tuple[pl.DataFrame, pl.DataFram
 
 
 def stored_frame(table: pa.Table) -> pl.DataFrame | None:
-    """Return stored ticks that pyarrow read as ``STORED``; null if they have other columns or dtypes.
+    """Return stored ticks that pyarrow read as ``STORED``; ``None`` if they have other columns or dtypes.
 
     Raises
     ------
     OSError, pyarrow.ArrowException, UnicodeDecodeError
-        They are damaged, which Polars would not notice in time.
+        The ticks are damaged, which Polars would not notice in time.
     """
     table.validate(full=True)
     if not STORED.keys() <= set(table.column_names):
         return None
-    frame = pl.DataFrame(pa.table({name: table.column(name) for name in STORED}))  # without what else the file says of itself
+    frame = pl.DataFrame(pa.table({name: table.column(name) for name in STORED}))  # without the other metadata of the file
     return frame if dict(frame.schema) == STORED else None
 
 
-# Results of markets, where a source has them: kept beside the ticks, and never on a tape.
+# Results of markets, where a source has them, are kept apart from the ticks and never on a tape.
 
 
 RESULTS_FILE = "results.parquet"
@@ -78,7 +66,7 @@ _KEY = ("fixture_id", "market_key", "side")
 
 
 class Payout(StrEnum):
-    """How a bet on a side was settled; a void returns the stake, a half does one of the two with half of it."""
+    """How a bet on a side was settled; a void returns the stake, a half wins or loses with half of it."""
 
     WON = "won"
     HALF_WON = "half_won"
@@ -87,7 +75,7 @@ class Payout(StrEnum):
     LOST = "lost"
 
 
-# One row per side of a settled market. ``detail`` is what the source says beside it: a score, a runner's name.
+# One row per side of a settled market; ``detail`` is further text of the source: a score, a runner's name.
 RESULTS: Schema = {
     "fixture_id": pl.Int64,
     "market_key": pl.String,
@@ -98,13 +86,7 @@ RESULTS: Schema = {
 
 
 def sorted_results(results: pl.DataFrame) -> pl.DataFrame:
-    """Return ``RESULTS`` in order of its key, after a check of its values.
-
-    Raises
-    ------
-    PackFormatError
-        A result that is not one of ``Payout``, a null in the key, or a side that is settled twice.
-    """
+    """Return ``RESULTS`` in order of its key, after a check of its values."""
     frame = conform(results, RESULTS, "RESULTS").sort(_KEY)
     wrong = frame.filter(~pl.col("result").is_in(list(Payout)) | pl.any_horizontal(pl.col(*_KEY, "result").is_null()))
     if wrong.height:
@@ -116,7 +98,7 @@ def sorted_results(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def results_digest(results: pl.DataFrame) -> str:
-    """``sha256:<hex>`` of the canonical JSON of all rows, each an array in column order, sorted by key."""
+    """Return ``sha256:<hex>`` of the canonical JSON of all rows, each an array in column order, sorted by key."""
     return sha256(canonical([list(row) for row in sorted_results(results).iter_rows()]))
 
 
@@ -126,7 +108,7 @@ def read_results(content: bytes, pack_id: str) -> pl.DataFrame:
     Raises
     ------
     PackFormatError
-        They can't be read as results.
+        The bytes can't be read as results.
     """
     try:
         check_parquet(content)

@@ -1,9 +1,9 @@
-"""Synthetic packs with the structure of a real odds feed, rebuilt from a seed to the same ``content_hash`` anywhere.
+"""Synthetic packs with the structure of a real odds feed; a seed gives the same ``content_hash`` on any machine.
 
-Two hidden numbers per fixture, strength and goals, walk by noise and by news that the market takes in over several messages;
-some messages suspend their market, and play goes on for a while. Every market is a view of one of the two, and they settle it.
-Whoever looks at present prices alone gets what the close expects, on average; trends are there for whoever looks back. All
-arithmetic is on integers; no library's random stream or logarithm can change a byte.
+Each fixture has two hidden numbers, strength and goals, which move by noise and by news that is taken in over several messages.
+Every market depends on one of the two, which also settles it. Some messages suspend their market, and play continues for a
+while. An agent that uses only present prices gets the closing expectation on average; past prices show trends. All
+arithmetic is on integers, so that no library's random stream or logarithm can change a byte.
 """
 
 from __future__ import annotations
@@ -25,26 +25,22 @@ from clvlab.packs.manifest import Fixture, PackManifest, pack_id_of
 from clvlab.packs.rows import RESULTS, Payout
 from clvlab.packs.writer import write_pack
 
-# Hidden numbers of synthetic fixtures: walks of integers, and what a market that forgets how it got here expects of them.
-#
-# A hidden number is the sum of a start, of noise, and of news that is taken in over several messages, so that its steps are a
-# trend while news arrives. At each message only its present level is quoted: the forecast of where it ends is the conditional
-# expectation given that level, and given which messages bring news, but not given the levels before. So the forecast, and every
-# probability made of it, is right on average for whoever looks at the present alone, and too slow for whoever looks back.
+# A hidden number is the sum of a start, of noise, and of news taken in over several messages, so its steps trend while news
+# arrives. Prices quote the conditional expectation of its end, given the present level and which messages bring news, but not
+# the earlier levels. They are therefore unbiased given the present alone, and too slow given the past.
 
 
 Flags = npt.NDArray[np.bool_]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 PLAY_NOISE = 5
-"""Noise of a message in play, in times of that before."""
+"""Noise of a message in play, as a multiple of that before kickoff."""
 
 
 class Dice:
     """SplitMix64: integers that depend on seed and stream alone.
 
-    Both are mixed before they become the state: added to it, they would make neighbouring seeds run the same course, a step
-    apart.
+    Both are mixed into the state: added to it, neighbouring seeds would run the same course, one step apart.
 
     References
     ----------
@@ -56,15 +52,15 @@ class Dice:
         self._state = int(_mixed(root + np.uint64(stream))[0])
 
     def below(self, bound: int, n: int) -> Ints:
-        """Draw ``n`` integers of 0 .. bound - 1."""
+        """Draw ``n`` integers from 0 to bound - 1."""
         steps = np.arange(1, n + 1, dtype=np.uint64) * _GOLDEN + np.uint64(self._state)
         self._state = int(steps[-1]) if n else self._state
         return np.asarray(_mixed(steps) >> np.uint64(11), dtype=np.int64) % bound
 
     def bell(self, scale: int, n: int) -> Ints:
-        """Draw ``n`` integers, as often below 0 as above, with a standard deviation of ``scale``: sums of twelve uniforms."""
+        """Draw ``n`` symmetric integers with standard deviation ``scale``: sums of twelve uniforms."""
         total = (self.below(2 * scale + 1, 12 * n) - scale).reshape(n, 12).sum(axis=1)
-        return np.asarray(np.sign(total) * (np.abs(total) // 2))  # not total // 2: rounding down would be a drift
+        return np.asarray(np.sign(total) * (np.abs(total) // 2))  # not total // 2: rounding down would add a drift
 
 
 def _mixed(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -77,14 +73,8 @@ def _mixed(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 class Hidden:
     """A hidden number and its forecast, in millionths of the standard deviation that play still adds at kickoff.
 
-    Attributes
-    ----------
-    forecast
-        Expectation of ``end``, given the level at each message.
-    error
-        Standard deviation of ``end`` about it.
-    end
-        Where the number ends; it settles the markets.
+    ``forecast`` is the expectation of ``end`` given the level at each message, ``error`` the standard deviation about it;
+    ``end`` settles the markets.
     """
 
     forecast: Ints
@@ -92,22 +82,16 @@ class Hidden:
     end: int
 
     def chance_bps(self, offset: int, at: Ints) -> Ints:
-        """Return the chance, in basis points, that the number ends above ``-offset``, at some messages."""
+        """Return the probability, in basis points, that the number ends above ``-offset``, at some messages."""
         return normal_bps((self.forecast[at] + offset) * MICRO // self.error[at])
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """When news comes, and how it is taken in.
+    """News of a fixture.
 
-    Attributes
-    ----------
-    arrives
-        Which messages bring a piece.
-    takes
-        Messages over which a piece is taken in, in equal parts, the one that brings it included.
-    step
-        Standard deviation of such a part.
+    ``arrives`` flags the messages that bring a piece. A piece is taken in over ``takes`` messages, its own included, in equal
+    parts with standard deviation ``step``.
     """
 
     arrives: Flags
@@ -118,17 +102,9 @@ class News:
 def hidden_number(start: int, noise: int, news: News, played: int, dice: Dice) -> Hidden:
     """Draw a hidden number.
 
-    Parameters
-    ----------
-    start, noise
-        Standard deviation of the start, and of the noise of a message before kickoff.
-    news
-        One flag per message.
-    played
-        How many of the messages are in play, where noise is ``PLAY_NOISE`` times as large. From kickoff to its end the number
-        moves by a standard deviation of ``MICRO`` in all.
-    dice
-        Where chance comes from.
+    ``start`` and ``noise`` are standard deviations, ``noise`` that of a message before kickoff. In the ``played`` last messages
+    noise is ``PLAY_NOISE`` times as large. From kickoff to its end the number moves by a standard deviation of ``MICRO`` in
+    all.
 
     References
     ----------
@@ -141,21 +117,21 @@ def hidden_number(start: int, noise: int, news: News, played: int, dice: Dice) -
     times = np.ones_like(pieces)
     times[len(times) - played :] = PLAY_NOISE
     level = dice.bell(start, 1)[0] + np.cumsum(dice.bell(noise, len(times)) * times + _over_next(parts, news.takes))
-    # Variances in millionths. Of a piece of news k of ``takes`` parts are in: k x k count in V, k x takes in C.
+    # Variances in millionths. If k of ``takes`` parts of a piece are in, it adds k x k to V and k x takes to C.
     at_once = start * start + noise * noise * np.cumsum(times * times)
     arriving = _over_next(pieces, news.takes)
-    taken_in = np.cumsum(arriving - news.takes * _later(pieces, news.takes))  # k, over the pieces that are arriving
+    taken_in = np.cumsum(arriving - news.takes * _later(pieces, news.takes))  # k, summed over the pieces that are arriving
     own = (at_once + news.step**2 * np.cumsum(2 * taken_in - arriving)) // MICRO  # k x k is the sum of 2 k - 1
     shared = (at_once + news.step**2 * news.takes * np.cumsum(arriving)) // MICRO
     rest = MICRO - played * (PLAY_NOISE * noise) ** 2 // MICRO
     forecast = level + level * (shared - own) // own
     error = (int(shared[-1]) + rest - shared - shared * (shared - own) // own) * MICRO
-    # A square root is rounded alike on every machine: IEEE 754.
+    # A square root is rounded alike on every machine (IEEE 754).
     return Hidden(forecast, np.sqrt(error).astype(np.int64), int(level[-1]) + int(dice.bell(int(np.sqrt(rest * MICRO)), 1)[0]))
 
 
 def _over_next(values: Ints, messages: int) -> Ints:
-    """Let each value count in its own message and those after it, so many in all."""
+    """Sum each value into its own and the following messages, ``messages`` in all."""
     return np.cumsum(values - _later(values, messages))
 
 
@@ -163,30 +139,20 @@ def _later(values: Ints, messages: int) -> Ints:
     return np.concatenate([np.zeros(messages, dtype=np.int64), values])[: len(values)]
 
 
-# Markets of synthetic fixtures: each price is the chance of an event of the hidden numbers, and its odds carry a margin.
+# Each price of a synthetic market is the chance of an event of the hidden numbers; its odds carry a margin.
 
 
-_HOME = 250_000  # what playing at home is worth
-_DRAW = 345_000  # part1 wins above it, part2 below its negative, and between them nobody does
+_HOME = 250_000  # home advantage
+_DRAW = 345_000  # part1 wins above it, part2 below its negative; between them it is a draw
 
 
 @dataclass(frozen=True, slots=True)
 class SyntheticMarket:
     """A market of every fixture.
 
-    Attributes
-    ----------
-    key, sides
-        As they stand in the ticks; sides in byte order.
-    share
-        Of the messages, in parts of 100.
-    overround_bps
-        The mean over messages.
-    offset
-        The first side wins where the hidden number ends above its negative. Of three sides, ``part1`` wins there, and
-        ``part2`` where the mirrored number does.
-    of_goals
-        Whether the hidden number is goals, and not strength.
+    ``sides`` are in byte order; ``share`` is the percentage of messages; ``overround_bps`` is the mean over messages. The first
+    side wins where the hidden number ends above ``-offset``. Of three sides ``part1`` wins there, and ``part2`` where the
+    mirrored number does. ``of_goals`` selects goals, else strength.
     """
 
     key: str
@@ -205,7 +171,6 @@ class SyntheticMarket:
         return not_second - first, first, WHOLE_BPS - not_second
 
     def winner(self, hidden: Hidden) -> str:
-        """Return the side that won."""
         if len(self.sides) == 2:
             return self.sides[0] if hidden.end > -self.offset else self.sides[1]
         draw, part1, part2 = self.sides
@@ -219,7 +184,7 @@ class SyntheticMarket:
         return 2 * _HOME - self.offset
 
     def odds_milli(self, prob_bps: Ints, spread_bps: Ints) -> Ints:
-        """Return the odds on offer for probabilities: each side bears the overround, and a message's spread, in proportion."""
+        """Return the odds on offer: each side bears overround and spread of the message in proportion."""
         parts = prob_bps * (WHOLE_BPS + self.overround_bps + spread_bps)
         return np.clip((2_000 * WHOLE_BPS * WHOLE_BPS + parts) // (2 * parts), *ODDS_MILLI)
 
@@ -240,8 +205,8 @@ _HOUR_MS = 3_600_000
 _PLAY_MS = 15 * 60_000
 _STRENGTH, _GOALS = 500_000, 120_000  # standard deviations at the first message; play adds 1 000 000
 _NEWS_TAKES = 6  # a piece of news is taken in over the messages before kickoff, divided by this
-_CALM = 40  # messages before kickoff when all news is in: every market has one of them
-_SPREAD_BPS = 30  # by which the overround of a message differs from its market's, either way
+_CALM = 40  # messages left before kickoff when all news is in: one for every market
+_SPREAD_BPS = 30  # largest difference of a message's overround from its market's mean, either way
 _CLUBS = ("Ash", "Birch", "Cedar", "Dale", "Elm", "Fern", "Glen", "Heath", "Ivy", "Juniper", "Kestrel", "Linden")
 
 
@@ -249,14 +214,8 @@ _CLUBS = ("Ash", "Birch", "Cedar", "Dale", "Elm", "Fern", "Glen", "Heath", "Ivy"
 class Recipe:
     """Everything that shapes a synthetic pack.
 
-    Attributes
-    ----------
-    seed
-        Any integer from 0.
-    fixtures
-        How many, spread over three leagues.
-    messages
-        Messages before kickoff per fixture, about; leagues differ.
+    ``seed`` is an integer from 0, ``fixtures`` the number of fixtures in three leagues, ``messages`` the approximate number
+    before kickoff per fixture, which varies by league.
     """
 
     seed: int = 1
@@ -270,8 +229,6 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """What a recipe makes: ``TICKS``, the fixtures, and ``RESULTS``."""
-
     ticks: pl.DataFrame
     fixtures: tuple[Fixture, ...]
     results: pl.DataFrame
@@ -281,11 +238,11 @@ class Synthetic:
 class _League:
     name: str
     hours: int  # from the first message to kickoff
-    pace: int  # messages, in percent of the recipe's
+    pace: int  # number of messages, in percent of the recipe's
     noise: int  # standard deviation from the first message to kickoff
-    pieces: int  # of news, about
-    news_step: int  # standard deviation of what a message takes in of a piece, in percent of its noise
-    shows_play: bool  # whether the feed says that play has begun
+    pieces: int  # approximate number of pieces of news
+    news_step: int  # standard deviation of one part of a piece, in percent of the noise
+    shows_play: bool  # whether the feed shows that play has started
 
 
 _LEAGUES = (
@@ -296,7 +253,7 @@ _LEAGUES = (
 
 
 def build(recipe: Recipe, folder: Path) -> PackManifest:
-    """Write the recipe's pack at ``folder``; its name becomes the pack id."""
+    """Write the recipe's pack at ``folder``, whose name becomes the pack id."""
     made = synthetic(recipe)
     manifest = PackManifest(
         pack_id=pack_id_of(folder),
@@ -312,7 +269,6 @@ def build(recipe: Recipe, folder: Path) -> PackManifest:
 
 
 def synthetic(recipe: Recipe) -> Synthetic:
-    """Make ticks, fixtures and results of a recipe."""
     frames: list[pl.DataFrame] = []
     fixtures: list[Fixture] = []
     results: list[tuple[int, str, str, str, None]] = []
@@ -336,8 +292,6 @@ def synthetic(recipe: Recipe) -> Synthetic:
 
 @dataclass(frozen=True, slots=True)
 class _Feed:
-    """The messages of a fixture, and its hidden numbers at each."""
-
     market: Ints
     ts_ms: Ints
     in_running: Flags
@@ -399,7 +353,7 @@ def _feed(kickoff: int, league: _League, before: int, dice: Dice) -> _Feed:
 
 
 def _markets(n: int, dice: Dice) -> Ints:
-    """Which market each message is about: every market once at the start, then by share."""
+    """Return the market of each message: every market once at the start, then by share."""
     bounds = np.cumsum([market.share for market in MARKETS])
     chosen = np.searchsorted(bounds, dice.below(int(bounds[-1]), n), side="right")
     chosen[: len(MARKETS)] = np.arange(len(MARKETS))
@@ -407,7 +361,7 @@ def _markets(n: int, dice: Dice) -> Ints:
 
 
 def _times(kickoff: int, league: _League, before: int, play: int, dice: Dice) -> Ints:
-    """Times of messages: denser towards kickoff, several at once at the start, even in play."""
+    """Return times of messages: denser towards kickoff, several at once at the start, evenly spaced in play."""
     share = np.sort(dice.below(1000, before))
     lead = league.hours * _HOUR_MS
     left = (1000 - share) * (1000 - share) * lead // 1_000_000

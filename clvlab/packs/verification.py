@@ -1,4 +1,4 @@
-"""Verifying packs: everything that a pack says of its ticks, recomputed a shard at a time."""
+"""Verification of packs: every statement about the ticks is computed again, a shard at a time."""
 
 from __future__ import annotations
 
@@ -26,18 +26,13 @@ def _untold(done: int, of: int) -> None:
 def verify_pack(folder: Path, progress: Callable[[int, int], None] = _untold) -> Pack:
     """Open a pack after recomputing everything: order, rules, digests of ticks and raw files.
 
-    ``tell`` is told after each shard how many rows of ticks are done, and of how many.
-
-    Raises
-    ------
-    PackFormatError, PackTamperedError
-        As for ``load_pack``, and for ticks that break a rule or do not have their digest.
+    ``progress`` receives the rows done and the rows in all after each shard.
     """
     return verified(load_pack(folder), progress)
 
 
 def verified(pack: Pack, progress: Callable[[int, int], None] = _untold) -> Pack:
-    """Return a pack that was opened from a folder, after recomputing everything as ``verify_pack`` does."""
+    """Return a pack that was opened from a folder, after the checks of ``verify_pack``."""
     _check_ticks(pack, progress)
     if pack.books:
         _check_books(pack)
@@ -49,14 +44,14 @@ def verified(pack: Pack, progress: Callable[[int, int], None] = _untold) -> Pack
     found = "none" if pack.results is None else results_digest(pack.results)
     if found != (pack.manifest.results or "none"):
         raise PackTamperedError(f"results of {pack.pack_id!r}", pack.manifest.results or "none", found)
-    _ = pack.quality  # its hash is checked, and its form
+    _ = pack.quality  # reading it checks hash and form
     if pack.provenance.startswith("genuine-") and not pack.is_genuine:
         raise PackTamperedError(f"provenance of {pack.pack_id!r}", "a capture that gives these ticks", pack.provenance)
     return pack
 
 
 def _check_ticks(pack: Pack, progress: Callable[[int, int], None]) -> None:
-    """Check the rows of a shard after those of the one before; the last shard has all that are left."""
+    """Check the rows of each shard in order; the last shard must have all remaining rows."""
     shards = list(shards_of(pack.manifest.fixtures))
     start, total = 0, sum(fixture.rows for fixture in pack.manifest.fixtures)
     for number, shard in enumerate(shards, start=1):
@@ -76,7 +71,7 @@ def _check_shard(pack: Pack, shard: Sequence[Fixture], start: int, count: int | 
         rows = sizes.pop(fixture.fixture_id, 0)
         if fixture.rows != rows:
             raise PackTamperedError(f"rows of fixture {fixture.fixture_id} of {pack.pack_id!r}", str(fixture.rows), str(rows))
-    if sizes:  # beside all rows of the fixtures of this shard
+    if sizes:  # against all rows of this shard's fixtures
         raise PackFormatError(f"ticks of fixture {min(sizes)}, which {pack.pack_id!r} does not declare")
     _check_every_row(pack, tape, start, count)
     invariants.check(tape)
@@ -88,7 +83,7 @@ def _check_shard(pack: Pack, shard: Sequence[Fixture], start: int, count: int | 
 
 
 def _check_books(pack: Pack) -> None:
-    """Check what the books of a shard say beside its ticks; together the shards have every row there is."""
+    """Check the books of each shard against its ticks; together the shards must have every row."""
     path, rows, names = pack.folder / BOOKS_FILE, 0, set[str]()
     found = pl.scan_parquet(path, glob=False).collect_schema()
     if dict(found) != dict(BOOK_ROWS):
@@ -111,7 +106,7 @@ def _check_books(pack: Pack) -> None:
 
 
 def _check_every_row(pack: Pack, tape: Tape, start: int, count: int | None) -> None:
-    """Compare the names and series numbers of all rows with those of the tape, which took them from first rows only."""
+    """Compare names and series numbers of all rows with the tape, which took them from first rows only."""
     path = pack.folder / TICKS_FILE
     columns = ["fixture_id", "market_key", "side", "series"]
     file = pl.scan_parquet(path, glob=False)

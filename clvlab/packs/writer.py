@@ -1,4 +1,4 @@
-"""Writing packs: sorted, checked, hashed, and in place in one step or not at all."""
+"""Writing packs: sorted, checked, hashed, and put in place in one step or not at all."""
 
 from __future__ import annotations
 
@@ -31,14 +31,7 @@ _ROWS_PER_GROUP = 65_536
 class GroupedParquet:
     """A file to which fixtures are added in order; small ones share a row group.
 
-    Parameters
-    ----------
-    path
-        Where the file will stand.
-    schema
-        Of all tables that will be added.
-    repeated
-        Columns of few values, which are stored as numbers of them.
+    All tables have ``schema``; columns in ``repeated`` have few values and are stored as dictionaries.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, repeated: Sequence[str]) -> None:
@@ -48,7 +41,7 @@ class GroupedParquet:
         self._empty = True
 
     def add(self, table: pa.Table, sizes: Sequence[int]) -> None:
-        """Add neighbouring fixtures, with the number of rows of each."""
+        """Add neighbouring fixtures; ``sizes`` are the rows of each."""
         start = 0
         for size in sizes:
             if self._pending and self._pending_rows + size > _ROWS_PER_GROUP:
@@ -58,14 +51,13 @@ class GroupedParquet:
             start += size
 
     def finish(self) -> None:
-        """Write what is left; a file without rows has one row group all the same."""
+        """Write the remaining rows; a file without rows still gets one row group."""
         self._flush()
         if self._empty:
             self._file.write_table(pa.Table.from_batches([], self._file.schema))
         self.close()
 
     def close(self) -> None:
-        """Let go of the file, finished or not."""
         self._file.close()
 
     def _flush(self) -> None:
@@ -89,27 +81,10 @@ def write_pack(
     results: pl.DataFrame | None = None,
     books: pl.DataFrame | None = None,
 ) -> PackManifest:
-    """Write a pack of ticks that stand in memory.
+    """Write a pack of ticks in memory at a new ``folder``, and return its manifest as written; a failure leaves nothing there.
 
-    Parameters
-    ----------
-    ticks
-        ``TICKS`` in any row order.
-    manifest
-        Labels and fixtures; rows, digests and file hashes are filled in.
-    folder
-        Where the pack will stand; it must not exist. Nothing is left there if anything fails.
-    raw
-        Files of the provider's messages to keep in ``raw/``, by the name they get there.
-    results
-        ``RESULTS``, where they are known.
-    books
-        ``BOOKS`` in any row order, where the pack keeps what each book says.
-
-    Returns
-    -------
-    PackManifest
-        As written.
+    ``ticks`` is ``TICKS`` and ``books`` is ``BOOKS``, in any row order. Rows, digests and file hashes of ``manifest`` are
+    filled in. ``raw`` has files of the provider's messages by their name in ``raw/``.
 
     Raises
     ------
@@ -122,7 +97,7 @@ def write_pack(
 
 
 class PackWriter:
-    """Writes a pack some fixtures at a time, so that memory holds no more than these.
+    """Writes a pack some fixtures at a time, to bound memory.
 
     Leaving the ``with`` block before ``finish`` leaves nothing on disk. ``kickoffs`` is ``FIXTURES`` of all fixtures.
     """
@@ -149,14 +124,12 @@ class PackWriter:
         self._held.close()
 
     def add(self, tape: Tape, books: pl.DataFrame | None = None) -> None:
-        """Check, digest and write the ticks of some fixtures, all of them after those written before.
-
-        ``books`` is ``BOOKS`` of the same fixtures, where the pack keeps what each book says.
+        """Check, digest and write the ticks of the next fixtures, and ``BOOKS`` of the same fixtures where the pack keeps them.
 
         Raises
         ------
         PackFormatError
-            Ticks of an undeclared fixture, fixtures out of order, or a broken rule of the format.
+            The ticks are of an undeclared fixture, out of order, or break a rule of the format.
         """
         found = tape.series["fixture_id"].unique(maintain_order=True)
         strays = [number for number in found if number not in self._declared]
@@ -176,7 +149,7 @@ class PackWriter:
             self._add_books(sorted_books(books), tape)
 
     def _add_empty(self) -> None:
-        """Begin the file of ticks, if nothing did, and take the fixtures without ticks for written."""
+        """Start the file of ticks if it has none yet, and mark the fixtures without ticks as written."""
         empty = Tape.from_ticks(pl.DataFrame(schema=TICKS), self.kickoffs)
         self._file(TICKS_FILE, _table(empty), _REPEATED)
         for number, digest in fixture_digests(empty).items():
@@ -194,7 +167,6 @@ class PackWriter:
         self._file(BOOKS_FILE, table, [*STREAM, "prob_bps", "odds_milli"]).add(table, sizes)
 
     def _file(self, name: str, table: pa.Table, repeated: Sequence[str]) -> GroupedParquet:
-        """Return a file that has begun, or begin it with the schema of a table."""
         if name not in self._files:
             self._files[name] = GroupedParquet(self._unfinished / name, table.schema, repeated)
         return self._files[name]
@@ -206,7 +178,7 @@ class PackWriter:
         results: pl.DataFrame | None = None,
         quality: Quality | None = None,
     ) -> PackManifest:
-        """Write what belongs to the ticks, and put the pack in place."""
+        """Write the other files and put the pack in place."""
         if not self._written or len(self._written) < len(self._declared):
             self._add_empty()
         for file in self._files.values():
@@ -246,7 +218,6 @@ class PackWriter:
 
 
 def _table(tape: Tape) -> pa.Table:
-    """Return the rows in series order as they are stored."""
     names = tape.series.with_row_index("series")
     within = pl.col("series") - pl.col("series").min().over("fixture_id")
     return (

@@ -1,4 +1,4 @@
-"""SQL over sealed runs: the law a third time, as one statement; and queries over what a laboratory has."""
+"""SQL over sealed runs: a third implementation of scoring, as one statement; and queries over a laboratory's tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines
 __all__ = ["PackFiles", "SecondOpinion", "Table", "query", "second_opinion"]
 
 
-# A second opinion on scores: the law as one SQL statement, run by another engine over the evidence lines themselves.
+# A second opinion on scores: the law as one SQL statement, run by another engine over the evidence lines.
 
 
 _STATEMENT = Path(__file__).with_name("scores.sql")
@@ -29,42 +29,31 @@ _STATEMENT = Path(__file__).with_name("scores.sql")
 
 @dataclass(frozen=True, slots=True)
 class SecondOpinion:
-    """Whether SQL gives the stored scores, byte for byte, and in a sentence what was compared."""
+    """Whether SQL gives the stored scores byte for byte, and a sentence on the comparison."""
 
     agrees: bool
     detail: str
 
 
 def sql_scores(events: bytes) -> pl.DataFrame:
-    """Score the evidence by SQL.
-
-    Parameters
-    ----------
-    events
-        ``events.jsonl``, unverified.
-
-    Returns
-    -------
-    pl.DataFrame
-        ``SCORES``, in order of ``seq``.
+    """Return ``SCORES`` of unverified ``events.jsonl``, in order of ``seq``, computed by SQL.
 
     Raises
     ------
     EvidenceError
-        More than the limits allow, or lines that are no JSON or have values of other types.
+        The evidence exceeds the limits, or lines are not JSON or have values of other types.
     """
     with duckdb.connect(config={"enable_external_access": "false"}) as connection:
         connection.register("lines", pa.table({"line": _lines(events)}))
         try:
             found = connection.sql(_STATEMENT.read_text(encoding="utf-8")).pl()
-        except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB cuts the line that it quotes amid a character
+        except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB may cut a quoted line within a character
             first, *_ = str(error).split("\n")
             raise EvidenceError(f"the evidence can't be read by SQL: {first[:200]}") from error
     return conform(found, SCORES, "the rows of the statement")
 
 
 def second_opinion(events: bytes, stored: bytes) -> SecondOpinion:
-    """Compare scores by SQL with the stored lines, as bytes."""
     derived = b"".join(score_lines(batch) for batch in batches(sql_scores(events)))
     ours, theirs = derived.count(b"\n"), stored.count(b"\n")
     if derived == stored:
@@ -74,7 +63,7 @@ def second_opinion(events: bytes, stored: bytes) -> SecondOpinion:
 
 
 def _lines(events: bytes) -> pa.Array:
-    """Cut a text into lines without a Python object for each."""
+    """Split a text into lines without a Python object for each."""
     if not events.endswith(b"\n"):
         raise EvidenceError("the evidence does not end with a line feed")
     check_lines(events, "events.jsonl", MAX_STARTED_BYTES)
@@ -88,18 +77,13 @@ def _lines(events: bytes) -> pa.Array:
     return array
 
 
-# SQL over named tables: only those that a query names are made, and nothing else on the machine can be read or written.
+# SQL over named tables: only tables that a query names are made, and no other file can be read or written.
 
 
 class PackTables(dict[str, Path]):
-    """A table that lies in Parquet files of one schema, by the id of their pack, which becomes its first column.
+    """A table in Parquet files of one schema, by pack id, which becomes its first column.
 
-    Parameters
-    ----------
-    files
-        The file of each pack.
-    without
-        Fixtures of a pack that the table does not have.
+    ``without`` lists fixtures of a pack that the table leaves out.
     """
 
     def __init__(self, files: Mapping[str, Path], without: Mapping[str, tuple[int, ...]] | None = None) -> None:
@@ -111,19 +95,12 @@ Table = pl.DataFrame | PackTables
 
 
 def query(statement: str, tables: Mapping[str, Callable[[], Table]]) -> pl.DataFrame:
-    """Answer a SQL statement.
-
-    Parameters
-    ----------
-    statement
-        In DuckDB's dialect.
-    tables
-        Makers of the tables by name; one is asked if the statement has its name in it.
+    """Return the result of a SQL statement in DuckDB's dialect; a table is made if the statement contains its name.
 
     Raises
     ------
     QueryError
-        Anything but one SELECT, or one that can't be answered: then the message is DuckDB's.
+        The statement is not one SELECT, or can't be answered; then the message is DuckDB's.
     """
     named = {word.lower() for word in re.findall(r"\w+", statement)}
     with duckdb.connect() as connection:
@@ -142,7 +119,6 @@ def query(statement: str, tables: Mapping[str, Callable[[], Table]]) -> pl.DataF
 
 
 def _check_reads(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
-    """Refuse all but one SELECT."""
     try:
         kinds = [one.type for one in connection.extract_statements(statement)]
     except duckdb.Error as error:
@@ -153,7 +129,7 @@ def _check_reads(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
 
 
 def _add(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
-    """Make a table known; files are scanned by Polars, as DuckDB would have to be allowed to write what it may read."""
+    """Register a table; Polars scans files, because DuckDB could otherwise write where it may read."""
     if isinstance(table, pl.DataFrame):
         connection.register(name, table)
         return
@@ -167,7 +143,7 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None
 
 
 def _plain(found: pl.DataFrame) -> pl.DataFrame:
-    """Return sums of integers, which DuckDB makes of 128 bits, as 64-bit integers where they fit."""
+    """Return 128-bit sums of integers, as DuckDB makes them, as 64-bit integers where they fit."""
     wide = [name for name, dtype in found.schema.items() if isinstance(dtype, pl.Decimal) and dtype.scale == 0]
     narrow = found.select(pl.col(wide).cast(pl.Int64, strict=False))
     return found.with_columns(narrow[name] for name in wide if narrow[name].null_count() == found[name].null_count())

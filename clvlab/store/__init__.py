@@ -1,1 +1,1 @@
-"""Where sealed runs are kept."""
+"""Storage of sealed runs."""

@@ -1,4 +1,4 @@
-"""Where runs are anchored: what is published of it, and the record of what was signed."""
+"""Anchors of runs as rows: the public part, and the record of signed transactions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from clvlab.store.tables import anchors
 
 
 def anchor_of(connection: Connection, run_id: str) -> Anchor | None:
-    """Return what is published of a run's anchor."""
     columns = [anchors.c[field.name] for field in fields(Anchor)]
     found = connection.execute(select(*columns).where(anchors.c.run_id == run_id)).one_or_none()
     return None if found is None else Anchor(*found)
 
 
 def hold(connection: Connection, run_id: str) -> str | None:
-    """Keep others from changing a run's anchor until the transaction ends; returns its status."""
     return connection.execute(select(anchors.c.status).where(anchors.c.run_id == run_id).with_for_update()).scalar()
 
 
 def changed_ts_ms(connection: Connection, run_id: str) -> int:
-    """Tell when a run's anchor, which is on record, was recorded last."""
+    """Return the time of the last change of a run's anchor, which must be on record."""
     return int(connection.execute(select(anchors.c.updated_ts_ms).where(anchors.c.run_id == run_id)).scalar_one())
 
 
@@ -42,10 +40,8 @@ def set_anchor(connection: Connection, run_id: str, anchor: Anchor, ts_ms: int) 
 
 
 def record(connection: Connection, run_id: str) -> Any:
-    """Return the record of what was signed for a run, or null."""
     return connection.execute(select(anchors.c.record).where(anchors.c.run_id == run_id)).scalar()
 
 
 def set_record(connection: Connection, run_id: str, payload: Mapping[str, object]) -> None:
-    """Store the record of what was signed for a run whose anchor is on record."""
     connection.execute(update(anchors).where(anchors.c.run_id == run_id).values(record=payload))

@@ -1,4 +1,4 @@
-"""Competitions, rosters and the competitions' event logs as rows."""
+"""Competitions, their rosters and event logs as rows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ _ORDER = (competitions.c.created_ts_ms, competitions.c.competition_id)
 
 
 class ListedCompetition(CompetitionSummaryResponse):
-    """A competition in a list, with what it is ordered by."""
-
     created_ts_ms: int
 
 
 class CompetitionRow(TypedDict):
-    """A competition; ``started_seq`` is of the newest start, ``claimed_from`` the status to go back to where that fails."""
+    """A competition; ``started_seq`` is of the newest start, ``claimed_from`` the status to return to if the start fails."""
 
     competition_id: str
     owner: str
@@ -48,20 +46,18 @@ def add(connection: Connection, values: Mapping[str, Any]) -> bool:
 
 
 def unstarted_of(connection: Connection, owner: str) -> int:
-    """Count the competitions of an owner that were not started yet."""
     of = competitions.c
     query = select(func.count()).where(of.owner == owner, of.status.in_(("draft", "open")))
     return int(connection.execute(query).scalar_one())
 
 
 def row(connection: Connection, competition_id: str, *, lock: bool = False) -> CompetitionRow | None:
-    """Return the row of a competition; ``lock`` holds it for the rest of the transaction."""
+    """Return the row of a competition; ``lock`` locks it for the rest of the transaction."""
     query = select(*columns(competitions, CompetitionRow)).where(competitions.c.competition_id == competition_id)
     return first(connection, query.with_for_update() if lock else query, CompetitionRow)
 
 
 def change(connection: Connection, competition_id: str, **values: Any) -> None:
-    """Change columns of a competition whose row is held."""
     connection.execute(update(competitions).where(competitions.c.competition_id == competition_id).values(**values))
 
 
@@ -72,7 +68,7 @@ def page(
     until: tuple[int, str] | None,
     limit: int | None,
 ) -> list[ListedCompetition]:
-    """List competitions, oldest first: those that have these values in these columns (null is any), after and up to some."""
+    """List competitions, oldest first, with these column values (``None`` is any), after ``after`` and up to ``until``."""
     query = select(*columns(competitions, ListedCompetition)).where(*_having(having))
     if after is not None:
         query = query.where(tuple_(*_ORDER) > tuple_(*after))
@@ -82,7 +78,6 @@ def page(
 
 
 def newest_row(connection: Connection, having: Mapping[str, str | None]) -> ListedCompetition | None:
-    """Return the last competition that ``page`` lists."""
     query = select(*columns(competitions, ListedCompetition)).where(*_having(having))
     return first(connection, query.order_by(*(column.desc() for column in _ORDER)).limit(1), ListedCompetition)
 
@@ -92,37 +87,34 @@ def _having(values: Mapping[str, str | None]) -> list[ColumnElement[bool]]:
 
 
 def roster_of(connection: Connection, competition_id: str) -> list[RosterEntry]:
-    """List the agents of a competition in order of registration."""
     query = select(*columns(roster, RosterEntry)).where(roster.c.competition_id == competition_id).order_by(roster.c.position)
     return rows(connection, query, RosterEntry)
 
 
 def agent_ids(connection: Connection, competition_id: str) -> list[str]:
-    """List the ids of the agents of a competition in order of registration."""
     query = select(roster.c.agent_id).where(roster.c.competition_id == competition_id).order_by(roster.c.position)
     return list(connection.execute(query).scalars())
 
 
 def add_agent(connection: Connection, values: Mapping[str, Any]) -> None:
-    """Put an agent on a roster; the table's own rules hold whoever calls."""
+    """Put an agent on a roster; constraints of the table hold for any caller."""
     connection.execute(roster.insert().values(**values))
 
 
 def remove_agent(connection: Connection, competition_id: str, agent_id: str) -> bool:
-    """Take an agent off a roster whose competition is held, and close the gap; False if it is not there."""
+    """Remove an agent from the roster of a locked competition, and close the gap; False if it is not there."""
     of, own = roster.c, roster.c.competition_id == competition_id
     gone = delete(roster).where(own, of.agent_id == agent_id).returning(of.position)
     position = connection.execute(gone).scalar()
     if position is None:
         return False
-    # Two steps past the unique rule, which holds after every row: first out of the way, below zero, then one place up.
+    # Two steps, as the unique rule holds after every row: first to negative positions, then one place up.
     connection.execute(update(roster).where(own, of.position > position).values(position=-of.position))
     connection.execute(update(roster).where(own, of.position < 0).values(position=-of.position - 1))
     return True
 
 
 def remove(connection: Connection, competition_id: str) -> None:
-    """Delete a competition that is held and has no events, with its roster."""
     connection.execute(delete(roster).where(roster.c.competition_id == competition_id))
     connection.execute(delete(competitions).where(competitions.c.competition_id == competition_id))
     announce(connection, competition_id)
@@ -133,8 +125,8 @@ def append(
 ) -> None:
     """Append events of one run to a competition's log, numbered without gaps.
 
-    An event has ``kind``, ``run_id``, ``evidence`` and ``payload``. The competition's row is held until the transaction ends,
-    so no reader sees ``seq`` n before n - 1. ``packed`` events share rows, and ``newest`` does not find them.
+    An event has ``kind``, ``run_id``, ``evidence`` and ``payload``. The competition stays locked until the transaction ends, so
+    that no reader sees ``seq`` n before n - 1. ``packed`` events share rows, and ``newest`` does not find them.
     """
     held = row(connection, competition_id, lock=True)
     if held is None or not events:
@@ -159,9 +151,8 @@ def append(
 
 
 def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[CompetitionEvent]:
-    """Return the events after ``since_seq``, in order."""
     log, found = competition_events.c, list[CompetitionEvent]()
-    at_once = _PACKS_AT_ONCE if limit is None else min(limit // _PACK + 2, _PACKS_AT_ONCE)  # what is not needed is not decoded
+    at_once = _PACKS_AT_ONCE if limit is None else min(limit // _PACK + 2, _PACKS_AT_ONCE)  # decode no more than needed
     query = select(competition_events).where(log.competition_id == competition_id).order_by(log.first_seq).limit(at_once)
     while limit is None or len(found) < limit:
         later = query.where(log.first_seq > since_seq - _PACK, log.first_seq + log.count > since_seq + 1)
@@ -174,7 +165,6 @@ def events(connection: Connection, competition_id: str, since_seq: int, limit: i
 
 
 def newest(connection: Connection, competition_id: str, kind: str, since_seq: int | None = None) -> list[CompetitionEvent]:
-    """Return the events of a kind, or those of them after ``since_seq``, newest first."""
     log, after = competition_events.c, -1 if since_seq is None else since_seq
     query = select(competition_events).where(log.competition_id == competition_id, log.kind == kind, log.first_seq > after)
     return [event for pack in connection.execute(query.order_by(log.first_seq.desc())) for event in _unpacked(pack)]

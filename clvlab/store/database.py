@@ -1,4 +1,4 @@
-"""The database: SQLite in memory, a SQLite file or PostgreSQL, behind one pair of transactions."""
+"""The database: SQLite in memory, a SQLite file or PostgreSQL, with read and write transactions."""
 
 from __future__ import annotations
 
@@ -28,44 +28,25 @@ from clvlab.store.news import NEWS, Listener, notify
 from clvlab.store.url import database_url, public_text, require_there
 from clvlab.store.waits import WAITS, Waits, take_time
 
-# A copy of a database to restore from: of SQLite while it is written to; of PostgreSQL its own tool makes one.
+# Backups: SQLite is copied while it is written to; PostgreSQL has its own tool.
 
 
 CHECKPOINT = ".checkpoint"
-"""What the name of a backup ends with where it is the checkpoint beside it."""
+"""Ending of the checkpoint's file of a backup."""
 _MAX_CHECKPOINT_BYTES = 1 << 20
 
 
 def back_up(url: str, out: Path, checkpoint_file: Path | None = None) -> Path | None:
-    """Copy a SQLite database to a file, as of one moment, while others write to it.
+    """Copy a SQLite database to a file in one consistent state while others write to it; return the copied checkpoint, if any.
 
-    Steps: 1. the newest published checkpoint, first, so that the copy never lacks what it knows; 2. the copy under a
-    temporary name; 3. its own name, once all of it is on the disk.
-
-    Parameters
-    ----------
-    url
-        SQLAlchemy URL of the store.
-    out
-        File of the copy; never written over.
-    checkpoint_file
-        Where the service keeps the newest published checkpoint of its log.
-
-    Returns
-    -------
-    Path
-        File of the checkpoint beside the copy; null if none was published.
-
-    Raises
-    ------
-    StoreError
-        There is no file to copy, and what to do instead; or it can't be copied.
+    Steps: 1. the newest published checkpoint, first, so that the copy never lacks an entry that it covers; 2. the copy under a
+    temporary name; 3. its final name, once it is on the disk.
     """
     source = _file_of(url, out, checkpoint_file)
     if os.path.lexists(out):
         raise StoreError(f"{str(out)!r} is there already: a backup is never written over")
     note = None if checkpoint_file is None else file_bytes_or_none(checkpoint_file, _MAX_CHECKPOINT_BYTES)
-    with StagingPath(out.parent) as folder:  # in it, so that no other name is left by SQLite
+    with StagingPath(out.parent) as folder:  # in a folder of its own, so that SQLite leaves no other file
         copy = folder / out.name
         _copied(source, copy)
         shutil.copymode(source, copy)
@@ -84,8 +65,8 @@ def _copied(source: Path, copy: Path) -> None:
             closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as read,
             closing(sqlite3.connect(copy)) as written,
         ):
-            read.backup(written)  # all pages in one step: a copy in several begins anew whenever somebody writes
-            written.execute("PRAGMA journal_mode=DELETE").fetchall()  # one file, with nothing left in others beside it
+            read.backup(written)  # all pages in one step: a copy in several restarts after each write
+            written.execute("PRAGMA journal_mode=DELETE").fetchall()  # one file, without a write-ahead log
     except sqlite3.Error as error:
         raise StoreUnreachableError(f"{str(source)!r} can't be copied: {error}") from error
 
@@ -109,7 +90,7 @@ _MEMORY = URL.create("sqlite+pysqlite")
 _WAIT_S = 30
 _CONNECT_S = 5
 _IMMEDIATE, _GUARD = "clvlab_immediate", "clvlab_guard"
-_MIGRATION_LOCK = 0x636C766C6162  # any number that no other program takes
+_MIGRATION_LOCK = 0x636C766C6162  # any number that no other program uses
 _UNUSABLE = tuple(f"SQLITE_{name}" for name in ("BUSY", "LOCKED", "CANTOPEN", "NOTADB", "IOERR", "READONLY", "CORRUPT"))
 # PostgreSQL, appendix A: error codes
 _DISK_FULL = "53100"
@@ -122,16 +103,9 @@ _AT_ONCE = Waits(lock_s=1, statement_s=1)
 
 
 class Database:
-    """Transactions on one database, migrated to the newest schema on opening if it can be written.
+    """Transactions on one database, migrated to the newest schema when it can be written; ``url`` None is SQLite in memory.
 
-    Parameters
-    ----------
-    url
-        SQLAlchemy URL of SQLite or PostgreSQL; None is SQLite in memory.
-    waits
-        How long PostgreSQL is waited for.
-    guard
-        Called with the rows of the run log before an entry is added to them; what it raises refuses the transaction.
+    ``guard`` is called with the rows of the run log before an entry is added; its exception refuses the transaction.
 
     Raises
     ------
@@ -146,7 +120,7 @@ class Database:
         place = _MEMORY if url is None else database_url(url)
         self.place = public_text(place)
         self._engine = _engine(place, waits or Waits())
-        self._release = weakref.finalize(self, self._engine.dispose)  # of a database that nobody closed, too
+        self._release = weakref.finalize(self, self._engine.dispose)  # also of a database that was not closed
         self._release.atexit = False
         self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
         self._told: Callable[[str], None] = lambda subject: None  # noqa: ARG005
@@ -168,18 +142,18 @@ class Database:
 
     @property
     def kind(self) -> str:
-        """``sqlite``, of memory too, or ``postgresql``."""
+        """``sqlite``, also in memory, or ``postgresql``."""
         return self._engine.dialect.name
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Open a transaction that only reads, and sees one state of the database throughout."""
+        """Open a read-only transaction that sees one state of the database."""
         with self._transaction(immediate=False) as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open a transaction that writes: all of it is kept, or nothing.
+        """Open a transaction whose writes are all kept or none.
 
         Raises
         ------
@@ -194,11 +168,11 @@ class Database:
             self._told(subject)
 
     def tell(self, listener: Callable[[str], None]) -> None:
-        """Have ``told`` called with every subject that a transaction of this process announced, after its commit."""
+        """Call ``listener`` with every subject announced by a transaction of this process, after its commit."""
         self._told = listener
 
     def listen(self) -> None:
-        """Tell of what other processes announce as well, where the database can say so: PostgreSQL; idempotent."""
+        """Also announce subjects of other processes, where the database supports it: PostgreSQL; idempotent."""
         if self._listener is None and self._engine.dialect.name == "postgresql":
             self._listener = Listener(self._engine, self._told, self._teller)
 
@@ -214,19 +188,14 @@ class Database:
                         yield connection
                 finally:
                     if self._closed and not connection.invalidated:
-                        connection.detach()  # there is no pool any more that would close it
+                        connection.detach()  # its pool, which would close it, is gone
         except DBAPIError as error:
             raise _translated(error) from error
         except PoolTimeoutError as error:
             raise StoreBusyError("no connection to the database was free in time: too many wait for it") from error
 
     def ask(self) -> None:
-        """Have the database answer, on a connection of its own that waits for no other; one in memory always does.
-
-        Raises
-        ------
-        StoreUnreachableError, StoreBusyError, StoreError
-        """
+        """Check that the database answers, on a new connection that waits for no other; a no-op in memory."""
         if self._apart is not None:
             try:
                 with self._apart.connect() as connection:
@@ -235,7 +204,7 @@ class Database:
                 raise _translated(error) from error
 
     def close(self) -> None:
-        """Release the connections, those in use when their transactions end; a database in memory is gone with them."""
+        """Close the connections, those in use when their transactions end; a database in memory is lost."""
         self._closed = True
         if self._listener is not None:
             self._listener.close()
@@ -244,32 +213,28 @@ class Database:
 
 
 def guard_of(connection: Connection) -> Callable[[Any], None] | None:
-    """Return what guards the run log of a connection's database."""
     found: Callable[[Any], None] | None = connection.get_execution_options().get(_GUARD)
     return found
 
 
 def insert(connection: Connection, table: Any) -> sqlite.Insert | postgresql.Insert:
-    """Build an insert that knows ``on_conflict_do_nothing`` and ``on_conflict_do_update``, which both databases spell alike."""
+    """Return an insert with ``on_conflict_do_nothing`` and ``on_conflict_do_update``, which both databases share."""
     return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 
 def columns(table: Table, kind: type[object]) -> list[Column[Any]]:
-    """Return the columns of a table that a ``TypedDict`` has, in the order of its fields."""
     return [table.c[name] for name in kind.__annotations__]
 
 
 def first(connection: Connection, query: Select[Any], kind: Callable[..., _T]) -> _T | None:
-    """Return the one row of a query as the ``TypedDict`` whose fields are its columns; None without any."""
     found = connection.execute(query)
     names, row = map(str, found.keys()), found.first()
     return None if row is None else kind(zip(names, row, strict=True))
 
 
 def rows(connection: Connection, query: Select[Any], kind: Callable[..., _T]) -> list[_T]:
-    """Return the rows of a query, likewise."""
     found = connection.execute(query)
-    names = list(map(str, found.keys()))  # the library's own class of names can't be written as JSON
+    names = list(map(str, found.keys()))  # the library's own type of names can't be written as JSON
     return [kind(zip(names, row, strict=True)) for row in found]
 
 
@@ -282,14 +247,14 @@ def _is_read_only(url: URL) -> bool:
 
 
 def _engine(url: URL, waits: Waits, *, kept: bool = True) -> Engine:
-    """Make what opens connections, and keeps them for the next transaction."""
+    """Return an engine, which keeps connections unless ``kept`` is false."""
     pool: dict[str, Any] = {"pool_size": 8, "pool_timeout": waits.lock_s} if kept else {"poolclass": NullPool}
     try:
         if url.get_backend_name() == "postgresql":
             options = {WAITS: waits}
             arguments = {"connect_timeout": _CONNECT_S} | waits.connect_args(str(url.query.get("options", "")))
             return create_engine(url, pool_pre_ping=kept, connect_args=arguments, execution_options=options, **pool)
-        if kept:  # one connection is the whole of a database in memory, and its users take turns
+        if kept:  # one connection is the whole database in memory, and its users take turns
             size = (1, 0) if _is_in_memory(url) else (8, 8)
             pool = {"poolclass": QueuePool, "pool_size": size[0], "max_overflow": size[1], "pool_timeout": _WAIT_S}
         engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": _WAIT_S}, **pool)
@@ -301,7 +266,7 @@ def _engine(url: URL, waits: Waits, *, kept: bool = True) -> Engine:
 
 
 def _configure(connection: sqlite3.Connection, record: object) -> None:  # noqa: ARG001
-    connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
+    connection.isolation_level = None  # transactions begin at explicit statements, not where the driver guesses
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
@@ -335,16 +300,16 @@ def _translated(error: DBAPIError) -> StoreError:
     return StoreError(f"the database refused: {cause}")
 
 
-# Opening a database to read from it, also where nothing can be written: a read-only file or mount, an archive.
+# Opening a database for reading where nothing can be written: a read-only file or mount, an archive.
 
 
 def database_to_read(url: str) -> Database:
-    """Open a database; one of SQLite that can't be written is read as it lies there.
+    """Open a database; SQLite that can't be written is read as it is.
 
     Raises
     ------
     StoreUnreachableError
-        It can't be read either, or has a write-ahead log that can only be brought in where it can be written.
+        It has a write-ahead log that can only be merged where it can be written, or can't be read at all.
     StoreError
         It can't be written, and has an older schema.
     """
@@ -363,4 +328,4 @@ def database_to_read(url: str) -> Database:
         if log.is_file() and log.stat().st_size:
             detail = f"{str(file)!r} can't be read without {log.name!r} beside it: copy both to where they can be written"
             raise StoreUnreachableError(detail) from error
-    return Database(f"{read_only}&immutable=1")  # SQLite makes no file beside it, not even to coordinate with writers
+    return Database(f"{read_only}&immutable=1")  # SQLite creates no other file, not even to coordinate with writers

@@ -1,9 +1,8 @@
 """A sealed run as a folder: ``events.jsonl``, ``scores.jsonl`` and ``manifest.json``.
 
-Receipts of venues lie beside them in ``receipts.jsonl`` and are no part of the seal. Nor is ``view.json``, beside a run over a
-derived pack: what that was made of, which has the sealed content hash.
-
-``sha256sum events.jsonl`` prints the evidence hash and ``sha256sum manifest.json`` the manifest hash.
+The seal does not cover two further files: ``receipts.jsonl`` has receipts of venues, and ``view.json`` the derivation of a
+derived pack, whose content hash is sealed. ``sha256sum events.jsonl`` prints the evidence hash and ``sha256sum manifest.json``
+the manifest hash.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _VIEW = "view.json"
 
 
 def write_run(run: SealedRun, runs: Path, receipts: bytes = b"", view: bytes = b"") -> Path:
-    """Store a run under ``runs/<run_id>``, with its receipts and the view that it is over, if any; once more changes nothing.
+    """Store a run under ``runs/<run_id>``, with its receipts and view, if any; repeating changes nothing.
 
     Raises
     ------
@@ -64,7 +63,7 @@ def _same(run: SealedRun, target: Path) -> Path:
 
 
 def held_of(events: bytes) -> str:
-    """Say what the system kept of agents' processes, by ``isolation`` of RUN_STARTED; it is no part of the run's id."""
+    """Say how the system confined agents' processes, by ``isolation`` of RUN_STARTED; the run id does not cover it."""
     try:
         stated = orjson.loads(first_line(events))["payload"].get("isolation", [])
         names = sorted({str(name) for one in stated for name in one["held"]})
@@ -74,16 +73,9 @@ def held_of(events: bytes) -> str:
 
 
 def read_run(path: Path) -> SealedRun:
-    """Read a stored run as it lies there, unverified; a missing ``scores.jsonl`` reads as empty.
+    """Read a stored run, unverified; a missing ``scores.jsonl`` reads as empty.
 
-    The run id is the one that the manifest states, so a folder may be copied under any name.
-
-    Raises
-    ------
-    UnknownRunError
-        No sealed run at this path.
-    FileError
-        One of its files is no regular file, or too large.
+    The manifest states the run id, so a folder may have any name.
     """
     events, scores, manifest = (_file_of(path, name) if path.is_dir() else None for name in _FILES)
     if events is None or manifest is None:
@@ -97,7 +89,6 @@ def _file_of(run: Path, name: str) -> bytes | None:
 
 
 def _hint(path: Path) -> str:
-    """Say what lies at a path in place of a run."""
     if path.is_file():
         return "; that is a file: unpack an archive first, and name the folder"
     if not path.is_dir():
@@ -109,19 +100,18 @@ def _hint(path: Path) -> str:
 
 
 def read_receipts(path: Path) -> bytes:
-    """Read the receipts of a stored run as they lie there; empty without any."""
     return file_bytes_or_none(path / _RECEIPTS) or b""
 
 
 def read_view(path: Path) -> bytes:
-    """Read what the pack of a stored run was made of; empty where that is derived of no others."""
+    """Read the view file of a stored run; empty unless its pack is derived."""
     return file_bytes_or_none(path / _VIEW) or b"" if path.is_dir() else b""
 
 
 def _stated_run_id(manifest: bytes) -> str | None:
     try:
         stated = orjson.loads(manifest)
-    except orjson.JSONDecodeError:  # verification says so; here it only lacks a name
+    except orjson.JSONDecodeError:  # verification reports it; here only the name is missing
         return None
     run_id = stated.get("run_id") if isinstance(stated, dict) else None
     return run_id if isinstance(run_id, str) else None

@@ -14,7 +14,7 @@ from clvlab.store.tables import idempotency, instances, runtime_events
 
 
 class InstanceRow(TypedDict):
-    """An agent instance; ``owner`` is null of one that is nobody's."""
+    """An agent instance; ``owner`` is ``None`` without an owner."""
 
     instance_id: str
     owner: str | None
@@ -24,32 +24,29 @@ class InstanceRow(TypedDict):
 
 
 def add(connection: Connection, record: AgentInstance) -> None:
-    """Store an instance."""
     row = {name: record[name] for name in ("instance_id", "owner", "template", "run_id", "created_ts_ms")}
     connection.execute(instances.insert().values(next_event_id=1, record=record, **row))
 
 
 def row(connection: Connection, instance_id: str) -> InstanceRow | None:
-    """Return the row of an instance."""
     query = select(*columns(instances, InstanceRow)).where(instances.c.instance_id == instance_id)
     return first(connection, query, InstanceRow)
 
 
 def of_owner(owner: str, strategy: str | None = None) -> list[ColumnElement[bool]]:
-    """Return the conditions of being an owner's instance; of one strategy, or of any."""
     own = [instances.c.owner == owner]
     return own if strategy is None else [*own, instances.c.template == strategy]
 
 
 def key_row(connection: Connection, owner: str, key: str) -> tuple[str, str] | None:
-    """Return what an owner used an idempotency key for: the fingerprint of a configuration, and the instance of it."""
+    """Return the use of an owner's idempotency key: the fingerprint of a configuration, and its instance."""
     of = idempotency.c
     query = select(of.fingerprint, of.instance_id).where(of.owner == owner, of.key == key)
     return connection.execute(query).one_or_none()
 
 
 def take_key(connection: Connection, values: Mapping[str, Any]) -> bool:
-    """Take an idempotency key; False if it is taken, after waiting for whoever is taking it now."""
+    """Take an idempotency key; False if it is taken, after waiting for a concurrent request for it."""
     taken = insert(connection, idempotency).values(**values).on_conflict_do_nothing().returning(idempotency.c.key)
     return connection.execute(taken).first() is not None
 
@@ -57,7 +54,7 @@ def take_key(connection: Connection, values: Mapping[str, Any]) -> bool:
 def append(connection: Connection, instance_id: str, ts_ms: int, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append rows of ``type``, ``agent_id``, ``run_id``, ``session_id`` and ``payload``, numbered from 1 without gaps."""
     own = instances.c.instance_id == instance_id
-    start = connection.execute(select(instances.c.next_event_id).where(own).with_for_update()).scalar()  # held to the end
+    start = connection.execute(select(instances.c.next_event_id).where(own).with_for_update()).scalar()  # locked to the end
     if start is None or not rows:
         return
     stamped = [{"instance_id": instance_id, "id": start + n, "ts": ts_ms, **event} for n, event in enumerate(rows)]
@@ -66,13 +63,11 @@ def append(connection: Connection, instance_id: str, ts_ms: int, rows: Sequence[
 
 
 def newest_event_id(connection: Connection, instance_id: str) -> int:
-    """Return the id of an instance's newest runtime event; 0 without any."""
     query = select(instances.c.next_event_id).where(instances.c.instance_id == instance_id)
     return int(connection.execute(query).scalar_one()) - 1
 
 
 def events(connection: Connection, instance_id: str, since: int, limit: int | None) -> list[RuntimeEvent]:
-    """Return the runtime events with ``id > since``, in order."""
     query = (
         select(*columns(runtime_events, RuntimeEvent))
         .where(runtime_events.c.instance_id == instance_id, runtime_events.c.id > since)

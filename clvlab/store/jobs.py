@@ -1,7 +1,7 @@
-"""Jobs as leased rows: at most one holder of the newest token may store what a job made.
+"""Jobs as leased rows: only the holder of the newest token may store the result of a job.
 
-A worker that died stops renewing its lease, and the job is claimed again under a higher ``attempt``: the fencing token. One
-that was only slow finds its token outdated (``fence``) and stores nothing.
+A dead worker does not renew its lease, and the job is claimed again under a higher ``attempt``, the fencing token. A slow
+worker finds its token outdated (``fence``) and stores nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from clvlab.store.news import announce
 from clvlab.store.tables import jobs, runs, turns
 
 ADDED, ENDED = "jobs", "jobs-over"
-"""News: there is something to claim, and some job is over."""
-_RESTS_MS = {2: 10_000, 3: 60_000}  # after so many attempts that ended without a word
+"""Subjects: a job can be claimed, and a job ended."""
+_RESTS_MS = {2: 10_000, 3: 60_000}  # after this many attempts that ended without a report
 _LONGEST_MS = 300_000
 _PARTS = 8
 
@@ -34,7 +34,7 @@ class JobStatus(StrEnum):
 
 
 class JobPayload(TypedDict):
-    """What a job was asked for: by a competition, instance or run, and as a backtest the request, or live the fixture."""
+    """The object of a job: a competition, instance or run, with the request of a backtest or the fixture of a live run."""
 
     origin_id: str
     request: NotRequired[JsonObject]
@@ -43,7 +43,7 @@ class JobPayload(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed job; ``attempt`` is its fencing token, ``postponed`` how many attempts ended with a word, to be tried again."""
+    """A claimed job; ``attempt`` is its fencing token, ``postponed`` counts attempts that ended with a reason to retry."""
 
     job_id: int
     kind: str
@@ -54,7 +54,6 @@ class Job:
 
 
 def add(connection: Connection, kind: str, run_id: str, payload: JobPayload, now_ms: int) -> int:
-    """Queue a job and return its id."""
     added = connection.execute(
         jobs.insert()
         .values(kind=kind, run_id=run_id, payload=payload, status=JobStatus.QUEUED, attempt=0, created_ts_ms=now_ms)
@@ -72,10 +71,10 @@ def claim(
     run_id: str | None = None,
     waited_ms: int = 0,
 ) -> Job | None:
-    """Lease a job of these kinds that is free and was queued so long ago: of one run, or of any.
+    """Lease a free job of these kinds that was queued ``waited_ms`` ago, of one run or of any.
 
-    Owners take turns, so that nobody waits behind all that another has queued; of one owner's jobs the oldest is next.
-    A lease that ran out is free, and so is one from the future: then the clock went back, and its end may never come.
+    Owners take turns, so that no owner waits for all jobs of another; of one owner's jobs the oldest is next. A job is free
+    once its lease ran out, or if its lease starts in the future: then the clock was set back, and the lease might never end.
     """
     expired = or_(jobs.c.lease_until_ts_ms + _rest_ms() <= now_ms, jobs.c.leased_ts_ms > now_ms + lease_ms)
     free = or_(jobs.c.status == JobStatus.QUEUED, and_(jobs.c.status == JobStatus.LEASED, expired))
@@ -113,17 +112,16 @@ def _take_turn(connection: Connection, owner: str) -> None:
 
 
 def open_of(connection: Connection, owner: str, kinds: Collection[str]) -> int:
-    """Count the jobs of some kinds of an owner's runs that are queued or leased."""
     query = select(func.count()).select_from(jobs).join(runs, runs.c.run_id == jobs.c.run_id)
     is_open = jobs.c.status.in_((JobStatus.QUEUED, JobStatus.LEASED))
     return int(connection.execute(query.where(is_open, jobs.c.kind.in_(kinds), runs.c.owner == owner)).scalar_one())
 
 
 def _rest_ms() -> ColumnElement[int]:
-    """Return how long a job rests when its lease has run out: the longer, the more attempts ended without a word.
+    """Return how long a job rests after its lease ran out, by the number of attempts without a report.
 
-    So crashes in a row strike a job once, and one that kills its process does not keep the others from their work. Jobs that
-    were in one process when it died do not rest equally long: the next time they are not all under way together.
+    A job that kills its process does not keep others from being done, and jobs that were in one process when it died rest for
+    different times, so that they do not all run together again.
     """
     silent = jobs.c.attempt - jobs.c.postponed
     rests = [(silent == count, rest_ms) for count, rest_ms in _RESTS_MS.items()]
@@ -132,7 +130,7 @@ def _rest_ms() -> ColumnElement[int]:
 
 
 def hold_open(connection: Connection, run_id: str, kinds: Collection[str]) -> Job | None:
-    """Hold the row of a run's job that is queued or leased for the rest of the transaction; null if there is none."""
+    """Lock the queued or leased job of a run for the rest of the transaction; ``None`` without one."""
     query = select(jobs).where(jobs.c.run_id == run_id, jobs.c.kind.in_(kinds)).order_by(jobs.c.job_id.desc()).limit(1)
     found = connection.execute(query.with_for_update()).first()
     if found is None or found.status not in (JobStatus.QUEUED, JobStatus.LEASED):
@@ -141,20 +139,19 @@ def hold_open(connection: Connection, run_id: str, kinds: Collection[str]) -> Jo
 
 
 def note_progress(connection: Connection, job: Job, progress: Any) -> None:
-    """Note how far the newest attempt at a job is; an older attempt notes nothing."""
+    """Store the progress of the newest attempt at a job; an older attempt stores nothing."""
     own = (jobs.c.job_id == job.job_id) & (jobs.c.attempt == job.attempt)
     connection.execute(update(jobs).where(own).values(progress=progress))
     announce(connection, job.run_id)
 
 
 def progress(connection: Connection, run_id: str) -> Any:
-    """Return what was noted of a run's newest job."""
     query = select(jobs.c.progress).where(jobs.c.run_id == run_id)
     return connection.execute(query.order_by(jobs.c.job_id.desc()).limit(1)).scalar()
 
 
 def renew(connection: Connection, job: Job, now_ms: int, lease_ms: int) -> bool:
-    """Prolong a lease from now; False if it is lost."""
+    """Extend a lease from now; False if it is lost."""
     renewed = connection.execute(
         update(jobs)
         .where(jobs.c.job_id == job.job_id, jobs.c.status == JobStatus.LEASED, jobs.c.attempt == job.attempt)
@@ -164,12 +161,12 @@ def renew(connection: Connection, job: Job, now_ms: int, lease_ms: int) -> bool:
 
 
 def fence(connection: Connection, job: Job) -> None:
-    """Hold the job's row for the rest of the transaction, if its token is still the newest.
+    """Lock the job for the rest of the transaction, if its token is still the newest.
 
     Raises
     ------
     LeaseLostError
-        Another worker has claimed it, or it is over.
+        Another worker claimed the job, or it is over.
     """
     query = select(jobs.c.status, jobs.c.attempt).where(jobs.c.job_id == job.job_id).with_for_update()
     found = connection.execute(query).first()
@@ -178,7 +175,7 @@ def fence(connection: Connection, job: Job) -> None:
 
 
 def postpone(connection: Connection, job: Job, now_ms: int, delay_ms: int, cause: str) -> None:
-    """Set a job whose row is held by ``fence`` aside; nobody can claim it until the delay is over."""
+    """Set a fenced job aside; it can't be claimed until the delay is over."""
     connection.execute(
         update(jobs)
         .where(jobs.c.job_id == job.job_id)
@@ -187,7 +184,7 @@ def postpone(connection: Connection, job: Job, now_ms: int, delay_ms: int, cause
 
 
 def give_back(connection: Connection, job: Job) -> bool:
-    """Free a job for whoever takes it up: its attempt ended with a word. False if it is not the newest any more."""
+    """Free a job for other workers, as its attempt ended with a report; False if its token is outdated."""
     newest = (jobs.c.job_id == job.job_id) & (jobs.c.status == JobStatus.LEASED) & (jobs.c.attempt == job.attempt)
     returned = connection.execute(update(jobs).where(newest).values(status=JobStatus.QUEUED, postponed=jobs.c.postponed + 1))
     announce(connection, ADDED)
@@ -195,20 +192,18 @@ def give_back(connection: Connection, job: Job) -> bool:
 
 
 def finish(connection: Connection, job: Job, status: JobStatus, cause: str | None = None) -> None:
-    """End a job whose row is held by ``fence``."""
     connection.execute(update(jobs).where(jobs.c.job_id == job.job_id).values(status=status, cause=cause))
     for subject in (job.run_id, ENDED):
         announce(connection, subject)
 
 
 def counts(connection: Connection) -> dict[str, int]:
-    """Count jobs per status."""
     found = connection.execute(select(jobs.c.status, func.count()).group_by(jobs.c.status)).all()
     return {status.value: 0 for status in JobStatus} | {status: int(count) for status, count in found}
 
 
 def waiting_since(connection: Connection, now_ms: int) -> dict[str, int]:
-    """Return since when the oldest job of each kind could be claimed: it was queued then, or its lease ran out."""
+    """Return by kind since when its oldest job could be claimed: it was queued then, or its lease ran out."""
     queued = jobs.c.status == JobStatus.QUEUED
     since = case((queued, jobs.c.created_ts_ms), else_=jobs.c.lease_until_ts_ms + _rest_ms())
     free = or_(queued, and_(jobs.c.status == JobStatus.LEASED, since <= now_ms))

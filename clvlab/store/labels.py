@@ -1,4 +1,4 @@
-"""Names of the leaderboard's rows: unique, and no two that look alike."""
+"""Names of the leaderboard's rows: unique, and visibly different from each other."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from itertools import count
 
 from clvlab.law.schema import Causality
 
-# Whether an agent may hold the past: how it decided, and when prices became known against when its code was committed to.
-#
-# No way of asking an agent shows that its author did not know what came later: a table of closes that is asked message by
-# message is a table of closes. So the two are kept apart.
+# Whether an agent may hold the past depends on how it decided, and on whether its code was committed to before prices became
+# known. No way of running an agent shows that its author did not know later prices: an agent that decides message by message
+# may look its decisions up in a table of closes. So such agents are ranked apart.
 
 
 MIXED = "mixed"
 CAUSALITIES = (*(label.value for label in Causality), MIXED)
-"""How a row's agent may be shown to decide."""
+"""How the agent of a row may be shown to decide."""
 
 
 class Knowledge(StrEnum):
-    """When prices became known, against when the agent's code was committed to; the weakest last."""
+    """When prices became known, relative to the commitment to the agent's code; the weakest last."""
 
     LIVE = "live"
     COMMITTED_BEFORE = "committed-before"
@@ -29,16 +28,15 @@ class Knowledge(StrEnum):
 
 
 def weakest(first: str, second: str) -> Knowledge:
-    """Return what holds of two records together."""
     order = list(Knowledge)
     return max(Knowledge(first), Knowledge(second), key=order.index)
 
 
 def is_hindsight_possible(causality: str, knowledge: str, config_hash: str | None) -> bool:
-    """Tell whether the answers were public when an agent was run, and nothing shows that it does not hold them.
+    """Whether prices were public when an agent was run, and nothing shows that it does not contain them.
 
-    A template of the registry that computes holds nothing but its configuration. One that is another for every fixture,
-    so that ``config_hash`` is null, picks sides as a transcript does.
+    A template that computes contains nothing but its configuration. One that differs by fixture, so that ``config_hash`` is
+    ``None``, picks sides like a transcript.
 
     Examples
     --------
@@ -50,7 +48,7 @@ def is_hindsight_possible(causality: str, knowledge: str, config_hash: str | Non
 
 
 ANYBODY = "anonymous"
-"""Who commits to a run that was asked for without a token."""
+"""The owner of runs that were requested without a token."""
 
 _ANONYMOUS = " (anonymous)"
 _SHORT = 12
@@ -58,10 +56,10 @@ _INVISIBLE = ("Cf", "Co", "Cn")  # categories of Unicode: format, private use, u
 
 
 def labels(keys: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a unique name for each row, by owner and agent id, in the order in which the rows came into being.
+    """Return a unique name for each row, by owner and agent id, in order of creation.
 
-    The first owner of an agent id has the plain name. A later one's, or a name that may look like another, carries the end of
-    the owner; rows of runs that were asked for without a token say so, and are nobody's.
+    The first owner of an agent id has the plain name. A later name, or one that may look like another, ends with the owner;
+    rows of runs without a token say so, and have no owner.
 
     Examples
     --------
@@ -78,7 +76,7 @@ def labels(keys: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def candidates(owner: str, agent_id: str) -> Iterator[str]:
-    """Return the names that a row may have, best first, without an end."""
+    """Yield possible names of a row, best first, without end."""
     if owner == ANYBODY:
         yield f"{agent_id}{_ANONYMOUS}"
         return
@@ -90,7 +88,7 @@ def candidates(owner: str, agent_id: str) -> Iterator[str]:
 
 
 def _is_plain(agent_id: str) -> bool:
-    """Tell whether a name is what it looks like: no invisible or other blanks, no letters that stand for others."""
+    """Whether a name has no invisible characters, unusual blanks or letters that look like others."""
     letters = unicodedata.normalize("NFKC", agent_id)
     visible = "".join(letter for letter in letters if unicodedata.category(letter) not in _INVISIBLE)
     return " ".join(visible.split()) == agent_id

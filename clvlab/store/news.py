@@ -1,4 +1,4 @@
-"""News of what a transaction stored: told in this process after its commit, and by PostgreSQL to every other."""
+"""News of stored changes: announced in this process after commit, and by PostgreSQL to every other."""
 
 from __future__ import annotations
 
@@ -15,41 +15,30 @@ from sqlalchemy.exc import SQLAlchemyError
 
 logger = logging.getLogger("clvlab.store")
 NEWS = "clvlab_news"
-"""Execution option of a connection: the subjects that its transaction announced."""
+"""Execution option of a connection: subjects announced by its transaction."""
 _CHANNEL = "clvlab_news"
 _LONGEST_DELAY_S = 30.0
 _CLOSING_S = 2.0
 
 
 def announce(connection: Connection, subject: str) -> None:
-    """Have a subject told once the transaction is committed; one that only reads tells nothing."""
+    """Announce a subject once the transaction is committed; a read-only one announces nothing."""
     announced: set[str] | None = connection.get_execution_options().get(NEWS)
     if announced is not None:
         announced.add(subject)
 
 
 def notify(connection: Connection, teller: str, subjects: set[str]) -> None:
-    """Have the database tell other processes of subjects, if it can, when the transaction is committed."""
+    """Announce subjects to other processes on commit, if the database supports it."""
     if connection.dialect.name == "postgresql":
         for subject in sorted(subjects):
             connection.execute(text("SELECT pg_notify(:channel, :said)"), {"channel": _CHANNEL, "said": f"{teller} {subject}"})
 
 
 class Listener:
-    """Hears what other processes announce in a PostgreSQL database, on a thread and a connection of its own.
+    """Receives announcements of other processes in PostgreSQL, on its own thread and connection; ``told`` is called there.
 
-    News that come while the connection is lost are lost: who must not miss any also looks for itself now and then.
-
-    Parameters
-    ----------
-    engine
-        The database; its pool gives a connection away for every attempt to listen.
-    told
-        Called with each subject, on the listener's thread.
-    teller
-        Whose own news are passed over: they were told already.
-    first_delay_s
-        Seconds until the first attempt to connect again; they double with each that fails.
+    News is lost while the connection is, so a caller that must not miss any also polls. News of ``teller`` was told already.
     """
 
     def __init__(self, engine: Engine, on_subject: Callable[[str], None], teller: str, first_delay_s: float = 1.0) -> None:
@@ -60,7 +49,7 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; a database that does not answer is not waited for."""
+        """Stop listening, without waiting for a database that does not answer."""
         self._stopping.set()
         os.write(self._wake, b"x")
         self._thread.join(_CLOSING_S)
@@ -86,7 +75,7 @@ class Listener:
                     delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
 
     def _connected(self, stack: ExitStack) -> Any:
-        """Take a connection away from the pool, for good, and listen."""
+        """Take a connection out of the pool and listen on it."""
         taken = stack.enter_context(self._engine.connect().execution_options(isolation_level="AUTOCOMMIT"))
         connection = taken.connection.driver_connection
         taken.detach()

@@ -16,15 +16,15 @@ from clvlab.store.database import insert
 from clvlab.store.tables import held_out, plans, trials
 from clvlab.store.tables import matches as match_rows
 
-# Which matches packs are of, as rows: a listing for each pack by its content, so that what was tried is known by the match.
+# The matches of packs by content hash, so that earlier trials are known by match.
 
 
 Listing = list[list[Any]]
-"""A match each, as JSON values."""
+"""One match each, as JSON values."""
 
 
 def keep(connection: Connection, name: str, listing: Listing) -> None:
-    """Keep the matches of a pack under its content hash, or those that a plan holds out under its id."""
+    """Store the matches of a pack under its content hash, or those that a plan holds out under its id."""
     stored = zlib.compress(orjson.dumps(listing), 1)
     query = insert(connection, match_rows).values(name=name, listing=stored, digest=_digest(name, stored))
     kept = {"listing": query.excluded.listing, "digest": query.excluded.digest}
@@ -32,7 +32,7 @@ def keep(connection: Connection, name: str, listing: Listing) -> None:
 
 
 def listing(connection: Connection, name: str) -> Listing | None:
-    """Return what is kept under a name; ``None``, with a warning, where it is not as it was stored."""
+    """Return the matches under a name; ``None``, with a warning, if they differ from what was stored."""
     query = select(match_rows.c.listing, match_rows.c.digest).where(match_rows.c.name == name)
     found = connection.execute(query).one_or_none()
     if found is None:
@@ -46,7 +46,6 @@ def listing(connection: Connection, name: str) -> Listing | None:
 
 
 def names(connection: Connection) -> Collection[str]:
-    """Return under which names matches are kept."""
     return set(connection.execute(select(match_rows.c.name)).scalars())
 
 
@@ -55,13 +54,11 @@ def _digest(name: str, stored: bytes) -> str:
 
 
 def row(connection: Connection, plan_id: str) -> tuple[int, int, JsonObject] | None:
-    """Return of a plan the index of its entry in the log, how many trials were on record before it, and what was planned."""
     of = plans.c
     return connection.execute(select(of.idx, of.trials_before, of.payload).where(of.plan_id == plan_id)).one_or_none()
 
 
 def add(connection: Connection, plan: Mapping[str, Any], digests: Iterable[str], listing: Listing) -> None:
-    """Keep a plan, and shut the fixtures of some digests, and those that are these matches."""
     connection.execute(plans.insert(), plan)
     keep(connection, plan["plan_id"], listing)
     rows = [{"plan_id": plan["plan_id"], "digest": digest} for digest in digests]
@@ -70,45 +67,40 @@ def add(connection: Connection, plan: Mapping[str, Any], digests: Iterable[str],
 
 
 def open_(connection: Connection, plan_id: str) -> None:
-    """Let everybody read what a plan holds out."""
     connection.execute(update(plans).where(plans.c.plan_id == plan_id).values(opened=True))
 
 
 class HeldOut(NamedTuple):
-    """What a plan holds out: digests of ticks, and the matches, null of a plan of an earlier version."""
+    """Held-out fixtures of a plan: digests of ticks, and matches, ``None`` for a plan of an earlier version."""
 
     digests: frozenset[str]
     matches: Listing | None
 
 
 def held(connection: Connection, plan_id: str) -> HeldOut:
-    """Return what a plan holds out."""
     found = connection.execute(select(held_out.c.digest).where(held_out.c.plan_id == plan_id)).scalars()
     return HeldOut(frozenset(found), listing(connection, plan_id))
 
 
 def ids(connection: Connection, *, holding: bool = False) -> list[str]:
-    """Return all plans, or those that shut something by now, in order of their entries in the log."""
+    """Return all plans, or those that still hold something out, in order of their log entries."""
     query = select(plans.c.plan_id).order_by(plans.c.idx)
     return list(connection.execute(query.where(~plans.c.opened) if holding else query).scalars())
 
 
-# Trials as rows: what was tried over a pack, whether it was sealed or not.
+# Trials as rows: configurations tried over a pack, sealed or not.
 
 
 def add_trials(connection: Connection, content_hash: str, trial_ids: Iterable[str], ts_ms: int) -> None:
-    """Put trials on record; one that is there already stays as it is."""
     rows = [{"trial_id": trial_id, "content_hash": content_hash, "created_ts_ms": ts_ms} for trial_id in trial_ids]
     if rows:
         connection.execute(insert(connection, trials).on_conflict_do_nothing(), rows)
 
 
 def of_pack(connection: Connection, content_hash: str) -> set[str]:
-    """Return the ids of all trials over a pack."""
     return set(connection.execute(select(trials.c.trial_id).where(trials.c.content_hash == content_hash)).scalars())
 
 
 def count(connection: Connection, content_hashes: Collection[str]) -> int:
-    """Count the trials over some packs."""
     query = select(func.count()).where(trials.c.content_hash.in_(content_hashes))
     return int(connection.execute(query).scalar_one())

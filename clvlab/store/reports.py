@@ -16,17 +16,17 @@ from clvlab.store.tables import backtest_requests, reports
 
 
 def add(connection: Connection, values: Mapping[str, Any]) -> None:
-    """Store a report with a digest; one of the same id is the same, since the id hashes all that shapes it."""
+    """Store a report with a digest; reports of one id are equal, as the id hashes everything that shapes them."""
     report = {"report": values["report"], "sha256": _digest(values["backtest_id"], values["report"])}
     query = insert(connection, reports).values(**{**values, "report": report})
-    # The report that is there may be one that was found not to be as it was stored.
+    # The existing report may be one that was found damaged.
     connection.execute(query.on_conflict_do_update(index_elements=["backtest_id"], set_={"report": query.excluded.report}))
 
 
 def report(connection: Connection, backtest_id: str) -> BacktestReport | None:
-    """Return a stored report; ``None``, with a warning, where it is not as it was stored, or is that of another backtest.
+    """Return a stored report; ``None``, with a warning, if it was damaged or is of another backtest.
 
-    Without a warning it is ``None`` too where there is none, or one from before reports had a digest.
+    ``None`` without a warning if there is no report, or one from before reports had a digest.
     """
     text = type_coerce(reports.c.report, Text)
     found: str | None = connection.execute(select(text).where(reports.c.backtest_id == backtest_id)).scalar()
@@ -51,14 +51,14 @@ def _digest(backtest_id: str, report: object) -> str:
 
 
 def run_of_key(connection: Connection, key: str, *, active: bool = False) -> str | None:
-    """Return the run that a key stands for; with ``active`` only if whoever has it waits for the run."""
+    """Return the run of a key; with ``active`` only if the holder of the key waits for it."""
     own = backtest_requests.c
     query = select(own.run_id).where(own.key == key)
     return connection.execute(query.where(own.active) if active else query).scalar()
 
 
 def take_key(connection: Connection, key: str, run_id: str, ts_ms: int, *, given: bool, active: bool) -> str | None:
-    """Have a key stand for a run, unless it stands for another; returns the run that it stands for."""
+    """Assign a key to a run, unless it has one; return the run of the key."""
     own = backtest_requests.c
     values = {"key": key, "run_id": run_id, "given": given, "active": active, "created_ts_ms": ts_ms}
     connection.execute(insert(connection, backtest_requests).values(**values).on_conflict_do_nothing())
@@ -68,7 +68,7 @@ def take_key(connection: Connection, key: str, run_id: str, ts_ms: int, *, given
 
 
 def withdraw(connection: Connection, key: str, run_id: str) -> int:
-    """Have nobody wait for a run under a key; returns under how many others somebody does."""
+    """Stop waiting for a run under a key; return how many other keys wait for it."""
     own = backtest_requests.c
     connection.execute(update(backtest_requests).where(own.key == key).values(active=False))
     query = select(func.count()).where(own.run_id == run_id, own.active)
@@ -76,7 +76,7 @@ def withdraw(connection: Connection, key: str, run_id: str) -> int:
 
 
 def forget_tickets(connection: Connection, run_id: str) -> None:
-    """Have nobody wait for a run that is over; keys that callers chose stand for it for good, the others are forgotten."""
+    """Stop waiting for a run that is over; keys that callers chose keep their run, others are removed."""
     own = backtest_requests.c
     connection.execute(delete(backtest_requests).where(own.run_id == run_id, own.given.is_(False)))
     connection.execute(update(backtest_requests).where(own.run_id == run_id).values(active=False))

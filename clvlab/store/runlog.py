@@ -1,4 +1,4 @@
-"""The run log as rows: entries, and the roots of complete subtrees. Its rules stand in ``clvlab.log.log``."""
+"""The run log as rows: entries, and roots of complete subtrees; ``clvlab.log.log`` has its rules."""
 
 from __future__ import annotations
 
@@ -17,32 +17,23 @@ from clvlab.store.waits import lock_log
 
 
 class RunLog:
-    """The run log of a database; without one, in memory.
-
-    Parameters
-    ----------
-    database
-        Where it is kept.
-    """
-
     def __init__(self, database: Database | None = None) -> None:
         self._database = database or Database()
 
     @contextmanager
     def write(self) -> Iterator[StoredLogRows]:
-        """Begin a transaction that appends; it is durable when the context ends."""
+        """Open a transaction that appends; it is durable when the context ends."""
         with self._database.write() as connection:
             yield StoredLogRows(connection, writing=True)
 
     @contextmanager
     def read(self) -> Iterator[StoredLogRows]:
-        """Begin a transaction that reads one state."""
         with self._database.read() as connection:
             yield StoredLogRows(connection)
 
 
 class StoredLogRows:
-    """The rows of the log within one transaction; one that writes keeps out every other writer until it ends."""
+    """The rows of the log within one transaction; a writing one excludes other writers until it ends."""
 
     def __init__(self, connection: Connection, *, writing: bool = False) -> None:
         self._connection = connection
@@ -50,19 +41,16 @@ class StoredLogRows:
             lock_log(connection)
 
     def size(self) -> int:
-        """Count the entries."""
         last = self._connection.execute(select(func.max(log_entries.c.idx))).scalar()
         return 0 if last is None else _index(last) + 1
 
     def entry(self, index: int) -> bytes:
-        """Return an entry."""
         found = self._connection.execute(select(log_entries.c.entry).where(log_entries.c.idx == index)).scalar()
         if found is None:
             raise LogError(f"the run log lacks entry {index}: it was cut or damaged")
         return _bytes(found, f"entry {index}")
 
     def node(self, level: int, index: int) -> bytes:
-        """Return the root of a complete subtree."""
         query = select(log_nodes.c.hash).where(log_nodes.c.level == level, log_nodes.c.idx == index)
         found = self._connection.execute(query).scalar()
         if found is None:
@@ -75,13 +63,11 @@ class StoredLogRows:
         return [(_index(index), str(kind)) for index, kind in self._connection.execute(query)]
 
     def restarts(self) -> list[tuple[int, bytes]]:
-        """Return the entries that restart the log, in order, with their indices."""
         query = select(log_entries.c.idx, log_entries.c.entry).order_by(log_entries.c.idx)
         found = self._connection.execute(query.where(log_entries.c.owner == "", log_entries.c.kind == EntryKind.RESTART))
         return [(_index(index), _bytes(entry, f"entry {index}")) for index, entry in found]
 
     def shut(self) -> dict[str, plans.HeldOut]:
-        """Return what is held out by now, by plan."""
         return {plan_id: plans.held(self._connection, plan_id) for plan_id in plans.ids(self._connection, holding=True)}
 
     def add(
@@ -95,14 +81,9 @@ class StoredLogRows:
         entry: bytes,
         nodes: dict[tuple[int, int], bytes],
     ) -> None:
-        """Store an entry and the roots that it completes, if the database's guard lets anything be appended.
-
-        Raises
-        ------
-        LogBehindError
-        """
+        """Store an entry and the roots that it completes; ``LogBehindError`` if the database's guard refuses."""
         guard = guard_of(self._connection)
-        if guard is not None and kind != EntryKind.RESTART:  # which is what the guard waits for
+        if guard is not None and kind != EntryKind.RESTART:  # the guard waits for a restart
             guard(self)
         values = {"idx": index, "kind": kind, "run_id": run_id, "owner": owner, "commit_index": commit_index, "entry": entry}
         values["content_hash"] = content_hash
@@ -111,7 +92,6 @@ class StoredLogRows:
         self._connection.execute(log_nodes.insert(), made)
 
     def tally(self) -> dict[str, dict[str, int]]:
-        """Count the entries of runs by owner and kind."""
         found: dict[str, dict[str, int]] = defaultdict(dict)
         of = log_entries.c
         query = select(of.owner, of.kind, func.count()).where(of.kind.in_(OF_RUNS)).group_by(of.owner, of.kind)
@@ -120,39 +100,36 @@ class StoredLogRows:
         return dict(found)
 
     def pack_tally(self, owner: str, content_hash: str | None, kind: str, size: int) -> int:
-        """Count the entries of a kind by an owner over a pack, among the first ``size``; null is no pack that is named."""
+        """Count an owner's entries of a kind over a pack among the first ``size``; ``None``: commitments without a pack."""
         of = log_entries.c
         query = select(func.count()).where(of.owner == owner, of.content_hash == content_hash, of.kind == kind, of.idx < size)
         return int(self._connection.execute(query).scalar_one())
 
     def pack_entries(self, owner: str, content_hash: str | None, kind: str, size: int) -> list[bytes]:
-        """Return them, in order."""
         of = log_entries.c
         query = select(of.idx, of.entry).where(of.owner == owner, of.content_hash == content_hash, of.kind == kind)
         found = self._connection.execute(query.where(of.idx < size).order_by(of.idx))
         return [_bytes(entry, f"entry {index}") for index, entry in found]
 
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
-        """Return the entries from an index on, in order."""
         return entries(self._connection, since, limit)
 
 
 def entries(connection: Connection, since: int, limit: int) -> list[tuple[int, bytes]]:
-    """Return the entries from an index on, in order."""
     query = select(log_entries.c.idx, log_entries.c.entry).where(log_entries.c.idx >= since)
     found = connection.execute(query.order_by(log_entries.c.idx).limit(limit))
     return [(_index(index), _bytes(entry, f"entry {index}")) for index, entry in found]
 
 
 def _index(value: object) -> int:
-    """Require an integer: in a column of SQLite may stand anything, whatever its type says."""
+    """Require an integer: a column of SQLite may hold any type."""
     if not isinstance(value, int):
         raise LogError(f"the run log has an entry whose index is {str(value)[:80]!a}, of type {type(value).__name__}: damaged")
     return value
 
 
 def _bytes(value: object, what: str) -> bytes:
-    """Require bytes, likewise."""
+    """Require bytes: a column of SQLite may hold any type."""
     if not isinstance(value, bytes):
         raise LogError(f"{what} of the run log is stored as {type(value).__name__}, not as bytes: it was damaged")
     return value

@@ -1,4 +1,4 @@
-"""Runs as rows: their status from the first moment, and the sealed bytes in chunks of whole lines."""
+"""Runs as rows: their status from the start, and the sealed bytes in chunks of whole lines."""
 
 from __future__ import annotations
 
@@ -18,26 +18,21 @@ from clvlab.proof.seal import SealedRun
 from clvlab.store.database import columns, first, insert, rows
 from clvlab.store.tables import agent_errors, agent_results, receipts, run_chunks, runs
 
-# How the lines of a run lie in the store: deflated in chunks, which one after the other are the body of one gzip file.
-#
-# A chunk can be read without those before it, so that one decision of a million is one chunk; and the bytes of a whole part can
-# be sent as they lie to whoever takes gzip.
-#
-# References
-# ----------
-# RFC 1951, section 2; RFC 1952, section 2.3. zlib manual, ``Z_FULL_FLUSH``.
+# Lines of a run are deflated in chunks that together are the body of one gzip file (RFC 1951, section 2; RFC 1952, section 2.3;
+# zlib manual, ``Z_FULL_FLUSH``). A chunk can be read alone, so that one decision of a million costs one chunk, and a whole part
+# is sent unchanged to clients that accept gzip.
 
 
 HEADER = b"\x1f\x8b\x08\0\0\0\0\0\x04\xff"
-"""The ten bytes before the chunks of a part: deflate, no name, no time, the fastest level, no system named."""
+"""The ten bytes before the chunks of a part: deflate, no name, no time, fastest level, unknown system."""
 
 _CHUNK_BYTES = 128 << 10
-_LEVEL = 1  # a sixth of the time of the usual one, for four fifths of its ratio
+_LEVEL = 1  # a sixth of the default's time, for four fifths of its ratio
 _RAW = -zlib.MAX_WBITS
 
 
 class StoredChunk(NamedTuple):
-    """Whole lines: number of the first, bytes as they are read and as they are stored."""
+    """Whole lines: number of the first, plain bytes and stored bytes."""
 
     first_line: int
     size: int
@@ -63,9 +58,9 @@ def chunks(text: bytes) -> Iterator[StoredChunk]:
 
 
 def lines_of(stored: bytes, size: int | None) -> bytes:
-    """Return the lines of a chunk; one without a size is from before they were deflated.
+    """Return the lines of a chunk; one without a size predates compression.
 
-    Of a chunk that was damaged something else is returned, as of lines that were: the hash of the part tells.
+    A damaged chunk returns wrong bytes, which the hash of the part shows.
     """
     if size is None:
         return stored
@@ -93,7 +88,7 @@ class Part(StrEnum):
 
 
 class RunRow(EvidenceHashes):
-    """A run, without its bytes; ``checks`` are a verdict and a detail of each."""
+    """A run without its bytes; ``checks`` have a verdict and a detail each."""
 
     run_id: str
     kind: str
@@ -118,13 +113,7 @@ _ROW = select(*columns(runs, RunRow))
 
 
 def add(connection: Connection, values: Mapping[str, object]) -> bool:
-    """Put a run on record before its tape is opened; a failed or removed one is queued again.
-
-    Returns
-    -------
-    bool
-        Whether it is to be performed now: it was not on record, had failed, or was removed.
-    """
+    """Record a run before its tape is opened; return whether it must be performed: it is new, had failed, or was removed."""
     added = connection.execute(
         insert(connection, runs).values(status=RunStatus.QUEUED, **values).on_conflict_do_nothing().returning(runs.c.run_id)
     )
@@ -139,40 +128,32 @@ def add(connection: Connection, values: Mapping[str, object]) -> bool:
 
 
 def name_pack(connection: Connection, run_id: str, pack_id: str, content_hash: str) -> None:
-    """Note the pack that a live run captured."""
     connection.execute(update(runs).where(runs.c.run_id == run_id).values(pack_id=pack_id, content_hash=content_hash))
 
 
 def row(connection: Connection, run_id: str, *, lock: bool = False) -> RunRow | None:
-    """Return the row of a run."""
     query = _ROW.where(runs.c.run_id == run_id)
     return first(connection, query.with_for_update() if lock else query, RunRow)
 
 
 def mark(connection: Connection, run_id: str, status: RunStatus, cause: str | None = None) -> None:
-    """Note how far a run is; a sealed run stays sealed."""
+    """Set the status of a run; a sealed run stays sealed."""
     connection.execute(
         update(runs).where(runs.c.run_id == run_id, runs.c.status != RunStatus.SEALED).values(status=status, cause=cause)
     )
 
 
 def commit_to(connection: Connection, run_id: str, commit_index: int) -> None:
-    """Note the log's entry that committed to a run."""
     connection.execute(update(runs).where(runs.c.run_id == run_id).values(commit_index=commit_index))
 
 
 def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks: Any, metrics: Any, ts_ms: int) -> bool:
-    """Store a sealed run under its row; the same bytes again change nothing.
-
-    Returns
-    -------
-    bool
-        Whether the run was not sealed before.
+    """Store a sealed run under its row; return whether it was not sealed before. The same bytes again change nothing.
 
     Raises
     ------
     RunConflictError
-        It is, or was before it was removed, sealed with other bytes.
+        The run is, or was before its removal, sealed with other bytes.
     """
     stored = row(connection, run.run_id, lock=True)
     if stored is None:
@@ -204,7 +185,6 @@ def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks:
 
 
 def record_checks(connection: Connection, run_id: str, checks: Any, ts_ms: int) -> None:
-    """Put the verdicts of a newer verification on the record of a sealed run."""
     connection.execute(update(runs).where(runs.c.run_id == run_id).values(checks=checks, checked_ts_ms=ts_ms))
 
 
@@ -217,18 +197,17 @@ def _insert_chunks(connection: Connection, table: Table, text: bytes, **key: Any
 
 
 def sealed_run(connection: Connection, run_id: str) -> SealedRun | None:
-    """Read the bytes of a sealed run as they are stored, unverified."""
     found = connection.execute(
         select(runs.c.manifest).where(runs.c.run_id == run_id, runs.c.status == RunStatus.SEALED)
     ).first()
     if found is None:
         return None
     events, scores = (_joined(connection, run_chunks, run_id, run_chunks.c.part == part) for part in Part)
-    return SealedRun(run_id, events, scores, bytes(found.manifest or b""))  # a lost manifest fails verification
+    return SealedRun(run_id, events, scores, bytes(found.manifest or b""))  # a missing manifest fails verification
 
 
 def gzipped(connection: Connection, run_id: str, part: Part) -> bytes | None:
-    """Return a part of a sealed run as the gzip file that it lies there as; null if it is older, or not sealed."""
+    """Return a part of a sealed run as its stored gzip file; ``None`` if it predates compression or is not sealed."""
     own = run_chunks.c
     query = select(own.lines, own.size).join(runs, runs.c.run_id == own.run_id)
     sealed = query.where(own.run_id == run_id, own.part == part, runs.c.status == RunStatus.SEALED)
@@ -239,19 +218,17 @@ def gzipped(connection: Connection, run_id: str, part: Part) -> bytes | None:
 
 
 def evidence_hash(connection: Connection, run_id: str) -> str | None:
-    """Return the evidence hash that was recorded when a run was sealed; None of a run that is not."""
     query = select(runs.c.evidence_hash).where(runs.c.run_id == run_id, runs.c.status == RunStatus.SEALED)
     recorded: str | None = connection.execute(query).scalar()
     return recorded
 
 
 def receipt_lines(connection: Connection, run_id: str, before_line: int | None = None) -> bytes:
-    """Read what venues said of a run, or the chunks that start before a line; empty without any."""
+    """Read the receipts of a run, or the chunks that start before a line; empty without any."""
     return _joined(connection, receipts, run_id, *([] if before_line is None else [receipts.c.first_line < before_line]))
 
 
 def receipt_count(connection: Connection, run_id: str) -> int:
-    """Count the receipts of a run."""
     query = select(receipts.c.first_line, receipts.c.lines, receipts.c.size).where(receipts.c.run_id == run_id)
     last = connection.execute(query.order_by(receipts.c.first_line.desc()).limit(1)).first()
     return 0 if last is None else last.first_line + lines_of(last.lines, last.size).count(b"\n")
@@ -263,7 +240,7 @@ def _joined(connection: Connection, table: Table, run_id: str, *conditions: Any)
 
 
 def line(connection: Connection, run_id: str, part: Part, number: int) -> bytes | None:
-    """Read one line, counted from 0, without its line feed; None past the end. Reads one chunk, however long the run."""
+    """Read one line, counted from 0, without its line feed; ``None`` past the end. Reads one chunk, however long the run."""
     found = connection.execute(
         select(run_chunks.c.first_line, run_chunks.c.lines, run_chunks.c.size)
         .where(run_chunks.c.run_id == run_id, run_chunks.c.part == part, run_chunks.c.first_line <= number)
@@ -278,20 +255,18 @@ def line(connection: Connection, run_id: str, part: Part, number: int) -> bytes 
 
 
 def add_agent_errors(connection: Connection, found: Sequence[Mapping[str, str]]) -> None:
-    """Store what the errors of failed agents said: rows of ``run_id``, ``agent_id``, ``error`` and ``message``."""
+    """Store errors of failed agents: rows of ``run_id``, ``agent_id``, ``error`` and ``message``."""
     if found:
         connection.execute(agent_errors.insert(), found)
 
 
 def agent_errors_of(connection: Connection, run_id: str) -> list[AgentErrorCause]:
-    """Return what the errors of a run's agents said, by agent id."""
     of = agent_errors.c
     query = select(*columns(agent_errors, AgentErrorCause)).where(of.run_id == run_id).order_by(of.agent_id)
     return rows(connection, query, AgentErrorCause)
 
 
 def which(agent_id: str | None = None, **columns: str | None) -> list[ColumnElement[bool]]:
-    """Return the conditions of being a run with these columns, and one in which an agent was scored; nulls ask for nothing."""
     equal = [runs.c[name] == value for name, value in columns.items() if value is not None]
     if agent_id is None:
         return equal
@@ -300,7 +275,6 @@ def which(agent_id: str | None = None, **columns: str | None) -> list[ColumnElem
 
 
 def statuses(connection: Connection, run_ids: Iterable[str]) -> dict[str, str]:
-    """Return how far each of some runs is."""
     query = select(runs.c.run_id, runs.c.status).where(runs.c.run_id.in_(list(run_ids)))
     return {str(run_id): str(status) for run_id, status in connection.execute(query)}
 
@@ -314,7 +288,7 @@ def page(
     limit: int,
     where: Sequence[ColumnElement[bool]] = (),
 ) -> list[_T]:
-    """Return rows of a table newest first, those before the (created_ts_ms, key) of ``after``, that meet all conditions."""
+    """Return rows of a table newest first, those before ``after`` (created_ts_ms, key), that meet all conditions."""
     order = (table.c.created_ts_ms, table.c[key])
     query = select(*columns(table, kind)).where(*where)
     if after is not None:

@@ -1,4 +1,4 @@
-"""Sketches of what an agent decided: its decisions with the smallest hashes, by which two agents are compared.
+"""Sketches of an agent's decisions: those with the smallest hashes, by which two agents are compared.
 
 References
 ----------
@@ -17,27 +17,21 @@ import numpy.typing as npt
 import polars as pl
 
 GROUPS_COMPARED = 500
-"""With so many groups of an owner, the newest, a row is compared: what a seal costs does not grow without end."""
+"""Number of an owner's newest groups that a row is compared with, which bounds the cost of a seal."""
 
 ALIKE_IN = ("causality", "knowledge", "hindsight_possible")
-"""What must be told alike of rows of one group, so that none of them hides behind another's label."""
+"""Columns that must agree within a group, so that no row hides behind another's label."""
 
-_KEPT = 256  # up to so many decisions a sketch is the whole set; from there the share is known to 1.4 % or better
+_KEPT = 256  # up to this many decisions a sketch is the whole set; beyond, the share has an error of 1.4 % at most
 _ALIKE_PERCENT = 95
 _Hashes = npt.NDArray[np.uint64]
 
 
 def sketches(scores: pl.DataFrame, source: str, agent_ids: Collection[str]) -> dict[str, bytes]:
-    """Return the sketch of each agent's decisions.
+    """Return the sketch of each agent's decisions in ``SCORES``; empty for an agent without decisions.
 
-    Parameters
-    ----------
-    scores
-        ``SCORES``; abstentions name no market, and are left out.
-    source
-        Content hash of the pack: the same fixture id elsewhere is another fixture.
-    agent_ids
-        Whose sketches are wanted; that of an agent without a decision is empty.
+    ``source`` is the content hash of the pack, as equal fixture ids of two packs differ. Abstentions name no market and are
+    left out.
     """
     made = scores.filter(pl.col("market_key").is_not_null()).select(
         pl.col("agent_id", "market_key", "side").cast(pl.String), "fixture_id", "tick_seq"
@@ -53,12 +47,11 @@ def sketches(scores: pl.DataFrame, source: str, agent_ids: Collection[str]) -> d
 
 
 def joined(parts: Iterable[bytes]) -> bytes:
-    """Return the sketch of all decisions of some sketches."""
     return _smallest(np.concatenate([np.empty(0, np.uint64), *map(_hashes, parts)]))
 
 
 def are_alike(first: bytes, second: bytes) -> bool:
-    """Tell whether at least 95 % of the decisions are the same, of the agent that made more of them.
+    """Whether at least 95 % of the decisions are the same, relative to the agent with more of them.
 
     Examples
     --------
@@ -69,7 +62,7 @@ def are_alike(first: bytes, second: bytes) -> bool:
     if first == second:
         return True
     own, other = _hashes(first), _hashes(second)
-    # Beyond the end of a full sketch there are decisions that it does not tell of.
+    # A full sketch does not cover decisions beyond its last hash.
     ends = [hashes[-1] for hashes in (own, other) if hashes.size == _KEPT]
     if ends:
         own, other = own[own <= min(ends)], other[other <= min(ends)]
@@ -78,19 +71,16 @@ def are_alike(first: bytes, second: bytes) -> bool:
 
 
 class Groups:
-    """Rows of one owner by likeness: those that decide alike, and are told alike.
+    """Groups of one owner's rows with the same decisions and the same description (``ALIKE_IN``).
 
-    Parameters
-    ----------
-    leading
-        The first row of each group, oldest first: ``position``, ``sketch``, and what is told of it (``ALIKE_IN``).
+    ``leading`` has the first row of each group, oldest first: ``position``, ``sketch`` and the columns of ``ALIKE_IN``.
     """
 
     def __init__(self, leading: Iterable[Mapping[str, Any]] = ()) -> None:
         self._leading = deque(leading, maxlen=GROUPS_COMPARED)
 
     def place(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the first row of the group that a row is like; without one it begins a group, as it does where it is older."""
+        """Return the first row of a row's group; ``None`` if it starts a group, as it does if it is older."""
         found = next((other for other in self._leading if _is_of_one_group(row, other)), None)
         if found is None:
             self._leading.append(row)
@@ -111,7 +101,7 @@ def _begin(source: str, market_key: str, side: str) -> int:
 
 
 def _mixed(values: _Hashes) -> _Hashes:
-    """Spread values over 64 bits, in the same way on every machine: the finaliser of SplitMix64."""
+    """Spread values over 64 bits, equally on every machine: the finaliser of SplitMix64."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

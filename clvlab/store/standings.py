@@ -1,6 +1,6 @@
-"""What runs add up to per owner and agent: a row per run and agent, and one over all runs, kept in step at every seal.
+"""Sums of runs per owner and agent: a row per run and agent, and one over all runs, updated at every seal.
 
-A fixture counts once in a row, by the first result in the log: what repeats it adds to ``runs`` and to nothing else.
+A fixture counts once in a row, by the first result in the log; a repetition increases only ``runs``.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ _ALL_BITS = (1 << 64) - 1
 
 
 class _AgentRow(Sums):
-    """Whose agent it is, and what that is."""
-
     owner: str
     agent_id: str
     strategy: str
@@ -54,8 +52,6 @@ class _AgentRow(Sums):
 
 
 class ResultRow(_AgentRow):
-    """What a run added to the row of an owner's agent."""
-
     run_id: str
     fixtures: int
     proof_mode: str
@@ -65,8 +61,6 @@ class ResultRow(_AgentRow):
 
 
 class StandingRow(_AgentRow, CountedRuns):
-    """All runs of an owner's agent."""
-
     hindsight_possible: bool
     label: str
     rank_key: bytes
@@ -74,21 +68,19 @@ class StandingRow(_AgentRow, CountedRuns):
 
 
 def counted(connection: Connection, row: Row, content_hash: str) -> set[int]:
-    """Return the fixtures of a pack that a row has already."""
     of, (owner, agent_id) = counted_fixtures.c, row
     query = select(of.fixture_id).where(of.owner == owner, of.agent_id == agent_id, of.content_hash == content_hash)
     return set(connection.execute(query).scalars())
 
 
 def counted_in(connection: Connection, row: Row) -> list[tuple[str, int]]:
-    """Return the fixtures that a row has, each after the run that brought it, in order of runs and packs."""
     of, (owner, agent_id) = counted_fixtures.c, row
     query = select(of.run_id, of.fixture_id).where(of.owner == owner, of.agent_id == agent_id)
     return list(connection.execute(query.order_by(of.run_id, of.content_hash, of.fixture_id)))
 
 
 def count(connection: Connection, row: Row, content_hash: str, run_id_of: Mapping[int, str]) -> None:
-    """Note fixtures that a row has from now on, and the run of each; the log's lock keeps others from noting them too."""
+    """Add fixtures to a row with the run of each; the log's lock excludes concurrent additions."""
     owner, agent_id = row
     key = {"owner": owner, "agent_id": agent_id, "content_hash": content_hash}
     noted = [{**key, "fixture_id": fixture_id, "run_id": run_id} for fixture_id, run_id in run_id_of.items()]
@@ -97,14 +89,14 @@ def count(connection: Connection, row: Row, content_hash: str, run_id_of: Mappin
 
 
 def brought(connection: Connection, run_id: str) -> list[tuple[Row, str, int]]:
-    """Return the fixtures that a run was the first to bring: the row that each stands in, content hash of its pack, and id."""
+    """Return the fixtures that a run was the first to add: row, content hash of the pack, and id."""
     of = counted_fixtures.c
     query = select(of.owner, of.agent_id, of.content_hash, of.fixture_id).where(of.run_id == run_id)
     return [((owner, agent_id), pack, fixture_id) for owner, agent_id, pack, fixture_id in connection.execute(query)]
 
 
 def add(connection: Connection, results: Iterable[ResultRow], anchor_status: str) -> None:
-    """Add a newly sealed run: its rows of ``agent_results``, each of them onto its agent's standing; the log must be held."""
+    """Add the rows of a newly sealed run to ``agent_results`` and to its agents' standings; the log must be locked."""
     added = sorted(results, key=lambda row: str(row["agent_id"]))
     if not added:
         return
@@ -125,7 +117,7 @@ def _add_to_row(connection: Connection, result: Mapping[str, Any]) -> None:
         return
     pooled = _pooled([row for row in (known, new) if row["counted_runs"]] or [known])
     sums = {name: known[name] + new[name] for name in SUMS}
-    # Others count anchors and failing runs meanwhile, without the log's lock.
+    # Anchors and failing runs are counted concurrently, without the log's lock.
     counts = {name: standings.c[name] + new[name] for name in RUN_COUNTS}
     worst = min(known["max_drawdown"], new["max_drawdown"])
     named = _named(sums, known["label"])
@@ -144,7 +136,6 @@ def _free_label(connection: Connection, owner: str, agent_id: str) -> str:
 
 
 def _standing(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Pool the results of one row, each with the ``anchor_status`` of its run."""
     new = [row for row in found if row["fixtures"]]
     return {
         "owner": found[0]["owner"],
@@ -164,7 +155,7 @@ def _standing(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def _pooled(found: Sequence[Mapping[str, Any]]) -> Mapping[str, object]:
-    """Pool what is told of an agent: what differs is mixed or null, and of knowledge the weakest holds."""
+    """Pool the description of an agent: differing values become mixed or ``None``, and the weakest knowledge holds."""
     sketch = None if any(row["sketch"] is None for row in found) else joined(row["sketch"] for row in found)
     knowledge = reduce(weakest, (row["knowledge"] for row in found))
     indices = [row["commit_index"] for row in found if row["commit_index"] is not None]
@@ -186,11 +177,11 @@ def _common(found: Sequence[Mapping[str, Any]], name: str, otherwise: str | None
 
 
 def _named(sums: Mapping[str, int], label: str) -> Mapping[str, object]:
-    """Return the label of a row, and what sorts as rows are ranked: by mean CLV, none last, ties by the label's code points."""
+    """Return label and rank key of a row: by mean CLV, rows without one last, ties by the label's code points."""
     actions = sums["action_count"]
     ranked = 0.0 - sums["total_clv_bps"] / actions if actions else math.inf
     bits = int.from_bytes(struct.pack(">d", ranked))
-    # IEEE 754: the bits of a positive double sort as it does, those of a negative one the other way.
+    # IEEE 754: the bits of positive doubles sort as they do, those of negative ones in reverse.
     ordered = bits ^ (_ALL_BITS if bits >> 63 else 1 << 63)
     return {"label": label, "rank_key": ordered.to_bytes(8) + label.encode(errors="replace")}
 
@@ -204,7 +195,7 @@ def _group(connection: Connection, owner: str, agent_ids: Collection[str]) -> No
     moved: list[Mapping[str, Any]] = rows(connection, query.where(changed).order_by(own.position), dict)
     leading = query.where(own.first_alike == own.agent_id, own.agent_id.not_in([row["agent_id"] for row in moved]))
     groups = Groups(reversed(rows(connection, leading.order_by(own.position.desc()).limit(GROUPS_COMPARED), dict)))
-    renamed: dict[str, str] = {}  # the first of a group, when an older row has turned out to be like it
+    renamed: dict[str, str] = {}  # former first rows of a group that an older row joined
     for row in moved:
         found = groups.place(row)
         if found is not None and found["position"] > row["position"]:
@@ -219,16 +210,10 @@ def _group(connection: Connection, owner: str, agent_ids: Collection[str]) -> No
 
 @dataclass(frozen=True, slots=True)
 class RowQuery:
-    """Which rows are asked for, and in which order.
+    """Filters and order of rows.
 
-    Attributes
-    ----------
-    causality, knowledge
-        Those alone.
-    grouped
-        Of rows of one owner with the same decisions the first that came into being, which stands for all of them.
-    apart
-        Rows that may hold the past come last.
+    ``grouped`` returns only the oldest of an owner's rows with the same decisions; ``apart`` puts rows that may hold the past
+    last.
     """
 
     causality: str | None = None
@@ -238,7 +223,6 @@ class RowQuery:
 
 
 def ranked(connection: Connection, wanted: RowQuery, after: int, limit: int | None) -> list[StandingRow]:
-    """Return rows as they are ranked, after so many of them."""
     own = standings.c
     query = select(*columns(standings, StandingRow))
     for name in ("causality", "knowledge"):
@@ -252,7 +236,6 @@ def ranked(connection: Connection, wanted: RowQuery, after: int, limit: int | No
 
 
 def others_alike(connection: Connection, found: Iterable[Row]) -> dict[Row, list[str]]:
-    """Return the labels of the other rows in the groups of some rows, as these are ranked."""
     own = standings.c
     query = select(own.owner, own.first_alike, own.rank_key, own.label).where(own.first_alike != own.agent_id)
     leading: dict[str, list[str]] = {}
@@ -267,12 +250,10 @@ def others_alike(connection: Connection, found: Iterable[Row]) -> dict[Row, list
 
 
 def all_rows(connection: Connection) -> list[StandingRow]:
-    """Return the standing of every owner's agents, in the order in which the rows came into being."""
     return rows(connection, select(*columns(standings, StandingRow)).order_by(standings.c.position), StandingRow)
 
 
 def names_of(connection: Connection, owner: str) -> set[str]:
-    """Return the agent ids that an owner has rows of, and those that runs under way will add."""
     standing = connection.execute(select(standings.c.agent_id).where(standings.c.owner == owner)).scalars()
     open_jobs = select(jobs.c.run_id).where(jobs.c.status.in_((JobStatus.QUEUED, JobStatus.LEASED)))
     under_way = select(runs.c.lineage).where(runs.c.owner == owner, runs.c.ranked, runs.c.run_id.in_(open_jobs))
@@ -281,7 +262,7 @@ def names_of(connection: Connection, owner: str) -> set[str]:
 
 
 def first_commit(connection: Connection, owner: str, strategy: str, config_hash: str | None) -> int | None:
-    """Return the first entry of the log that committed to a run of an owner's with this strategy and configuration."""
+    """Return the first log entry that committed to an owner's run with this strategy and configuration."""
     of = agent_results.c
     query = select(func.min(runs.c.commit_index)).join(agent_results, of.run_id == runs.c.run_id)
     query = query.where(of.owner == owner, of.config_hash == config_hash, of.strategy == strategy)
@@ -290,19 +271,17 @@ def first_commit(connection: Connection, owner: str, strategy: str, config_hash:
 
 
 def revision(connection: Connection) -> str:
-    """Return a token that is another whenever a row has changed."""
     found: str | None = connection.execute(select(revisions.c.revision).where(revisions.c.name == _LEADERBOARD)).scalar()
     return found or ""
 
 
 def _change_revision(connection: Connection) -> None:
-    """Change the token, before any row is touched: who changes rows holds it to the end, so that no two wait for each other."""
+    """Change the token before any row: its lock is held to the end, so that no two writers deadlock."""
     changed = insert(connection, revisions).values(name=_LEADERBOARD, revision=token_hex(8))
     connection.execute(changed.on_conflict_do_update(index_elements=["name"], set_={"revision": changed.excluded.revision}))
 
 
 def count_anchor(connection: Connection, run_id: str, before: str, after: str) -> None:
-    """Count a change of a run's anchor status in the standings of its agents."""
     changes = {
         f"{status}_runs": standings.c[f"{status}_runs"] + int(after == status) - int(before == status)
         for status in ("anchored", "pending")
@@ -311,7 +290,7 @@ def count_anchor(connection: Connection, run_id: str, before: str, after: str) -
 
 
 def count_failing(connection: Connection, run_id: str, *, failing: bool) -> None:
-    """Note whether a blocking check of a run fails, as its newest verification says, in the standings of its agents."""
+    """Count in the standings whether a blocking check of a run fails, by its newest verification."""
     own = agent_results.c
     changed = (own.run_id == run_id) & (own.failing != failing)
     if connection.execute(select(own.run_id).where(changed).limit(1)).first() is None:
@@ -330,13 +309,12 @@ def _change(connection: Connection, run_id: str, changes: Mapping[str, Any]) -> 
 
 
 def results_of(connection: Connection, run_id: str) -> list[ResultRow]:
-    """Return what a run added, per agent."""
     query = select(*columns(agent_results, ResultRow)).where(agent_results.c.run_id == run_id)
     return rows(connection, query.order_by(agent_results.c.agent_id), ResultRow)
 
 
 def sealed_run_ids(connection: Connection) -> list[str]:
-    """Return the ids of all runs that were ever sealed, in the order of their results in the log; older ones come first."""
+    """Return the ids of all runs that were ever sealed, in log order; runs from before the log come first."""
     ended = log_entries.alias()
     result = (ended.c.run_id == runs.c.run_id) & (ended.c.kind == "RESULT")
     query = select(runs.c.run_id).outerjoin(ended, result).where(runs.c.manifest_hash.is_not(None))  # removed ones too
@@ -345,7 +323,7 @@ def sealed_run_ids(connection: Connection) -> list[str]:
 
 
 def is_missing(connection: Connection) -> bool:
-    """Whether there are sealed runs, and nothing of them is counted."""
+    """Whether there are sealed runs that are not counted at all."""
     sealed = select(runs.c.run_id).where(runs.c.status == "sealed", runs.c.ranked).limit(1)
     return (
         connection.execute(select(agent_results.c.run_id).limit(1)).first() is None
@@ -354,12 +332,10 @@ def is_missing(connection: Connection) -> bool:
 
 
 def is_unpooled(connection: Connection) -> bool:
-    """Whether rows of an older database have no name yet."""
     return connection.execute(select(standings.c.position).where(standings.c.label == "").limit(1)).first() is not None
 
 
 def pool_all(connection: Connection) -> None:
-    """Pool all rows again, of what runs added."""
     order = {run_id: number for number, run_id in enumerate(sealed_run_ids(connection))}
     found = rows(connection, select(*columns(agent_results, ResultRow)), ResultRow)
     _put_standings(connection, sorted(found, key=lambda row: (order.get(row["run_id"], -1), row["agent_id"])))
@@ -368,7 +344,6 @@ def pool_all(connection: Connection) -> None:
 def replace_all(
     connection: Connection, results: Sequence[ResultRow], fixtures: Mapping[tuple[Row, str], Mapping[int, str]]
 ) -> None:
-    """Put these results, in the order of the log, in place of all on record, with the fixtures of each row and pack."""
     _change_revision(connection)
     for table in (standings, counted_fixtures, agent_results):
         connection.execute(delete(table))
@@ -380,7 +355,6 @@ def replace_all(
 
 
 def _put_standings(connection: Connection, results: Iterable[ResultRow]) -> None:
-    """Put the rows that results add up to, in the order of the log, in place of all that there are."""
     _change_revision(connection)
     connection.execute(delete(standings))
     statuses = dict(connection.execute(select(anchors.c.run_id, anchors.c.status)).all())

@@ -1,4 +1,4 @@
-"""The tables. A change here goes with a migration in ``migrations/versions``; a test compares the two.
+"""The tables. A change here needs a migration in ``migrations/versions``; a test compares the two.
 
 Times are UTC milliseconds.
 """
@@ -27,13 +27,11 @@ from sqlalchemy import (
     true,
 )
 
-# Types of columns, and the catalog of the tables.
-#
-# JSON is text, written by ``Json``: databases store it and never look inside.
+# Types of columns, and the catalog of the tables. JSON is text, written by ``Json``; databases never parse it.
 
 
 class Name(TypeDecorator[str]):
-    """A text that callers choose or ask for: what a database can't hold (NUL, lone surrogates) is found nowhere."""
+    """A text from callers; values that a database can't hold (NUL, lone surrogates) match no row."""
 
     impl = Text
     cache_ok = True
@@ -43,8 +41,6 @@ class Name(TypeDecorator[str]):
 
 
 class Json(TypeDecorator[Any]):
-    """A JSON value as text."""
-
     impl = Text
     cache_ok = True
 
@@ -55,7 +51,7 @@ class Json(TypeDecorator[Any]):
         return None if value is None else orjson.loads(value)
 
 
-# A row id: SQLite counts up by itself only in a column that is exactly INTEGER.
+# A row id: SQLite increments only a column that is exactly INTEGER.
 RowId = BigInteger().with_variant(Integer, "sqlite")
 
 metadata = MetaData(
@@ -82,7 +78,7 @@ competitions = Table(
     Column("content_hash", Name),
     Column("run_id", Name),  # of the sealed run; null until then
     Column("cause", Name),  # why the last start failed
-    Column("claimed_from", Name),  # the status to go back to if the start fails
+    Column("claimed_from", Name),  # the status to return to if the start fails
     Column("started_seq", BigInteger),  # seq of the newest COMPETITION_STARTED
     Column("next_seq", BigInteger, nullable=False),
     Column("created_ts_ms", BigInteger, nullable=False),
@@ -124,7 +120,7 @@ instances = Table(
     "instances",
     metadata,
     Column("instance_id", Name, primary_key=True),
-    Column("owner", Name),  # null: nobody's, and so invisible
+    Column("owner", Name),  # null: no owner, and so invisible
     Column("template", Name, nullable=False),
     Column("run_id", Name, nullable=False),
     Column("record", Json, nullable=False),
@@ -169,13 +165,13 @@ jobs = Table(
     Column("leased_ts_ms", BigInteger),
     Column("lease_until_ts_ms", BigInteger),
     Column("cause", Name),
-    Column("progress", Json),  # how far the newest attempt is; written seldom
+    Column("progress", Json),  # progress of the newest attempt; written seldom
     Column("created_ts_ms", BigInteger, nullable=False),
     Index(None, "status", "job_id"),
     Index(None, "run_id"),
 )
 
-# In which order owners had a job claimed: the one whose turn is longest ago is next.
+# Turns of owners in claiming jobs: the one whose turn is longest ago is next.
 turns = Table("turns", metadata, Column("owner", Name, primary_key=True), Column("turn", BigInteger, nullable=False))
 
 runs = Table(
@@ -188,7 +184,7 @@ runs = Table(
     Column("source_mode", Name, nullable=False),
     Column("mode_label", Name, nullable=False),
     Column("lineage", Json, nullable=False),
-    Column("owner", Name),  # who committed to it; null before there was a log
+    Column("owner", Name),  # the owner of the commitment; null before there was a log
     Column("pack_id", Name),  # null of runs older than the column
     Column("content_hash", Name),
     Column("cause", Name),
@@ -202,7 +198,7 @@ runs = Table(
     Column("metrics", Json),
     Column("commit_index", BigInteger),  # the log's entry that committed to the run; null before there was a log
     Column("ranked", Boolean, nullable=False, server_default=true()),  # false over an upload that the catalog does not have
-    Column("stored_bytes", BigInteger),  # what it takes up, its events and report included; null until it is sealed
+    Column("stored_bytes", BigInteger),  # of lines, events and report; null until it is sealed
     Index(None, "created_ts_ms", "run_id"),
     Index(None, "owner", "created_ts_ms"),
     Index(None, "pack_id", "created_ts_ms"),
@@ -216,20 +212,20 @@ run_chunks = Table(
     Column("part", Name, primary_key=True),
     Column("first_line", BigInteger, primary_key=True),
     Column("lines", LargeBinary, nullable=False),  # deflated, as ``clvlab.store.runs`` says
-    Column("size", BigInteger),  # of the lines as they are read; null of older ones, which are not deflated
+    Column("size", BigInteger),  # of the plain lines; null of older ones, which are not deflated
 )
 
-# What venues said of a run: apart from the evidence, and never read for a score.
+# Receipts of venues: apart from the evidence, and never read for a score.
 receipts = Table(
     "receipts",
     metadata,
     Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
     Column("first_line", BigInteger, primary_key=True),
     Column("lines", LargeBinary, nullable=False),  # deflated, as ``clvlab.store.runs`` says
-    Column("size", BigInteger),  # of the lines as they are read; null of older ones, which are not deflated
+    Column("size", BigInteger),  # of the plain lines; null of older ones, which are not deflated
 )
 
-# What the errors of agents said that failed in a sealed run: apart from the evidence, and for its owner alone.
+# Errors of failed agents in a sealed run: apart from the evidence, and for its owner alone.
 agent_errors = Table(
     "agent_errors",
     metadata,
@@ -248,7 +244,7 @@ anchors = Table(
     Column("signature", Name),
     Column("explorer_url", Name),
     Column("updated_ts_ms", BigInteger, nullable=False),
-    Column("record", Json),  # all that was signed, written down before it was sent
+    Column("record", Json),  # all signed transactions, written before they were sent
 )
 
 # The run log: entries in order, and the roots of complete subtrees of the Merkle tree over them.
@@ -291,7 +287,7 @@ class Sums(TypedDict):
 
 
 class CountedRuns(TypedDict):
-    """Over how many runs of an agent something holds; all but the first count runs with a fixture that no earlier one had."""
+    """Numbers of an agent's runs with a property; all but the first count runs with a fixture that no earlier one had."""
 
     runs: int
     counted_runs: int
@@ -307,7 +303,6 @@ RUN_COUNTS = tuple(CountedRuns.__annotations__)
 
 
 def _facts() -> list[Column[Any]]:
-    """Make the columns of what an agent is, how it decided, and what was known when: in a run, and pooled in a row."""
     return [
         Column("strategy", Name, nullable=False),
         Column("causality", Name, nullable=False),  # as it is shown
@@ -318,7 +313,7 @@ def _facts() -> list[Column[Any]]:
     ]
 
 
-# What a run added to the leaderboard's row of an owner's agent: sums over the fixtures that it was the first to bring there.
+# The contribution of a run to an owner's agent: sums over the fixtures that it was the first to add.
 agent_results = Table(
     "agent_results",
     metadata,
@@ -326,7 +321,7 @@ agent_results = Table(
     Column("agent_id", Name, primary_key=True),
     Column("owner", Name, nullable=False),
     *(Column(name, BigInteger, nullable=False) for name in Sums.__annotations__),
-    Column("fixtures", BigInteger, nullable=False),  # how many it was the first to bring
+    Column("fixtures", BigInteger, nullable=False),  # number that it was the first to add
     Column("proof_mode", Name, nullable=False),
     Column("source_mode", Name, nullable=False),
     Column("failing", Boolean, nullable=False),  # a blocking check of the run failed
@@ -334,7 +329,7 @@ agent_results = Table(
     Index(None, "owner", "config_hash"),
 )
 
-# Fixtures that stand in a row of the leaderboard already: what repeats one adds nothing to it.
+# Fixtures that a row of the leaderboard has already: a repetition adds nothing.
 counted_fixtures = Table(
     "counted_fixtures",
     metadata,
@@ -342,7 +337,7 @@ counted_fixtures = Table(
     Column("agent_id", Name, primary_key=True),
     Column("content_hash", Name, primary_key=True),
     Column("fixture_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("run_id", Name, nullable=False),  # the first that brought it
+    Column("run_id", Name, nullable=False),  # the first that added it
     Index(None, "run_id"),
 )
 
@@ -351,13 +346,13 @@ standings = Table(
     metadata,
     Column("owner", Name, primary_key=True),
     Column("agent_id", Name, primary_key=True),
-    Column("position", BigInteger, nullable=False),  # order in which the rows came into being
+    Column("position", BigInteger, nullable=False),  # order of creation
     *(Column(name, BigInteger, nullable=False) for name in Sums.__annotations__),
     *(Column(name, BigInteger, nullable=False) for name in RUN_COUNTS),
     *_facts(),
     Column("hindsight_possible", Boolean, nullable=False),
     Column("label", Name, nullable=False),  # unique, and empty until the rows of an older database are pooled again
-    Column("rank_key", LargeBinary, nullable=False),  # sorts as rows are ranked
+    Column("rank_key", LargeBinary, nullable=False),  # sorts in rank order
     Column("first_alike", Name, nullable=False),  # agent id of the owner's first row with the same decisions: its own if none
     Index(None, "label"),
     Index(None, "rank_key"),
@@ -367,7 +362,7 @@ standings = Table(
     Index(None, "owner", "first_alike"),
 )
 
-# A token that is another whenever something has changed.
+# A token that changes with any row.
 revisions = Table("revisions", metadata, Column("name", Name, primary_key=True), Column("revision", Name, nullable=False))
 
 reports = Table(
@@ -384,17 +379,17 @@ reports = Table(
     Index(None, "run_id"),
 )
 
-# What the runs of an owner take up, and those that were asked for without a token.
+# Bytes of the runs of an owner, and of those without a token.
 usage = Table("usage", metadata, Column("owner", Name, primary_key=True), Column("bytes", BigInteger, nullable=False))
 
-# Who asked for a backtest under a key, and may cancel it by that key.
+# Requests for a backtest by key; the key may cancel its request.
 backtest_requests = Table(
     "backtest_requests",
     metadata,
     Column("key", Name, primary_key=True),
     Column("run_id", Name, nullable=False),
     Column("given", Boolean, nullable=False),  # chosen by the caller, and so kept when the run is over
-    Column("active", Boolean, nullable=False),  # whoever has it waits for the run
+    Column("active", Boolean, nullable=False),  # its holder waits for the run
     Column("created_ts_ms", BigInteger, nullable=False),
     Index(None, "run_id"),
 )
@@ -409,7 +404,7 @@ trials = Table(
     Index(None, "content_hash"),
 )
 
-# Searches that were planned, and the fixtures that each holds out: shut to all else until ``opened``.
+# Planned searches, and the fixtures that each holds out until ``opened``.
 plans = Table(
     "plans",
     metadata,
@@ -430,7 +425,7 @@ held_out = Table(
     Index(None, "digest"),
 )
 
-# Which matches a pack is of, under its content hash, and which a plan holds out, under its id; deflated JSON, and its digest.
+# Matches of a pack by its content hash, and of a plan's hold-out by its id; deflated JSON with its digest.
 matches = Table(
     "matches",
     metadata,
@@ -439,7 +434,7 @@ matches = Table(
     Column("digest", Name, nullable=False),
 )
 
-# Packs that owners uploaded: the same content once per owner. ``entry`` is by what the files are known again.
+# Uploaded packs: the same content once per owner. ``entry`` has the hashes of the files.
 uploads = Table(
     "uploads",
     metadata,

@@ -1,4 +1,4 @@
-"""Uploaded packs as rows: whose, what, and by which files they are known again."""
+"""Uploaded packs as rows: owner, content, and the hashes of the files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNSEALED = (RunStatus.QUEUED, RunStatus.RUNNING)
 
 
 class UploadRow(TypedDict):
-    """A pack that an owner uploaded; ``entry`` is by what its files are known again."""
+    """An uploaded pack; ``entry`` has the hashes of its files."""
 
     owner: str
     pack_id: str
@@ -34,39 +34,34 @@ _ALL = select(*columns(uploads, UploadRow))
 
 
 def hold(connection: Connection, owner: str) -> None:
-    """Keep all others who hold the same owner's packs out until the transaction ends."""
+    """Lock an owner's packs until the transaction ends."""
     if connection.dialect.name == "postgresql":  # SQLite has one writer anyway
         number = int.from_bytes(hashlib.sha256(b"uploads of " + owner.encode(errors="replace")).digest()[:8], signed=True)
         connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
 
 
 def add(connection: Connection, values: UploadRow) -> None:
-    """Put a pack on record."""
     connection.execute(uploads.insert().values(**values))
 
 
 def row(connection: Connection, owner: str, pack_id: str) -> UploadRow | None:
-    """Return one of an owner's packs."""
     return first(connection, _ALL.where(uploads.c.owner == owner, uploads.c.pack_id == pack_id), UploadRow)
 
 
 def of_owner(connection: Connection, owner: str) -> list[UploadRow]:
-    """List an owner's packs, by id."""
     return rows(connection, _ALL.where(uploads.c.owner == owner).order_by(uploads.c.pack_id), UploadRow)
 
 
 def every(connection: Connection) -> list[UploadRow]:
-    """List the packs of all owners, oldest first."""
     return rows(connection, _ALL.order_by(uploads.c.created_ts_ms, uploads.c.owner, uploads.c.pack_id), UploadRow)
 
 
 def delete(connection: Connection, owner: str, pack_id: str) -> None:
-    """Take a pack off the record."""
     connection.execute(deletion(uploads).where(uploads.c.owner == owner, uploads.c.pack_id == pack_id))
 
 
 def user(connection: Connection, owner: str, pack_id: str, content_hash: str) -> str | None:
-    """Name what still needs an owner's pack: a competition that is bound to it and not over, or a run that is not sealed."""
+    """Name what still needs an owner's pack: a bound competition that is not over, or a run that is not sealed."""
     bound = competitions.c
     competition = connection.execute(
         select(bound.competition_id).where(
@@ -82,5 +77,4 @@ def user(connection: Connection, owner: str, pack_id: str, content_hash: str) ->
 
 
 def total_bytes(connection: Connection) -> int:
-    """Return what all uploads take up."""
     return int(connection.execute(select(func.sum(uploads.c.bytes))).scalar() or 0)

@@ -1,6 +1,6 @@
-"""The URL of a database, read by a rule of our own: no message about it holds a part of a password.
+"""The URL of a database, parsed by a rule of our own, so that no message holds a part of a password.
 
-Libraries that read it leniently take the rest of a password with ``@`` in it for a host, and name that in errors and logs.
+Lenient parsers take the rest of a password with ``@`` for a host, and show it in errors and logs.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _FORM = (
 
 
 def is_database_url(text: str) -> bool:
-    """Tell whether a text is meant as the URL of a database, even if it is not a valid one."""
+    """Whether a text is meant as the URL of a database, valid or not."""
     return "://" in text or re.match(r"(?i)(sqlite|postgres)\w*(\+\w+)?:", text) is not None
 
 
 def require_there(text: str) -> None:
-    """Require a file of SQLite to be there, which opening it would make anew; other databases say so themselves.
+    """Require an existing file of SQLite, which opening would create; other databases report it themselves.
 
     Raises
     ------
     StoreUnreachableError
-        There is none, or it would be in memory.
+        The file does not exist, or the database would be in memory.
     """
     place = database_url(text)
     if place.get_backend_name() == "sqlite" and not place.query and not Path(place.database or "").is_file():
@@ -53,21 +53,21 @@ def require_there(text: str) -> None:
 
 
 def public_text(place: URL) -> str:
-    """Return the URL of a database as anybody may read it: without user, password, and options but a socket's folder."""
+    """Return the public form of the URL: without user, password, and options but a socket's folder."""
     query = {"host": place.query["host"]} if "host" in place.query else {}
     return URL.create(place.get_backend_name(), None, None, place.host, place.port, place.database, query).render_as_string()
 
 
 def database_url(text: str) -> URL:
-    """Read the URL of a database.
+    """Parse the URL of a database.
 
-    A character that could end the part it stands in must be percent-encoded. So a URL has one ``@`` at most, what stands before
-    it is the user and the password, and nothing of a password can be taken for a host, a port, a database or an option.
+    A character that could end its part must be percent-encoded. So a URL has at most one ``@``, before which are user and
+    password, and no part of a password can be taken for a host, a port, a database or an option.
 
     Raises
     ------
     DatabaseUrlError
-        It is no such URL; the message says the rule and repeats nothing of the URL.
+        The text is not such a URL; the message states the rule and repeats nothing of the URL.
     MissingExtraError
         The driver is not installed.
     """
@@ -77,7 +77,7 @@ def database_url(text: str) -> URL:
     try:
         return _sqlite(found[2]) if found[1] == "sqlite" else _postgresql(found[2])
     except UnicodeError:
-        raise DatabaseUrlError("the database URL is not UTF-8: " + _FORM) from None  # the cause holds what it could not read
+        raise DatabaseUrlError("the database URL is not UTF-8: " + _FORM) from None  # the cause contains the unreadable text
 
 
 def _sqlite(rest: str) -> URL:
@@ -95,7 +95,7 @@ def _postgresql(rest: str) -> URL:
     if found is None or int(found["port"] or 0) > 65_535:
         raise DatabaseUrlError("the database URL can't be read: " + _FORM)
     options = _options(found["query"], _libpq_options())
-    password = options.pop("password", None)  # where every library knows that it is one
+    password = options.pop("password", None)  # where every library knows that it is a password
     if password is None and found["password"] is not None:
         password = _text(found["password"])
     return URL.create(
@@ -125,7 +125,7 @@ def _options(query: str | None, known: Collection[str]) -> dict[str, str]:
 
 def _text(part: str) -> str:
     text = unquote(part, errors="strict")
-    text.encode()  # what the environment had as other bytes than UTF-8 can't be sent
+    text.encode()  # bytes of the environment that are not UTF-8 can't be sent
     return text
 
 

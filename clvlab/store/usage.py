@@ -1,4 +1,4 @@
-"""What runs take up in the store, by the run and by who committed to it."""
+"""Bytes of runs in the store, by run and by owner."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from clvlab.store.tables import (
     usage,
 )
 
-# What belongs to a principal, counted.
+# Belongings of a principal, counted.
 
 
 def belongings(connection: Connection, owner: str) -> Belongings:
-    """Count the instances and competitions of an owner, and its runs as the log counts them, whose index answers it."""
+    """Count the instances and competitions of an owner, and its runs as the log's index counts them."""
     query = select(log_entries.c.kind, func.count()).where(log_entries.c.owner == owner).group_by(log_entries.c.kind)
     tally: dict[str, int] = dict(connection.execute(query).all())
     return {
@@ -57,17 +57,15 @@ _OF_THE_ORIGIN = (
 
 
 def bytes_of(connection: Connection, owner: str) -> int:
-    """Return what the runs of an owner take up."""
     return int(connection.execute(select(usage.c.bytes).where(usage.c.owner == owner)).scalar() or 0)
 
 
 def total_bytes(connection: Connection) -> int:
-    """Return what all runs take up."""
     return int(connection.execute(select(func.sum(usage.c.bytes))).scalar() or 0)
 
 
 def weigh(connection: Connection, run_id: str) -> None:
-    """Note what a run that was sealed takes up, its events and report included, for itself and for its owner."""
+    """Store the bytes of a sealed run, events and report included, for the run and its owner."""
     run = connection.execute(
         select(runs.c.owner, runs.c.origin_id, runs.c.stored_bytes, func.length(runs.c.manifest).label("manifest")).where(
             runs.c.run_id == run_id
@@ -89,7 +87,6 @@ def _note(connection: Connection, run_id: str, owner: str | None, total: int, ch
 
 
 def sealed_before(connection: Connection, owner: str, kind: str, ts_ms: int, limit: int) -> list[str]:
-    """Return the ids of runs of an owner that were sealed before a time, oldest first."""
     own = runs.c
     query = select(own.run_id).where(
         own.owner == owner, own.kind == kind, own.status == RunStatus.SEALED, own.sealed_ts_ms < ts_ms
@@ -98,7 +95,7 @@ def sealed_before(connection: Connection, owner: str, kind: str, ts_ms: int, lim
 
 
 def remove(connection: Connection, run_id: str) -> int:
-    """Remove the bytes of a sealed run and its report, but not its row, its hashes and what it counted; returns how many."""
+    """Remove the bytes of a sealed run and its report, but not its row, hashes and counts; return how many bytes."""
     run = connection.execute(
         select(runs.c.owner, runs.c.status, runs.c.stored_bytes).where(runs.c.run_id == run_id).with_for_update()
     ).one()

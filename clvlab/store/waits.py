@@ -1,7 +1,7 @@
-"""How long PostgreSQL is waited for, so that a client that stops in mid-transaction holds up nobody for long.
+"""Time limits of PostgreSQL, so that a client that stops within a transaction blocks others only briefly.
 
-A paused machine keeps its connections open and its locks held. The server ends the transaction of one that is silent while
-it holds the run log, whoever waits for a lock gives up and says so, and a peer that does not even acknowledge is cut off.
+A paused machine keeps its connections open and its locks held. The server ends a transaction that is silent while it holds the
+run log, a client waiting for a lock gives up with an error, and a peer that acknowledges nothing is disconnected.
 """
 
 from __future__ import annotations
@@ -17,34 +17,21 @@ _PROBES = 3
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Bounds on a connection to PostgreSQL, in seconds; SQLite has none of them.
-
-    Attributes
-    ----------
-    lock_s
-        How long a transaction waits for a lock; longer than ``log_s``, so that a writer outlasts a peer that stopped.
-    log_s
-        How long a transaction that holds the run log may do nothing before the server ends it.
-    idle_s
-        The same of any other transaction.
-    statement_s
-        How long a statement may take.
-    peer_s
-        How long the other end may leave what was sent unacknowledged.
+    """Limits of a connection to PostgreSQL, in seconds; SQLite has none.
 
     References
     ----------
     PostgreSQL: "Client Connection Defaults", "Statement Behavior". libpq: "Parameter Key Words".
     """
 
-    lock_s: float = 4
-    log_s: float = 3
-    idle_s: float = 60
-    statement_s: float = 60
-    peer_s: float = 10
+    lock_s: float = 4  # longest wait for a lock; longer than ``log_s``, so that a writer outlasts a stopped peer
+    log_s: float = 3  # longest idle time of a transaction that holds the run log, before the server ends it
+    idle_s: float = 60  # longest idle time of any other transaction
+    statement_s: float = 60  # longest time of a statement
+    peer_s: float = 10  # longest time without an acknowledgement of the peer
 
     def connect_args(self, options: str) -> dict[str, str | int]:
-        """Return the arguments of libpq that set them for a connection; ``options`` of the operator win."""
+        """Return the arguments of libpq for these limits; ``options`` of the operator take precedence."""
         limits = {
             "lock_timeout": self.lock_s,
             "statement_timeout": self.statement_s,
@@ -61,7 +48,7 @@ class Waits:
 
 
 def lock_log(connection: Connection) -> None:
-    """Keep every other writer of the run log out until the transaction ends, which must not be idle for long from here on."""
+    """Exclude every other writer of the run log until the transaction ends, which must not be idle for long from here on."""
     if connection.dialect.name == "postgresql":  # SQLite has one writer anyway
         waits: Waits = connection.get_execution_options()[WAITS]
         limit = f"SET LOCAL idle_in_transaction_session_timeout = {_ms(waits.log_s)}"
@@ -69,7 +56,7 @@ def lock_log(connection: Connection) -> None:
 
 
 def take_time(connection: Connection) -> None:
-    """Let the rest of a transaction take as long as it takes: a migration, or the rebuild of a table."""
+    """Lift the limits for the rest of a transaction, for a migration or the rebuild of a table."""
     if connection.dialect.name == "postgresql":
         limits = {"statement_timeout": 0, "idle_in_transaction_session_timeout": 0, "lock_timeout": _MIGRATION_LOCK_MS}
         connection.execute(text("; ".join(f"SET LOCAL {name} = {limit}" for name, limit in limits.items())))

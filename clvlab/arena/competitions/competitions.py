@@ -50,7 +50,7 @@ from clvlab.store import runs
 from clvlab.store.competitions import CompetitionRow
 from clvlab.store.database import Connection, Database
 
-# Which competitions a list has, and where its next page begins.
+# Filters and pages of a list of competitions.
 
 
 _KEY = "competition_id"
@@ -58,15 +58,7 @@ _KEY = "competition_id"
 
 @dataclass(frozen=True, slots=True)
 class CompetitionFilter:
-    """What all competitions of a list have in common; null is anything.
-
-    Attributes
-    ----------
-    owner
-        DID of a principal.
-    pack_id
-        The pack that they are bound to.
-    """
+    """Filters of a list of competitions, ``None`` where unused; ``owner`` is the DID of a principal."""
 
     status: CompetitionStatus | None = None
     owner: str | None = None
@@ -76,14 +68,9 @@ class CompetitionFilter:
 def summaries(
     connection: Connection, wanted: CompetitionFilter, cursor: str | None, limit: int | None, until: str | None = None
 ) -> tuple[list[CompetitionSummaryResponse], str | None]:
-    """Return competitions oldest first, after a cursor and up to another, and the cursor of the next page or None.
+    """Return competitions oldest first, after ``cursor`` and up to ``until``, and the cursor of the next page or None.
 
-    What is created meanwhile comes last, so a page misses nothing and repeats nothing.
-
-    Raises
-    ------
-    PageError
-        A cursor that no page gave, or a limit outside 1..200.
+    New competitions come last, so pages miss and repeat nothing.
     """
     if limit is not None and not 1 <= limit <= MAX_PAGE:
         raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
@@ -94,7 +81,7 @@ def summaries(
 
 
 def newest(connection: Connection, wanted: CompetitionFilter) -> str | None:
-    """Return the cursor of the last competition of a list as it is now; null of an empty one."""
+    """Return the cursor of the last competition of a list at present; ``None`` if it is empty."""
     found = rows.newest_row(connection, asdict(wanted))
     return None if found is None else cursor_of(found, _KEY)
 
@@ -104,8 +91,6 @@ def newest(connection: Connection, wanted: CompetitionFilter) -> str | None:
 
 @dataclass(frozen=True)
 class Starting:
-    """Use cases of a start."""
-
     database: Database
     catalog: Packs
     jobs: Jobs
@@ -115,29 +100,25 @@ class Starting:
     new_id: Callable[[], str]
 
     def start(self, caller: str, competition_id: str) -> CompetitionStartResponse:
-        """Run the competition and seal it; returns when it is finalized. Blocks.
+        """Run the competition and seal it; return when it is finalized. Blocks.
 
         Raises
         ------
-        UnknownCompetitionError, NotOwnerError, NotStartableError
-            As ``claim``.
         RunFailedError
             The run failed; the claim is released and the cause recorded.
         """
         return self.settled(competition_id, self.claim(caller, competition_id))
 
     def claim(self, caller: str, competition_id: str) -> str:
-        """Claim the start: the competition is running, and its run queued; returns the run id. Of callers at once one gets it.
+        """Claim the start, which one of concurrent callers gets; queue the run and return its id.
 
         Raises
         ------
-        UnknownCompetitionError, NotOwnerError
         NotStartableError
             ``reason`` is ``not_startable`` (running, finalized or completed), ``roster_empty``, ``no_live_feed``,
-            ``fixture_not_on_feed``, ``no_quota``,
-            ``entry_unusable`` (an agent that this version can't make, or that the fixture does not fit which is bound now),
-            ``binding_missing`` (no pack, and not exactly one verified in the catalog) or ``binding_changed`` (pack gone or
-            changed since it was bound).
+            ``fixture_not_on_feed``, ``no_quota``, ``entry_unusable`` (this version can't make an agent, or it does not fit the
+            fixture bound now), ``binding_missing`` (no pack, and not exactly one verified in the catalog) or
+            ``binding_changed`` (pack missing or changed since it was bound).
         """
         with self.database.read() as connection:
             row = require_owned(rows.row(connection, competition_id), competition_id, caller)
@@ -148,56 +129,28 @@ class Starting:
             return self.runner.claim(connection, row, fixture)
 
     def is_live(self, competition_id: str) -> bool:
-        """Tell whether a competition follows a feed, so that its start is not waited for.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
+        """Whether a competition follows a feed, so that no request waits for its run."""
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
         return row["config"]["source_mode"] == "live"
 
     def check_startable(self, caller: str, competition_id: str) -> None:
-        """Refuse a start that could not be claimed, for what the competition's own row says; changes nothing.
-
-        Raises
-        ------
-        UnknownCompetitionError, NotOwnerError, NotStartableError
-        """
+        """Refuse a start that the competition's own row rules out; changes nothing."""
         with self.database.read() as connection:
             require_startable(require_owned(rows.row(connection, competition_id), competition_id, caller))
 
     def settled(self, competition_id: str, run_id: str) -> CompetitionStartResponse:
-        """Wait until a claimed run is over, and perform it here if nobody else does. Blocks.
-
-        Raises
-        ------
-        RunFailedError, RunCancelledError
-        """
+        """Wait until a claimed run is over, performing it here if no other worker does. Blocks."""
         self.jobs.require_sealed(run_id)
         return self.started(competition_id)
 
     def started(self, competition_id: str) -> CompetitionStartResponse:
-        """Return what came of the start of a competition so far.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
         return pick(CompetitionStartResponse, {**row, "replay_binding": replay_binding(row)})
 
     def cancel(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
-        """Cancel the run of a running competition, which is then what it was before its start.
-
-        Raises
-        ------
-        UnknownCompetitionError, NotOwnerError
-        TransitionError
-            It is not running, or over by now.
-        """
+        """Cancel the run of a running competition, which returns to its status before the start."""
         with self.database.read() as connection:
             row = require_owned(rows.row(connection, competition_id), competition_id, caller)
             running = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
@@ -207,14 +160,7 @@ class Starting:
         return pick(CompetitionStatusResponse, self.started(competition_id))
 
     def settle(self, competition_id: str) -> None:
-        """Wait until a running competition is not running any more, whoever started it.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        RunFailedError
-            Its run failed.
-        """
+        """Wait until a competition is no longer running; ``RunFailedError`` if its run failed."""
         with self.database.read() as connection:
             require(rows.row(connection, competition_id), competition_id)
             started = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
@@ -222,32 +168,17 @@ class Starting:
             self.jobs.require_sealed(str(started[0]["run_id"]))
 
 
-_SHOWN_RECEIPTS = 1000  # a state stays small; the run has them all
+_SHOWN_RECEIPTS = 1000  # keeps a state small; the run has all of them
 
 
 @dataclass(frozen=True)
 class Competitions(Starting):
-    """Use cases of competitions; every answer is JSON values under the interface's field names."""
-
     caps: Caps
 
     def create(self, owner: str, config: CompetitionConfig, competition_id: str | None = None) -> CompetitionCreateResponse:
-        """Create a draft; with a ``pack_id`` its replay binding is frozen now.
+        """Create a draft; a ``pack_id`` freezes its replay binding now. An existing ``competition_id`` changes nothing.
 
-        Parameters
-        ----------
-        owner
-            Principal of the verified token; the only source of ownership.
-        config
-            What is asked for.
-        competition_id
-            A new one by default; creating one that is there changes nothing.
-
-        Raises
-        ------
-        BindingError
-            Unknown pack, a fixture that it does not declare, or a fixture without a pack.
-        OwnerLimitError
+        ``owner``, the principal of the verified token, is the only source of ownership.
         """
         competition_id = competition_id or "comp_" + self.new_id()
         values = {
@@ -279,36 +210,20 @@ class Competitions(Starting):
             raise BindingError(f"the replay binding can't be resolved: {error}") from error
 
     def all(self, status: CompetitionStatus | None = None) -> list[CompetitionSummaryResponse]:
-        """List competitions, oldest first; of one status, or of every."""
         return self.page(CompetitionFilter(status))[0]
 
     def page(
         self, wanted: CompetitionFilter, cursor: str | None = None, limit: int | None = None, until: str | None = None
     ) -> tuple[list[CompetitionSummaryResponse], str | None]:
-        """List competitions, oldest first, and the cursor of the next page or None; without a ``limit`` all of them.
-
-        ``cursor`` and ``until`` name the last competition before the list, and the last of it.
-
-        Raises
-        ------
-        PageError
-            A cursor that no page gave, or a limit outside 1..200.
-        """
+        """List competitions after ``cursor`` and up to ``until``, oldest first, and the cursor of the next page or None."""
         with self.database.read() as connection:
             return summaries(connection, wanted, cursor, limit, until)
 
     def newest(self, wanted: CompetitionFilter) -> str | None:
-        """Return the cursor of the last competition of a list, to end it there; null of an empty one."""
         with self.database.read() as connection:
             return newest(connection, wanted)
 
     def state(self, competition_id: str) -> CompetitionStateResponse:
-        """Return a competition whole.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
             scored = rows.newest(connection, competition_id, EventKind.SCORE_UPDATE, row["started_seq"])
@@ -328,7 +243,7 @@ class Competitions(Starting):
         }
 
     def _unstartable(self, row: CompetitionRow) -> str | None:
-        """Say of a live competition that it can't start as things are."""
+        """Return the reason why a live competition can't start at present."""
         waits = row["status"] in MUTABLE and row["config"]["source_mode"] == "live" and self.runner.live.settings is None
         return NO_FEED if waits else None
 
@@ -340,34 +255,21 @@ class Competitions(Starting):
         UnknownCompetitionError, NotOwnerError, RosterFrozenError, AlreadyRegisteredError, RosterFullError
             In this order.
         UnknownInstanceError
-            ``instance_id`` is absent or has no owner.
+            ``instance_id`` does not exist or has no owner.
         NotOwnerError
             ``instance_id`` belongs to another principal.
         EntryError
-            Unrecognized ``proof_mode``, unknown strategy, a bad value of a known parameter, an instance of another strategy,
-            a config that is not that of the instance, or a transcript about what the bound fixture does not have.
+            ``proof_mode`` or strategy is unknown, a known parameter has a bad value, the instance has another strategy or
+            config, or a transcript names things that the bound fixture does not have.
         """
         return Registration(self.database, self.catalog.seen_by(caller)).add(caller, competition_id, entry)
 
     def withdraw(self, caller: str, competition_id: str, agent_id: str) -> None:
-        """Take an agent off the roster: its place is free again, and the others keep their order.
-
-        Raises
-        ------
-        UnknownCompetitionError, NotOwnerError, RosterFrozenError, UnknownEntryError
-            In this order.
-        """
+        """Remove an agent from the roster; its place is free again, and the others keep their order."""
         Registration(self.database, self.catalog.seen_by(caller)).withdraw(caller, competition_id, agent_id)
 
     def delete(self, caller: str, competition_id: str) -> None:
-        """Delete a competition, and its roster; one that was ever started stays, as its log is public record.
-
-        Raises
-        ------
-        UnknownCompetitionError, NotOwnerError
-        NotDeletableError
-            It has events.
-        """
+        """Delete a competition and its roster, unless it was ever started: its log is public record."""
         with self.database.write() as connection:
             row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
             if row["next_seq"]:
@@ -376,21 +278,9 @@ class Competitions(Starting):
             rows.remove(connection, competition_id)
 
     def open(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
-        """Go from ``draft`` to ``open``.
-
-        Raises
-        ------
-        UnknownCompetitionError, NotOwnerError, TransitionError
-        """
         return self._step(caller, competition_id, CompetitionStatus.DRAFT, CompetitionStatus.OPEN)
 
     def complete(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
-        """Go from ``finalized`` to ``completed``.
-
-        Raises
-        ------
-        UnknownCompetitionError, NotOwnerError, TransitionError
-        """
         return self._step(caller, competition_id, CompetitionStatus.FINALIZED, CompetitionStatus.COMPLETED)
 
     def _step(
@@ -404,23 +294,12 @@ class Competitions(Starting):
         return pick(CompetitionStatusResponse, {"competition_id": competition_id, "status": end.value})
 
     def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[CompetitionEvent]:
-        """Return the log after ``since_seq`` (exclusive; -1 is all of it), ascending by ``seq``.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
+        """Return the log after ``since_seq`` (exclusive; -1 is all of it), ascending by ``seq``."""
         with self.database.read() as connection:
             require(rows.row(connection, competition_id), competition_id)
             return rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
 
     def agent_errors(self, caller: str, competition_id: str) -> list[AgentErrorCause]:
-        """Return why agents failed in the sealed run, by agent id; none before there is one.
-
-        Raises
-        ------
-        UnknownCompetitionError, NotOwnerError
-        """
         with self.database.read() as connection:
             row = require_owned(rows.row(connection, competition_id), competition_id, caller)
             return [] if row["run_id"] is None else runs.agent_errors_of(connection, row["run_id"])

@@ -20,21 +20,16 @@ _STRATEGIES = ("baseline", "cumulative-drift")
 
 @dataclass(frozen=True)
 class Demo:
-    """Use case of the demo run."""
-
     competitions: Competitions
     catalog: Catalog
 
     def run(self) -> DemoResponse:
-        """Run it, or find it run. Blocks.
-
-        There is one demo per pack and law: asking again adds nothing to the store.
+        """Run the demo, or return the existing one: there is one per pack and law. Blocks.
 
         Raises
         ------
         UnknownPackError
             The catalog is empty.
-        RunFailedError
         """
         packs = sorted(self.catalog.packs(), key=lambda pack: (pack.pack_id != _PACK, pack.pack_id))
         if not packs:
@@ -59,7 +54,7 @@ class Demo:
                 entry = AgentEntry(agent_id=f"demo-{strategy}", strategy=strategy)
                 try:
                     self.competitions.register(_OWNER, competition_id, entry)
-                except AlreadyRegisteredError:  # by whoever asked first
+                except AlreadyRegisteredError:  # by an earlier request
                     continue
             self.competitions.start(_OWNER, competition_id)
         except (RosterFrozenError, NotStartableError):

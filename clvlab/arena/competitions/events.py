@@ -1,4 +1,4 @@
-"""The events of a competition: what is said of its run, in the order of the evidence."""
+"""The events of a competition's run, in the order of the evidence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clvlab.store import competitions as rows
 from clvlab.store.competitions import CompetitionRow
 from clvlab.store.database import Connection, Database
 
-# The event logs of competitions, read in parts: by their length, which only grows.
+# Event logs are read in parts by position, as they only grow.
 
 
 _FINAL = (CompetitionStatus.FINALIZED, CompetitionStatus.COMPLETED)
@@ -27,16 +27,10 @@ _FINAL = (CompetitionStatus.FINALIZED, CompetitionStatus.COMPLETED)
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """What a log had from some place on, all of it seen at one moment.
+    """A part of a log and its state at one moment.
 
-    Attributes
-    ----------
-    entries
-        From that place on, up to a bound.
-    length
-        Of the whole log.
-    complete
-        Nothing can follow: the competition is finalized or completed, and its anchor is not pending.
+    ``entries`` go up to a bound, ``length`` is that of the whole log, and ``complete`` says that nothing can follow: the
+    competition is finalized or completed, and its anchor is not pending.
     """
 
     entries: list[CompetitionEvent]
@@ -46,38 +40,20 @@ class LogEnd:
 
 @dataclass(frozen=True)
 class EventLog:
-    """What is read of the logs of competitions, whose entries are numbered from 0, without gaps."""
+    """Reads the logs of competitions, whose entries are numbered from 0 without gaps."""
 
     database: Database
 
     def length(self, competition_id: str) -> int:
-        """Count the entries.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
         with self.database.read() as connection:
             return _length(connection, competition_id)
 
     def part(self, competition_id: str, start: int, end: int) -> list[CompetitionEvent]:
-        """Return the entries from ``start`` to before ``end`` that there are, in order.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
         with self.database.read() as connection:
             _length(connection, competition_id)
             return _entries(connection, competition_id, start, end)
 
     def end(self, competition_id: str, start: int, end: int) -> LogEnd:
-        """Return the entries as ``part`` does, and how far the log is.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
             complete = row["status"] in _FINAL and not _anchor_pending(connection, row)
@@ -117,9 +93,9 @@ _LAW = (
 
 
 def run_events(run: Run) -> Iterator[dict[str, Any]]:
-    """Say every decision, its verdict by the policy and its result by the law, in sealed order.
+    """Yield every decision, its verdict by the policy and its result by the law, in sealed order.
 
-    The same run gives the same events, so that one which broke off goes on where it stopped. ``run_seq`` is the decision's
+    The same run gives the same events, so that an interrupted one continues where it stopped. ``run_seq`` is the decision's
     sequence number in the evidence.
     """
     run_id = run.run_id
@@ -149,7 +125,6 @@ def _decision_events(run_id: str, decision: dict[str, Any], score: dict[str, Any
 
 
 def finalized_events(run: Run, anchor: Anchor) -> list[dict[str, Any]]:
-    """Say the ranking, a SCORE_UPDATE per agent, then the anchor and the end."""
     run_id, started = run.run_id, run.started
     modes = {agent["agent_id"]: agent["proof_mode"] for agent in started["agents"]}
     columns = ("rank", "agent_id", "total_clv_bps", "mean_clv_bps", "valid_count", "action_count", "sim_pnl")

@@ -38,14 +38,12 @@ from clvlab.store.jobs import Job
 
 
 def replay_binding(row: CompetitionRow) -> ReplayBinding | None:
-    """ReplayBinding of a competition's row; None until it is bound."""
+    """Return the ReplayBinding of a competition's row; None until it is bound."""
     return None if row["pack_id"] is None else pick(ReplayBinding, row)
 
 
 @dataclass(frozen=True)
 class CompetitionStarts:
-    """Claims the start of a competition, whose run is a job then."""
-
     catalog: Packs
     clock: Callable[[], int]
     budget: Budget
@@ -53,12 +51,7 @@ class CompetitionStarts:
     live: LiveFeed
 
     def fixture(self, row: CompetitionRow) -> Fixture | None:
-        """Ask the feed for the fixture of a live competition, before its row is held; null of a replay.
-
-        Raises
-        ------
-        NotStartableError
-        """
+        """Ask the feed for the fixture of a live competition, before its row is locked; ``None`` for a replay."""
         config = row["config"]
         if config["source_mode"] != "live":
             return None
@@ -74,12 +67,6 @@ class CompetitionStarts:
         return fixture
 
     def claim(self, connection: Connection, row: CompetitionRow, fixture: Fixture | None = None) -> str:
-        """Claim the start of a competition whose row is held: status, run, job and first event; returns the run id.
-
-        Raises
-        ------
-        NotStartableError, OwnerLimitError, StorageSpentError
-        """
         competition_id, now = row["competition_id"], self.clock()
         require_startable(row)
         self.caps.require_start(connection, row["owner"])
@@ -90,7 +77,7 @@ class CompetitionStarts:
         if fixture is not None:
             return self._claim_live(connection, row, agents, entrants, fixture)
         own = self._binding(connection, row)
-        if row["pack_id"] is None:  # else each was tried on the fixture when it registered
+        if row["pack_id"] is None:  # else each was tried on the fixture at registration
             for agent_id, cause in misfits(entrants, own).items():
                 raise NotStartableError("entry_unusable", f"agent {agent_id!r} {cause}")
         spec = _spec(row, entrants, own)
@@ -159,7 +146,7 @@ def _running(row: CompetitionRow) -> dict[str, Any]:
 def live_spec(
     row: CompetitionRow, started_seq: int | None, agents: Sequence[Entrant], feed: Feed, fixture: Fixture, grace_s: int = 0
 ) -> LiveSpec:
-    """Return the live run that a competition and its roster stand for; each start of it is a run of its own."""
+    """Return the live run of a competition and its roster; each start is a run of its own."""
     config = CompetitionConfig.model_validate(row["config"])
     return LiveSpec(
         feed=feed,
@@ -174,7 +161,7 @@ def live_spec(
 
 
 def note_failure(connection: Connection, job: Job, cause: str, now_ms: int) -> None:
-    """Release the claim of a competition's start, which is what it was before, with the cause on record."""
+    """Release the claim of a competition's start, which returns to its earlier status with the cause on record."""
     competition_id = job.payload["origin_id"]
     row = rows.row(connection, competition_id, lock=True)
     if row is not None:
@@ -190,7 +177,6 @@ def _unchanged(own: Bound, row: CompetitionRow) -> Bound:
 
 
 def _entrants(agents: Sequence[RosterEntry]) -> list[Entrant]:
-    """Make the agents of a roster, which an earlier version may have taken."""
     made = []
     for agent in agents:
         try:
@@ -213,28 +199,25 @@ def _spec(row: CompetitionRow, agents: Sequence[Entrant], own: Bound) -> ReplayS
     )
 
 
-# What the jobs of competitions are about.
+# Origins of the jobs of competitions.
 
 
 @dataclass(frozen=True)
 class CompetitionOrigin:
-    """Competitions that replay."""
-
     database: Database
     catalog: Packs
     clock: Callable[[], int]
 
     def spec(self, job: Job) -> ReplaySpec:
-        """Return what was started."""
         row, entrants = _started(self.database, job)
         own = bind(self.catalog.seen_by(row["owner"]), row["pack_id"], row["fixture_id"])
         return _spec(row, entrants, own)
 
     def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
-        """Say nothing: its start said so."""
+        """Append nothing: the start has its event."""
 
     def sealing(self, job: Job, run: Run) -> Sealing:
-        """Say every decision with its score, and then the ranking and the end; what was said before is not said twice."""
+        """Append every decision with its score, then the ranking and the end; events that exist are not repeated."""
         competition_id = job.payload["origin_id"]
         with self.database.read() as connection:
             row = _row(connection, competition_id)
@@ -246,7 +229,6 @@ class CompetitionOrigin:
         return lambda connection, anchor, now_ms: _finalize(connection, job, run, anchor, now_ms)
 
     def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
-        """Release the claim."""
         note_failure(connection, job, cause, now_ms)
 
 
@@ -258,7 +240,6 @@ def _row(connection: Connection, competition_id: str) -> CompetitionRow:
 
 
 def _started(database: Database, job: Job) -> tuple[CompetitionRow, list[Entrant]]:
-    """Return a competition that was started, and its agents."""
     competition_id = job.payload["origin_id"]
     with database.read() as connection:
         row, agents = _row(connection, competition_id), rows.roster_of(connection, competition_id)
@@ -273,21 +254,17 @@ def _finalize(connection: Connection, job: Job, run: Run, anchor: Anchor, now_ms
 
 @dataclass(frozen=True)
 class LiveCompetitionOrigin:
-    """Competitions whose agents follow a fixture together as it is played."""
-
     database: Database
 
     def spec(self, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LiveSpec:
-        """Return what was started."""
         row, entrants = _started(self.database, job)
         return live_spec(row, row["started_seq"], entrants, feed, fixture, grace_s)
 
     def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
-        """Say that the run is being followed."""
         self.told(connection, job, [("STATUS_CHANGED", "", {"status": "running", "attempt": job.attempt})], now_ms)
 
     def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
-        """Say what happened while it lasts: no evidence yet, which the seal says whole and in its order."""
+        """Append events of the live run, which are not evidence; the seal appends those in full and in order."""
         events = [
             event(EventKind(kind), job.run_id, payload | ({"agent_id": agent_id} if agent_id else {}))
             for kind, agent_id, payload in happenings
@@ -295,7 +272,7 @@ class LiveCompetitionOrigin:
         rows.append(connection, job.payload["origin_id"], now_ms, events)
 
     def sealing(self, job: Job, run: Run) -> Sealing:
-        """Say every decision with its score, the ranking and the end."""
+        """Append every decision with its score, the ranking and the end."""
         captured = {"pack_id": run.pack.pack_id, "content_hash": run.pack.content_hash}
 
         def sealed(connection: Connection, anchor: Anchor, now_ms: int) -> None:
@@ -307,5 +284,4 @@ class LiveCompetitionOrigin:
         return sealed
 
     def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
-        """Release the claim."""
         note_failure(connection, job, cause, now_ms)

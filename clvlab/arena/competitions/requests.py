@@ -1,4 +1,4 @@
-"""What callers ask for: the typed bodies of the use cases, with their bounds and defaults."""
+"""Requests of callers: the typed bodies of the use cases, with their bounds and defaults."""
 
 from __future__ import annotations
 
@@ -30,17 +30,12 @@ _UNITS_S = (7 * 86_400, 86_400, 3_600, 60, 1)
 
 
 def duration_s_of(text: str) -> int:
-    """Return a duration in seconds.
-
-    Parameters
-    ----------
-    text
-        Weeks, or days to seconds, in whole numbers: ``P1W``, ``PT90M``, ``P1DT12H``.
+    """Return the seconds of a duration in whole weeks, or days to seconds: ``P1W``, ``PT90M``, ``P1DT12H``.
 
     Raises
     ------
     WindowError
-        Another form, years or months (which have no fixed length), or a length of zero.
+        The text has another form, years or months (which have no fixed length), or a length of zero.
 
     References
     ----------
@@ -73,8 +68,6 @@ def _duration(text: str) -> str:
 
 
 class Body(BaseModel):
-    """A body of which unknown fields are never stored, and their names told."""
-
     model_config = ConfigDict(frozen=True)
 
     _ignored: frozenset[str] = PrivateAttr(default=frozenset())
@@ -88,17 +81,15 @@ class Body(BaseModel):
         return made
 
     def note(self, names: frozenset[str]) -> None:
-        """Note names of fields that were given and are not known."""
         self._ignored = names
 
     @property
     def ignored(self) -> frozenset[str]:
-        """The names that were noted."""
         return self._ignored
 
 
 class CompetitionConfig(Body):
-    """A competition as its owner asks for it; unknown fields are never stored.
+    """A competition as requested by its owner; unknown fields are never stored.
 
     Attributes
     ----------
@@ -113,7 +104,7 @@ class CompetitionConfig(Body):
     execution_mode
         ``paper``, or ``dry_run``: the gate is evaluated and no venue is asked.
     pack_id, fixture_id
-        What is replayed; a null fixture is the lowest of the pack.
+        Replayed pack and fixture; a null fixture is the lowest of the pack.
     scoring_window
         ISO 8601 duration of weeks to seconds, from the fixture's first tick.
 
@@ -140,7 +131,7 @@ class CompetitionConfig(Body):
 
 
 class AgentEntry(Body):
-    """An agent as its owner puts it on a roster; unknown fields are never stored.
+    """An agent as its owner registers it; unknown fields are never stored.
 
     References
     ----------
@@ -154,7 +145,7 @@ class AgentEntry(Body):
     instance_id: _Text | None = None
 
 
-# The statuses of a competition, and who may change one.
+# The statuses of a competition, and the rights to change one.
 
 
 class CompetitionStatus(StrEnum):
@@ -171,24 +162,12 @@ MUTABLE = (CompetitionStatus.DRAFT, CompetitionStatus.OPEN)
 
 
 def require(row: CompetitionRow | None, competition_id: str) -> CompetitionRow:
-    """Return the row of a competition that is there.
-
-    Raises
-    ------
-    UnknownCompetitionError
-    """
     if row is None:
         raise UnknownCompetitionError(f"unknown competition {competition_id!r}")
     return row
 
 
 def require_owned(row: CompetitionRow | None, competition_id: str, caller: str) -> CompetitionRow:
-    """Return the row of a competition that is there and belongs to the caller.
-
-    Raises
-    ------
-    UnknownCompetitionError, NotOwnerError
-    """
     found = require(row, competition_id)
     if found["owner"] != caller:
         raise NotOwnerError(f"competition {competition_id} belongs to another principal")
@@ -196,11 +175,5 @@ def require_owned(row: CompetitionRow | None, competition_id: str, caller: str) 
 
 
 def require_startable(row: CompetitionRow) -> None:
-    """Refuse a competition whose status lets it not start.
-
-    Raises
-    ------
-    NotStartableError
-    """
     if row["status"] not in MUTABLE:
         raise NotStartableError("not_startable", f"competition {row['competition_id']} is {row['status']} and can't start")

@@ -1,4 +1,4 @@
-"""Roster entries: what is pinned of an agent when it registers, and the agent made of it again."""
+"""Roster entries: the pinned facts of an agent at registration, and the agent made from them again."""
 
 from __future__ import annotations
 
@@ -35,14 +35,7 @@ from clvlab.store.database import Connection, Database
 
 
 def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> RosterEntry:
-    """Pin an entry: its own config, or that of the instance that it names.
-
-    Raises
-    ------
-    UnknownInstanceError, NotOwnerError
-        The instance is absent or has no owner; it has another owner.
-    EntryError
-    """
+    """Pin an entry: its own config, or that of its instance."""
     record = None if entry.instance_id is None else _record(connection, entry.instance_id, caller)
     mode = proof_mode(entry.proof_mode)
     if record is not None and record["template"] != entry.strategy:
@@ -70,18 +63,18 @@ def _record(connection: Connection, instance_id: str, caller: str) -> AgentInsta
 
 
 def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
-    """Refuse a config that says something else than that of the instance beside it.
+    """Refuse a config that contradicts that of the instance.
 
-    It may repeat the parameters of the instance's template or its whole configuration, in part or altogether: each key that it
-    has must be one of the instance's with the same value, and what it leaves out is the instance's. Values are the same if
-    they are sealed alike; those of a template's parameters after the template has read them.
+    It may repeat the parameters of the instance's template or its whole configuration, in part or in full: each of its keys
+    must be one of the instance's with the same value. Values are the same if they are sealed alike; parameters of a template
+    after the template has read them.
     """
     given = entry.config
     if not given:
         return
     try:
         params: Mapping[str, Any] = {**given, **_resolved(entry.strategy, given, pinned["params"])}
-    except AgentError:  # no parameters of the template, then
+    except AgentError:  # then they are not parameters of the template
         params = given
     readings = [(params, pinned["params"]), (given, pinned)]
     differing = [
@@ -97,7 +90,7 @@ def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
 
 
 def _resolved(strategy: str, given: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given parameters that a template knows, as it reads them beside those of the instance."""
+    """Return the parameters that a template knows, as it reads them together with those of the instance."""
     known = set(given) - set(unused_keys(strategy, given))
     unused = unused_keys(strategy, params)
     others = {key: value for key, value in params.items() if key not in unused}
@@ -114,13 +107,7 @@ def _sealed_bytes(value: Any) -> bytes | None:
 
 
 def rostered_agent(agent: RosterEntry) -> Entrant:
-    """Make the agent of a roster row again.
-
-    Raises
-    ------
-    EntryError
-        A strategy or value that this version does not take.
-    """
+    """Make the agent of a roster row; ``EntryError`` for a strategy or value that this version does not accept."""
     if agent["instance_id"] is None:
         return entrant(agent["agent_id"], agent["strategy"], agent["config"], proof_mode=agent["proof_mode"])
     try:
@@ -132,26 +119,25 @@ def rostered_agent(agent: RosterEntry) -> Entrant:
 
 
 def unused_of(agent: RosterEntry) -> list[str]:
-    """Name the keys of a roster row's config that its template does not know."""
     return [] if agent["instance_id"] else unused_keys(agent["strategy"], agent["config"])
 
 
-# Registration: who is on the roster of a competition, while that may still change.
+# Registration: changes of a roster while it may change.
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Puts agents on rosters, and takes them off.
+    """Adds agents to rosters, and removes them.
 
-    An agent is tried on the fixture that its competition is bound to before the competition's row is held: reading a tape takes
-    time, in which others may register.
+    An agent is tried on the bound fixture before the competition is locked: reading a tape takes time, in which others may
+    register.
     """
 
     database: Database
     packs: PackSource
 
     def add(self, caller: str, competition_id: str, entry: AgentEntry) -> AgentRegisterResponse:
-        """Pin an entry and put it at the end of the roster; see ``Competitions.register``."""
+        """Pin an entry and append it to the roster; see ``Competitions.register``."""
         with self.database.read() as connection:
             seen, _ = _vacancy(connection, caller, competition_id, entry.agent_id)
             pinned = pinned_entry(connection, entry, caller)
@@ -166,20 +152,19 @@ class Registration:
         return {**pick(AgentRegisterResponse, pinned), **ignored(unread)}
 
     def withdraw(self, caller: str, competition_id: str, agent_id: str) -> None:
-        """Take an agent off the roster; see ``Competitions.withdraw``."""
         with self.database.write() as connection:
             _changeable(connection, caller, competition_id, lock=True)
             if not rows.remove_agent(connection, competition_id, agent_id):
                 raise UnknownEntryError(f"no agent {agent_id!r} is on the roster of competition {competition_id}")
 
     def _try(self, row: CompetitionRow, pinned: RosterEntry) -> None:
-        """Refuse an agent that can't run over the fixture that a competition is bound to, if it is bound."""
+        """Refuse an agent that can't run over the bound fixture, if there is one."""
         agent = rostered_agent(pinned)
         if row["pack_id"] is None or not names_ticks(agent):
             return
         try:
             own = bind(self.packs, row["pack_id"], row["fixture_id"])
-        except PackError:  # which the start will say
+        except PackError:  # the start will report it
             return
         for agent_id, cause in misfits([agent], own).items():
             raise EntryError(f"agent {agent_id!r} {cause}")
@@ -195,7 +180,6 @@ def _changeable(connection: Connection, caller: str, competition_id: str, *, loc
 def _vacancy(
     connection: Connection, caller: str, competition_id: str, agent_id: str, *, lock: bool = False
 ) -> tuple[CompetitionRow, int]:
-    """Return the competition's row, and the place on its roster that an agent would take."""
     row = _changeable(connection, caller, competition_id, lock=lock)
     agents = rows.agent_ids(connection, competition_id)
     if agent_id in agents:

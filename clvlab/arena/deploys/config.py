@@ -1,4 +1,4 @@
-"""The typed configuration of a deploy: every parameter bounded, every parameter with a default but strategy and source mode."""
+"""The typed configuration of a deploy: every parameter is bounded, and all but strategy and source mode have defaults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _sealable(params: dict[str, Any]) -> dict[str, Any]:
 
 
 class DeployConfig(BaseModel):
-    """What a deployed agent is, and what it may do; unknown fields are never stored.
+    """A deployed agent and its limits; unknown fields are never stored.
 
     Attributes
     ----------
@@ -38,18 +38,18 @@ class DeployConfig(BaseModel):
     agent_id
         The strategy's name by default.
     source_mode, pack_id, fixture_id
-        What is replayed; a null fixture is the lowest of the pack, a null pack the only one of the catalog that is verified.
+        Replayed pack and fixture; a null fixture is the lowest of the pack, a null pack the only verified one of the catalog.
         ``live`` needs a configured feed.
     market_allowlist
         Market-key prefixes that are scored and may be traded; ``""`` is every market.
     warmup_ticks
         Ticks of a fixture before the gate allows an order.
     require_quote, max_quote_age_s
-        Whether an order needs a quote, and how old it may be, in seconds.
+        Whether an order needs a quote, and its maximal age in seconds.
     sizing, stake, kelly_fraction_bps
         ``flat``: ``stake`` integer units on each position. ``fractional_kelly``: this fraction (basis points) of the Kelly
-        stake on a bankroll of 100 times ``stake``. One without effect fails its check: a fraction of Kelly beside ``flat``, or
-        a stake beside another one in ``params``.
+        stake on a bankroll of 100 times ``stake``. A field without effect fails its check: a fraction of Kelly with ``flat``,
+        or a stake with another one in ``params``.
     max_stake, max_exposure_per_market, max_orders, cooldown_s, min_edge_bps
         Caps of the policy gate; null is off.
     execution_mode
@@ -84,19 +84,13 @@ class DeployConfig(BaseModel):
     min_clv_horizon_s: Annotated[StrictInt, Field(ge=0, le=_MAX_SECONDS)] = 60
 
 
-# Deployed configurations, and the agent that one stands for.
+# Deployed configurations, and their agents.
 
 
 _BANKROLL_STAKES = 100
 
 
 def resolve(config: DeployConfig) -> DeployConfig:
-    """Fill in the defaults of the agent id and of the template's parameters; what is hashed and stored.
-
-    Raises
-    ------
-    UnknownAgentError, AgentError
-    """
     given = {"markets": list(config.market_allowlist), "stake": config.stake} | config.params
     unused = {name: given[name] for name in unused_keys(config.strategy, given)}
     made = template(config.strategy, {name: value for name, value in given.items() if name not in unused})
@@ -104,7 +98,6 @@ def resolve(config: DeployConfig) -> DeployConfig:
 
 
 def without_effect(config: DeployConfig) -> dict[str, str]:
-    """Name the fields that would have no effect beside the others, and say why."""
     kelly, known = config.sizing == "fractional_kelly", DeployConfig.model_fields
     in_params = config.params.get("stake", config.stake)
     found = {}
@@ -116,12 +109,7 @@ def without_effect(config: DeployConfig) -> dict[str, str]:
 
 
 def deployed_agent(config: DeployConfig, agent_id: str, proof_mode: str = "reproducible") -> Entrant:
-    """Make the agent of a resolved configuration; its identity states the whole of it.
-
-    Raises
-    ------
-    EntryError
-    """
+    """Make the agent of a resolved configuration, which its identity states in full; ``EntryError`` if it is not valid."""
     kelly = Kelly(config.kelly_fraction_bps, _BANKROLL_STAKES * config.stake)
     return entrant(
         agent_id,
@@ -134,5 +122,5 @@ def deployed_agent(config: DeployConfig, agent_id: str, proof_mode: str = "repro
 
 
 def pin(config: DeployConfig) -> dict[str, Any]:
-    """Return a configuration as JSON values: what is stored, hashed and sealed."""
+    """Return a configuration as JSON values, as it is stored, hashed and sealed."""
     return config.model_dump(mode="json")

@@ -44,27 +44,19 @@ from clvlab.store.jobs import JobPayload
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import instances as instance_table
 
-# Preflight: every parameter of a deploy checked under its name, all of them, before anything is stored.
+# Preflight: every parameter of a deploy is checked under its name before anything is stored.
 
 
 _STAND_IN = "baseline"
-_STAND_INS = {"strategy": _STAND_IN, "source_mode": "replay"}  # let the other checks be made when these are not usable
+_STAND_INS = {"strategy": _STAND_IN, "source_mode": "replay"}  # used in the other checks where these are not valid
 
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The checks of a deploy, and what it came to.
+    """The checks of a deploy, in order, and their results.
 
-    Attributes
-    ----------
-    checks
-        ``{name, ok, message}`` of every check, in order.
-    config
-        The resolved configuration; None when a check of a field failed.
-    bound
-        Its fixture; None when there is none, or the deploy is live.
-    fixture
-        That of the feed; None when there is none, or the deploy is no live one.
+    ``config`` is the resolved configuration, None if the check of a field failed. ``bound`` is the fixture of a replay and
+    ``fixture`` that of the feed; each is None for the other kind, and if it is missing.
     """
 
     checks: list[PreflightCheck]
@@ -80,8 +72,8 @@ class Preflight:
 def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> Preflight:
     """Check a deploy.
 
-    Steps: 1. every field by its own type and bounds; 2. what fields say together, with defaults in place of fields that failed;
-    3. of a live one, the feed.
+    Steps: 1. every field by its own type and bounds; 2. combinations of fields, with defaults in place of fields that failed;
+    3. for a live one, the feed.
     """
     wrong = _field_errors(body)
     config = DeployConfig.model_validate(_STAND_INS | {name: body[name] for name in body if name not in wrong})
@@ -110,7 +102,6 @@ def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> P
 
 
 def _followed(config: DeployConfig, live: LiveFeed) -> tuple[Fixture | None, dict[str, str]]:
-    """Return the fixture that a live deploy follows, or what is wrong, by the name of the check."""
     if config.source_mode != "live":
         return None, {}
     _, missing = _tried(live.idle_feed)
@@ -156,13 +147,11 @@ _MAX_KEY_CHARS = 255
 
 
 class _KeyTakenError(Exception):
-    """Another request took the idempotency key while this one was preparing."""
+    """A concurrent request took the idempotency key."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """The run of a deploy: kind and payload of its job, RUN_STARTED, and whether it is ranked."""
-
     kind: str
     started: RunStarted
     payload: JobPayload
@@ -171,8 +160,6 @@ class _Launch:
 
 @dataclass(frozen=True)
 class Deploys:
-    """Use cases of deployed agents."""
-
     database: Database
     catalog: Packs
     clock: Callable[[], int]
@@ -182,23 +169,12 @@ class Deploys:
     live: LiveFeed
 
     def deploy(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None = None) -> DeployResponse:
-        """Check a configuration by name, store it as an instance, and queue its run; returns before that is sealed.
+        """Check a configuration by name, store it as an instance, and queue its run; return before that is sealed.
 
-        Parameters
-        ----------
-        owner
-            Principal of the verified token; the only source of ownership.
-        body
-            Fields of ``DeployConfig``, untyped: a value of the wrong type or out of bounds is a failing check named after its
-            field.
-        idempotency_key
-            The same key and configuration of the same owner give the same instance again, without a new run.
-
-        Returns
-        -------
-        DeployResponse
-            ``ignored`` names fields of the body, and ``params``, that nothing reads; they are told and change no fingerprint,
-            save for unknown ``params``, which are pinned.
+        ``owner``, the principal of the verified token, is the only source of ownership. ``body`` is untyped: a bad value is a
+        failing check named after its field. The same ``idempotency_key`` and configuration of an owner return the same
+        instance. ``ignored`` of the response names unread fields; of these only unknown ``params`` change the fingerprint,
+        because they are pinned.
 
         Raises
         ------
@@ -229,7 +205,6 @@ class Deploys:
         return {**pick(DeployResponse, record), **_unread(body, config)}
 
     def _prior(self, owner: str, key: str, fingerprint: str | None) -> DeployResponse | None:
-        """Return what a key was used for, if it was."""
         with self.database.read() as connection:
             used = instances.key_row(connection, owner, key)
             if used is None:
@@ -247,7 +222,6 @@ class Deploys:
         return pick(DeployResponse, instance["record"])
 
     def _store(self, owner: str, config: DeployConfig, checked: Preflight, fingerprint: str, key: str | None) -> AgentInstance:
-        """Store instance, run, job and key in one transaction."""
         instance_id, now = "inst_" + self.new_id(), self.clock()
         launch = self._launch(config, checked, instance_id)
         started, run_id = launch.started, launch.started["run_id"]
@@ -293,24 +267,12 @@ class Deploys:
         return _Launch("live-deploy", live.started, payload_of(instance_id, checked.fixture), is_genuine(feed))
 
     def instance(self, caller: str, instance_id: str) -> AgentInstance:
-        """Return the record of an instance to its owner.
-
-        Raises
-        ------
-        UnknownInstanceError
-        """
         with self.database.read() as connection:
             return _owned(connection, instance_id, caller)
 
     def page(
         self, caller: str, strategy: str | None = None, cursor: str | None = None, limit: int = 50
     ) -> InstanceListResponse:
-        """List the instances of the caller, newest first; of one strategy, or of every.
-
-        Raises
-        ------
-        PageError
-        """
         with self.database.read() as connection:
             own = instances.of_owner(caller, strategy)
             found, next_cursor = page_of(connection, instance_table, InstanceRow, "instance_id", cursor, limit, own)
@@ -319,27 +281,13 @@ class Deploys:
         return {"instances": listed, "next_cursor": next_cursor}
 
     def newest_event_id(self, caller: str, instance_id: str) -> int:
-        """Return the id of the newest runtime event of an instance; 0 without any.
-
-        Raises
-        ------
-        UnknownInstanceError
-            Absent, without an owner, or of another owner.
-        """
+        """Return the id of the newest runtime event of an instance of the caller; 0 without any."""
         with self.database.read() as connection:
             _owned(connection, instance_id, caller)
             return instances.newest_event_id(connection, instance_id)
 
     def runtime_events(self, caller: str, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
-        """Return events with ``id > since``, ascending; the first ``limit`` of them.
-
-        Raises
-        ------
-        UnknownInstanceError
-            Absent, without an owner, or of another owner.
-        PageError
-            ``since`` is negative, or ``limit`` outside 1..1000.
-        """
+        """Return events of an instance of the caller with ``id > since``, ascending, up to ``limit``."""
         if since < 0 or (limit is not None and not 1 <= limit <= MAX_RUNTIME_EVENTS):
             raise PageError(f"since must not be negative, and limit be 1 to {MAX_RUNTIME_EVENTS}, not {since} and {limit}")
         with self.database.read() as connection:
@@ -349,7 +297,6 @@ class Deploys:
 
 
 def _unread(body: Mapping[str, Any], config: DeployConfig | None) -> BodyAnswer:
-    """Name what a body has and nothing reads."""
     params = [] if config is None else unused_keys(config.strategy, config.params)
     return ignored([*set(body) - set(DeployConfig.model_fields), *(f"params.{key}" for key in params)])
 

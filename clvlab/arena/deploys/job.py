@@ -1,4 +1,4 @@
-"""The run of a deployed agent: performed by a job, told on the operations channel."""
+"""The run of a deployed agent: performed by a job, reported on the operations channel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ _ACTION = ("fixture_id", "tick_seq", "ts_ms", "action", "market_key", "side", "s
 
 
 def spec_of(config: DeployConfig, own: Bound, instance_id: str) -> ReplaySpec:
-    """Return the run that a resolved configuration stands for."""
     return ReplaySpec(
         kind="deploy",
         origin_id=instance_id,
@@ -44,20 +43,17 @@ def spec_of(config: DeployConfig, own: Bound, instance_id: str) -> ReplaySpec:
 
 
 def runtime_event(kind: str, agent_id: str, run_id: str, session_id: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """Make an event of the operations channel; it carries nothing of the evidence and is never scored."""
+    """Return an event of the operations channel; it carries no evidence and is never scored."""
     return {"type": kind, "agent_id": agent_id, "run_id": run_id, "session_id": session_id, "payload": payload}
 
 
 @dataclass(frozen=True)
 class DeployOrigin:
-    """Instances that replay."""
-
     database: Database
     catalog: Packs
     clock: Callable[[], int]
 
     def spec(self, job: Job) -> ReplaySpec:
-        """Return what was deployed."""
         instance_id = job.payload["origin_id"]
         with self.database.read() as connection:
             row = _row(connection, instance_id)
@@ -68,23 +64,20 @@ class DeployOrigin:
         return spec_of(DeployConfig.model_validate(row["record"]["config"]), own, instance_id)
 
     def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
-        """Say that the run begins."""
         tell(connection, job, [("RUN_STARTED", "", {})], now_ms)
 
     def sealing(self, job: Job, run: Run) -> Sealing:
-        """Say what was done, action by action, and then that it is sealed."""
         for batch in in_batches(_actions(run, session_of(job))):
             with fenced(self.database, job) as connection:
                 instances.append(connection, job.payload["origin_id"], self.clock(), batch)
         return lambda connection, anchor, now_ms: tell(connection, job, [("RUN_SEALED", "", {})], now_ms)  # noqa: ARG005
 
     def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
-        """Put the cause on the run's record."""
         note_failure(connection, job, cause, now_ms)
 
 
 def tell(connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
-    """Tell of an instance's run on the operations channel; what is of no agent is its own."""
+    """Report happenings of an instance's run on the operations channel; those of no agent are the run's."""
     instance_id = job.payload["origin_id"]
     own = str(_row(connection, instance_id)["record"]["config"]["agent_id"])
     events = [
@@ -101,7 +94,6 @@ def _row(connection: Connection, instance_id: str) -> InstanceRow:
 
 
 def note_failure(connection: Connection, job: Job, cause: str, now_ms: int) -> None:
-    """Put the cause of a failure on the record of an instance's run."""
     instance_id = job.payload["origin_id"]
     row = instances.row(connection, instance_id)
     agent_id = "" if row is None else str(row["record"]["config"]["agent_id"])
@@ -111,7 +103,6 @@ def note_failure(connection: Connection, job: Job, cause: str, now_ms: int) -> N
 
 
 def session_of(job: Job) -> str:
-    """Name one attempt at a run."""
     return f"{job.run_id}/{job.attempt}"
 
 
@@ -121,11 +112,10 @@ def _actions(run: Run, session: str) -> Iterator[dict[str, Any]]:
         yield runtime_event("AGENT_ACTION", row["agent_id"], run.run_id, session, payload)
 
 
-# Live deploys: an agent that follows a fixture as it is played.
+# Live deploys: an agent that follows a fixture live.
 
 
 def live_spec_of(config: DeployConfig, instance_id: str, feed: Feed, fixture: Fixture, grace_s: int = 0) -> LiveSpec:
-    """Return the live run that a resolved configuration stands for."""
     return LiveSpec(
         feed=feed,
         fixture=fixture,
@@ -140,31 +130,24 @@ def live_spec_of(config: DeployConfig, instance_id: str, feed: Feed, fixture: Fi
 
 @dataclass(frozen=True)
 class LiveDeployOrigin:
-    """Instances that follow a fixture live."""
-
     database: Database
 
     def spec(self, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LiveSpec:
-        """Return what was deployed."""
         with self.database.read() as connection:
             row = _row(connection, job.payload["origin_id"])
         config = DeployConfig.model_validate(row["record"]["config"])
         return live_spec_of(config, job.payload["origin_id"], feed, fixture, grace_s)
 
     def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
-        """Say that the run is being followed."""
         tell(connection, job, [("RUN_STARTED", "", {}), ("STATUS_CHANGED", "", {"status": "running"})], now_ms)
 
     def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
-        """Say what happened while it lasts."""
         tell(connection, job, happenings, now_ms)
 
     def sealing(self, job: Job, run: Run) -> Sealing:
-        """Say that it is sealed, and over which pack."""
         captured = {"pack_id": run.pack.pack_id, "content_hash": run.pack.content_hash}
         ended: list[Happening] = [("STATUS_CHANGED", "", {"status": "sealed"} | captured), ("RUN_SEALED", "", {})]
         return lambda connection, anchor, now_ms: tell(connection, job, ended, now_ms)  # noqa: ARG005
 
     def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
-        """Note a failure."""
         note_failure(connection, job, cause, now_ms)

@@ -1,4 +1,4 @@
-"""The audit of a run log: every entry read again, and all that its keeper says of it compared."""
+"""The audit of a run log: every entry is read again and compared with the statements of its keeper."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.checks import Verdict
 from clvlab.proof.verify import verify
 
-# What was said of a run log: by its keeper, by checkpoints that were seen before, and by bundles.
+# Statements about a run log: by its keeper, by earlier checkpoints, and by bundles.
 
 
 class Said:
-    """What was said of a log: handed to the auditor, and kept as far as the result shows it.
+    """Statements about a log, passed to the auditor and kept for the result.
 
-    ``lost`` names what a restart confesses to have lost, which therefore nothing can be compared with.
+    ``lost`` names entries that a restart declares lost, with which nothing can be compared.
     """
 
     def __init__(self, auditor: Auditor, keys: Keys, origin: str | None) -> None:
@@ -55,7 +55,7 @@ class Said:
                 self.auditor.fail(f"the log's checkpoint has {current.size} entries, its state had {head.size} before")
 
     def _restarted(self, head: Head) -> None:
-        """Take the keeper's word for where the log was restarted; the entries must then say the same."""
+        """Note the restarts that the keeper states; the entries must then state the same."""
         for index, entry in head.restarts:
             self.auditor.expect_entry(index, entry, "the keeper's list of restarts")
             try:
@@ -75,19 +75,19 @@ class Said:
             self.origin = self._restarts[-1].key.name
 
     def kept(self, found: Checkpoint) -> int:
-        """Count the first entries that a checkpoint and this log must have in common, as its restarts say."""
+        """Return the number of first entries that a checkpoint and this log must share, given its restarts."""
         ended = [number for number, one in enumerate(self._restarts) if one.before.origin == found.origin]
         return min([found.size, *(one.kept for number in ended[:1] for one in self._restarts[number:])])
 
     def judge_restarts(self) -> None:
-        """Require the entries to hold the restarts that the keeper told of, and no other; to be asked at the end."""
+        """Require the entries to have exactly the restarts that the keeper stated; called at the end."""
         told = {one.index for one in self._restarts}
         for one in self.auditor.restarts:
             if one.index not in told:
                 self.auditor.fail(f"entry {one.index} restarts the log, which its keeper does not say", one.index)
 
     def signed(self, whose: str, note: str, *, current: bool = False) -> Checkpoint | None:
-        """Take a checkpoint that is a note; its signature is judged if there are keys to judge it by."""
+        """Return the checkpoint of a note; its signature is judged if there are keys for it."""
         try:
             if self._keys.logs:
                 found, witnesses = trusted_checkpoint(note, self._keys)
@@ -124,7 +124,7 @@ class Said:
         self.auditor.expect_root(found.size, found.root, whose)
 
     def bundle(self, name: str, content: bytes) -> None:
-        """Require a bundle's run to hold, its entries to be about it and to stand in the log, and count again beside it."""
+        """Require that a bundle's run holds and its entries are about it and in the log, and recount its statements."""
         parts = read_bundle(content)
         if "log.json" not in parts:
             raise BundleError(f"{name} holds no proofs of a log")
@@ -133,7 +133,7 @@ class Said:
         kept = None if found is None else self.kept(found)
         for which in ("commit", "outcome"):
             if found is not None and kept is not None and kept <= part[which]["index"] < found.size:
-                continue  # it was lost, as the checkpoint above is said to be
+                continue  # lost by the restart, as the checkpoint above is
             self.auditor.expect_entry(part[which]["index"], part[which]["entry"].encode(), f"the {which} in {name}")
         verification = verify(run_of(parts), parts.get("receipts.jsonl", b""))
         wrong = next((check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL), None)
@@ -161,59 +161,38 @@ _STATE = "clvlab-audit/1"
 
 @dataclass(frozen=True, slots=True)
 class LogAudit:
-    """What an audit found.
+    """The result of an audit."""
 
-    Attributes
-    ----------
-    place, origin
-        Where the log was read, and its name; null of one without a checkpoint.
-    size, root_hash
-        How many entries were read, and their root.
-    signature_judged
-        Whether the log's signature was judged by keys of the caller; one that does not hold is among ``broken``.
-    witnesses
-        Names of trusted witnesses that signed the newest checkpoint.
-    checkpoints, bundles
-        How many checkpoints seen before it extends, and bundles whose runs, entries and counts it was compared with.
-    restarts, lost
-        Where the log was restored and goes on under another name, and what of the above can't be compared with it since.
-    counts
-        Runs by owner and pack, counted from the entries. Owners' names are the operator's word, and so are the packs of runs
-        whose bundle was not compared.
-    recounts
-        Counts beside the runs of the bundles.
-    falls
-        Where the times of entries fall, which are the operator's word too.
-    plans
-        Searches that were planned, and what opened their hold-outs.
-    broken, broken_count
-        The first rules that do not hold, and how many do not.
-    """
-
+    # place, origin: place of the log, and its name; ``None`` without a checkpoint
     place: str
     origin: str | None
+    # size, root_hash: number of entries read, and their root
     size: int
     root_hash: str
-    signature_judged: bool
-    witnesses: tuple[str, ...]
+    signature_judged: bool  # whether keys of the caller judged the log's signature; one that does not hold is in ``broken``
+    witnesses: tuple[str, ...]  # names of trusted witnesses that signed the newest checkpoint
+    # checkpoints, bundles: numbers of earlier checkpoints that the log extends, and of bundles whose runs, entries and counts
+    # were compared
     checkpoints: int
     bundles: int
+    # restarts, lost: restarts of the log under another name, and statements that can't be compared since
     restarts: tuple[RestartRecord, ...]
     lost: tuple[str, ...]
+    # Runs by owner and pack, counted from the entries. Owners' names are the operator's word, and so are the packs of runs
+    # whose bundle was not compared.
     counts: tuple[PackCounts, ...]
-    recounts: tuple[Recount, ...]
-    falls: Falls
-    plans: tuple[PlanHistory, ...]
+    recounts: tuple[Recount, ...]  # counts for the runs of the bundles
+    falls: Falls  # distribution of the times of entries, which are the operator's word too
+    plans: tuple[PlanHistory, ...]  # planned searches, and the openings of their hold-outs
+    # broken, broken_count: the first broken rules, and the number of all
     broken: tuple[Broken, ...]
     broken_count: int
 
     @property
     def sound(self) -> bool:
-        """Whether every rule holds."""
         return not self.broken_count
 
     def facts(self) -> dict[str, Any]:
-        """Return all of it as JSON."""
         names = ("place", "origin", "size", "root_hash", "signature_judged", "witnesses", "checkpoints", "bundles")
         counted = [
             {"owner": one.owner, "content_hash": one.content_hash}
@@ -264,29 +243,16 @@ def audit(
     state: Path | None = None,
     limits: SourceLimits | None = None,
 ) -> LogAudit:
-    """Read a log whole and judge it by its entries alone.
+    """Read a whole log and judge it by its entries alone.
 
-    Steps: 1. gather what was said of the log: by its keeper, by checkpoints seen before, by bundles; 2. read every entry,
-    keeping the rules of ``clvlab.log.log``, and compare what was said as its size is reached; 3. remember the state.
-
-    Parameters
-    ----------
-    place
-        File of SQLite, URL of a database, or http(s) URL of a service.
-    trust
-        Keys by which signatures are judged, and a checkpoint seen; without it no signature is judged.
-    checkpoints, bundles
-        Checkpoints seen before, and bundles whose runs must hold, whose entries must stand in the log and be about them, and
-        whose counts must be true; by name.
-    state
-        File that remembers the log between audits: written after a sound one only.
-    limits
-        When to give up.
+    Steps: 1. gather statements about the log: by its keeper, earlier checkpoints and bundles; 2. read every entry, check the
+    rules of ``clvlab.log.log``, and compare each statement as its size is reached; 3. store the state. Without ``trust`` no
+    signature is judged. ``checkpoints`` and ``bundles`` are by name. ``state`` is written only after a sound audit.
 
     Raises
     ------
     LogError, BundleError
-        There is no log to audit, it can't be read whole, or what it is to be compared with can't be read.
+        There is no log to audit, it can't be read in full, or a checkpoint or bundle can't be read.
     """
     trust, limits = trust or Trust(), limits or SourceLimits()
     keys = Keys.read(trust.logs, trust.witnesses)
@@ -323,7 +289,7 @@ def audit(
 
 
 def _read(source: LogSource, auditor: Auditor, size: int, limits: SourceLimits) -> None:
-    """Hand every entry to the auditor, up to a size; stop where the log does not give what it should."""
+    """Pass every entry to the auditor, up to a size; stop where the log does not return an entry that it should have."""
     try:
         for entry in entries_of(source, size, limits):
             auditor.add(entry)
@@ -342,7 +308,7 @@ def _remembered(content: bytes, name: str) -> Checkpoint:
 
 
 def _remember(state: Path, before: bytes | None, now: Checkpoint, note: str) -> None:
-    """Write the state, unless another audit did meanwhile: it might have seen more."""
+    """Write the state, unless another audit did meanwhile, which may have seen more."""
     root = now.text.split("\n")[2]
     content = canonical({"schema": _STATE, "origin": now.origin, "size": now.size, "root": root, "note": note or None})
     place = state.resolve()

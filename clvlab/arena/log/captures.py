@@ -1,4 +1,4 @@
-"""Whether the segments of a pack stand in a run log, under a checkpoint that it signed, and since when by its own word."""
+"""Search for a pack's segments in a run log, under a signed checkpoint, with the times that the log states."""
 
 from __future__ import annotations
 
@@ -21,20 +21,18 @@ from clvlab.words import counted, moment
 
 _DAY_MS = 86_400_000
 LATE_MS = _DAY_MS
-"""How long after its first message a segment may be entered: a day lets a capture that broke off be gone on with, and matches
-end in it. Who enters one later may have written it once their results were known."""
+"""Longest time from a segment's first message to its entry.
+
+A day lets an interrupted capture continue, and matches end within it: the author of a later entry may have known their results.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Witnessed:
-    """The grade of a pack beside a log, and the sentences that say why.
+    """The grade of a pack by a log, and its reasons in sentences.
 
-    Attributes
-    ----------
-    since_ms
-        When the last segment was entered, by the word of the log's operator; null where some segment is not in the log.
-    late_days
-        How many whole days the longest wait was, from the first message of a segment to its entry.
+    ``since_ms`` is the entry time of the last segment by the log operator's word, ``None`` if a segment is not in the log.
+    ``late_days`` are the whole days of the longest wait from a segment's first message to its entry.
     """
 
     grade: Grade
@@ -51,7 +49,7 @@ class Witnessed:
 
 @dataclass(frozen=True, slots=True)
 class _SegmentPart:
-    """A segment of a pack, and the first and last arrival of a message in it; null of one without messages."""
+    """A segment of a pack, and the first and last arrival of its messages; ``None`` without messages."""
 
     name: str
     entry: Segment
@@ -60,26 +58,7 @@ class _SegmentPart:
 
 
 def witnessed(pack: Pack, place: str, trust: Trust, note: str | None = None, limits: SourceLimits | None = None) -> Witnessed:
-    """Look for every segment of a verified pack among the entries of a log.
-
-    Parameters
-    ----------
-    pack
-        In a folder, verified.
-    place
-        File of SQLite, URL of a database, or http(s) URL of a service.
-    trust
-        Whose signatures count.
-    note
-        A signed checkpoint of the log; the one that a service answers by default.
-    limits
-        When to give up.
-
-    Raises
-    ------
-    LogError
-        There is no log, or it can't be read.
-    """
+    """Search every segment of a verified local pack in a log, under ``note`` or the checkpoint that a service returns."""
     if pack.grade is Grade.NOT_SHOWN:
         return Witnessed(Grade.NOT_SHOWN, ("the pack shows no messages that a log could have",))
     parts, limits, keys = _parts(pack), limits or SourceLimits(), Keys.read(trust.logs, trust.witnesses)
@@ -111,7 +90,7 @@ def witnessed(pack: Pack, place: str, trust: Trust, note: str | None = None, lim
 
 
 def _parts(pack: Pack) -> list[_SegmentPart]:
-    """Return the segments of a pack; none of a pack that was imported from other files."""
+    """Return the segments of a pack; empty for an import of other files."""
     found: list[_SegmentPart] = []
     if pack.manifest.normaliser not in CAPTURES:
         return found
@@ -128,13 +107,13 @@ def _parts(pack: Pack) -> list[_SegmentPart]:
 
 
 def _times(source: LogSource, signed: Checkpoint, wanted: set[Segment], limits: SourceLimits) -> dict[Segment, int]:
-    """Read the entries under a checkpoint, whose root they must give, and return when it has which segments."""
+    """Read the entries under a checkpoint, check its root, and return the entry time of each segment."""
     tree, times = Frontier(), dict[Segment, int]()
     for data in entries_of(source, signed.size, limits):
         tree.extend([leaf_hash(data)])
         try:
             entry, ts_ms = entry_and_time(data)
-        except EvidenceError:  # an entry of a later kind is no segment; its bytes are under the root all the same
+        except EvidenceError:  # an entry of a later kind is not a segment; its bytes are under the root all the same
             continue
         if isinstance(entry, Segment) and entry in wanted:
             times.setdefault(entry, ts_ms)
@@ -146,7 +125,7 @@ def _times(source: LogSource, signed: Checkpoint, wanted: set[Segment], limits: 
 def _reasons(
     pack: Pack, parts: list[_SegmentPart], times: Mapping[Segment, int], signed: Checkpoint, wait_ms: int
 ) -> list[str]:
-    """Say when segments were entered, against their arrivals and against kickoffs."""
+    """Compare entry times of segments with arrivals and kickoffs, in sentences."""
     last = max(times.values())
     kickoffs = [one.kickoff_ts_ms for one in pack.manifest.fixtures if one.kickoff_ts_ms is not None]
     late = [

@@ -1,4 +1,4 @@
-"""The run log in use: checkpoints, proofs and counts, and what a witness is asked and signs."""
+"""Operations on the run log: checkpoints, proofs, counts, and requests to witnesses."""
 
 from __future__ import annotations
 
@@ -24,14 +24,10 @@ from clvlab.log.witness import Witness, request
 
 @contextmanager
 def open_log(place: str | Path, *, create: bool = False) -> Iterator[LogStore]:
-    """Open the run log of a store, and close it at the end of the context.
+    """Open the run log of a store for the duration of the context.
 
-    Parameters
-    ----------
-    place
-        A file of SQLite, or the URL of a database as CLVLAB_DATABASE_URL has it.
-    create
-        Make a file that is missing, to write to it; else that is an error, and what can't be written is read as it is.
+    ``place`` is a file of SQLite, or a URL as in CLVLAB_DATABASE_URL. ``create`` makes a missing file, which is an error
+    otherwise; a read-only store is read as it is.
     """
     try:
         from clvlab.store.database import Database, database_to_read
@@ -64,12 +60,7 @@ def new_key(name: str, path: Path, *, witness: bool = False) -> str:
 
 
 def signed_checkpoint(log: LogStore, signer: Signer, published: Publication | None = None) -> str:
-    """Sign the state of a log as it is now; the key's name is the log's.
-
-    Raises
-    ------
-    LogBehindError, LogKeyError
-    """
+    """Sign the present state of a log; the key's name is the log's."""
     with (published or Publication()).state(log, partial(signed, signer=signer)) as (_, note):
         return note
 
@@ -77,70 +68,47 @@ def signed_checkpoint(log: LogStore, signer: Signer, published: Publication | No
 def restart_log(
     log: LogStore, notes: Sequence[str], signer: Signer, file: Path | None, ts_ms: int
 ) -> tuple[RestartRecord, str]:
-    """End the origin that published these checkpoints; returns what was written, and the first checkpoint of the new one.
-
-    ``file`` is where the newest published checkpoint is kept: the new one is put there.
-
-    Raises
-    ------
-    LogError
-    """
+    """End the origin of these checkpoints; return the record and the first checkpoint of the new one, also kept in ``file``."""
     with log.write() as rows:
         done = restart(rows, notes, signer, ts_ms)
     return done, signed_checkpoint(log, signer, Publication(file, signer.verifier))
 
 
 def log_counts(log: LogStore) -> list[OwnerCounts]:
-    """Count the runs of each owner, in order of owner."""
     with log.read() as rows:
         return count_runs(rows)
 
 
 def count_runs(rows: LogRows) -> list[OwnerCounts]:
-    """Count within a transaction, as ``log_counts`` does."""
+    """Count within a transaction, as ``log_counts``."""
     counted = counts(rows).items()
     return [pick(OwnerCounts, {**asdict(count), "owner": owner, "open": count.open}) for owner, count in counted]
 
 
 def witness_request(log: LogStore, note: str, old_size: int) -> str:
-    """Write the request that asks a witness, who saw ``old_size`` entries last, to sign a checkpoint."""
+    """Return the request to a witness, which saw ``old_size`` entries last, to sign a checkpoint."""
     with log.read() as rows:
         new = _own(rows, note)
         return request(old_size, consistency(rows, old_size, new.size), note)
 
 
 def cosign(asked: str, key: Path, logs: Sequence[str], state: Path, ts_s: int) -> str:
-    """Answer a request as a witness: the signature line, or a ``LogError`` that says why not."""
+    """Answer a request as a witness with its signature line, or raise a ``LogError`` with the reason."""
     return Witness(read_signer(key), [Verifier.parse(log) for log in logs], state).cosign(asked, ts_s)
 
 
 def log_proofs(
     log: LogStore, run_id: str, signer: Signer | str, since: str | None = None, published: Publication | None = None
 ) -> dict[str, Any]:
-    """Prove a run's commitment and outcome under a checkpoint, and that this one extends an earlier one.
+    """Return part ``log.json`` of a bundle: proofs of a run under a checkpoint that extends the earlier ``since``.
 
-    Parameters
-    ----------
-    log, run_id
-        A run that has ended.
-    signer
-        A signed checkpoint of the log, or the key to sign one with now.
-    since
-        An earlier checkpoint that readers may know, to prove the newer one from.
-    published
-        Where a checkpoint that is signed now is kept before it is given away.
-
-    Returns
-    -------
-    dict
-        Part ``log.json`` of a bundle, with counts of the owner's other runs, unsigned, if the commitment names its pack.
+    It has unsigned counts of the owner's other runs if the commitment names its pack. ``signer`` is a signed checkpoint, or the
+    key to sign one now, which ``published`` stores before it is returned.
 
     Raises
     ------
     LogError
         The checkpoint is not this log's, or the run has no outcome under it.
-    LogBehindError, LogKeyError
-        Nothing can be signed.
     """
     published = (published or Publication()) if isinstance(signer, Signer) else Publication()
     sign = partial(signed, signer=signer) if isinstance(signer, Signer) else lambda _: signer
@@ -165,7 +133,7 @@ def log_proofs(
 
 
 def _own(rows: LogRows, note: str) -> Checkpoint:
-    """Read a checkpoint of this log; its signatures are for others to judge."""
+    """Read a checkpoint of this log; its signatures are judged elsewhere."""
     found = checkpoint(open_note(note)[0])
     if found.size > rows.size() or tree_root(rows, found.size) != found.root:
         raise LogError(f"the checkpoint of {found.origin!r} at {found.size} entries is not of this log")

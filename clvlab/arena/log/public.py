@@ -1,4 +1,4 @@
-"""What anyone may read of a store's run log."""
+"""The public part of a store's run log."""
 
 from __future__ import annotations
 
@@ -20,22 +20,13 @@ MAX_ENTRIES = 1000
 
 @dataclass(frozen=True)
 class PublicLog:
-    """The run log of a store.
-
-    Attributes
-    ----------
-    signer
-        Key of the log; without one its state is shown unsigned.
-    published
-        Where its newest checkpoint is kept.
-    """
+    """The run log of a store; unsigned without ``signer``. ``published`` keeps its newest checkpoint."""
 
     database: Database
     signer: Signer | None = None
     published: Publication = field(default_factory=Publication)
 
     def state(self) -> LogResponse:
-        """Return size and root of the log, and what each owner committed to."""
         with RunLog(self.database).read() as rows:
             size = rows.size()
             root, owners, history = tree_root(rows, size), count_runs(rows), rows.restarts()
@@ -49,23 +40,12 @@ class PublicLog:
         }
 
     def checkpoint(self) -> str:
-        """Sign the present state as a note.
-
-        Raises
-        ------
-        UnsignedLogError, LogBehindError, LogKeyError
-        """
         if self.signer is None:
             raise UnsignedLogError("this log has no key to sign checkpoints with")
         return signed_checkpoint(RunLog(self.database), self.signer, self.published)
 
     def entries(self, since: int = 0, limit: int = 100) -> LogEntriesResponse:
-        """Return entries from an index on; an entry is the text that is hashed.
-
-        Raises
-        ------
-        PageError
-        """
+        """Return entries from an index on; an entry is the text that is hashed."""
         if not 0 <= since <= SAFE_INTEGER or not 1 <= limit <= MAX_ENTRIES:
             raise PageError(f"since must not be negative, and limit be 1 to {MAX_ENTRIES}, not {since} and {limit}")
         with self.database.read() as connection:
@@ -78,7 +58,7 @@ class PublicLog:
         Raises
         ------
         PageError
-            Sizes that the log never had.
+            The log never had one of the sizes.
         """
         with RunLog(self.database).read() as rows:
             size = rows.size()
@@ -88,19 +68,9 @@ class PublicLog:
         return {"first": first, "second": second, "proof": [value.hex() for value in proof]}
 
     def proofs(self, run_id: str) -> dict[str, Any] | None:
-        """Prove a sealed run's entries under a checkpoint of now; null without a key.
-
-        Raises
-        ------
-        LogBehindError, LogKeyError
-        """
+        """Prove a sealed run's entries under a new checkpoint; ``None`` without a key."""
         return log_proofs(RunLog(self.database), run_id, self.signer, published=self.published) if self.signer else None
 
     def require_whole(self) -> None:
-        """Require the log to have all that was published of it.
-
-        Raises
-        ------
-        LogBehindError
-        """
+        """Raise ``LogBehindError`` unless the log has all its published entries."""
         self.published.require(RunLog(self.database))

@@ -1,4 +1,4 @@
-"""Where an audited log is read from: a database, or a service over HTTP that may be slow, broken or hostile."""
+"""Sources of an audited log: a database, or a service over HTTP that may be slow, broken or hostile."""
 
 from __future__ import annotations
 
@@ -22,19 +22,15 @@ from clvlab.log.log import LogRows, RunCounts, counts
 from clvlab.log.tree import tree_root
 
 PAGE = 1000
-_MAX_BODY = 16 * 2**20  # a page of the longest names, each character escaped twice, has less
+_MAX_BODY = 16 * 2**20  # a page of the longest names, each character escaped twice, is smaller
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLimits:
-    """How much of a log is read before its reader gives up.
+    """Limits of reading a log.
 
-    Attributes
-    ----------
-    entries
-        Most entries.
-    request_s, total_s
-        Seconds for one answer of a service, and for all.
+    ``entries`` is the largest number of entries, ``request_s`` the seconds for one answer of a service, ``total_s`` those for
+    all.
     """
 
     entries: int = 10_000_000
@@ -44,7 +40,7 @@ class SourceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the keeper of a log says of it: size, root and counts at one time, then a checkpoint if it is signed.
+    """The keeper's statement about a log: size, root and counts at one time, and a checkpoint if it is signed.
 
     A damaged log has no ``root``, and ``fault`` says why.
     """
@@ -59,11 +55,7 @@ class Head:
 
 
 class LogSource(Protocol):
-    """A log to be read from its first entry on."""
-
-    def head(self) -> Head:
-        """Return what its keeper says of it."""
-        ...
+    def head(self) -> Head: ...
 
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
         """Return entries with their indices, as they come."""
@@ -71,7 +63,7 @@ class LogSource(Protocol):
 
 
 class EntryNotGivenError(LogError):
-    """A log does not give an entry that it must have, at ``index``."""
+    """A log does not return an entry that it must have, at ``index``."""
 
     def __init__(self, index: int, text: str) -> None:
         super().__init__(text)
@@ -84,9 +76,9 @@ def entries_of(source: LogSource, size: int, limits: SourceLimits) -> Iterator[b
     Raises
     ------
     EntryNotGivenError
-        In its place stands another, or none.
+        An entry is missing or has another index.
     LogError
-        There are more than are to be read, or they can't be read.
+        The limits are exceeded, or entries can't be read.
     """
     if size > limits.entries:
         raise LogError(f"the log has {size:,} entries to be read, more than the {limits.entries:,} that are to be read")
@@ -106,13 +98,7 @@ def entries_of(source: LogSource, size: int, limits: SourceLimits) -> Iterator[b
 
 @contextmanager
 def opened_source(place: str, limits: SourceLimits) -> Iterator[LogSource]:
-    """Open a log for reading: a file of SQLite, the URL of a database, or the http(s) URL of a service.
-
-    Raises
-    ------
-    LogError
-        There is no log.
-    """
+    """Open a log for reading: a file of SQLite, the URL of a database, or the http(s) URL of a service."""
     if place.startswith(("http://", "https://")):
         yield _Service(place, limits)
         return
@@ -136,7 +122,7 @@ class _Stored:
 
 
 class _Service:
-    """The answers of a service, each bounded in bytes and time; no redirection is followed."""
+    """The answers of a service, limited in bytes and time; redirections are not followed."""
 
     def __init__(self, url: str, limits: SourceLimits) -> None:
         self._limits, self._url = limits, url.rstrip("/")
@@ -189,13 +175,13 @@ class _Service:
 
 
 def answer(url: str, seconds: float) -> tuple[int, bytes]:
-    """Ask a URL; returns status and body, of which no more is read than tells that it is too long.
+    """Return status and body of a URL; an oversized body is read only until that is known.
 
-    Time-outs of sockets count from the last byte, so one that sends a byte now and then would last for ever: a timer ends it.
+    Socket time-outs count from the last byte, so a trickle would last for ever: a timer ends it.
     """
     parts = urlsplit(url)
     host, secure = parts.hostname or "", parts.scheme == "https"
-    if not host:  # which a socket would take for this machine
+    if not host:  # a socket would take it for this machine
         raise ValueError("the URL names no host")
     connection = HTTPConnection(host, parts.port or (443 if secure else 80), timeout=seconds)
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Asking a witness, now and then, what it saw last of the run log: it may know of more than a database that was restored."""
+"""Regular comparison of the run log with a witness, which may know entries that a restored database lacks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,7 @@ _MAX_BYTES = 1 << 20
 
 
 def witnessed(place: str) -> list[str]:
-    """Read the signed checkpoints that lie at a place: a path or an http(s) URL of one note, or of the state of a witness.
-
-    Raises
-    ------
-    LogError
-    """
+    """Read the signed checkpoints at a path or an http(s) URL: one note, or the state of a witness."""
     try:
         if not place.startswith(("http://", "https://")):
             return notes_of(file_bytes(Path(place), _MAX_BYTES))
@@ -38,14 +33,9 @@ def witnessed(place: str) -> list[str]:
 
 @dataclass
 class WitnessWatch:
-    """Has the log compared with what a witness saw, in a thread of its own, because a witness may be slow.
+    """Compares the log with a witness every ``every_s`` seconds, on a thread of its own, because a witness may be slow.
 
-    Attributes
-    ----------
-    published, place
-        What is told, and where the witness is heard.
-    every_s
-        Seconds between two looks.
+    ``published`` receives the checkpoints read at ``place``.
     """
 
     published: Publication
@@ -55,7 +45,7 @@ class WitnessWatch:
     _stopping: Event = field(default_factory=Event, init=False)
 
     def start(self) -> None:
-        """Look once, then start to look again and again; idempotent."""
+        """Look once, then start to look regularly; idempotent."""
         if self._thread is None:
             self.look()
             self._thread = Thread(target=self._watch, name="clvlab-witness", daemon=True)
@@ -66,7 +56,7 @@ class WitnessWatch:
         self._stopping.set()
 
     def look(self) -> None:
-        """Hear the witness; one that can't be heard says nothing against the log."""
+        """Read the witness; an unreachable one is no evidence against the log."""
         try:
             self.published.hear(witnessed(self.place))
         except LogError as error:

@@ -13,8 +13,6 @@ _SHOWN_PACKS = 10
 
 
 class PackSource(Protocol):
-    """Where packs are found by name: a catalog, or that and more; ``entries`` are the catalog's."""
-
     def open(self, pack_id: str) -> Pack: ...
 
     def entries(self) -> dict[str, dict[str, str]]: ...
@@ -24,25 +22,18 @@ class PackSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A fixture of a verified pack; a run over it is ``ranked`` where the catalog has the pack."""
+    """A fixture of a verified pack; a run over it is ``ranked`` if the catalog has the pack."""
 
     pack: Pack
     fixture_id: int
     ranked: bool = True
 
     def payload(self) -> ReplayBinding:
-        """Return what is frozen of it."""
         return {"pack_id": self.pack.pack_id, "fixture_id": self.fixture_id, "content_hash": self.pack.content_hash}
 
 
 def open_catalogued(catalog: PackSource, pack_id: str) -> Pack:
-    """Open a pack of the catalog, or of the owner who sees it.
-
-    Raises
-    ------
-    UnknownPackError
-        Not listed, or not what its entry says; the message names the pack and nothing of the disk.
-    """
+    """Open a pack of the catalog, or an upload of the owner; the error names the pack and no path."""
     try:
         return catalog.open(pack_id)
     except UnknownPackError as error:
@@ -50,14 +41,7 @@ def open_catalogued(catalog: PackSource, pack_id: str) -> Pack:
 
 
 def bind(catalog: PackSource, pack_id: str | None, fixture_id: int | None) -> Bound:
-    """Resolve a pack and a fixture of it; without a fixture its lowest, without a pack the only verified one.
-
-    Raises
-    ------
-    UnknownPackError
-        Not listed, not verified, or none named where the catalog has not exactly one that is verified.
-    UnknownFixtureError
-    """
+    """Resolve a pack and a fixture of it; by default the lowest fixture, and the only verified pack."""
     pack = _only_pack(catalog) if pack_id is None else open_catalogued(catalog, pack_id)
     ranked = catalog.entries().get(pack.pack_id, {}).get("content_hash") == pack.content_hash
     if fixture_id is None and pack.fixture_ids:

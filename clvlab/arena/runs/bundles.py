@@ -29,14 +29,9 @@ from clvlab.store.folder import read_receipts, read_run, read_view, run_files
 
 
 def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
-    """Put everything about a stored run into one file: evidence, scores, manifest, receipts, anchor, log proofs.
+    """Return one file with everything about a run folder: evidence, scores, manifest, receipts, anchor, log proofs.
 
-    Parameters
-    ----------
-    path
-        A run folder.
-    log
-        Proofs of the run's entries in a run log; needed if the manifest names a commitment.
+    ``log`` has the proofs of the run's entries, required if the manifest names a commitment.
     """
     run = read_run(path)
     if run.commit_index is not None and log is None:
@@ -45,7 +40,7 @@ def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
 
 
 def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
-    """Return what a bundle says of an anchor that is on the chain; null of any other."""
+    """Return a bundle's part of an anchor that is on the chain, else ``None``."""
     if record is None or record.status != AnchorStatus.ANCHORED:
         return None
     signed = {"signature": str(record.signature), "transaction": str(record.transaction)}
@@ -53,7 +48,7 @@ def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
 
 
 def verify_bundle(path: Path, settings: AnchorSettings | None = None) -> Verification:
-    """Recompute the proof of a bundled run, the chain asked about its anchor where settings say how."""
+    """Recompute the proof of a bundled run; the chain is asked about its anchor if settings name one."""
     contents = read_bundle(file_bytes(path))
     asker = NullAnchor(settings)
     anchor = Anchor(cluster=asker.cluster)
@@ -72,25 +67,11 @@ def judge_proofs(
     *,
     without_witness: bool = False,
 ) -> tuple[dict[str, Check], LogStanding | None]:
-    """Judge the anchor and the log proofs of a verified run by keys of the reader's own, without asking anybody.
+    """Judge the anchor and log proofs of a verified run offline, by keys of the reader.
 
-    Parameters
-    ----------
-    path
-        A bundle; a run folder holds no such proofs.
-    verification
-        Of the run in it.
-    trust
-        File of ``Trust``; without it nobody is trusted.
-    required
-        Names of proofs without which the run fails.
-    without_witness
-        Let a required log do without a trusted witness.
-
-    Returns
-    -------
-    tuple
-        The checks, and block ``log`` of the proof card where the log proofs hold, without what nobody signed of it.
+    Without the file ``trust`` no key is trusted; ``required`` names proofs without which the run fails; ``without_witness``
+    lets a required log lack a trusted witness. Returns the checks, and block ``log`` of the proof card if the log proofs hold,
+    without its unsigned parts.
     """
     whom = read_trust(trust)
     parts = read_bundle(file_bytes(path)) if path.is_file() else {}
@@ -100,7 +81,7 @@ def judge_proofs(
 
 
 def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
-    """Read whom a caller trusts from a file, and add keys of logs; without either nobody."""
+    """Return the trust of a file, plus keys of logs; without either, no key is trusted."""
     trust = Trust() if path is None else Trust.read(file_bytes(path, MAX_KEYS_BYTES))
     return replace(trust, logs=(*trust.logs, *logs))
 
@@ -119,7 +100,7 @@ def disclose(path: Path, seq: int) -> bytes:
     Raises
     ------
     BundleError
-        The run does not verify: of what is disclosed nobody could tell.
+        The run does not verify, so a disclosure would prove nothing.
     """
     run, receipts = read_stored(path)
     verification = verify(run, receipts)
@@ -130,12 +111,11 @@ def disclose(path: Path, seq: int) -> bytes:
 
 
 def is_disclosure(path: Path) -> bool:
-    """Whether a file begins as the disclosure of a decision does, and no bundle."""
     return path.is_file() and file_bytes(path, most=12).startswith((b'{"close":', b'{"decision":'))
 
 
 def judge_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Check]:
-    """Judge the disclosure of one decision: ``disclosed``, and proofs that are required, which it does not hold."""
+    """Judge the disclosure of one decision: ``disclosed``, and required proofs, which it lacks."""
     found = {name: Check(Verdict.FAIL, "a disclosure holds no such proof") for name in _known(required)}
     try:
         manifest_hash = check_disclosure(file_bytes(path, MAX_DISCLOSURE_BYTES))
@@ -153,43 +133,22 @@ def _known(required: Sequence[str]) -> Sequence[str]:
 
 
 def verifier_source(*, states: bool = False) -> bytes:
-    """Return the stand-alone verifier, one file that needs plain Python; or the one beside it, which reads ticks."""
+    """Return the stand-alone verifier, one file of plain Python; with ``states`` its companion, which reads ticks."""
     return Path(clv_states.__file__ if states else clv_verify.__file__).read_bytes()
 
 
-# Putting sealed runs into a bucket, under their ids.
+# Sealed runs are put into a bucket under their ids.
 
 
 def push_run(run: SealedRun, url: str, receipts: bytes = b"", view: bytes = b"") -> str:
-    """Put the files of a run into ``<url>/<run_id>/``, the manifest last; the same bytes again are fine.
-
-    Returns
-    -------
-    str
-        Where it lies now.
-
-    Raises
-    ------
-    BundleError
-        The run does not verify.
-    RemoteConflictError
-        Other bytes are there under its id.
-    RemoteError
-        It can't be written.
-    """
+    """Upload the files of a verified run to ``<url>/<run_id>/``, the manifest last, and return that URL; repeating is safe."""
     _check(verify(run, receipts))
     files = run_files(run, receipts, view)
     return _put({f"{run.run_id}/{name}": content for name, content in files.items()}, url, run.run_id)
 
 
 def push_stored(path: Path, url: str) -> str:
-    """Put a stored run into a bucket: a run folder as ``push_run`` does, a bundle as ``<url>/<run_id>.clv``.
-
-    Raises
-    ------
-    BundleError, RemoteConflictError, RemoteError
-        As for ``push_run``.
-    """
+    """Upload a stored run: a run folder as ``push_run``, a bundle as ``<url>/<run_id>.clv``."""
     if not path.is_file():
         return push_run(read_run(path), url, read_receipts(path), read_view(path))
     verification = verify_bundle(path)

@@ -26,11 +26,11 @@ from clvlab.store.database import Database
 
 __all__ = ["DECISION_ROWS", "DecisionFilter", "Order", "Reason", "RunDecisions"]
 
-_KEPT_BYTES = 128 << 20  # of all runs that are kept read; a million decisions take some 60
+_KEPT_BYTES = 128 << 20  # cached decisions of all runs; a million take about 60 MB
 _OVERHEAD_BYTES = 4096
 _CURSOR_DIGITS = 16
 
-# One row per decision, in order of ``seq``: as the inspector shows it, without the market around it.
+# One row per decision, in order of ``seq``: as the inspector shows it, without the market.
 DECISION_ROWS: Schema = {
     "seq": pl.Int64,
     "agent_id": pl.String,
@@ -55,11 +55,11 @@ DECISION_ROWS: Schema = {
     "confidence": pl.Float64,
     "confidence_raw": pl.String,
 }
-_NAMES = ("agent_id", "market_key", "side", "action", "policy", "reason", "close_kind")  # few of each, repeated
+_NAMES = ("agent_id", "market_key", "side", "action", "policy", "reason", "close_kind")  # few distinct ones
 
 
 class Order(StrEnum):
-    """In which order decisions come; equal ones, and those without a CLV, which come last, by ``seq``."""
+    """Order of decisions; equal ones, and those without a CLV, which come last, by ``seq``."""
 
     SEQ = "seq"
     CLV = "clv"
@@ -68,7 +68,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DecisionFilter:
-    """Which decisions are wanted; ``market`` is a prefix of the market key, all else must be equal."""
+    """Filters of decisions; ``market`` is a prefix of the market key, other values must be equal."""
 
     agent_id: str | None = None
     fixture_id: int | None = None
@@ -78,7 +78,6 @@ class DecisionFilter:
     valid: bool | None = None
 
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows that are wanted."""
         chosen = []
         if self.fixture_id is not None:
             chosen.append(pl.col("fixture_id") == self.fixture_id)
@@ -93,7 +92,7 @@ class DecisionFilter:
 
 
 def _named(rows: pl.DataFrame, column: str, passes: Callable[[str], bool]) -> pl.Expr:
-    """Tell which rows have a name that passes a test, which is made once for each name; a null passes none."""
+    """Select rows whose name passes a test, which is run once for each name; null passes no test."""
     names = cast("pl.Enum", rows.schema[column]).categories
     return pl.col(column).to_physical().is_in([number for number, name in enumerate(names) if passes(name)])
 
@@ -104,7 +103,7 @@ def _sizes() -> BoundedCache[pl.DataFrame]:
 
 @dataclass(frozen=True)
 class RunDecisions:
-    """Use cases of the decisions of runs; a run is read once, and kept for the next page."""
+    """Use cases of the decisions of runs; a run is read once, and cached for the next page."""
 
     database: Database
     _kept: BoundedCache[pl.DataFrame] = field(default_factory=_sizes)
@@ -117,16 +116,7 @@ class RunDecisions:
         cursor: str | None = None,
         limit: int = PAGE,
     ) -> DecisionListResponse:
-        """List decisions of a sealed run. Blocks while the run is read.
-
-        Raises
-        ------
-        UnknownRunError
-            Unknown, not sealed, or not stored as it was sealed.
-        RunRemovedError
-        PageError
-            A cursor that no page of the run gave, or a limit outside 1..1000.
-        """
+        """List decisions of a sealed run. Blocks while the run is read."""
         page, total, next_cursor = self._page(run_id, wanted, order, cursor, limit)
         rows = [_row(row) for row in page.to_dicts()]
         return {"run_id": run_id, "decisions": rows, "total": total, "next_cursor": next_cursor}
@@ -139,7 +129,7 @@ class RunDecisions:
         cursor: str | None = None,
         limit: int | None = None,
     ) -> ArrowTable:
-        """Return decisions as ``page`` does, as ``DECISION_ROWS`` in Arrow; all that match unless a limit is given."""
+        """Return the decisions of ``page`` as ``DECISION_ROWS`` in Arrow, all by default."""
         page, _, next_cursor = self._page(run_id, wanted, order, cursor, limit)
         return ArrowTable(arrow_stream(page), next_cursor)
 
@@ -157,12 +147,7 @@ class RunDecisions:
         return page.select(pl.col(name).cast(dtype) for name, dtype in DECISION_ROWS.items()), found.height, next_cursor
 
     def evidence_hash(self, run_id: str) -> str:
-        """Return the hash that was recorded at the seal.
-
-        Raises
-        ------
-        UnknownRunError, RunRemovedError
-        """
+        """Return the evidence hash recorded at the seal."""
         with self.database.read() as connection:
             found = runs.evidence_hash(connection, run_id)
             if found is None:
@@ -170,12 +155,6 @@ class RunDecisions:
         return found
 
     def rows(self, run_id: str) -> pl.DataFrame:
-        """Return ``DECISION_ROWS`` of a sealed run, as ``decision_rows`` reads them.
-
-        Raises
-        ------
-        UnknownRunError, RunRemovedError
-        """
         evidence_hash = self.evidence_hash(run_id)
         return self._kept.get((run_id, evidence_hash), lambda: self._read(run_id, evidence_hash))
 
@@ -191,19 +170,12 @@ class RunDecisions:
 
 
 def decision_rows(run: SealedRun, evidence_hash: str) -> pl.DataFrame:
-    """Read ``DECISION_ROWS`` of a sealed run, names as ``Enum`` and integers as narrow as they fit.
-
-    Parameters
-    ----------
-    run
-        As stored.
-    evidence_hash
-        As recorded at the seal: what clients keep for ever must be what was sealed.
+    """Return ``DECISION_ROWS`` of a stored run, names as ``Enum`` and integers as narrow as they fit.
 
     Raises
     ------
     EvidenceError
-        The evidence has another hash or can't be read, or the scores do not follow from it.
+        The evidence does not have the hash recorded at the seal or can't be read, or the scores do not follow from it.
     """
     found = sha256(run.events)
     if found != evidence_hash:
@@ -229,12 +201,11 @@ def decision_rows(run: SealedRun, evidence_hash: str) -> pl.DataFrame:
 
 
 def _probability(ppm: pl.Series) -> pl.Series:
-    """Divide as Python does: Polars multiplies by the reciprocal of a constant, and is off in the last digit."""
+    """Divide as Python does: Polars multiplies by the reciprocal of a constant, which differs in the last digit."""
     return pl.Series(ppm.cast(pl.Float64).to_numpy() / 1_000_000, dtype=pl.Float64, nan_to_null=True)
 
 
 def _after(rows: pl.DataFrame, order: Order, cursor: str) -> pl.Expr:
-    """Tell which rows come after the one that a cursor names, whichever of them are wanted."""
     seq = int(cursor) if cursor.isascii() and cursor.isdecimal() and len(cursor) <= _CURSOR_DIGITS else 0
     if not 1 <= seq <= rows.height:
         raise PageError(f"cursor {cursor!r:.80} was not given by a page of this run")
@@ -249,6 +220,6 @@ def _after(rows: pl.DataFrame, order: Order, cursor: str) -> pl.Expr:
 
 
 def _row(row: dict[str, Any]) -> DecisionRow:
-    """Show a confidence as the inspector does: a probability, or the text of what is none."""
+    """Convert the confidence as the inspector does: to a probability, or the text of an invalid one."""
     raw = row.pop("confidence_raw")
     return cast("DecisionRow", row | {"confidence": raw if row["confidence"] is None else row["confidence"]})

@@ -1,4 +1,4 @@
-"""Agents made of what callers pinned: a template, parameters, a proof mode."""
+"""Agents made from pinned facts: a template, parameters, a proof mode."""
 
 from __future__ import annotations
 
@@ -39,14 +39,11 @@ _PROOF_MODES: dict[str, ProofMode] = {
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Entrant:
-    """A template under the identity that was pinned for it."""
-
     identity: Identity
     template: Template[Any]
     kelly: Kelly | None = None
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Return ``DECISIONS`` of the template, sized."""
         decisions = self.template.decide(tape)
         return decisions if self.kelly is None else self.kelly.sized(tape, decisions)
 
@@ -59,8 +56,6 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """Follows as a template does, and sizes what it decides."""
-
     follower: Follower
     kelly: Kelly
 
@@ -85,23 +80,14 @@ def entrant(
 ) -> Entrant:
     """Make an agent of a template.
 
-    Parameters
-    ----------
-    agent_id, strategy
-        Who, and of which template.
-    params
-        Parameters of the template; keys that it does not know stay in the identity, unused.
-    pinned
-        The configuration that the identity states instead of the template's own.
-    proof_mode
-        In canonical form.
-    kelly
-        How positions are sized; with the template's stake by default.
+    ``params`` may have unknown keys, which stay in the identity, unused. ``pinned`` replaces the template's own configuration
+    in the identity, ``proof_mode`` is in canonical form, and without ``kelly`` the template's stake applies.
 
     Raises
     ------
     EntryError
-        Unknown strategy, a bad value, or a configuration that can't be sealed (infinities, integers beyond 2**53 - 1).
+        The strategy is unknown, a value is not valid, or the configuration can't be sealed (infinities, integers beyond 2**53 -
+        1).
     """
     unused = {key: params[key] for key in unused_keys(strategy, params)}
     try:
@@ -115,23 +101,22 @@ def entrant(
 
 
 def unused_keys(strategy: str, params: Mapping[str, Any]) -> list[str]:
-    """Name the parameters that a template does not know: pinned and hashed, and without effect."""
+    """Return the parameters that a template does not know: pinned and hashed, and without effect."""
     known = TEMPLATES[strategy][0].model_fields if strategy in TEMPLATES else params
     return sorted(set(params) - set(known))
 
 
 def config_hash_of(identity: Identity) -> str:
-    """Return the hash under which an agent's configuration is sealed."""
     return config_hash(identity.strategy, identity.strategy_version, without_floats(identity.config))
 
 
 def proof_mode(text: str) -> ProofMode:
-    """Normalize a proof mode; case, ``-``, ``_`` and spaces are ignored, and ``/`` parts names of one mode.
+    """Normalize a proof mode; case, ``-``, ``_`` and spaces are ignored, and ``/`` separates names of one mode.
 
     Raises
     ------
     EntryError
-        Neither a spelling of ``reproducible`` nor of ``verified``, or of both at once.
+        The text is not a spelling of ``reproducible`` or ``verified``, or is one of both.
 
     Examples
     --------
@@ -145,20 +130,20 @@ def proof_mode(text: str) -> ProofMode:
     return mode
 
 
-# Agents that can't decide over the fixture that they would be run on.
+# Agents that can't decide over the fixture of their run.
 
 
 def names_ticks(agent: Entrant) -> bool:
-    """Whether an agent's configuration names what a tape may lack: of all parameters, a transcript does."""
+    """Whether an agent's configuration names things that a tape may lack, as only a transcript does."""
     config = agent.template.config
     return isinstance(config, LlmConfig | BetsConfig) and bool(config.transcript)
 
 
 def misfits(agents: Iterable[Entrant], own: Bound) -> dict[str, str]:
-    """Say of each agent that can't decide over a fixture why not, by agent id.
+    """Return by agent id why agents can't decide over a fixture.
 
-    Agents that name no ticks fit every tape and are not asked; nor is anybody over a pack that can't be replayed, which the run
-    will say.
+    Agents that name no ticks fit every tape and are not tried; over a pack that can't be replayed no agent is, as the run
+    reports that.
     """
     asked = [agent for agent in agents if names_ticks(agent)]
     if not asked:

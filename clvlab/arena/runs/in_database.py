@@ -1,7 +1,7 @@
-"""What the database keeps of a run: its row and its entry in the run log from the first moment, all else when it is sealed.
+"""Runs in the database: row and log entry from the start, everything else at the seal.
 
-Every run is committed to in the log before its tape is opened, and ends there in one result or abandonment, each in the
-transaction that says the same of the run.
+Every run is committed to in the log before its tape is opened, and ends there in one result or abandonment, in the transaction
+that records the same for the run.
 """
 
 from __future__ import annotations
@@ -37,19 +37,17 @@ from clvlab.store.sketches import sketches
 from clvlab.store.standings import ResultRow, Row
 from clvlab.store.tables import Sums
 
-# What a run adds to the leaderboard: its scores over the fixtures that its row there did not have before.
-#
-# For an owner, an agent id, a content hash and a fixture the first result in the log counts. Whatever repeats that fixture
-# later, under another window, horizon, configuration or label, adds nothing: whoever could choose among repetitions would climb
-# by luck.
+# A run adds its scores over the fixtures that its leaderboard row did not have before. For an owner, agent id, content hash and
+# fixture the first result in the log counts. A repetition under another window, horizon, configuration or label adds nothing:
+# otherwise an owner could choose the luckiest.
 
 
 Claim = Callable[[Row, str, Collection[int]], set[int]]
-"""Note fixtures of a pack for a row; returns those that it did not have."""
+"""Adds fixtures of a pack to a row; returns those that it did not have."""
 
 
 def stored_claim(connection: Connection, run_id: str) -> Claim:
-    """Return a claim of a run on the fixtures that the database has; the log must be held."""
+    """Return a claim of a run on the fixtures in the database; the log must be locked."""
 
     def claim(row: Row, content_hash: str, fixture_ids: Collection[int]) -> set[int]:
         new = set(fixture_ids) - standings.counted(connection, row, content_hash)
@@ -60,11 +58,9 @@ def stored_claim(connection: Connection, run_id: str) -> Claim:
 
 
 class Claimed(dict[tuple[Row, str], dict[int, str]]):
-    """The fixtures of each row and pack with the runs that brought them, counted anew from nothing."""
+    """The fixtures of each row and pack with their runs, counted again from nothing."""
 
     def of(self, run_id: str) -> Claim:
-        """Return a run's claim."""
-
         def claim(row: Row, content_hash: str, fixture_ids: Collection[int]) -> set[int]:
             known = self.setdefault((row, content_hash), {})
             new = set(fixture_ids) - known.keys()
@@ -75,15 +71,15 @@ class Claimed(dict[tuple[Row, str], dict[int, str]]):
 
 
 def results(verification: Verification, owner: str, claim: Claim) -> list[ResultRow]:
-    """Return what a verified run adds, a row per agent, re-derived from its sealed bytes; nothing if they can't be read.
+    """Return the contribution of a verified run, a row per agent, derived from its sealed bytes; empty if they can't be read.
 
-    A replay is of history, until the log says that an agent was committed to before.
+    A replay is of history, until the log shows an earlier commitment to the agent.
     """
     started = verification.started
     if verification.scores is None or verification.outcomes is None or started is None:
         return []
     binding = started["binding"]
-    # Of a live fixture there are as many captures as runs: its first result counts, whoever captured it.
+    # A live fixture has as many captures as runs: its first result counts, by any capture.
     fixture_ids, content_hash = binding["fixture_ids"], binding["content_hash"] or started["source_mode"]
     agent_ids = [agent["agent_id"] for agent in started["agents"]]
     new = {agent_id: claim((owner, agent_id), content_hash, fixture_ids) for agent_id in agent_ids}
@@ -113,19 +109,17 @@ def results(verification: Verification, owner: str, claim: Claim) -> list[Result
 
 
 def is_failing(verification: Verification) -> bool:
-    """Whether a blocking check fails."""
     return any(check.verdict == Verdict.FAIL for check in verification.checks.values())
 
 
 def _of_new(scores: pl.DataFrame, new: Mapping[str, Collection[int]]) -> pl.DataFrame:
-    """Return the scores of each agent over its new fixtures."""
     pairs = [(agent_id, fixture_id) for agent_id, fixture_ids in new.items() for fixture_id in fixture_ids]
     counted = pl.DataFrame(pairs, schema={"agent_id": pl.String, "fixture_id": pl.Int64}, orient="row")
     return scores.join(counted, on=["agent_id", "fixture_id"], how="semi", maintain_order="left")
 
 
 def _sums(scores: pl.DataFrame, agent_ids: Collection[str]) -> dict[str, Sums]:
-    """Sum the scores of each agent; one pass, however many agents."""
+    """Sum the scores of each agent in one pass over all agents."""
     decided = scores.group_by("agent_id").agg(decision_count=pl.len())
     summed = outcomes(scores, tuple(agent_ids))
     for other in (forecast_errors(scores), decided):
@@ -137,49 +131,33 @@ def _sums(scores: pl.DataFrame, agent_ids: Collection[str]) -> dict[str, Sums]:
 
 @dataclass(frozen=True)
 class DatabaseRecorder:
-    """Runs that are made at once, without a job: each step is a transaction.
-
-    Attributes
-    ----------
-    owner
-        Who commits.
-    clock
-        UTC milliseconds, which enter the log and no run.
-    also
-        Called in the transaction that keeps a run.
-    ranked
-        Whether runs are added to the standings.
-    before
-        Called in the transaction that commits to a run, which it may refuse.
-    """
+    """Recorder of runs that are made at once, without a job: each step is a transaction."""
 
     database: Database
-    owner: str
-    clock: Callable[[], int]
+    owner: str  # owner of the commitments
+    clock: Callable[[], int]  # UTC milliseconds, which enter the log and no run
+    # Called in the transaction that stores a run.
     also: Callable[[Connection, Run], None] = lambda connection, done: None  # noqa: ARG005
-    ranked: bool = True
+    ranked: bool = True  # whether runs are added to the standings
+    # Called in the transaction that commits to a run, which it may refuse.
     before: Callable[[Connection], None] = lambda connection: None  # noqa: ARG005
 
     @property
     def log(self) -> RunLog:
-        """The database's own."""
         return RunLog(self.database)
 
     def commit(self, spec: RunSpec) -> Commitment:
-        """Enter a run and begin it."""
         with self.database.write() as connection:
             self.before(connection)
             enter(connection, spec.started, self.owner, self.clock(), ranked=self.ranked)
             return replace(begin(connection, spec.run_id, self.clock()), drawing=drawing_of(self.log, spec.run_id, self.clock))
 
     def keep(self, done: Run) -> None:
-        """Store a run that no anchor is due for."""
         with self.database.write() as connection:
             keep(connection, done, None, self.clock())
             self.also(connection, done)
 
     def abandon(self, run_id: str, cause: str) -> None:
-        """Note a failure."""
         with self.database.write() as connection:
             give_up(connection, run_id, cause, self.clock())
 
@@ -194,27 +172,10 @@ def enter(
     budget: Budget | None = None,
     origin_id: str | None = None,
 ) -> bool:
-    """Put a run on record and commit to it.
+    """Store a run and commit to it; return whether it must be performed: it is new, had failed, or was removed.
 
-    Parameters
-    ----------
-    connection, started, owner, now_ms
-        Where, what (the payload of RUN_STARTED), who and when.
-    ranked
-        Whether it will be added to the standings when it is sealed.
-    budget
-        What the runs of the owner may take up; without one there is no bound.
-    origin_id
-        What asked for it, where the evidence names more than that: a start of a competition.
-
-    Returns
-    -------
-    bool
-        Whether it is to be performed now: it was not on record, had failed, or was removed.
-
-    Raises
-    ------
-    StorageSpentError
+    ``started`` is the payload of RUN_STARTED; without ``budget`` its bytes are not limited; ``origin_id`` is the origin where
+    the evidence does not name it exactly: a start of a competition.
     """
     run_id, binding = started["run_id"], started["binding"]
     row = {
@@ -243,7 +204,7 @@ def enter(
 
 
 def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:
-    """Note that a run is being performed, and return what committed to it: anew, if that was abandoned."""
+    """Mark a run as running, and return its commitment, a new one if that was abandoned."""
     row = runs.row(connection, run_id, lock=True)
     runs.mark(connection, run_id, RunStatus.RUNNING)
     if row is None or row["commit_index"] is None:
@@ -254,11 +215,11 @@ def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:
 
 
 def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> None:
-    """Put the cause on a run's record, and abandon its commitment; asking for the run again commits to it anew."""
+    """Record a run's failure and abandon its commitment; a new request commits again."""
     row = runs.row(connection, run_id, lock=True)
     if row is None or row["status"] in (RunStatus.SEALED, RunStatus.FAILED):  # by another worker on the same run
         return
-    if row["manifest_hash"] is not None:  # it was sealed once, which the log says for good, and removed
+    if row["manifest_hash"] is not None:  # it was sealed before its removal, and the log keeps that result
         runs.mark(connection, run_id, RunStatus.REMOVED, cause)
         return
     runs.mark(connection, run_id, RunStatus.FAILED, cause)
@@ -267,16 +228,9 @@ def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> Non
 
 
 def keep(connection: Connection, done: Run, anchoring: Anchoring | None, now_ms: int) -> Anchor:
-    """Store a run, log its result, begin its anchor and, if it is ranked, add it to the standings.
+    """Store a run, log its result, start its anchor and, if it is ranked, add it to the standings; repeating changes nothing.
 
-    The same again changes nothing. Of a live run the pack that it captured is noted.
-
-    Without ``anchoring`` the run is not anchored.
-
-    Raises
-    ------
-    RunConflictError
-        A run of the same id is sealed with other bytes.
+    The pack that a live run captured is recorded. Without ``anchoring`` the run is not anchored.
     """
     run, verification = done.sealed, done.verification
     pooled = None if verification.outcomes is None else metrics(verification.outcomes)
@@ -291,22 +245,22 @@ def keep(connection: Connection, done: Run, anchoring: Anchoring | None, now_ms:
         if (cause := done.causes.get(error["agent_id"])) is not None
     ]
     runs.add_agent_errors(connection, causes)
-    log = StoredLogRows(connection, writing=True)  # also orders what is added to the standings
+    log = StoredLogRows(connection, writing=True)  # also orders additions to the standings
     if run.commit_index is not None:
         conclude(log, run.run_id, run.manifest_hash, run.content_hash, now_ms, failed_audits=done.failed_audits)
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
     row = runs.row(connection, run.run_id)
-    if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # those of a removed one stand
+    if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # those of a removed run stay
         added = results(verification, row["owner"] or ANYBODY, stored_claim(connection, run.run_id))
         standings.add(connection, [_dated(connection, result, done) for result in added], anchor.status)
     return anchor
 
 
 def _dated(connection: Connection, result: ResultRow, done: Run) -> ResultRow:
-    """Note of what a replay adds whether the log committed to its agent before the first kickoff, and before it decided.
+    """Record whether the log committed to a replay's agent before the first kickoff, and before it decided.
 
-    Only a template is committed to whole, by its configuration: the digest of other code leaves out what that reads from
-    elsewhere, which may be a table of closes. Times of synthetic packs, and of fixtures that are not over yet, say nothing.
+    A commitment covers only a template in full, by its configuration: the digest of other code does not cover files that it
+    reads, such as a table of closes. Times of synthetic packs, and of fixtures that are not over yet, prove nothing.
     """
     evidence = done.verification.evidence
     is_whole = result["strategy"] in TEMPLATES and result["causality"] in (Causality.TEMPLATE, Causality.TRANSCRIPT)
@@ -325,11 +279,9 @@ def _dated(connection: Connection, result: ResultRow, done: Run) -> ResultRow:
 
 
 def _committed_ms(log: StoredLogRows, index: int) -> int:
-    """Return when the log committed to a run."""
     committed: int = orjson.loads(log.entry(index))["ts_ms"]
     return committed
 
 
 def recorded(checks: Mapping[str, Check]) -> dict[str, dict[str, str]]:
-    """Return checks as they are put on record."""
     return {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in checks.items()}

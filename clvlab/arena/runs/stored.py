@@ -45,16 +45,10 @@ from clvlab.store.runs import Part as Part
 from clvlab.store.runs import RunRow, RunStatus
 from clvlab.store.tables import runs as run_table
 
-# Why a run is not there: unknown, not sealed, or removed since, which its hashes outlive.
+# Reasons why a run is missing: unknown, not sealed, or removed, of which its hashes remain.
 
 
 def require(row: RunRow | None, run_id: str) -> RunRow:
-    """Return the row of a run that is on record, and was not removed.
-
-    Raises
-    ------
-    UnknownRunError, RunRemovedError
-    """
     if row is None:
         raise UnknownRunError(f"unknown run {run_id!r}")
     if row["status"] == RunStatus.REMOVED:
@@ -63,7 +57,6 @@ def require(row: RunRow | None, run_id: str) -> RunRow:
 
 
 def not_sealed(connection: Connection, run_id: str) -> UnknownRunError | RunRemovedError:
-    """Return why nothing sealed of a run can be read."""
     try:
         require(runs.row(connection, run_id), run_id)
     except (UnknownRunError, RunRemovedError) as error:
@@ -77,7 +70,7 @@ _CHECKED_ANEW_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs are wanted; ``agent_id`` is of an agent that was scored in them, so that they are sealed."""
+    """Filters of runs; ``agent_id`` is of an agent that was scored in them, so that they are sealed."""
 
     kind: str | None = None
     status: str | None = None
@@ -88,22 +81,16 @@ class RunFilter:
 
 @dataclass(frozen=True)
 class StoredRuns:
-    """Use cases of runs, whoever asked for them."""
-
     database: Database
     anchoring: Anchoring
     log: PublicLog
     clock: Callable[[], int]
 
     def card(self, run_id: str) -> ProofArtifactResponse:
-        """Return the proof card, from the moment that the run is queued.
+        """Return the proof card, which exists once the run is queued.
 
-        Its checks are those of the newest verification on record, at the latest of the seal, with the time of that in
+        Its checks are those of the newest recorded verification, at first that of the seal, with its time in
         ``run.checked_ts_ms``; its anchor is the newest on record.
-
-        Raises
-        ------
-        UnknownRunError
         """
         row, anchor = self._found(run_id)
         checks = row["checks"] or _pending_checks(row["status"])
@@ -122,7 +109,7 @@ class StoredRuns:
         }
 
     def _standing(self, commit_index: int | None) -> LogStanding | None:
-        """Say where a commitment stands in the log as it is now: the store's word, which bundles prove in part."""
+        """Return a commitment's standing in the present log: the store's word, which bundles prove in part."""
         if commit_index is None:
             return None
         with RunLog(self.database).read() as log:
@@ -135,13 +122,9 @@ class StoredRuns:
         return require(row, run_id), anchor
 
     def verify(self, run_id: str) -> VerifyResponse:
-        """Recompute everything from the stored bytes, and put the verdicts on the run's record, beside the seal. Blocks.
+        """Recompute everything from the stored bytes, and record the verdicts outside the seal. Blocks.
 
         A run that is not sealed has ``verified`` false and ``recompute_error:not_sealed``.
-
-        Raises
-        ------
-        UnknownRunError
         """
         row, anchor = self._found(run_id)
         if row["status"] != RunStatus.SEALED:
@@ -160,7 +143,7 @@ class StoredRuns:
         return verification_answer(fresh, {**card, "run": pick(RunInfo, {**row, "checked_ts_ms": now})})
 
     def _note(self, row: RunRow, found: Verification, now_ms: int) -> None:
-        """Record what a verification found: at once if it is news, else at most once a minute; who can't write still reads."""
+        """Record a verification, at once if it is news, else at most once a minute; a read-only store skips this."""
         checks = recorded(found.checks)
         if checks == row["checks"] and now_ms - (row["checked_ts_ms"] or 0) < _CHECKED_ANEW_MS:
             return
@@ -186,12 +169,6 @@ class StoredRuns:
         }
 
     def inspect(self, run_id: str, seq: int) -> InspectorRecord:
-        """Return the record of one decision, in a time that does not grow with the run.
-
-        Raises
-        ------
-        UnknownRunError, UnknownDecisionError
-        """
         self._found(run_id)
         with self.database.read() as connection:
             event = runs.line(connection, run_id, Part.EVENTS, seq) if 1 <= seq <= SAFE_INTEGER else None
@@ -204,19 +181,7 @@ class StoredRuns:
             raise UnknownDecisionError(str(error)) from error
 
     def receipts(self, run_id: str, limit: int | None = None) -> Execution | None:
-        """Return what the venue said, or None for a run without venue receipts.
-
-        Parameters
-        ----------
-        run_id
-            Any run.
-        limit
-            Only the first so many receipts; ``total`` counts them all.
-
-        Raises
-        ------
-        UnknownRunError
-        """
+        """Return the first ``limit`` receipts of a run, or None without any; ``total`` counts them all."""
         self._found(run_id)
         with self.database.read() as connection:
             total = runs.receipt_count(connection, run_id)
@@ -225,14 +190,7 @@ class StoredRuns:
         return {"non_scoring": True, "receipts": shown, "total": total} if total else None
 
     def sealed(self, run_id: str) -> SealedRun:
-        """Return the stored bytes (``events``, ``scores``, ``manifest``).
-
-        Raises
-        ------
-        UnknownRunError
-            Unknown, or not sealed.
-        RunRemovedError
-        """
+        """Return the stored bytes (``events``, ``scores``, ``manifest``)."""
         with self.database.read() as connection:
             run = runs.sealed_run(connection, run_id)
             if run is None:
@@ -240,19 +198,12 @@ class StoredRuns:
         return run
 
     def gzipped(self, run_id: str, part: Part) -> bytes | None:
-        """Return a part of a sealed run as the gzip file that it is stored as; null where it has to be read and packed."""
+        """Return a part of a sealed run as its stored gzip file; ``None`` if it must be read and compressed."""
         with self.database.read() as connection:
             return runs.gzipped(connection, run_id, part)
 
     def bundle(self, run_id: str) -> bytes:
-        """Return a sealed run as one proof bundle: with its anchor once the chain has it, and log proofs if the log has a key.
-
-        Raises
-        ------
-        UnknownRunError
-            Unknown, or not sealed.
-        RunRemovedError
-        """
+        """Return a sealed run as one proof bundle, with its anchor once the chain has it, and log proofs if there is a key."""
         run = self.sealed(run_id)
         with self.database.read() as connection:
             receipts = runs.receipt_lines(connection, run_id)
@@ -260,12 +211,6 @@ class StoredRuns:
         return bundle(run, receipts, anchor=anchor, log=self.log.proofs(run_id) if run.commit_index is not None else None)
 
     def page(self, cursor: str | None = None, limit: int = 50, wanted: RunFilter | None = None) -> RunListResponse:
-        """List runs, newest first: those wanted, or of every kind.
-
-        Raises
-        ------
-        PageError
-        """
         with self.database.read() as connection:
             conditions = runs.which(**asdict(wanted or RunFilter()))
             found, next_cursor = page_of(connection, run_table, RunSummary, "run_id", cursor, limit, conditions)
@@ -273,7 +218,7 @@ class StoredRuns:
 
 
 def against_the_record(row: RunRow, run: SealedRun, fresh: Verification) -> Verification:
-    """Judge by the hashes that were recorded at the seal, not by the ones that the stored manifest states."""
+    """Judge by the hashes that were recorded at the seal, not by those in the stored manifest."""
     sealed, bound = row["evidence_hash"] or "", row["manifest_hash"]
     checks = dict(fresh.checks)
     if fresh.scores is not None:  # else the check says why the evidence can't be read
@@ -287,7 +232,7 @@ def against_the_record(row: RunRow, run: SealedRun, fresh: Verification) -> Veri
 def _receipt(line: bytes) -> dict[str, Any]:
     try:
         receipt = orjson.loads(line)
-    except orjson.JSONDecodeError:  # no evidence, so it may not hide the rest; policy_obeyed says that it can't be read
+    except orjson.JSONDecodeError:  # not evidence, so it may not hide the rest; policy_obeyed reports it
         receipt = None
     return receipt if isinstance(receipt, dict) else {"unreadable": line.decode("utf-8", "replace")}
 

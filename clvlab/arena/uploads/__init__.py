@@ -1,1 +1,1 @@
-"""Packs that owners upload: received, verified in a process of their own, kept beside the catalog."""
+"""Uploads of packs: received, verified in a separate process, and kept apart from the catalog."""

@@ -1,7 +1,7 @@
-"""Unpacking an archive of a pack: plain files under the names that a pack has, once each, and nothing else.
+"""Unpacking an archive of a pack: plain files under the names of a pack's files, once each.
 
-Nothing is extracted by a name of the archive's own: an entry is compared with the names a pack's files have, and its bytes are
-written to the file of that name. So no entry can reach out of the folder, and links and devices are never made.
+An entry is compared with these names, and its bytes are written to the file of that name. So no entry can reach out of the
+folder, and links and devices are never made.
 """
 
 from __future__ import annotations
@@ -19,20 +19,14 @@ from clvlab.packs.manifest import DATA_FILES, DESCRIPTOR
 MAX_ENTRIES = 10_000
 MAX_DESCRIPTOR_BYTES = 4 << 20
 _SMALL_BYTES = 16 << 20
-_MAX_RATIO = 200  # ticks are compressed already, and messages as text shrink 5 to 50 times
+_MAX_RATIO = 200  # ticks are compressed already, and messages as text compress 5 to 50 times
 _CHUNK = 1 << 18
 _FILES = (DESCRIPTOR, *DATA_FILES)
 _RAW = "raw"
 
 
 def unpack(archive: Path, folder: Path, max_bytes: int) -> None:
-    """Unpack a zip, or a tar that may be compressed with gzip, into a new folder.
-
-    Raises
-    ------
-    UploadRefusedError
-        Another format, a damaged archive, an entry that is no file of a pack, or more than the limits allow.
-    """
+    """Unpack a zip, or a tar that may be compressed with gzip, into a new folder; ``UploadRefusedError`` for anything else."""
     packed_bytes = archive.stat().st_size
     with archive.open("rb") as file:
         magic = file.read(4)
@@ -58,15 +52,12 @@ def unpack(archive: Path, folder: Path, max_bytes: int) -> None:
 
 
 class _Unpacked:
-    """What has been unpacked so far."""
-
     def __init__(self, folder: Path, max_bytes: int, packed_bytes: int) -> None:
         self._folder, self._max_bytes, self._packed_bytes = folder, max_bytes, packed_bytes
         self._names: dict[str, str] = {}
         self.entries = self._bytes = 0
 
     def take(self, entry: ArchiveEntry) -> None:
-        """Write an entry's file."""
         self.entries += 1
         if self.entries > MAX_ENTRIES:
             raise UploadRefusedError(f"the archive has more than {MAX_ENTRIES:,} entries")
@@ -108,7 +99,7 @@ class _Unpacked:
 
 
 def _check_name(name: str, shown: str) -> None:
-    """Refuse every name that no file of a pack has, and say what is wrong with the usual ones."""
+    """Refuse every name that no file of a pack has, with the reason for the usual ones."""
     first, *rest = parts = name.split("/")
     if name in _FILES:
         return

@@ -1,4 +1,4 @@
-"""Uploads on their way: so many at a time, each written to disk as it comes."""
+"""Uploads in progress: a limited number at a time, each written to disk as it arrives."""
 
 from __future__ import annotations
 
@@ -13,33 +13,22 @@ from clvlab.arena.uploads.requests import UploadRequest
 from clvlab.base.files import StagingPath
 from clvlab.errors import BusyError, StoreFullError, UploadRefusedError
 
-# Where uploads are kept, and their bounds.
+# Folder and limits of uploads.
 
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
-    """Bounds of uploads.
+    """Limits of uploads."""
 
-    Attributes
-    ----------
-    folder
-        Where they are kept; nobody else writes there.
-    max_packs, max_owner_bytes
-        What one owner may keep. An archive that unpacks to more than these bytes is refused.
-    max_ticks
-        Rows of one pack: runs over it hold them in memory.
-    timeout_s, memory_mb
-        What the process that verifies an upload may use.
-    at_once, at_once_of_owner
-        Uploads that are received or verified at a time.
-    """
-
-    folder: Path
+    folder: Path  # folder of uploads, to which no other program writes
+    # max_packs, max_owner_bytes: packs and bytes of one owner. An archive that unpacks to more than these bytes is refused
     max_packs: int = 20
     max_owner_bytes: int = 256 << 20
-    max_ticks: int = 5_000_000
+    max_ticks: int = 5_000_000  # rows of one pack: runs over it hold them in memory
+    # timeout_s, memory_mb: limits of the process that verifies an upload
     timeout_s: int = 60
     memory_mb: int = 4096
+    # at_once, at_once_of_owner: uploads that are received or verified at a time
     at_once: int = 8
     at_once_of_owner: int = 2
 
@@ -48,29 +37,21 @@ _RETRY_S = 5
 
 
 class Places:
-    """Counts the uploads that are under way in this process."""
-
     def __init__(self, limits: UploadLimits) -> None:
         self._limits, self._lock = limits, Lock()
         self._taken: Counter[str] = Counter()
 
     def take(self, owner: str) -> None:
-        """Take a place.
-
-        Raises
-        ------
-        BusyError
-        """
+        """Take a place; ``BusyError`` if all are taken."""
         with self._lock:
             if self._taken.total() >= self._limits.at_once or self._taken[owner] >= self._limits.at_once_of_owner:
                 raise BusyError(_RETRY_S)
             self._taken[owner] += 1
 
     def free(self, owner: str) -> None:
-        """Free a place that was taken."""
         with self._lock:
             self._taken[owner] -= 1
-            self._taken += Counter()  # drops those who have none
+            self._taken += Counter()  # drops owners without uploads
 
 
 class Incoming:
@@ -79,7 +60,7 @@ class Incoming:
     Raises
     ------
     BusyError
-        As many are under way as may be, or as the owner may have.
+        The limit of concurrent uploads is reached, for all or for the owner.
     """
 
     def __init__(self, owner: str, request: UploadRequest, limits: UploadLimits, places: Places) -> None:
@@ -97,13 +78,7 @@ class Incoming:
             undone.pop_all()
 
     def write(self, chunk: bytes) -> None:
-        """Add to what was received.
-
-        Raises
-        ------
-        StoreFullError
-            The disk is full.
-        """
+        """Append a chunk; ``StoreFullError`` if the disk is full."""
         try:
             self._file.write(chunk)
             self._file.flush()
@@ -112,12 +87,12 @@ class Incoming:
 
     @contextmanager
     def handed_over(self) -> Iterator[None]:
-        """Take it over from whoever received it: when this is left, nothing of it is on disk but what was moved away.
+        """Take over from the receiver; afterwards everything that was not moved away is removed.
 
         Raises
         ------
         UploadRefusedError
-            It was discarded.
+            The upload was discarded.
         """
         with self._lock:
             if self._handed_over:
@@ -138,7 +113,7 @@ class Incoming:
         self._close()
 
     def _close(self) -> None:
-        with suppress(OSError):  # of a full disk, which was said when it was written to
+        with suppress(OSError):  # of a full disk, as a write reported before
             self._file.close()
         self._folder.close()
         self._places.free(self.owner)

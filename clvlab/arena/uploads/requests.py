@@ -1,4 +1,4 @@
-"""What an upload says of itself: nothing for an archive of a pack, else which source it is and how to import it."""
+"""The request of an upload: empty for an archive of a pack, else the source and options of the import."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PackId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
 _Text = Annotated[str, Field(max_length=200)]
 _Texts = Annotated[list[_Text], Field(max_length=100)]
 _Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
-# Sources that come as one file, and what it is called where the caller does not say.
+# Sources that come as one file, and its default name.
 _FILES = {
     "betfair": "upload.tar",
     "betfair-csv": "upload.csv",
@@ -37,7 +37,7 @@ class UploadRequest(BaseModel):
     Attributes
     ----------
     pack_id
-        Of a source file, the id that its pack gets; of an archive, the one that it must have.
+        Id of the new pack of a source file; of an archive, the id that it must have.
     source
         Importer of a source file; null is an archive of a pack.
     filename
@@ -84,16 +84,9 @@ class UploadRequest(BaseModel):
 
     @property
     def given_name(self) -> str:
-        """Name of the file that is uploaded."""
         return "archive" if self.source is None else self.filename or _FILES[self.source]
 
     def options(self) -> Options:
-        """Return the options of the import.
-
-        Raises
-        ------
-        SourceError, OddsError, WindowError
-        """
         own = {name: getattr(self, name) for name in OPTIONS if name in UploadRequest.model_fields}
         own |= {"weights": weights_by_book("weight", self.weight), "closing": self.closing or None}
         columns, sides = texts_by_name("column", self.column), texts_by_name("side", self.side)

@@ -1,4 +1,4 @@
-"""The packs that a caller may name: those of the catalog, and behind them what the caller uploaded."""
+"""The packs that a caller may name: those of the catalog, then the caller's uploads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from clvlab.store.database import Connection
 
 @dataclass(frozen=True)
 class Packs:
-    """A catalog as one owner sees it; as nobody in particular, it is the catalog.
+    """A catalog as one owner sees it; without an owner, it is the catalog.
 
-    An upload never stands before a pack of the catalog, and is on no list: ``entries`` and ``packs`` are the catalog's.
+    A pack of the catalog takes precedence over an upload; ``entries`` and ``packs`` list the catalog alone.
     """
 
     catalog: Catalog
@@ -23,24 +23,16 @@ class Packs:
     connection: Connection | None = None
 
     def seen_by(self, owner: str, connection: Connection | None = None) -> Packs:
-        """Return what an owner may name; inside a transaction, with its connection."""
+        """Return the view of an owner; inside a transaction, with its connection."""
         return replace(self, owner=owner, connection=connection)
 
     def entries(self) -> dict[str, dict[str, str]]:
-        """The allowlist of the catalog."""
         return self.catalog.entries()
 
     def packs(self) -> list[Pack]:
-        """All packs of the catalog that can be opened."""
         return self.catalog.packs()
 
     def open(self, pack_id: str) -> Pack:
-        """Open a pack of the catalog, or else the owner's upload.
-
-        Raises
-        ------
-        UnknownPackError
-        """
         if self.uploads is None or self.owner is None or pack_id in self.catalog.entries():
             return self.catalog.open(pack_id)
         return self.uploads.open(self.owner, pack_id, self.connection)

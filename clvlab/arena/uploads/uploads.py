@@ -1,7 +1,7 @@
 """Uploads of owners: receive, verify, keep, list, delete.
 
-A pack's files stand in ``<folder>/<SHA-256 of the owner>/<pack_id>``, and its row is the truth: files without a row are
-nothing, and a pack whose files are not those of its row is not available.
+A pack's files are in ``<folder>/<SHA-256 of the owner>/<pack_id>``. Its row decides: files without a row do not count, and a
+pack whose files differ from its row is not available.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from clvlab.store import uploads as rows
 from clvlab.store.database import Connection, Database
 from clvlab.store.uploads import UploadRow
 
-# Verifying an upload: a process of its own reads it, with bounds; what it left is then opened here.
+# A separate process reads an upload, with limits; its result is then opened here.
 
 
 _WORKER = "clvlab.arena.uploads.worker"
 _MAX_ANSWER = 1 << 16
 _MAX_SAID = 1_000
-# What the process is told of the environment: no setting of the service, which may hold a password.
+# The environment of the process: no setting of the service, which may hold a password.
 _KEPT = ("LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
 
 
@@ -55,13 +55,7 @@ class Verified:
 
 
 def verified(folder: Path, request: UploadRequest, limits: UploadLimits) -> Verified:
-    """Make a pack of what was received in a folder, and verify it whole. Blocks.
-
-    Raises
-    ------
-    UploadRefusedError
-        What was given is no sound pack, or the limits are too narrow for it; the message says what was wrong.
-    """
+    """Make a pack from a received upload, and verify it in full; ``UploadRefusedError`` says what failed. Blocks."""
     answer = _asked(folder, request, limits)
     if answer.get("is_genuine") is None:
         raise UploadRefusedError(str(answer.get("refused"))[:_MAX_SAID])
@@ -127,8 +121,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Uploads:
-    """Use cases of uploaded packs."""
-
     database: Database
     catalog: Catalog
     limits: UploadLimits
@@ -139,33 +131,22 @@ class Uploads:
         object.__setattr__(self, "_places", Places(self.limits))
 
     def start(self) -> None:
-        """Make the folder, and remove what processes that died left there."""
+        """Make the folder, and remove files of dead processes."""
         self.limits.folder.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(self.limits.folder, ".unfinished-")  # of older versions too: all that stand here are held
+        remove_leftovers(self.limits.folder, ".unfinished-")  # of older versions too: those in use are locked
         if not can_lock_in():
             _log.warning("uploads are verified by a process that is not locked in: this system lacks Landlock or libseccomp")
 
     def receive(self, owner: str, request: UploadRequest) -> Incoming:
-        """Begin to receive an upload.
-
-        Raises
-        ------
-        BusyError
-        """
         return Incoming(owner, request, self.limits, self._places)
 
     def keep(self, incoming: Incoming) -> tuple[UploadedPack, bool]:
-        """Verify what was received, and keep the pack. Blocks.
-
-        Returns
-        -------
-        tuple
-            The pack, and whether it is new: the same content again is the pack that the owner has.
+        """Verify a received upload and keep the pack; return it, and whether it is new. Blocks.
 
         Raises
         ------
         UploadRefusedError
-            No sound pack; nothing is kept.
+            The upload is not a sound pack; nothing is kept.
         UploadConflictError
             ``reason`` is ``in_catalog``, ``id_taken``, ``too_many`` or ``too_large``; nothing is kept.
         """
@@ -175,7 +156,7 @@ class Uploads:
         return self._info(row), new
 
     def _kept(self, owner: str, found: Verified, scratch: Path) -> tuple[UploadRow, bool]:
-        """Put a pack's files and row in place, with all other changes of the owner's packs kept out meanwhile."""
+        """Put a pack's files and row in place, while the owner's packs are locked."""
         pack = found.pack
         row: UploadRow = {
             "owner": owner,
@@ -220,18 +201,12 @@ class Uploads:
             raise UploadConflictError("too_large", detail)
 
     def all(self, owner: str) -> UploadedPackList:
-        """List an owner's packs, by id; those whose files are not what was uploaded are left out."""
+        """List an owner's packs, by id; those whose files changed are left out."""
         with self.database.read() as connection:
             kept = rows.of_owner(connection, owner)
         return {"packs": [self._info(row) for row in kept if self._is_there(row)]}
 
     def info(self, owner: str, pack_id: str) -> UploadedPack:
-        """Describe one of an owner's packs.
-
-        Raises
-        ------
-        UnknownPackError
-        """
         with self.database.read() as connection:
             row = rows.row(connection, owner, pack_id)
         if row is None or not self._is_there(row):
@@ -239,12 +214,6 @@ class Uploads:
         return self._info(row)
 
     def open(self, owner: str, pack_id: str, connection: Connection | None = None) -> Pack:
-        """Open one of an owner's packs; inside a transaction, by its connection.
-
-        Raises
-        ------
-        UnknownPackError
-        """
         if connection is None:
             with self.database.read() as own:
                 row = rows.row(own, owner, pack_id)
@@ -263,6 +232,7 @@ class Uploads:
         Raises
         ------
         UnknownPackError
+            The owner has no such pack.
         UploadConflictError
             ``in_use``: by a competition that is not over, or a run that is not sealed.
         """
@@ -289,16 +259,16 @@ class Uploads:
             trash.close()
 
     def every(self) -> list[Mapping[str, Any]]:
-        """Return the rows of all owners, for the operator: each with ``admitted``."""
         with self.database.read() as connection:
             return [self._judged(row) for row in rows.every(connection)]
 
     def admit(self, owner: str, pack_id: str, catalog: Catalog) -> Pack:
-        """Copy an owner's pack into a catalog's folder, verify it whole there, and admit it.
+        """Copy an owner's pack into a catalog's folder, verify it there in full, and admit it.
 
         Raises
         ------
         UnknownPackError
+            The owner has no such pack.
         UploadConflictError
             ``in_catalog``: the catalog's folder has something else of that name, or it is admitted.
         """
@@ -306,7 +276,7 @@ class Uploads:
         if pack_id in catalog.entries() or (target.exists() and not _is_copy(target, pack)):
             raise UploadConflictError("in_catalog", f"the catalog's folder has a {pack_id!r} already")
         with StagingPath(catalog.folder) as scratch:
-            if not target.exists():  # else an attempt that was broken off has copied it
+            if not target.exists():  # else an interrupted attempt has copied it
                 shutil.copytree(pack.folder, scratch / "pack")
                 flush_all(scratch / "pack")
                 (scratch / "pack").rename(target)
@@ -324,7 +294,6 @@ class Uploads:
         return self._home(row["owner"]) / row["pack_id"]
 
     def _is_there(self, row: UploadRow) -> bool:
-        """Tell whether a row's files are those that were uploaded."""
         files = {name: self._folder(row) / name for name in row["entry"] if name != "content_hash"}
         return all(path.is_file() and file_sha256(path) == row["entry"][name] for name, path in files.items())
 
@@ -337,7 +306,6 @@ class Uploads:
 
 
 def _is_copy(folder: Path, pack: Pack) -> bool:
-    """Tell whether a folder holds the files of a pack."""
     try:
         open_entry(folder, entry_of(pack))
     except PackError:

@@ -1,7 +1,7 @@
-"""The process that verifies one upload: locked into the folder of that upload, then asked nothing more.
+"""The process that verifies one upload, confined to the folder of that upload.
 
-It is given bytes of strangers, and libraries that read them: whatever they do, they do here. The parent takes one sentence or
-one flag from it, and looks at the files that it left.
+It runs libraries on untrusted bytes, so that their faults stay here. The parent takes one sentence or one flag from it, and
+checks the files that it left.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ SETTINGS = Path("settings.json")
 MADE = Path("made")
 ANSWER = Path("answer.json")
 _MAX_SAID = 1_000
-_BOOKS_A_TICK = 20  # rows of books that a row of ticks may have
+_BOOKS_A_TICK = 20  # most rows of books per row of ticks
 
 
 def main() -> None:
-    """Verify the upload in this folder, as its settings say, and write what came of it.
+    """Verify the upload in this folder by its settings, and write the result.
 
-    Steps: 1. limit and lock in; 2. load libraries; 3. unpack or import; 4. verify; 5. answer.
+    Steps: 1. limit and confine the process; 2. load libraries; 3. unpack or import; 4. verify; 5. answer.
     """
     settings = json.loads(SETTINGS.read_bytes())
     folder = Path.cwd()
@@ -84,7 +84,7 @@ def _verified(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
-    """Refuse another id, files that no hash covers, and more ticks than a run should hold, before the ticks are read."""
+    """Refuse another id, files that no hash covers, and too many ticks, before the ticks are read."""
     import pyarrow.parquet as pq
 
     from clvlab.arena.uploads.archive import MAX_DESCRIPTOR_BYTES

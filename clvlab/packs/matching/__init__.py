@@ -1,1 +1,1 @@
-"""Which fixtures of two sources are the same match: by teams, kickoff and prices, and never by a guess."""
+"""Matches that fixtures of two sources share, found by teams, kickoff and prices, and never by a guess."""

@@ -1,4 +1,4 @@
-"""Fixtures as sources list them, and what comes of matching them."""
+"""Fixtures as sources list them, and results of their matching."""
 
 from __future__ import annotations
 
@@ -9,13 +9,7 @@ from clvlab.law.markets import Market
 
 @dataclass(frozen=True)
 class ListedFixture:
-    """A fixture as one source lists it.
-
-    Attributes
-    ----------
-    markets
-        What it has, as far as its sides are understood.
-    """
+    """A fixture as one source lists it; ``markets`` are those whose sides are understood."""
 
     fixture_id: int
     names: tuple[str, ...]
@@ -25,18 +19,18 @@ class ListedFixture:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A fixture of the first source, and the same one of the second.
+    """A fixture of the first source and the same match in the second.
 
     Attributes
     ----------
     turned
-        Whether the second source names the teams the other way round.
+        Whether the second source names the teams in reverse order.
     alike
-        Likeness of the names, of the less alike team.
+        Likeness of the less alike team's names.
     kickoff_gap_s
-        By how much the second source has it later.
+        Kickoff of the second source minus that of the first.
     price_gap_bps
-        The largest difference of a side's probability when both are last known before either kicks off.
+        Largest difference of a side's probability at the last time before both kickoffs at which both are known.
     """
 
     first: int
@@ -49,7 +43,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class RefusedMatch:
-    """Fixtures of which some may be the same, and why none was taken."""
+    """Fixtures of which some may be the same, and the reason why none was taken."""
 
     first: tuple[int, ...]
     second: tuple[int, ...]
@@ -58,16 +52,16 @@ class RefusedMatch:
 
 @dataclass(frozen=True, slots=True)
 class MatchResult:
-    """What two sources have in common.
+    """The common fixtures of two sources.
 
     Attributes
     ----------
     pairs
-        By fixture of the first source, each fixture in one at most.
+        Pairs by fixture of the first source; each fixture is in one pair at most.
     refused
-        What may be the same, and was not taken.
+        Possible pairs that were not taken.
     first_alone, second_alone
-        Fixtures that nothing in the other source is like.
+        Fixtures without a similar one in the other source.
     """
 
     pairs: tuple[Pair, ...]

@@ -1,4 +1,4 @@
-"""Markets of two sources as one: what a market is about, and which of its sides is which."""
+"""Markets of two sources as one: the subject of a market, and the roles of its sides."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from clvlab.law.markets import Market, MarketKind, Role, UnreadKey, key_parts, r
 from clvlab.packs.matching.names import likeness, words_of
 
 MATCHING_VERSION = "2"
-"""By which rules markets and fixtures of two sources are matched."""
+"""Version of the rules by which markets and fixtures of two sources are matched."""
 MATCHING_VERSIONS = ("1", MATCHING_VERSION)
-"""All by which sources were ever joined: a join stays what it was when its runs were made."""
+"""All versions so far: a join keeps the rules under which its runs were made."""
 
 _ALIKE = 0.85
 _BINARY = {"yes", "no"}
@@ -31,18 +31,9 @@ _KINDS_1 = {
 
 
 def market_of(key: str, sides: Iterable[str], teams: Sequence[str], version: str = MATCHING_VERSION) -> Market | None:
-    """Return what a market is; null where its key is not read, or its sides can't be told apart.
+    """Return the market of a key; ``None`` where the key is not read, or its sides can't be told apart.
 
-    Parameters
-    ----------
-    key
-        ``TYPE|PERIOD|PARAMETERS``.
-    sides
-        Its sides.
-    teams
-        Names of home and away, by which sides may be called.
-    version
-        Of the rules; the first took a key that it did not know for the same market as an equal one.
+    ``teams`` are the names of home and away, which sides may bear. Version 1 matched an unknown key with an equal key.
 
     Examples
     --------
@@ -66,7 +57,6 @@ def market_of(key: str, sides: Iterable[str], teams: Sequence[str], version: str
 
 
 def _binary(key: str, sides: Sequence[str], teams: Sequence[str], version: str) -> Market | None:
-    """Return a market of yes and no, if its name says which role it asks about."""
     kind, period, _ = key_parts(key)
     roles = (_role_asked_for_1 if version == "1" else _role_asked_for)(kind, teams)
     read = _first_rules(f"winner|{period}") if version == "1" else Market.parse(f"winner{key.removeprefix(kind)}")
@@ -77,7 +67,7 @@ def _binary(key: str, sides: Sequence[str], teams: Sequence[str], version: str) 
 
 
 def _role_asked_for(kind: str, teams: Sequence[str]) -> set[Role]:
-    """Return whom a name asks about that says nothing else: ``home_clean_sheet`` is not about who wins."""
+    """Return the roles of a name without further words: ``home_clean_sheet`` is not about the winner."""
     words = [word for word in words_of(kind) if word not in _WINNER_WORDS]
     role = role_of(words[0]) if len(words) == 1 and len(words[0]) > 1 else None
     if role is None and words and (role := _role(" ".join(words), teams)) is not None:
@@ -96,7 +86,7 @@ def _role_asked_for_1(kind: str, teams: Sequence[str]) -> set[Role]:
 
 
 def _first_rules(key: str) -> Market:
-    """Return a market by the words of its key, which stand where later rules say what is counted: equal words are one."""
+    """Return a market by the words of its key, which match only if equal; later rules compare what is counted."""
     kind, period, parameters = key_parts(key)
     line, word = _LINE_1.search(parameters), _KINDS_1.get(kind.casefold(), kind)
     own = MarketKind.HANDICAP if word == MarketKind.HANDICAP else MarketKind.TOTAL

@@ -1,4 +1,4 @@
-"""The same fixtures in two sources: matched where one pair alone can be meant and the prices agree, else refused and listed."""
+"""Matches of two sources: taken where only one pair is possible and the prices agree, else refused and listed."""
 
 from __future__ import annotations
 
@@ -14,20 +14,17 @@ from clvlab.packs.matching.fixtures import ListedFixture, MatchResult, Pair, Ref
 from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, may_be_alike, words_of
 from clvlab.packs.matching.prices import PriceGap, gap_between
 
-# What hangs together: the teams of a competition, the fixtures of two sources that could be each other.
+# Connected groups: the teams of a competition, the fixtures of two sources that could be one match.
 
 
 T = TypeVar("T")
 
 
 class Components(Generic[T]):
-    """What hangs together."""
-
     def __init__(self) -> None:
         self._parent: dict[T, T] = {}
 
     def root(self, node: T) -> T:
-        """Return what is the same for all that hang together."""
         parent = self._parent
         parent.setdefault(node, node)
         while parent[node] != node:
@@ -39,19 +36,19 @@ class Components(Generic[T]):
         self._parent[self.root(one)] = self.root(other)
 
 
-# Where teams play on following days, a day decides which match it is.
+# Where teams play on following days, the day decides the match.
 
 
-DAILY_MS = 40 * 3_600_000  # in which no team plays twice where it plays weekly
+DAILY_MS = 40 * 3_600_000  # no team plays twice within this time in a weekly competition
 WEEK_MS = 7 * 24 * 3_600_000
-DAILY_SHARE = 0.1  # of the times that a team plays again within a week, which a few kickoffs that were moved do not reach
+DAILY_SHARE = 0.1  # share of a team's games within a week of its last; a few moved kickoffs do not reach it
 
 
 def playing_daily(first: Sequence[ListedFixture], second: Sequence[ListedFixture]) -> set[int]:
-    """Return the fixtures of the first source that are of competitions in which teams play on following days.
+    """Return the fixtures of the first source in competitions whose teams play on following days.
 
-    Teams that meet each other are of one competition, and so are those that they meet. How soon a team plays again is seen
-    within one source, where a match stands once.
+    Teams that meet are of one competition, also through others. The time between a team's games is taken within one source,
+    which lists each match once.
     """
     leagues, soon = Components[str](), defaultdict[str, list[bool]](list)
     for listed in (first, second):
@@ -79,15 +76,15 @@ UNTIMED = "it has no kickoff, and teams meet more than once"
 
 EXACT_MS = 20 * 60_000
 NEAR_MS = 3 * 3_600_000
-FAR_MS = 30 * 3_600_000  # a kickoff that was moved by a day
-LEAST_ALIKE = 0.72  # of either team
-SURELY_ALIKE = 0.85  # of either team, where the kickoffs are far apart
-MARGIN = 0.1  # by which a pair must be more alike than another
-SAME, LEAST_ORDERED = 0.99, 0.03  # where the names are the same, they need to be a little less so the other way round
+FAR_MS = 30 * 3_600_000  # a kickoff may be moved by a day
+LEAST_ALIKE = 0.72  # for each team
+SURELY_ALIKE = 0.85  # for each team, where the kickoffs are far apart
+MARGIN = 0.1  # lead in likeness that a pair needs over another
+SAME, LEAST_ORDERED = 0.99, 0.03  # for equal names a smaller lead over the reverse order is enough
 LARGEST_GAP_BPS = 2_000  # of a side's probability, between sources of one match
 LARGEST_FAR_GAP_BPS = 800  # where the kickoffs are far apart
 _FEW = 16  # fixtures within the time by which a kickoff is moved
-TURN_BPS = 300  # by which the other way round must fit better to stand against the names
+TURN_BPS = 300  # lead in price fit that the reverse order needs against the names
 
 
 class _Edge(NamedTuple):
@@ -96,34 +93,25 @@ class _Edge(NamedTuple):
     swapped: bool
     alike: float
     gap_ms: int
-    ordered: bool  # whether the names say which team is which
+    ordered: bool  # whether the names decide the order of teams
 
     @property
     def tier(self) -> int:
-        """How near the kickoffs are: 0 the same, 1 hours apart, 2 further."""
+        """Distance of the kickoffs: 0 equal, 1 hours apart, 2 further."""
         return 0 if abs(self.gap_ms) <= EXACT_MS else 1 if abs(self.gap_ms) <= NEAR_MS else 2
 
 
 Gaps = Callable[[int, int, bool], PriceGap | None]
-"""Returns the gap of prices of a fixture of each source, the second one turned or not; null without a market in common."""
+"""Returns the price gap of a fixture of each source, the second reversed or not; ``None`` without a common market."""
 
 
 def matched(
     first: Sequence[ListedFixture], second: Sequence[ListedFixture], gaps: Gaps | None = None, aliases: TeamAliases = NO_ALIASES
 ) -> MatchResult:
-    """Match the fixtures of two sources.
+    """Match the fixtures of two sources; without ``gaps`` prices are not compared.
 
-    A pair is taken if its teams are alike, no other pair is as good for either of its fixtures, and the prices of both are
-    those of one match with the teams in that order. Fixtures that several matches could claim are refused together.
-
-    Parameters
-    ----------
-    first, second
-        The fixtures of each.
-    gaps
-        How far their prices are apart; without it prices are not asked.
-    aliases
-        Names of teams beside the usual ones.
+    A pair is taken if its teams are alike, no other pair is as good for either fixture, and the prices of both are those of one
+    match with the teams in that order. Fixtures that several matches could claim are refused together.
     """
     edges = _pruned(_edges(first, second, aliases))
     pairs = list[Pair]()
@@ -157,14 +145,8 @@ def matched(
 class LikelyPair(NamedTuple):
     """A fixture of the first source that may be one of the second, by teams and kickoff alone.
 
-    Attributes
-    ----------
-    alike
-        Likeness of the names, of the less alike team, in either order.
-    gap_ms
-        By how much the second source has it later.
-    daily
-        Whether only its day tells which match it is.
+    ``alike`` is the likeness of the less alike team in the better order, ``gap_ms`` the second kickoff minus the first, and
+    ``daily`` says that only the day decides the match.
     """
 
     first: int
@@ -175,23 +157,16 @@ class LikelyPair(NamedTuple):
 
     @property
     def is_near(self) -> bool:
-        """Whether the kickoffs are hours apart at most."""
         return abs(self.gap_ms) <= NEAR_MS
 
 
 def likely_pairs(
     first: Sequence[ListedFixture], second: Sequence[ListedFixture], calendar: Sequence[ListedFixture]
 ) -> list[LikelyPair]:
-    """Return which fixtures of the first source may be which of the second, each judged by itself.
+    """Return likely pairs, each judged alone; without prices, and with several pairs per fixture, so that none is missed.
 
-    Unlike ``matched`` it asks no prices, and several fixtures may be one: whoever asks wants to miss none.
-
-    Parameters
-    ----------
-    first, second
-        The fixtures of each; one with several kickoffs may be listed with each.
-    calendar
-        All fixtures of the first source, each once, which show where teams play on following days.
+    A fixture with several kickoffs may be listed with each. ``calendar`` lists all fixtures of the first source once, to show
+    where teams play on following days.
     """
     edges = _edges(first, second)
     of_first = defaultdict[int, list[_Edge]](list)
@@ -203,7 +178,6 @@ def likely_pairs(
 
 
 def _edges(first: Sequence[ListedFixture], second: Sequence[ListedFixture], aliases: TeamAliases = NO_ALIASES) -> list[_Edge]:
-    """Return pairs whose teams are alike, and whose kickoffs are not further apart than one may have been moved."""
     times = sorted(one.kickoff_ts_ms for one in second if one.kickoff_ts_ms is not None)
     timed = [
         (at, one)
@@ -223,8 +197,8 @@ def _edges(first: Sequence[ListedFixture], second: Sequence[ListedFixture], alia
 class _Calendar:
     """The fixtures of a source by time and team.
 
-    Where few are played at a time, their names are compared; where many are, names that are alike are compared once, and not at
-    every match that they play.
+    Where few are played at a time, their names are compared; where many are, similar names are found once and not for every
+    match.
     """
 
     def __init__(self, listed: Sequence[ListedFixture], aliases: TeamAliases) -> None:
@@ -238,7 +212,7 @@ class _Calendar:
         self._alike: dict[str, list[str]] = {}
 
     def near(self, one: ListedFixture, at: int) -> list[tuple[int, ListedFixture]]:
-        """Return the fixtures within a day or so, in order, of which a team is like the first team of one."""
+        """Return the fixtures within about a day, in order, that have a team similar to the first team of ``one``."""
         if len(one.names) != 2:
             return []
         low, high = _far(self._all, at)
@@ -262,7 +236,7 @@ class _Calendar:
 
 
 def _far(timed: Sequence[tuple[int, int, ListedFixture]], at: int) -> tuple[int, int]:
-    """Return where those begin and end that are not further from a time than a kickoff may have been moved."""
+    """Return the bounds of those fixtures whose distance from a time a moved kickoff explains."""
     return bisect_left(timed, at - FAR_MS, key=itemgetter(0)), bisect_right(timed, at + FAR_MS, key=itemgetter(0))
 
 
@@ -280,7 +254,7 @@ def _edge(one: ListedFixture, other: ListedFixture, gap_ms: int, aliases: TeamAl
 
 
 def _pruned(edges: Iterable[_Edge]) -> list[_Edge]:
-    """Leave out pairs beside which one of their fixtures has a pair that is as near in time and clearly more alike."""
+    """Leave out a pair if one of its fixtures has another pair as near in time and clearly more alike."""
     listed = list(edges)
     by_first, by_second = defaultdict[int, list[_Edge]](list), defaultdict[int, list[_Edge]](list)
     for edge in listed:
@@ -298,7 +272,6 @@ def _beats(one: _Edge, edge: _Edge) -> bool:
 
 
 def _components(edges: Sequence[_Edge]) -> list[list[_Edge]]:
-    """Return pairs that hang together by a fixture, each group by itself."""
     groups = Components[tuple[int, int]]()
     for edge in edges:
         groups.join((0, edge.first), (1, edge.second))
@@ -309,7 +282,7 @@ def _components(edges: Sequence[_Edge]) -> list[list[_Edge]]:
 
 
 def _resolved(edges: list[_Edge]) -> tuple[list[_Edge], RefusedMatch | None]:
-    """Return which pairs of a group are meant, if that can be told: by the nearest kickoffs first, each the only one."""
+    """Return the pairs of a group, if they can be decided: by the nearest kickoffs first, each the only one."""
     if len(edges) == 1:
         return edges, None
     firsts, seconds = {edge.first for edge in edges}, {edge.second for edge in edges}
@@ -321,7 +294,7 @@ def _resolved(edges: list[_Edge]) -> tuple[list[_Edge], RefusedMatch | None]:
         chosen += near
         used, taken = {edge.first for edge in chosen}, {edge.second for edge in chosen}
         left = [edge for edge in left if edge.first not in used and edge.second not in taken]
-    if len(chosen) < max(len(firsts), len(seconds)):  # one that is left may have been moved onto the time of another
+    if len(chosen) < max(len(firsts), len(seconds)):  # a remaining fixture may have been moved onto the time of another
         return [], _several(firsts, seconds)
     return chosen, None
 
@@ -331,8 +304,6 @@ def _several(firsts: Iterable[int], seconds: Iterable[int]) -> RefusedMatch:
 
 
 def _judged(edge: _Edge, gaps: Gaps | None, *, daily: bool) -> Pair | RefusedMatch:
-    """Hold a pair against its prices."""
-
     def refused(reason: str) -> RefusedMatch:
         return RefusedMatch((edge.first,), (edge.second,), reason)
 
@@ -363,8 +334,6 @@ def _judged(edge: _Edge, gaps: Gaps | None, *, daily: bool) -> Pair | RefusedMat
 def gaps_of(
     first: dict[int, ListedFixture], second: dict[int, ListedFixture], first_prices: Prices, second_prices: Prices
 ) -> Gaps:
-    """Return what measures the gap of prices, from the prices of each source's fixtures."""
-
     def gap(one: int, other: int, swapped: bool) -> PriceGap | None:  # noqa: FBT001  as ``Gaps`` is called
         ours, theirs = first[one], second[other]
         known = [at for at in (ours.kickoff_ts_ms, theirs.kickoff_ts_ms) if at is not None]

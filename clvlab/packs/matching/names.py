@@ -1,4 +1,4 @@
-"""Names of teams as sources write them: which are one team, and how alike others are, word by word."""
+"""Names of teams across sources: which belong to one team, and how alike two are, word by word."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pathlib import Path
 
 from clvlab.errors import ArgumentError, SourceError
 
-# Letters that are no letter with an accent.
+# Letters that are not a letter with an accent.
 _LETTERS = str.maketrans({"ß": "ss", "ø": "o", "æ": "ae", "œ": "oe", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i"})
-# Words of clubs, without which a name says the same.
+# Words of clubs that do not change the meaning of a name.
 _EMPTY = frozenset({
     "fc", "afc", "cf", "sc", "ac", "ssc", "as", "ss", "sv", "svv", "vfb", "vfl", "tsg", "tsv", "fsv", "bv", "bsc",
     "bk", "fk", "sk", "nk", "if", "ik", "ff", "ud", "cd", "sd", "rcd", "rc", "cp", "club", "calcio", "de", "del",
     "da", "do", "the", "of", "and", "et", "und", "1", "04", "05", "07", "96", "98", "1846", "1899", "1900", "1909",
     "1910",
 })  # fmt: skip
-# Words that many clubs share: they count less than the others, and two of them that differ still make two clubs.
+# Words that many clubs share: they weigh less than others, and two different ones still make two clubs.
 _COMMON = frozenset({
     "united", "city", "town", "athletic", "atletico", "sporting", "real", "racing", "olympique", "dynamo", "dinamo", "borussia",
     "eintracht", "fortuna", "wanderers", "rovers", "albion", "hotspur", "county", "north", "south", "east", "west", "saint",
     "st", "new",
 })  # fmt: skip
 _WEIGHT = 0.6
-# Other teams of a club: a name that says so, and one that does not, are two teams.
+# Other teams of a club: a name with such a word and a name without it are two teams.
 _MARKERS = {
     "w": "women", "women": "women", "woman": "women", "ladies": "women", "femenino": "women", "feminine": "women",
     "frauen": "women", "vrouwen": "women", "wfc": "women", "ii": "second", "b": "second", "reserves": "second",
@@ -40,8 +40,8 @@ _AGE = re.compile(r"(?:u|under)(\d{2})")
 _AND = re.compile("[&＆﹠]")
 _LONG = {"la": ("los", "angeles"), "ny": ("new", "york"), "sf": ("san", "francisco")}
 _LEAST = 3  # letters of an abbreviation
-_SLIP = 5  # letters of a word in which one may be wrong
-_ALIKE = 0.8  # of two words that differ by a slip
+_SLIP = 5  # letters of a word that may have one wrong
+_ALIKE = 0.8  # for two words that differ by a slip
 
 
 @lru_cache(maxsize=1 << 16)
@@ -60,7 +60,7 @@ def folded(name: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def words_of(name: str) -> tuple[str, ...]:
-    """Return the words by which names are compared: those of Latin letters and digits.
+    """Return the words for comparing a name: those of Latin letters and digits.
 
     Examples
     --------
@@ -72,13 +72,7 @@ def words_of(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class TeamAliases:
-    """Names of one team that no rule makes of each other.
-
-    Attributes
-    ----------
-    teams
-        The names of each, folded.
-    """
+    """Names of one team that no rule derives from each other; ``teams`` has the folded names of each."""
 
     teams: tuple[tuple[str, ...], ...] = ()
 
@@ -91,11 +85,9 @@ class TeamAliases:
         return found
 
     def names_of(self, name: str) -> frozenset[str]:
-        """Return all names of a team, folded."""
         return self._names.get(folded(name), frozenset({folded(name)}))
 
     def likeness(self, one: str, other: str) -> float:
-        """Return how alike two names of teams are; see ``likeness``."""
         return 1.0 if self.teams and folded(other) in self._names.get(folded(one), ()) else likeness(one, other)
 
 
@@ -103,14 +95,14 @@ NO_ALIASES = TeamAliases()
 
 
 def read_aliases(path: str | Path | None) -> TeamAliases:
-    """Read names of teams from a TOML file, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``; no file has none.
+    """Read names of teams from a TOML file, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``; empty without a file.
 
     Raises
     ------
     ArgumentError
-        No path.
+        The value is not a path.
     SourceError
-        No such file, or a name or list in it that is not one.
+        The file is missing, or a name or list in it is not valid.
     """
     if path is None:
         return NO_ALIASES
@@ -137,7 +129,6 @@ def read_aliases(path: str | Path | None) -> TeamAliases:
 
 @cache
 def usual_aliases() -> TeamAliases:
-    """Return the names of teams that are known without a file of the user's."""
     return read_aliases(Path(__file__).with_name("team-aliases.toml"))
 
 
@@ -148,7 +139,7 @@ def _firsts() -> Mapping[str, str]:
 
 @lru_cache(maxsize=1 << 16)
 def likeness(one: str, other: str) -> float:
-    """Return how alike two names of teams are: 1 for the same, 0 for nothing in common.
+    """Return how alike two names of teams are, from 0 to 1 for the same.
 
     Examples
     --------
@@ -168,7 +159,7 @@ def likeness(one: str, other: str) -> float:
 
 
 def _are_numbered_apart(one: str, other: str) -> bool:
-    """Tell whether two names have numbers, and neither all of the other's: no slip of a letter makes one of the other."""
+    """Whether both names have numbers and neither has all of the other's: a slip of a letter does not explain that."""
     first, second = _numbers(one), _numbers(other)
     return not (_has_all(first, second) or _has_all(second, first))
 
@@ -182,13 +173,13 @@ def _has_all(numbers: tuple[str, ...], others: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def _numbers(name: str) -> tuple[str, ...]:
-    """Return the numbers in a name, but for the "1." before it; a year may be its last two digits elsewhere."""
+    """Return the numbers in a name, except a leading "1."; other sources may shorten a year to its last two digits."""
     words = words_of(name)
     return tuple(_NUMBER.findall(" ".join(words[1:] if words[:1] == ("1",) else words)))
 
 
 def may_be_alike(one: str, other: str) -> bool:
-    """Tell at once of most names that nothing is alike in them: words that are begin with the same letter."""
+    """Reject most unlike names quickly: similar words begin with the same letter."""
     return not _letters(one).isdisjoint(_letters(other))
 
 
@@ -200,7 +191,7 @@ def _letters(name: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 16)
 def _core(name: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the words of a name that say which club it is, and those that say which of its teams."""
+    """Return the words of a name that identify the club, and those that identify its team."""
     words = tuple(long for word in words_of(name) for long in _LONG.get(word, (word,)))
     marks = {_MARKERS[word] for word in words[1:] if word in _MARKERS}
     marks |= {found[0][-2:] for word in words if (found := _AGE.fullmatch(word))}
@@ -227,7 +218,7 @@ def _are_initials(short: tuple[str, ...], words: tuple[str, ...]) -> bool:
 
 
 def _overlap(one: tuple[str, ...], other: tuple[str, ...]) -> float:
-    """Return the share of the shorter name's words that are in the longer, by weight, a little less for what is left over."""
+    """Return the weighted share of the shorter name's words that the longer has, slightly less for remaining words."""
     short, long = sorted((one, other), key=lambda words: (len(words), words))
     left, found, rare = list(long), 0.0, False
     for word in sorted(short, key=len, reverse=True):
@@ -238,7 +229,7 @@ def _overlap(one: tuple[str, ...], other: tuple[str, ...]) -> float:
         if score:
             left.remove(best)
     whole = sum(map(_weight, short))
-    if not whole or not rare:  # two clubs that share "United" share nothing
+    if not whole or not rare:  # sharing only "United" does not make two clubs alike
         return 0.0
     return max(0.0, found / whole - 0.05 * min(len(left), 2))
 
@@ -249,7 +240,7 @@ def _weight(word: str) -> float:
 
 @lru_cache(maxsize=1 << 16)
 def _word(one: str, other: str) -> float:
-    """Return how alike two words are: the same, the beginning of the other, its letters with some left out, or a slip."""
+    """Return how alike two words are: the same, a beginning, an abbreviation with letters left out, or a slip."""
     if one == other:
         return 1.0
     short, long = sorted((one, other), key=lambda word: (len(word), word))

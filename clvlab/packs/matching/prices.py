@@ -1,4 +1,4 @@
-"""How far the prices of two sources are apart when both were known last."""
+"""Price differences of two sources at the last time when both were known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Series = dict[tuple[str, str], tuple[list[int], list[int]]]
 
 
 class PriceGap(NamedTuple):
-    """The largest difference of a side's probability, and in how many sides both have one."""
+    """The largest difference of a side's probability, and the number of sides that both price."""
 
     gap_bps: int
     sides: int
@@ -24,9 +24,9 @@ class PriceGap(NamedTuple):
 def gap_between(
     first: tuple[Sequence[Market], Series], second: tuple[Sequence[Market], Series], kickoff_ts_ms: int | None
 ) -> PriceGap | None:
-    """Return the gap over all markets that both have, each at the last time before the kickoff at which both had prices.
+    """Return the gap over all common markets, each at the last time before kickoff with prices of both.
 
-    Winners are asked before totals, which say nothing of an order. Null without a side that both price.
+    Winner markets come before totals, which do not depend on the order of teams. ``None`` without a side that both price.
     """
     found = []
     for ours in first[0]:
@@ -51,7 +51,7 @@ def _differences(ours: Market, theirs: Market, own: Series, other: Series, kicko
         at = min(one[0][-1], two[0][-1], *([] if kickoff_ts_ms is None else [kickoff_ts_ms - 1]))
         at = max(at, one[0][0], two[0][0])
         if kickoff_ts_ms is not None and at >= kickoff_ts_ms:
-            continue  # a price in play is not that of before
+            continue  # a price in play is not comparable
         found.append((role, abs(_state(one, at) - _state(two, at))))
     return found
 
@@ -60,37 +60,26 @@ def _state(series: tuple[list[int], list[int]], at: int) -> int:
     return series[1][bisect_right(series[0], at) - 1]
 
 
-# A sketch of what was quoted of a fixture: the same whatever margin was taken, and nearly so with rows more or less.
-#
-# A quote is the odds of all sides of a market at a time, as they were written: probabilities, of which a margin was taken, and
-# names of market and sides do not enter. Of the numbers that quotes mix to the lowest few are kept, of which two sources of the
-# same quotes share most.
-#
-# References
-# ----------
-# A. Z. Broder, "On the resemblance and containment of documents", 1997: sketches by the lowest hashes. G. L. Steele, D. Lea and
-# C. H. Flood, "Fast splittable pseudorandom number generators", 2014: the mixing function.
+# A sketch identifies the quotes of a fixture, whatever margin was removed, and almost independently of a few rows. A quote is
+# the odds of all sides of a market at a time as they were written; probabilities and names do not enter. The lowest hashes are
+# kept, most of which two sources of the same quotes share. A. Z. Broder, "On the resemblance and containment of documents",
+# 1997: sketches by the lowest hashes. G. L. Steele, D. Lea and C. H. Flood, "Fast splittable pseudorandom number generators",
+# 2014: the mixing function.
 
 
 Sketch = tuple[int, ...]
 
 _KEPT = 32
-# Numbers in common. Where a source quotes all matches at the same seconds, odds alone tell two apart, and they come in steps:
-# four and even eight in a row are the same of one pair of matches in thousands, and a season has millions of pairs.
+# Where a source quotes all matches at the same seconds, only odds tell two apart, and they come in steps: one pair of matches
+# in thousands shares four or even eight numbers in a row, and a season has millions of pairs.
 _LEAST = 12
 _SHARE = 2 / 3
-_STEP = 10  # of odds x 1000: what formats round away
+_STEP = 10  # of odds x 1000: formats round the rest away
 _MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
 def sketches(rows: pl.DataFrame, series: pl.DataFrame) -> dict[int, Sketch]:
-    """Return the sketch of each fixture, ascending; of one without odds nothing.
-
-    Parameters
-    ----------
-    rows, series
-        ``ROWS`` and ``SERIES`` of whole fixtures, in any order of sides.
-    """
+    """Return the sketch of each fixture, ascending, from ``ROWS`` and ``SERIES`` of whole fixtures with odds."""
     market = (series["side_no"] == 0).cum_sum()
     number = rows["series"]
     priced = rows.select(
@@ -118,7 +107,7 @@ def sketches(rows: pl.DataFrame, series: pl.DataFrame) -> dict[int, Sketch]:
 
 
 def are_same_quotes(one: Sequence[int], other: Sequence[int]) -> bool:
-    """Tell whether two sketches are of the same quotes, but for a few; too few quotes tell nothing.
+    """Whether two sketches are of the same quotes but for a few; false if there are too few quotes.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Packs and runs that lie in a bucket or behind a web server."""
+"""Packs and runs in a bucket or on a web server."""

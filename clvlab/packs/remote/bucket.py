@@ -1,4 +1,4 @@
-"""Objects under a URL: read in parts, and written only where there is nothing yet."""
+"""Objects under a URL: read in parts, written only where none exists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 
-# URLs of packs and runs: which are taken, and how they are shown.
+# URLs of packs and runs: accepted forms, and their text without secrets.
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -33,19 +33,12 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def is_url(where: object) -> TypeGuard[str]:
-    """Tell whether a text is a URL, and no path."""
     return isinstance(where, str) and _URL.match(where) is not None
 
 
 @dataclass(frozen=True)
 class Address:
-    """A URL under which objects lie.
-
-    Attributes
-    ----------
-    url
-        As it was given, with its query, which may hold a token: never shown.
-    """
+    """A URL of objects; ``url`` keeps its query, which may hold a token and is never shown."""
 
     url: str
 
@@ -63,7 +56,7 @@ class Address:
             raise RemoteError(f"{self}: credentials stand in the environment, or in the query of an https:// URL, nowhere else")
 
     def __str__(self) -> str:
-        """The URL as it may be shown: without user, password, query and fragment."""
+        """Return the URL without user, password, query and fragment."""
         port = re.search(r":\d+$", self._parts.netloc)
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{self._parts.scheme}://{host}{port[0] if port else ''}{self._parts.path.rstrip('/')}"
@@ -82,7 +75,6 @@ class Address:
         return self._parts.scheme == "http"
 
     def under(self, name: str) -> Address:
-        """Return the address of what lies below it."""
         return Address(self._parts._replace(path=f"{self._parts.path.rstrip('/')}/{quote(name)}").geturl())
 
     @property
@@ -97,7 +89,7 @@ class Address:
         return self._parts.hostname or ""
 
 
-TIMEOUT_S = 60.0  # of one request, all of its bytes included
+TIMEOUT_S = 60.0  # of one request, including its content
 _UPLOAD_S = 3600.0
 _RETRIES = 3
 _PART_BYTES = 8 << 20
@@ -117,7 +109,7 @@ _UNKNOWN = "can't be read or written: the connection broke off, or the server sa
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What an object was when it was first read: its size, and the ETag by which it is known again, if it has one."""
+    """Size and ETag (if any) of an object when it was first read."""
 
     size: int
     e_tag: str | None
@@ -125,23 +117,22 @@ class Version:
 
 @dataclass(frozen=True)
 class Bucket:
-    """What lies under an address. Credentials and endpoint are those of the environment, as ``AWS_*`` and ``GOOGLE_*``.
+    """The objects under an address; credentials and endpoint come from ``AWS_*`` and ``GOOGLE_*`` of the environment.
 
-    All errors are ``RemoteError`` and name the URL without its credentials. What the library says holds the whole URL: it is
-    not passed on, nor is its error kept as the cause.
+    All errors are ``RemoteError`` and name the URL without credentials. Messages of the library hold the whole URL, so they are
+    neither passed on nor kept as a cause.
     """
 
     address: Address
 
     def __getstate__(self) -> Mapping[str, Address]:
-        """Go to another process without open connections and credentials."""
+        """Pickle without open connections and credentials."""
         return {"address": self.address}
 
     def __setstate__(self, state: Mapping[str, Address]) -> None:
         object.__setattr__(self, "address", state["address"])
 
     def whole(self, name: str) -> bytes:
-        """Read an object at once."""
         with self._naming(name):
             found = self._get(name)
             if found.meta["size"] > MAX_WHOLE_BYTES:
@@ -149,18 +140,17 @@ class Bucket:
             return bytes(found.bytes())
 
     def tail(self, name: str, count: int) -> tuple[bytes, Version]:
-        """Read the last bytes of an object, and what version it is of."""
         with self._naming(name):
             found = self._get(name, {"range": {"suffix": count}})
             return bytes(found.bytes()), _version(found.meta)
 
     def part(self, name: str, start: int, end: int, version: Version) -> bytes:
-        """Read bytes ``start`` to ``end`` of the object that was there before.
+        """Read bytes ``start`` to ``end`` of a known version.
 
         Raises
         ------
         RemoteError
-            It was changed or cut off in between.
+            The object was changed or cut off since.
         """
         with self._naming(name):
             unchanged: GetOptions = {} if version.e_tag is None else {"if_match": version.e_tag}
@@ -170,14 +160,13 @@ class Bucket:
         return content
 
     def parts(self, name: str) -> Iterator[bytes]:
-        """Read an object of any size, some of it at a time."""
         with self._naming(name):
             version = _version(_library().head(self._store, name))
         for start in range(0, version.size, _PART_BYTES):
             yield self.part(name, start, min(start + _PART_BYTES, version.size), version)
 
     def create(self, name: str, content: bytes | Path) -> bool:
-        """Write an object, in one step that fails where there is one; tell whether it was written."""
+        """Write an object in one step that fails where one exists; return whether it was written."""
         self._check_listed("nothing can be written there")
         with self._naming(name):
             try:
@@ -187,19 +176,13 @@ class Bucket:
         return True
 
     def create_or_compare(self, name: str, content: bytes | Path) -> None:
-        """Write an object where there is none; one that is there must have the same bytes.
-
-        Raises
-        ------
-        RemoteConflictError
-        """
+        """Write an object where none exists; an existing one must have the same bytes, else ``RemoteConflictError``."""
         if self.create(name, content):
             return
         if _sha256(self.parts(name)) != _sha256(_chunks(content)):
             raise RemoteConflictError(f"{self.address}/{name} is there with other bytes; nothing is written over")
 
     def folders(self) -> list[str]:
-        """List the names under which objects lie, one level down."""
         self._check_listed("a web server can't be listed; name a pack there")
         with self._naming(""):
             return sorted(_library().list_with_delimiter(self._store)["common_prefixes"])
@@ -222,7 +205,7 @@ class Bucket:
 
     def _opened(self, timeout_s: float) -> ObjectStore:
         named = os.environ.get("AWS_ENDPOINT_URL", "") if self.address.is_bucket else ""
-        plain = self.address.is_plain or named.startswith("http://")  # else a redirect may not lead to http:// either
+        plain = self.address.is_plain or named.startswith("http://")  # otherwise a redirect may not lead to http:// either
         try:
             store: ObjectStore = _library().store.from_url(
                 self.address.url,
@@ -279,7 +262,7 @@ def _sha256(chunks: Iterable[bytes]) -> str:
 
 
 def _other(where: str, text: str) -> RemoteError:
-    """Say what went wrong without the library's words, which hold the whole URL."""
+    """Return an error without the library's message, which holds the whole URL."""
     code, status = _CODE.search(text), _STATUS.search(text)
     if code and code[1] == "NoSuchBucket":
         return RemoteMissingError(f"{where}: no such bucket")

@@ -1,4 +1,4 @@
-"""Opening packs that lie elsewhere, listing them, and bringing them here."""
+"""Opening, listing and downloading remote packs."""
 
 from __future__ import annotations
 
@@ -44,14 +44,12 @@ from clvlab.packs.rows import STORED, UNREADABLE, read_rows, stored_frame
 from clvlab.packs.verification import verify_pack
 from clvlab.proof.canonical import sha256
 
-# Ticks of single fixtures of a pack that lies elsewhere, each verified by its digest as it is read.
-#
-# 1. Of the fixtures, the cache gives those that it has whole. 2. Of the Parquet file its footer is read, and the row groups
-# that have the others: fixtures are stored in order. 3. A fixture without the digest that the descriptor states is refused;
-# what is sound of the row groups is kept in the cache.
+# Ticks of single fixtures of a remote pack, each verified by its digest as it is read. 1. The cache gives the fixtures that it
+# has. 2. The footer of the Parquet file locates the row groups of the others, as fixtures are stored in order. 3. A fixture
+# without its stated digest is refused; sound fixtures of the row groups are cached.
 
 
-# Fixtures that were read from elsewhere, kept on this machine under the digest of their ticks.
+# Cached fixtures, stored under the digest of their ticks.
 
 
 LIMIT_BYTES = 4 << 30
@@ -60,34 +58,26 @@ _HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A folder of fixtures, the least recently used of which go once it holds more than its limit.
+    """A folder of fixtures; the least recently used are removed once it exceeds its limit.
 
-    Any number of processes may share it: a file appears whole, and who reads a fixture checks it against its digest, so that a
-    damaged one is as good as none.
+    Any number of processes may share it: a file appears whole, and readers check a fixture against its digest, so a damaged one
+    counts as missing.
     """
 
     folder: Path
     limit_bytes: int = LIMIT_BYTES
 
     def read(self, digest: str) -> pl.DataFrame | None:
-        """Return the ticks that are kept under a digest, unverified; null without any that can be read."""
         path = self._path(digest)
         try:
             check_parquet(path)
             frame = stored_frame(pq.read_table(path, partitioning=None))
             os.utime(path)
-        except UNREADABLE:  # not there, gone a moment ago, or damaged: it is read anew
+        except UNREADABLE:  # missing, just removed, or damaged: it is read again
             return None
         return frame
 
     def keep(self, digest: str, ticks: pl.DataFrame) -> None:
-        """Keep the ticks of a fixture.
-
-        Raises
-        ------
-        FileError
-            The folder can't be written to.
-        """
         if not self.limit_bytes:
             return
         path = self._path(digest)
@@ -103,7 +93,6 @@ class Cache:
             ) from error
 
     def trim(self) -> None:
-        """Remove what was used least recently, until the limit holds."""
         used = sorted(self._files())
         total = sum(size for _, size, _ in used)
         for _, size, path in used:
@@ -113,7 +102,7 @@ class Cache:
             total -= size
 
     def _files(self) -> Iterator[tuple[float, int, Path]]:
-        """Yield when each file was used last, its size and path; what a process is just writing is let be."""
+        """Yield last use, size and path of each file, except files that are being written."""
         for path in self.folder.glob("fixtures/*"):
             try:
                 found = path.stat()
@@ -127,12 +116,12 @@ class Cache:
 
 
 def cache_of_environment() -> Cache:
-    """Return the cache that ``CLVLAB_CACHE`` and ``CLVLAB_CACHE_BYTES`` name, by default in the platform's folder for caches.
+    """Return the cache of ``CLVLAB_CACHE`` and ``CLVLAB_CACHE_BYTES``, by default in the platform's cache folder.
 
     Raises
     ------
     SettingsError
-        A size that is no whole number of bytes.
+        The size is not a whole number of bytes.
     """
     size = os.environ.get("CLVLAB_CACHE_BYTES", str(LIMIT_BYTES))
     if not size.isdecimal():
@@ -154,8 +143,6 @@ _MAGIC = b"PAR1"
 
 @dataclass(frozen=True)
 class RemoteFiles:
-    """The files of a pack in a bucket or behind a web server."""
-
     bucket: Bucket
     manifest: PackManifest = field(repr=False)
     cache: Cache = field(repr=False)
@@ -179,7 +166,7 @@ class RemoteFiles:
         return pl.defer(self._books, schema=BOOK_ROWS).filter(pl.col("fixture_id").is_in(ids))
 
     def _books(self) -> pl.DataFrame:
-        """Read the books of every fixture: their file is one whose hash the manifest has."""
+        """Read the books of every fixture: the manifest has one hash for their file."""
         content = self.content(BOOKS_FILE, str(self.manifest.books_sha256), f"{BOOKS_FILE} of {self.manifest.pack_id!r}")
         try:
             check_parquet(content)
@@ -209,12 +196,11 @@ class RemoteFiles:
         return tape.rows, tape.series
 
     def _kept(self, wanted: Iterable[Fixture]) -> list[pl.DataFrame]:
-        """Return what the cache has; a digest is of ticks alone, which may have had another fixture's id."""
+        """Return the cached ticks with their fixture ids set: a digest covers no id."""
         found = [(fixture.fixture_id, self.cache.read(fixture.digest)) for fixture in wanted if fixture.digest]
         return [frame.with_columns(fixture_id=pl.lit(number, pl.Int64)) for number, frame in found if frame is not None]
 
     def _read(self, missing: Sequence[Fixture]) -> dict[int, pl.DataFrame]:
-        """Read row groups, and keep every fixture in them that is sound."""
         ids = {fixture.fixture_id for fixture in missing}
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             frames = list(pool.map(self._group, self._groups(ids)))
@@ -227,7 +213,7 @@ class RemoteFiles:
         return found
 
     def _sound(self, frames: Sequence[pl.DataFrame], fixtures: Sequence[Fixture]) -> dict[int, pl.DataFrame]:
-        """Return the ticks of those fixtures that have their digest; one without ticks may have it too."""
+        """Return the ticks of fixtures that have their digest, also of fixtures without ticks."""
         empty = pl.DataFrame(schema=STORED)
         ticks = pl.concat([empty, *frames])
         nameless = ticks.filter(pl.any_horizontal(pl.col("market_key", "side").is_null()))["fixture_id"]
@@ -250,7 +236,6 @@ class RemoteFiles:
 
     @cached_property
     def _footer(self) -> tuple[pq.FileMetaData, list[list[Chunk]], Version]:
-        """The file's footer, the columns of each row group, and the version of the file that it is of."""
         tail, version = self.bucket.tail(TICKS_FILE, _TAIL_BYTES)
         length = int.from_bytes(tail[-8:-4], "little") + 8
         if tail[-4:] != _MAGIC or length > min(version.size, MAX_FOOTER_BYTES):
@@ -263,9 +248,9 @@ class RemoteFiles:
             raise PackFormatError(f"{self._where!r} can't be read as ticks: {error}") from error
 
     def _groups(self, ids: Collection[int]) -> list[int]:
-        """Return the row groups that have some rows of the fixtures, which are stored in order.
+        """Return the row groups with rows of the fixtures, by the order of storage.
 
-        Statistics would say so too. pyarrow ends the process where they are damaged, so they are not looked at.
+        Parquet statistics are not used: pyarrow ends the process where they are damaged.
         """
         metadata, found, start = self._footer[0], [], 0
         ends = accumulate(fixture.rows for fixture in self.manifest.fixtures)
@@ -278,7 +263,7 @@ class RemoteFiles:
         return found
 
     def _group(self, number: int) -> pl.DataFrame:
-        """Read one row group, whose columns lie side by side, by one request."""
+        """Read one row group, whose columns are adjacent, with one request."""
         metadata, chunks, version = self._footer
         try:
             start = min((chunk.start for chunk in chunks[number]), default=0)
@@ -298,7 +283,7 @@ class RemoteFiles:
 
 
 class _Part(io.RawIOBase):
-    """The ticks file as pyarrow reads it, of which a part is at hand."""
+    """The ticks file for pyarrow, of which only one part was read."""
 
     def __init__(self, content: bytes, start: int, size: int) -> None:
         self._content, self._start, self._size, self._at = content, start, size, 0
@@ -325,23 +310,9 @@ class _Part(io.RawIOBase):
 
 
 def open_remote(url: str, content_hash: str | None = None) -> Pack:
-    """Open a pack at a URL: its descriptor is read, and each fixture when a tape is asked for.
+    """Open a pack at a URL: its descriptor is read now, each fixture when a tape is requested.
 
-    Parameters
-    ----------
-    url
-        Where its files lie.
-    content_hash
-        What it must be; whatever is there by default.
-
-    Raises
-    ------
-    UnknownPackError
-        No descriptor is there.
-    PackFormatError, PackTamperedError
-        A descriptor that breaks the format, is not what its hash says, or is not the one that was asked for.
-    RemoteError
-        It can't be read.
+    Any ``content_hash`` is accepted by default.
     """
     return _opened(Bucket(Address(url)), content_hash)
 
@@ -365,13 +336,7 @@ def _manifest(bucket: Bucket) -> tuple[PackManifest, str]:
 
 
 def packs_at(url: str) -> list[tuple[str, Pack]]:
-    """Open the packs one level under a URL, by their URLs; what has no descriptor yet, or no sound one, is left out.
-
-    Raises
-    ------
-    RemoteError
-        It can't be listed.
-    """
+    """Open the packs one level under a URL, by their URLs; folders without a sound descriptor are left out."""
     bucket, found = Bucket(Address(url)), []
     for name in bucket.folders():
         place = Bucket(bucket.address.under(name))
@@ -383,15 +348,7 @@ def packs_at(url: str) -> list[tuple[str, Pack]]:
 
 
 def pull_pack(url: str, folder: Path, content_hash: str | None = None) -> Pack:
-    """Bring a pack here, and verify it whole before it stands there.
-
-    Raises
-    ------
-    PackFormatError
-        The folder exists.
-    UnknownPackError, PackFormatError, PackTamperedError, RemoteError
-        As for ``open_remote``, or the pack is not sound.
-    """
+    """Download a pack to a new folder, and verify it in full before it is put in place."""
     if folder.exists() or folder.is_symlink():
         raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten")
     pack = open_remote(url, content_hash)
@@ -415,22 +372,22 @@ def pull_pack(url: str, folder: Path, content_hash: str | None = None) -> Pack:
     return Pack(PackFolder(folder, found.manifest), found.manifest, found.content_hash)
 
 
-# Putting packs and runs into a bucket, where nothing is ever written over.
+# Packs and runs are written to a bucket, where nothing is ever overwritten.
 
 
 def push_pack(folder: Path, url: str) -> Pack:
-    """Verify a pack whole, and put it under a URL: the descriptor last, so that half a pack is none.
+    """Verify a pack in full and upload it: the descriptor last, so that an incomplete pack does not count as one.
 
-    The same content again is fine, also from several machines at once.
+    Uploading the same content again succeeds, also from several machines at once.
 
     Raises
     ------
     PackFormatError, PackTamperedError
-        The folder is no sound pack.
+        The folder is not a sound pack.
     RemoteConflictError
-        Another pack is there, or a file of one; nothing of it was touched.
+        Another pack or a file of one exists there; nothing of it was changed.
     RemoteError
-        It can't be written.
+        The URL can't be written to.
     """
     bucket, pack = Bucket(Address(url)), verify_pack(folder)
     if _is_there(pack, bucket):
@@ -456,15 +413,7 @@ def _is_there(pack: Pack, bucket: Bucket) -> bool:
 
 
 def push_files(files: Mapping[str, bytes], url: str) -> None:
-    """Put files under a URL, in their order; one that is there already must have the same bytes.
-
-    Raises
-    ------
-    RemoteConflictError
-        One of them is there with other bytes.
-    RemoteError
-        It can't be written.
-    """
+    """Upload files in order; an existing one must have the same bytes."""
     bucket = Bucket(Address(url))
     for name, content in files.items():
         bucket.create_or_compare(name, content)

@@ -1,1 +1,1 @@
-"""Packs that are made of other packs by a rule, and copy nothing: views, several as one, and sources joined."""
+"""Packs derived from other packs by a rule, without copies: views, concatenations and joined sources."""

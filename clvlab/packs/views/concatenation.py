@@ -1,4 +1,4 @@
-"""Several packs as one: the fixtures of all of them, none renumbered."""
+"""Several packs as one: all their fixtures, none renumbered."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from clvlab.packs.views.rule import MARKS
 
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
 _Label = str | int | None
-_RANKS = ("synthetic", "imported", "genuine")  # of provenance: together they are what the least of them is
+_RANKS = ("synthetic", "imported", "genuine")  # of provenance: several packs have the lowest of theirs
 
 
 def concatenated(packs: Sequence[Pack]) -> Pack:
-    """Return several packs as one; the order in which they are named changes nothing, nor does one that is named twice.
+    """Return several packs as one; order and repetition of the names change nothing.
 
     Raises
     ------
     ViewError
-        No pack; packs whose markets close otherwise, or whose probabilities were made otherwise; or one fixture id with other
-        ticks or another kickoff in two of them.
+        There is no pack, the closing rules or margin methods differ, or one fixture id has different ticks or kickoffs in two
+        packs.
     """
     parents = _parts(packs)
     if not parents:
@@ -54,7 +54,7 @@ def concatenated(packs: Sequence[Pack]) -> Pack:
 
 
 def _parts(packs: Iterable[Pack]) -> tuple[Pack, ...]:
-    """Return the packs in order of their hashes, each once; one that is several already is these."""
+    """Return the packs in order of their hashes, each once; a concatenation counts as its parts."""
     found: dict[str, Pack] = {}
     for pack in packs:
         several = isinstance(pack, DerivedPack) and pack.derivation.kind is DerivationKind.CONCAT
@@ -65,7 +65,7 @@ def _parts(packs: Iterable[Pack]) -> tuple[Pack, ...]:
 
 
 def _check_alike(parents: Sequence[Pack]) -> None:
-    """Refuse packs of which one mean over all fixtures would say two things."""
+    """Refuse packs over which a mean would mix two definitions."""
     labels = [(pack.pack_id, _labels(pack)) for pack in parents]
     for name in labels[0][1]:
         found: dict[_Label, str] = {}
@@ -88,7 +88,6 @@ def _labels(pack: Pack) -> Mapping[str, _Label]:
 
 
 def _homes(parents: Sequence[Pack]) -> tuple[dict[int, int], tuple[Fixture, ...]]:
-    """Return which pack each fixture is read from, and the fixtures in order."""
     homes: dict[int, int] = {}
     known: dict[int, Fixture] = {}
     for number, pack in enumerate(parents):
@@ -111,7 +110,7 @@ def _homes(parents: Sequence[Pack]) -> tuple[dict[int, int], tuple[Fixture, ...]
 
 
 def _is_changed(*packs: Pack) -> bool:
-    """Tell whether the digest of a fixture does not say what all of these packs show of it: one chooses markets or messages."""
+    """Whether a pack selects markets or messages, so that digests of fixtures do not cover its selection."""
     return any(_changes(pack) for pack in packs)
 
 
@@ -131,7 +130,7 @@ def _provenance(labels: set[str]) -> str:
 
 
 def _capture(captures: Sequence[Capture | None]) -> Capture | None:
-    """Return captures as one; a pack that was not captured has no gaps to tell."""
+    """Return captures as one; a pack that was not captured has no gaps to state."""
     known = [capture for capture in captures if capture is not None]
     if len(known) < len(captures):
         return None
@@ -146,8 +145,6 @@ def _capture(captures: Sequence[Capture | None]) -> Capture | None:
 
 @dataclass(frozen=True)
 class ConcatFiles:
-    """The files of several packs; each fixture is read from the first that has it."""
-
     parents: tuple[Pack, ...]
     homes: dict[int, int] = field(repr=False)
 
@@ -170,7 +167,7 @@ class ConcatFiles:
         return pl.concat([pl.LazyFrame(schema=BOOK_ROWS), *found]).sort(*STREAM, "tick_seq")
 
     def _parts(self, fixtures: Sequence[Fixture] | None) -> Iterator[tuple[Pack, list[Fixture] | None]]:
-        """Yield the packs with those of some fixtures that are read from them; null is all of them."""
+        """Yield the packs with the fixtures that are read from each; ``None`` means all."""
         ids = set(self.homes) if fixtures is None else {fixture.fixture_id for fixture in fixtures}
         for number, pack in enumerate(self.parents):
             known = pack.manifest.fixtures
@@ -180,7 +177,6 @@ class ConcatFiles:
 
 
 def _together(found: Sequence[_Ticks]) -> _Ticks:
-    """Put ticks of other fixtures beside each other, in order of fixtures."""
     counts = [series.height for _, series in found]
     before = [sum(counts[:number]) for number in range(len(counts))]
     rows = pl.concat(

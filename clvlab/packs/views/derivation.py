@@ -1,4 +1,4 @@
-"""What a derived pack follows from: a rule and the content hashes of its parents, of which its own is the hash."""
+"""The derivation of a pack: a rule and the content hashes of its parents, which determine its own hash."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ from clvlab.packs.views.rule import MARKS, Rule
 from clvlab.proof.canonical import canonical, sha256
 
 VIEW_SCHEMA = "clvlab-view/1"
-_NAME_LENGTH = 150  # of what is kept of a parent's name
+_NAME_LENGTH = 150  # of the part of a parent's name that is kept
 
 
 class DerivationKind(StrEnum):
-    """How a pack is made of others."""
-
     WHERE = "where"
     CONCAT = "concat"
     JOIN = "join"
@@ -33,15 +31,7 @@ class DerivationKind(StrEnum):
 
 @dataclass(frozen=True)
 class Derivation:
-    """A rule and the packs that it is applied to.
-
-    Attributes
-    ----------
-    rule
-        Canonical JSON values; equal rules are equal.
-    parents
-        In the order that the rule means.
-    """
+    """A rule and the packs that it is applied to; ``rule`` is canonical JSON, ``parents`` are in the order of the rule."""
 
     kind: DerivationKind
     rule: Mapping[str, Any]
@@ -66,9 +56,9 @@ class Derivation:
 
 @dataclass(frozen=True)
 class DerivedPack(Pack):
-    """A pack that is read through others; wherever a pack is taken, it is one.
+    """A pack that is read through others and usable wherever a pack is.
 
-    Its fixtures keep the digests that they have in the packs which they come from: what a plan holds out there is shut here.
+    Fixtures keep the digests of their original packs: a fixture that a plan holds out there is held out here.
     """
 
     derivation: Derivation = field(kw_only=True, repr=False)
@@ -113,36 +103,26 @@ class DerivedPack(Pack):
 
     @cached_property
     def quality(self) -> Quality | None:
-        """Nothing: no import made it."""
+        """``None``, as no import made it."""
         return None
 
 
 def _chooses_markets(pack: Pack) -> bool:
-    """Tell whether some rows of its fixtures are left out: how many, only reading them would show."""
+    """Whether some rows of its fixtures are left out, which can be counted only by reading."""
     if not isinstance(pack, DerivedPack):
         return False
     return "markets" in pack.derivation.rule or any(map(_chooses_markets, pack.derivation.parents))
 
 
 def begins_with(prefixes: Sequence[str] | None) -> pl.Expr:
-    """Tell whether ``market_key`` begins with one of some prefixes; every one does where there are none."""
+    """Select rows whose ``market_key`` begins with one of the prefixes; all rows without prefixes."""
     if prefixes is None:
         return pl.lit(value=True)
     return pl.any_horizontal([pl.col("market_key").str.starts_with(prefix) for prefix in prefixes])
 
 
 def derived(derivation: Derivation, manifest: PackManifest, files: PackFiles) -> DerivedPack:
-    """Return the pack of a derivation.
-
-    Parameters
-    ----------
-    derivation
-        What it follows from.
-    manifest
-        Its fixtures, and how its markets close; the name and everything that is of a file is set here.
-    files
-        Which read it through the parents.
-    """
+    """Return the pack of a derivation; name and fields about files of ``manifest`` are set here."""
     own = {
         "pack_id": derivation.pack_id,
         "raw": (),
@@ -167,16 +147,11 @@ def derived(derivation: Derivation, manifest: PackManifest, files: PackFiles) ->
 
 
 def stand_alone(rows: pl.DataFrame, series: pl.DataFrame) -> Tape:
-    """Return rows and series as a tape of no pack, for what is computed of them."""
     fixtures = series.select("fixture_id", kickoff_ts_ms=pl.lit(None, pl.Int64)).unique(maintain_order=True)
     return Tape(Binding(None, tuple(fixtures["fixture_id"]), None), rows, series, fixtures)
 
 
-# A derived pack in words.
-
-
 def derived_words(pack: DerivedPack) -> str:
-    """Say what a derived pack is made of, and how."""
     own = pack.derivation
     names = [_words(parent) for parent in own.parents]
     if own.kind is DerivationKind.WHERE:

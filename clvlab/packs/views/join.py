@@ -1,4 +1,4 @@
-"""Several sources as one: the ticks and closes of the first, and what the others said of the same fixtures, as books."""
+"""Several sources as one: ticks and closes of the first, and prices of the others for the same fixtures as books."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from clvlab.packs.matching.prices import Series
 from clvlab.packs.reader import Pack
 from clvlab.packs.views.derivation import Derivation, DerivationKind, DerivedPack, derived
 
-# What another source said of the same fixtures, as a book beside the ticks of the first.
+# Prices of another source for the same fixtures become a book next to the ticks of the first.
 
 
 _WHOLE_BPS = 10_000
@@ -35,7 +35,7 @@ _STATE = ("prob_bps", "odds_milli")
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """A side of a market of the first source, and what says the same in the other one."""
+    """A side of a market of the first source, and its counterpart in the other one."""
 
     fixture_id: int
     market_key: str
@@ -46,10 +46,10 @@ class Joint:
 
 
 def joints(fixture_id: int, ours: Sequence[Market], other_id: int, theirs: Sequence[Market]) -> list[Joint]:
-    """Return which sides of two sources' fixtures are the same; ``theirs`` are turned where the teams are.
+    """Return the common sides of two sources' fixtures; ``theirs`` are already reversed where the teams are.
 
-    A market with the same roles is taken before several of yes and no, and one of the same name before others, of which main
-    lines come first.
+    A market with the same roles is preferred to several yes/no markets, one of the same name to others, and among these main
+    lines.
     """
     found = []
     for market in ours:
@@ -65,12 +65,11 @@ def joints(fixture_id: int, ours: Sequence[Market], other_id: int, theirs: Seque
 
 
 def _side(role: Role, markets: Sequence[Market]) -> tuple[str, str] | None:
-    """Return the first market and side that stand for a role."""
     return next(((one.key, side) for one in markets for side, known in one.sides if known is role), None)
 
 
 def _against(market: Market, role: Role, markets: Sequence[Market]) -> tuple[str, str] | None:
-    """Return what says no to the other side of two, where one of them wins."""
+    """Return the side "no" of the opposite outcome in a yes/no market."""
     if market.roles != {Role.HOME, Role.AWAY}:
         return None
     (other,) = market.roles - {role}
@@ -78,11 +77,11 @@ def _against(market: Market, role: Role, markets: Sequence[Market]) -> tuple[str
 
 
 def books_of(first: Tape, second: Tape, joined: Sequence[Joint], book: str) -> tuple[pl.DataFrame, int]:
-    """Return what the second source says beside the first as ``BOOK_ROWS``, and how many states came after the last tick.
+    """Return the second source as ``BOOK_ROWS`` of the first, and the number of states after the last tick.
 
-    A state is known from the first tick of its fixture in the first source on whose time is not before its own, and is carried
-    with the number of that tick; of several, the last one counts. A side of which nothing is known has no price. Where
-    all sides are priced, and they come of markets of their own, they are made to sum to a whole.
+    A state gets the number of the first tick of its fixture in the first source that is not earlier; of several, the last one
+    counts. An unknown side has no price. Where all sides are priced and come from separate markets, they are normalised to the
+    whole.
     """
     if not joined:
         return pl.DataFrame(schema=BOOK_ROWS), 0
@@ -117,7 +116,7 @@ def _key(one: Joint) -> tuple[int, str, str, int, str, str]:
 
 
 def _carried(events: pl.DataFrame, first: Tape) -> pl.DataFrame:
-    """Return all sides of a market at each tick at which one of them was heard of, the others as they were last."""
+    """Return all sides of a market at each tick that updates one of them, the others carried forward."""
     market = ["fixture_id", "market_key"]
     sides = first.series.select(*market, "side")
     at = events.select(*market, "tick_seq").unique().join(sides, on=market)
@@ -150,16 +149,16 @@ Pairs = tuple[tuple[int, int, bool], ...]
 def join_of(
     packs: Sequence[Pack], version: str = MATCHING_VERSION, aliases: TeamAliases = NO_ALIASES
 ) -> tuple[DerivedPack, tuple[MatchResult, ...]]:
-    """Return sources joined, and what was matched of each but the first, by the rules of a version.
+    """Return joined sources, and the match results of each but the first, by the rules of a version.
 
-    Names of teams that are not the usual ones stand in the rule, as far as they make two names of the sources one.
+    The rule stores those unusual names of teams that connect two names of the sources.
 
     Raises
     ------
     ViewError
-        Fewer than two sources, one that is named twice, or one that has no fixture of the first.
+        There are fewer than two sources, one is named twice, or one shares no fixture with the first.
     HeldOutError
-        A plan holds out fixtures of one of them: their prices would be read to match it.
+        A plan holds out fixtures of a source: matching would read their prices.
     """
     if len({pack.content_hash for pack in packs}) < max(2, len(packs)):
         raise ViewError("name two sources or more, each once, as join_sources([first, second])")
@@ -183,13 +182,7 @@ def join_of(
 
 
 def joined_by(packs: Sequence[Pack], rule: Mapping[str, Any]) -> DerivedPack:
-    """Return sources joined by a rule, which says the pairs: nothing is matched again.
-
-    Raises
-    ------
-    ViewError
-        No rule of a join, or fixtures that the sources do not have.
-    """
+    """Return sources joined by a rule that states the pairs; they are not matched again."""
     pairs = _pairs(packs, rule)
     derivation = Derivation(DerivationKind.JOIN, dict(rule), tuple(packs))
     clash = sorted(set(packs[0].books) & set(rule["books"]))
@@ -200,7 +193,7 @@ def joined_by(packs: Sequence[Pack], rule: Mapping[str, Any]) -> DerivedPack:
 
 
 def otherwise_matched(pack: Pack) -> str:
-    """Match anew what a pack is joined of, and say what of its rule that does not give; empty if it gives all."""
+    """Match the sources of a join again, and name the parts of its rule that do not result; empty if all do."""
     if not isinstance(pack, DerivedPack):
         return ""
     own = pack.derivation
@@ -225,7 +218,6 @@ def _difference(stated: Mapping[str, Any], found: Mapping[str, Any]) -> str:
 
 
 def _pairs(packs: Sequence[Pack], rule: Mapping[str, Any]) -> tuple[Pairs, ...]:
-    """Read the pairs of a rule, and check that it is one."""
     stated = rule.get("pairs"), rule.get("books")
     whole = rule.keys() - {"aliases"} == {"books", "matching", "pairs"} and rule["matching"] in MATCHING_VERSIONS
     whole = whole and ("aliases" not in rule or _are_aliases(rule["aliases"]))
@@ -258,14 +250,13 @@ def _aliases(stated: Sequence[Sequence[str]]) -> TeamAliases:
 
 
 def _names(packs: Sequence[Pack]) -> tuple[str, ...]:
-    """Return what each source is called as a book: its provider, or the pack's own name where two have the same."""
+    """Return the name of each source as a book: its provider, or the pack id where two share one."""
     providers = [pack.provenance.partition("-")[2] or pack.pack_id for pack in packs]
     unique = len(set(providers)) == len(providers)
     return tuple(providers) if unique else tuple(pack.pack_id for pack in packs)
 
 
 def listed(pack: Pack, tape: Tape, version: str = MATCHING_VERSION) -> list[ListedFixture]:
-    """Return the fixtures of a pack as they are matched by a version."""
     sides: dict[int, dict[str, list[str]]] = {}
     for fixture_id, market_key, side in tape.series.select("fixture_id", "market_key", "side").iter_rows():
         sides.setdefault(fixture_id, {}).setdefault(market_key, []).append(side)
@@ -278,7 +269,6 @@ def listed(pack: Pack, tape: Tape, version: str = MATCHING_VERSION) -> list[List
 
 
 def markets_of(sides: Mapping[str, Sequence[str]], names: Sequence[str], version: str = MATCHING_VERSION) -> tuple[Market, ...]:
-    """Return the markets of a fixture that are understood."""
     found = (market_of(key, own, names, version) for key, own in sorted(sides.items()))
     return tuple(market for market in found if market is not None)
 
@@ -291,7 +281,7 @@ def _matched(
 
 
 class _Prices:
-    """Probabilities of fixtures by market and side, read from a tape when they are asked for; the last ones are kept."""
+    """Probabilities of fixtures by market and side, read from a tape on request; the last ones are kept."""
 
     def __init__(self, tape: Tape) -> None:
         self._rows = tape.rows.select("ts_ms", "prob_bps")
@@ -314,7 +304,7 @@ class _Prices:
 
 @dataclass(frozen=True)
 class JoinFiles:
-    """The files of sources that are joined: the first one's, and of the others what becomes a book."""
+    """The files of joined sources: those of the first one, and the others as books."""
 
     parents: tuple[Pack, ...]
     names: tuple[str, ...]
@@ -341,7 +331,7 @@ class JoinFiles:
         return pl.concat([*own, others]).sort(*STREAM, "tick_seq")
 
     def other_books(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, int]:
-        """Return ``BOOK_ROWS`` of the other sources, and how many of their states came after the last tick of the first."""
+        """Return ``BOOK_ROWS`` of the other sources, and the number of their states after the last tick of the first."""
         fixtures_of = self.parents[0].manifest.fixtures if fixtures is None else fixtures
         wanted = {one.fixture_id: one for one in fixtures_of}
         ours = _tape_of(self.parents[0], wanted)

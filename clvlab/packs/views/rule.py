@@ -1,4 +1,4 @@
-"""Which fixtures, markets and messages a view has: a rule in one form, whichever way it was written."""
+"""The rule of a view: its fixtures, markets and messages, in one form however it was written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clvlab.words import counted, minute, seconds
 OVERROUND, BOOKS = "max_overround", "min_books"
 """Filters that mark messages suspended, by name."""
 MARKS = frozenset({"max_overround_bps", BOOKS})
-"""Their names in a rule: after these, prices are not all the parent's."""
+"""Names of filters after which prices are not all the parent's."""
 _SEASON = re.compile(r"(\d{4})(?:[-/](\d{2}|\d{4}))?")
 _MOST_OVERROUND = 1000
 _MOST_BOOKS = 1_000_000
@@ -30,16 +30,10 @@ _LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class RuleStep:
-    """What one filter leaves of the fixtures before it.
+    """The effect of one filter on the fixtures before it.
 
-    Attributes
-    ----------
-    filter, words
-        Its name, and what it asks for.
-    fixtures, without
-        How many it left out, and how many of these because what it asks about is not known of them.
-    of
-        How many there were.
+    ``words`` says what it selects. It left out ``fixtures`` of ``of`` fixtures, ``without`` of them because the selected
+    property is not known.
     """
 
     filter: str
@@ -51,49 +45,32 @@ class RuleStep:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Filters of a view, each null where it does not filter; lists are sorted, without what they say twice.
+    """Filters of a view, ``None`` where unused; lists are sorted and without duplicates."""
 
-    Attributes
-    ----------
-    leagues, seasons
-        As the pack names them.
-    after_ms, before_ms
-        Kickoffs at or after the one, and before the other, in UTC milliseconds.
-    fixtures
-        Fixture ids.
-    markets
-        Beginnings of market keys.
-    max_overround_bps
-        Beyond this overround of its prices a message is marked suspended.
-    min_books
-        Where fewer books have a price on its market, a message is marked suspended.
-    max_close_age_s
-        A closing message that is older does not count.
-    """
-
+    # leagues, seasons: names as the pack has them
     leagues: tuple[str, ...] | None = None
     seasons: tuple[str, ...] | None = None
+    # after_ms, before_ms: kickoffs at or after the one, and before the other, in UTC milliseconds
     after_ms: int | None = None
     before_ms: int | None = None
-    fixtures: tuple[int, ...] | None = None
-    markets: tuple[str, ...] | None = None
-    max_overround_bps: int | None = None
-    min_books: int | None = None
-    max_close_age_s: int | None = None
+    fixtures: tuple[int, ...] | None = None  # fixture ids
+    markets: tuple[str, ...] | None = None  # prefixes of market keys
+    max_overround_bps: int | None = None  # messages with a larger overround are marked suspended
+    min_books: int | None = None  # messages are marked suspended where fewer books have a price on their market
+    max_close_age_s: int | None = None  # older closing messages do not count
 
     def payload(self) -> Mapping[str, object]:
-        """Return the filters that filter, as canonical JSON values."""
         own = ((name, getattr(self, name)) for name in self.__slots__)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in own if value is not None}
 
     @classmethod
     def of_payload(cls, payload: Mapping[str, Any]) -> Rule:
-        """Read a rule back.
+        """Return the rule of a payload.
 
         Raises
         ------
         ViewError
-            What is no rule, or not written as a rule is.
+            The payload is not a rule in its canonical form.
         """
         try:
             values: Mapping[str, Any] = {name: tuple(own) if isinstance(own, list) else own for name, own in payload.items()}
@@ -117,7 +94,6 @@ class Rule:
 
     @property
     def words(self) -> str:
-        """The rule in words."""
         return ", ".join(
             [
                 *([f"league {' or '.join(self.leagues)}"] if self.leagues else []),
@@ -133,12 +109,12 @@ class Rule:
         )
 
     def chosen(self, fixtures: Sequence[Fixture], pack_id: str) -> tuple[tuple[Fixture, ...], list[RuleStep]]:
-        """Return the fixtures that are left, in their order, and what each filter left out.
+        """Return the remaining fixtures in order, and the effect of each filter.
 
         Raises
         ------
         ViewError
-            A league, season or fixture that the pack does not have, or nothing is left.
+            The pack lacks a league, season or fixture, or no fixture remains.
         """
         left, steps = tuple(fixtures), list[RuleStep]()
         for name, words, known, keep in self._filters(fixtures, pack_id):
@@ -185,12 +161,12 @@ def rule(
     min_books: int | None = None,
     drop_close_older_than_s: int | None = None,
 ) -> Rule:
-    """Return filters in the one form that they have in a hash; ``Pack.where`` says what each means.
+    """Return filters in their hashed form; ``Pack.where`` documents each.
 
     Raises
     ------
     ViewError
-        A value that can't be meant, by its argument's name.
+        A value is not valid; the error names its argument.
 
     Examples
     --------
@@ -229,13 +205,13 @@ def _texts(name: str, value: Any) -> tuple[str, ...] | None:
 
 
 def _season(text: str) -> str:
-    """Return a season as packs name it, where it is written otherwise."""
+    """Return a season in the form of packs."""
     found = _SEASON.fullmatch(text)
     return f"{found[1]}-{found[2][-2:]}" if found and found[2] else text
 
 
 def _shortest(prefixes: Sequence[str]) -> tuple[str, ...] | None:
-    """Leave out what another prefix has already; every market is no filter."""
+    """Leave out keys that another prefix covers; a prefix of every market is no filter."""
     kept = tuple(one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes))
     return None if kept == ("",) else kept
 
@@ -251,7 +227,7 @@ def _ids(value: Iterable[int] | None) -> tuple[int, ...] | None:
 
 
 def _moment(name: str, value: Any) -> int | None:
-    """Return UTC milliseconds of a day, which begins at midnight UTC, or of a time with its zone; integers are such already."""
+    """Return UTC milliseconds of a day, which begins at midnight UTC, or of a time with its zone; integers pass unchanged."""
     if value is None or type(value) is int:
         if value is not None and not 0 <= value <= LAST_MS:
             raise ViewError(f"{name}= is out of range: {value}")

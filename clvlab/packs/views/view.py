@@ -21,16 +21,16 @@ from clvlab.packs.views.derivation import Derivation, DerivationKind, DerivedPac
 from clvlab.packs.views.rule import BOOKS, MARKS, OVERROUND, Rule
 from clvlab.words import counted
 
-# Filters of a view about messages: which of them it marks suspended: there the consensus enters and closes nothing.
+# Filters of messages mark some suspended: there the consensus enters and closes nothing.
 
 
 _MICRO = 1_000_000
 
 
 def beyond_overround(rows: pl.DataFrame, series: pl.DataFrame, max_overround_bps: int) -> pl.Series:
-    """Tell of each row whether its message is open, has a price on every side, and its prices sum to more.
+    """Select rows whose message is open, has a price on every side, and whose prices exceed the overround.
 
-    In millionths, each rounded by itself, so that every machine agrees.
+    Inverse odds are rounded to millionths one by one, so that every machine agrees.
     """
     message = _message(rows, series)
     odds = rows["odds_milli"].cast(pl.Int64)
@@ -43,10 +43,10 @@ def beyond_overround(rows: pl.DataFrame, series: pl.DataFrame, max_overround_bps
 
 
 def of_few_books(rows: pl.DataFrame, series: pl.DataFrame, books: pl.DataFrame, min_books: int) -> pl.Series:
-    """Tell of each row whether its message is open, and fewer books had a price on its market then.
+    """Select rows whose message is open while fewer than ``min_books`` books had a price on its market.
 
-    A book has a price from a message of its own that is not suspended until one that is; ``books`` is ``BOOK_ROWS``, in the
-    numbers of these ticks.
+    A book has a price from its open message until its next suspended one. ``books`` is ``BOOK_ROWS`` with the numbers of these
+    ticks.
     """
     market, is_open = ["fixture_id", "market_key"], pl.col("suspended").not_().cast(pl.Int32)
     standing = (
@@ -71,19 +71,17 @@ def of_few_books(rows: pl.DataFrame, series: pl.DataFrame, books: pl.DataFrame, 
 
 
 def suspended(rows: pl.DataFrame, marked: pl.Series) -> pl.DataFrame:
-    """Return the rows, the marked ones suspended and without prices."""
     return rows.with_columns(
         pl.when(~marked).then(pl.col("prob_bps", "odds_milli")), suspended=pl.col("suspended") | marked
     ).select(*ROWS)
 
 
 def count(rows: pl.DataFrame, series: pl.DataFrame, marked: pl.Series) -> int:
-    """Return how many messages marked rows are of."""
     return len(np.unique(_message(rows, series)[marked.to_numpy()]))
 
 
 def _message(rows: pl.DataFrame, series: pl.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return of each row the row of its message's first side."""
+    """Return for each row the row of its message's first side."""
     first = series["market_start"] - series["start"]
     return (pl.select(pl.int_range(rows.height)).to_series() + first.gather(rows["series"])).to_numpy()
 
@@ -91,17 +89,17 @@ def _message(rows: pl.DataFrame, series: pl.DataFrame) -> np.ndarray[tuple[int],
 _LISTED_MARKETS = 10
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
 
-# What a filter removed, of how many.
+# Removals of a filter, and the number before it.
 REMOVED = {"filter": pl.String, "what": pl.String, "removed": pl.Int64, "of": pl.Int64}
 
 
 def view_of(pack: Pack, rule: Rule) -> Pack:
-    """Return the view of a pack by a rule; the pack itself where the rule filters nothing.
+    """Return the view of a pack by a rule; the pack itself where the rule has no filter.
 
     Raises
     ------
     ViewError
-        A league, season or fixture that the pack does not have, more books than it keeps, or no fixture is left.
+        The pack lacks a league, season or fixture, keeps fewer books than required, or no fixture remains.
     """
     if not rule.payload():
         return pack
@@ -118,8 +116,6 @@ def view_of(pack: Pack, rule: Rule) -> Pack:
 
 @dataclass(frozen=True)
 class ViewFiles:
-    """The files of a view, which are its parent's."""
-
     parent: Pack
     rule: Rule
     fixtures: tuple[Fixture, ...] = field(repr=False)
@@ -147,7 +143,7 @@ class ViewFiles:
         return kept
 
     def marked(self, rows: pl.DataFrame, series: pl.DataFrame, fixtures: Sequence[Fixture]) -> dict[str, pl.Series]:
-        """Return by filter which rows of these fixtures it marks suspended, of those that the filters before it left open."""
+        """Return by filter the rows that it marks suspended, of those that earlier filters left open."""
         found: dict[str, pl.Series] = {}
         if self.rule.max_overround_bps is not None:
             found[OVERROUND] = beyond_overround(rows, series, self.rule.max_overround_bps)
@@ -162,7 +158,7 @@ class ViewFiles:
         return pl.defer(partial(self._books_of_markets, wanted, found), schema=BOOK_ROWS) if self.rule.markets else found
 
     def _books_of_markets(self, wanted: Sequence[Fixture], found: pl.LazyFrame) -> pl.DataFrame:
-        """Return what books say of the markets that are left, each state at the first tick left from its own on."""
+        """Return the books of the remaining markets, each state at the first remaining tick from its own on."""
         rows, series = self.parent.files.ticks(self._of_parent(wanted))
         left = rows.filter(series.select(begins_with(self.rule.markets)).to_series().gather(rows["series"]))
         fixture_id = series["fixture_id"].gather(left["series"])
@@ -190,7 +186,7 @@ class ViewFiles:
 
 
 def _of_markets(rows: pl.DataFrame, series: pl.DataFrame, prefixes: Sequence[str]) -> _Ticks:
-    """Return the rows of markets that begin so, the ticks of each fixture counted anew: agents rely on that."""
+    """Return the rows of markets with these prefixes; ticks of each fixture are renumbered, as agents rely on their count."""
     chosen = series.select(begins_with(prefixes)).to_series()
     kept, named = rows.filter(chosen.gather(rows["series"])), series.filter(chosen)
     number = kept["series"].rle_id()
@@ -201,7 +197,7 @@ def _of_markets(rows: pl.DataFrame, series: pl.DataFrame, prefixes: Sequence[str
 
 
 def _renumbered(fixture_id: pl.Series, tick_seq: pl.Series) -> pl.Series:
-    """Count the ticks of each fixture that are left 0, 1, 2, ..., in their order; fixtures lie side by side."""
+    """Number the remaining ticks of each fixture 0, 1, 2, ... in order; rows of a fixture are adjacent."""
     fixture = fixture_id.rle_id().to_numpy().astype(np.int64)
     key = fixture << 32 | tick_seq.to_numpy()
     ticks = np.unique(key)
@@ -210,10 +206,10 @@ def _renumbered(fixture_id: pl.Series, tick_seq: pl.Series) -> pl.Series:
 
 
 def removed(pack: DerivedPack) -> pl.DataFrame:
-    """Return ``REMOVED``: what each filter of a view left out, of what the filters before it left.
+    """Return ``REMOVED``: the removals of each filter of a view, relative to the filters before it.
 
-    Ticks are read only where a filter is about markets or messages; closes are those before the kickoff or the first message
-    in play. Of fixtures that are held out nothing is read, nor counted.
+    Ticks are read only for filters of markets or messages; closes are those before the kickoff or the first message in play.
+    Held-out fixtures are neither read nor counted.
     """
     files = pack.files
     if not isinstance(files, ViewFiles):
@@ -226,8 +222,6 @@ def removed(pack: DerivedPack) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class _OfTicks:
-    """What filters of markets and messages remove."""
-
     pack: DerivedPack
     files: ViewFiles
 

@@ -1,4 +1,4 @@
-"""View files: what a derived pack is made of, written down, and made again of packs that are at hand."""
+"""View files: the derivation of a pack in writing, from which it is made again."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from clvlab.packs.views.join import joined_by
 from clvlab.packs.views.rule import Rule
 from clvlab.packs.views.view import view_of
 
-VIEW_FILE = "view.json"  # beside a run
+VIEW_FILE = "view.json"  # next to a run
 _MAX_BYTES = 64 << 20
 _MAX_DEPTH = 50
 
 Finder = Callable[[str, str], Pack | None]
-"""Finds a pack at hand by its id and content hash; null if it is not there."""
+"""Finds an available pack by its id and content hash; ``None`` if it is missing."""
 
 
 class PackDescription(BaseModel):
-    """A pack in a view file: one that must be at hand, or one that is made of others."""
+    """A pack in a view file: one that must be available, or a derived one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,13 +48,11 @@ class PackDescription(BaseModel):
 
 
 class ViewFile(PackDescription):
-    """A view file."""
-
     schema_: Literal["clvlab-view/1"] = Field(alias="schema")
 
 
 def view_file(pack: Pack) -> bytes:
-    """Write down what a derived pack is made of; empty of a pack that is none."""
+    """Return the view file of a derived pack; empty for another pack."""
     if not isinstance(pack, DerivedPack):
         return b""
     content = {"schema": VIEW_SCHEMA, **_described(pack)}
@@ -75,7 +73,7 @@ def read_view(content: bytes, where: str) -> ViewFile:
     Raises
     ------
     ViewError
-        It is none.
+        The content is not a view file.
     """
     try:
         found = ViewFile.model_validate(orjson.loads(content))
@@ -91,7 +89,7 @@ def _depth(described: PackDescription) -> int:
 
 
 def is_view_file(where: str | Path) -> bool:
-    """Tell whether a path is that of a view file, by its ending and its content."""
+    """Whether a path is that of a view file, by its ending and content."""
     path = Path(where)
     if path.suffix != ".json" or not path.is_file():
         return False
@@ -100,16 +98,16 @@ def is_view_file(where: str | Path) -> bool:
 
 
 def open_view(path: Path, find: Finder) -> Pack:
-    """Make the pack of a view file again; packs that lie beside it, or in folders there, are at hand too.
+    """Make the pack of a view file again; packs next to the file or in folders there are found too.
 
     Raises
     ------
     ViewError
-        No view file.
+        The file is not a view file.
     UnknownPackError
-        A pack that it is made of is not at hand.
+        A parent is not available.
     PackTamperedError
-        It does not give the pack that it says.
+        The result does not have the stated hash.
     """
     content = file_bytes_or_none(path, _MAX_BYTES)
     if content is None:
@@ -119,13 +117,6 @@ def open_view(path: Path, find: Finder) -> Pack:
 
 
 def made_again(described: PackDescription, find: Finder) -> Pack:
-    """Make a described pack of those at hand.
-
-    Raises
-    ------
-    UnknownPackError, PackTamperedError, ViewError
-        As for ``open_view``.
-    """
     found = find(described.pack_id, described.content_hash)
     if found is not None:
         return found
@@ -151,7 +142,7 @@ def _made(described: PackDescription, parents: list[Pack]) -> Pack:
 
 
 def finder(*folders: Path, packs: Iterable[Pack] = ()) -> Finder:
-    """Return what finds packs among some, and in folders: one that is a pack, or that has it under its name."""
+    """Return a finder over some packs and folders; a folder is a pack, or has it under its name."""
     known = {pack.content_hash: pack for pack in packs}
 
     def find(pack_id: str, content_hash: str) -> Pack | None:
@@ -162,10 +153,10 @@ def finder(*folders: Path, packs: Iterable[Pack] = ()) -> Finder:
                 continue
             try:
                 found = load_pack(folder)
-            except PackError:  # another pack, or a broken one; if none fits, the one that is missing is named
+            except PackError:  # another or a broken pack; if none fits, the error names the missing one
                 continue
             if found.content_hash == content_hash:
-                return verified(found)  # the hash of its ticks file is no part of its content hash
+                return verified(found)  # its content hash does not cover the hash of its ticks file
         return None
 
     return find
@@ -173,7 +164,7 @@ def finder(*folders: Path, packs: Iterable[Pack] = ()) -> Finder:
 
 @dataclass(frozen=True, slots=True)
 class ViewPlace:
-    """Where a derived pack can be made again, in this process or in another one."""
+    """The place from which a derived pack can be made again, in any process."""
 
     content: bytes
     folders: tuple[Path, ...]
@@ -183,37 +174,18 @@ Place = Path | ViewPlace
 
 
 def place_of(pack: Pack) -> Place:
-    """Return from where a pack can be opened again: its folder, or the rule and the folders that it is read from.
-
-    Raises
-    ------
-    UnsupportedError
-        One of them is not on this machine.
-    """
+    """Return the place from which a pack can be opened again: its folder, or its rule and folders."""
     return ViewPlace(view_file(pack), tuple(folders_of(pack))) if isinstance(pack, DerivedPack) else pack.folder
 
 
 def folders_of(pack: Pack) -> list[Path]:
-    """Return the folders that a pack is read from: its own, or those of all that it is made of.
-
-    Raises
-    ------
-    UnsupportedError
-        One of them is not on this machine.
-    """
+    """Return the folders that a pack is read from: its own, or those of all its parents."""
     if not isinstance(pack, DerivedPack):
         return [pack.folder]
     return list(dict.fromkeys(folder for parent in pack.derivation.parents for folder in folders_of(parent)))
 
 
 def load_place(place: Place, content_hash: str) -> Pack:
-    """Open a pack again.
-
-    Raises
-    ------
-    PackFormatError, PackTamperedError
-        It is not there, or another one is.
-    """
     if isinstance(place, Path):
         pack = load_pack(place)
     else:
