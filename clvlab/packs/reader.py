@@ -16,11 +16,8 @@ from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, Sour
 from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs.books import at_their_times
-from clvlab.packs.captures.sources import CAPTURES
 from clvlab.packs.files import content_digest
 from clvlab.packs.folder import PackFiles, PackFolder
-from clvlab.packs.importers import NORMALISERS
-from clvlab.packs.importers.source import Options
 from clvlab.packs.manifest import (
     BOOKS_FILE,
     MAX_DESCRIPTOR_BYTES,
@@ -50,8 +47,11 @@ def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -
     one says how markets close; the raw files with their digests and no others; fixtures, and a capture with method, span and
     gaps, as the messages show them; and equal ticks row for row. Ticks are read where there is something to compare.
     """
-    named = manifest.normaliser or ""
-    normalise = CAPTURES[named].normalise if named in CAPTURES else NORMALISERS.get(named)
+    # A pack is below the sources that packs are made of, and alone asks them here: its messages are normalised again.
+    from clvlab.sources.providers import NORMALISERS
+    from clvlab.sources.source import Options
+
+    normalise = NORMALISERS.get(manifest.normaliser or "")
     if not manifest.provenance.startswith("genuine-") or normalise is None or not manifest.raw:
         return False
     # A pack that names no league at all was made before its normaliser read them: what it says is judged, not what it lacks.
