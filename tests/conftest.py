@@ -12,8 +12,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
-from clvlab.packs.importers import betfair
-from clvlab.packs.importers.betfair import Changes
+from clvlab.sources.betfair import history
+from clvlab.sources.betfair.history import Changes
 from tests.length import length
 from tests.postgres import patient_stores, postgres_server, say
 
@@ -147,4 +147,4 @@ def database_url(request, tmp_path):
 @pytest.fixture
 def every_message(monkeypatch):
     """Let an import of Betfair's stream keep every message, as a capture does, which can't know what comes next."""
-    monkeypatch.setattr(betfair, "changes", lambda rows, _: Changes(rows, 0))
+    monkeypatch.setattr(history, "changes", lambda rows, _: Changes(rows, 0))

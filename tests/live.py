@@ -2,8 +2,8 @@
 
 from clvlab.arena.packs import bundled_catalog
 from clvlab.errors import FeedError
-from clvlab.feeds.feed import Cut, GapCause, Resumed
-from clvlab.feeds.replay import ReplayFeed
+from clvlab.sources.capture.feed import Cut, GapCause, Resumed
+from clvlab.sources.capture.replay import ReplayFeed
 from tests.waiting import PATIENCE_S
 
 FIXTURE = 90000000

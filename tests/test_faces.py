@@ -24,11 +24,11 @@ from clvlab.arena.packs import bundled_catalog
 from clvlab.arena.report_requests import BacktestRunRequest, PackBacktestRequest, PolicyLimits
 from clvlab.cli.app import app
 from clvlab.errors import AgentError, ArgumentError
-from clvlab.feeds.replay import ReplayFeed
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.catalog import Catalog
 from clvlab.proof.evidence import read_evidence
+from clvlab.sources.capture.replay import ReplayFeed
 from tests.booked import write_booked
 from tests.commands import clvlab
 from tests.faces import CommandError, Face, parameters

@@ -19,8 +19,8 @@ MODULE = (sys.executable, "-m", "clvlab")
 SCRIPTS = Path(sys.executable).parent
 NAMED_ONLY = {  # what is read elsewhere too, where nobody knows how clvlab is called: evidence, verdicts, answers over HTTP
     "clvlab/arena/jobs.py": "a service's log",
-    "clvlab/feeds/devfeeds/betfair.py": "the name in a certificate",
-    "clvlab/packs/captures/normalising.py": "a pack's manifest, which is hashed",
+    "clvlab/sources/devfeeds/betfair.py": "the name in a certificate",
+    "clvlab/sources/capture/source.py": "a pack's manifest, which is hashed",
     "clvlab/proof/clv_verify.py": "a verdict, the same wherever it is reached",
     "clvlab/log/publication.py": "also an answer of a service to its callers",
     "clvlab/log/standing.py": "a verdict, the same wherever it is reached",

@@ -15,9 +15,7 @@ from typing import Any, Protocol
 from clvlab.arena.jobs import PostponedError, fenced
 from clvlab.arena.run_jobs import Origin, RunJobs
 from clvlab.errors import FeedError, FileLockedError, LeaseLostError, StoreError
-from clvlab.feeds.feed import Feed, Stop
 from clvlab.law.message import Message
-from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.manifest import Fixture
 from clvlab.runs.execute import Commitment
 from clvlab.runs.live.capture import LogWriter
@@ -26,6 +24,8 @@ from clvlab.runs.live.journal import Answers
 from clvlab.runs.live.spec import LiveSpec, follow, has_journal
 from clvlab.runs.progress import OnProgress, Stage
 from clvlab.runs.run import Run
+from clvlab.sources.capture.feed import Feed, Stop
+from clvlab.sources.capture.source import Tracker
 from clvlab.store.database import Connection
 from clvlab.store.jobs import Job, JobPayload
 from clvlab.store.runlog import RunLog

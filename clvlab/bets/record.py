@@ -15,8 +15,8 @@ from clvlab.base.times import Span, are_clocks, check_form, days_of, moments_of,
 from clvlab.bets.columns import Columns, Meaning, columns_of
 from clvlab.bets.values import CENTS, cents_of, odds_milli_of, result_of
 from clvlab.errors import ArgumentError, FileError, SourceError
-from clvlab.packs.importers.frames import is_frame, plain_csv
 from clvlab.packs.rows import Payout
+from clvlab.sources.tables.files import is_frame, plain_csv
 
 _MAX_BYTES = 64 << 20
 _DELIMITERS = (",", ";", "\t", "|")

@@ -43,7 +43,6 @@ from clvlab.cli.options import (
 )
 from clvlab.cli.output import err, facts, out, plain, print_json, show_leaderboard, show_next, show_pack, show_report
 from clvlab.errors import FeedError
-from clvlab.feeds.devfeeds.faults import FaultPlan, read_plan
 from clvlab.packs.lookup import open_pack
 from clvlab.report.headline import headline_of
 from clvlab.report.listing import DEFAULT_RUNS
@@ -55,12 +54,13 @@ from clvlab.runs.live.view import LiveView
 from clvlab.runs.run import Run
 from clvlab.runs.run_folder import LOCAL, FolderRecorder
 from clvlab.runs.spec import envelope, resolve
+from clvlab.sources.devfeeds.faults import FaultPlan, read_plan
 from clvlab.words import counted, moment, odds, percent
 
 if TYPE_CHECKING:
-    from clvlab.feeds.devfeeds.betfair import BetfairServer
-    from clvlab.feeds.devfeeds.txline import TxLineServer
     from clvlab.runs.live.watch import CaptureState
+    from clvlab.sources.devfeeds.betfair import BetfairServer
+    from clvlab.sources.devfeeds.txline import TxLineServer
 
 
 # ``clvlab capture`` and ``clvlab devfeed``: capture of a provider, and a local one to try it with.
@@ -89,11 +89,11 @@ def capture(
     from contextlib import nullcontext
 
     from clvlab.arena.log import operations
-    from clvlab.feeds.feed import Stop
     from clvlab.runs.live.capture import capture as captured
     from clvlab.runs.live.capture import segments_folder, stopped_by_signals
     from clvlab.runs.live.feed import feed_at
     from clvlab.runs.live.request import until_ts_ms
+    from clvlab.sources.capture.feed import Stop
 
     ends_ms = until_ts_ms(end_of(until), now_ms())
     made, stop = feed_at(feed), Stop()
@@ -194,10 +194,10 @@ def _server(
     feed: DevFeed, pack: str, fixture: Sequence[int], speed: float, plan: FaultPlan, port: int
 ) -> BetfairServer | TxLineServer:
     if feed is DevFeed.TXLINE:
-        from clvlab.feeds.devfeeds.txline import txline_server
+        from clvlab.sources.devfeeds.txline import txline_server
 
         return txline_server(open_pack(pack), fixture, speed=speed, plan=plan, port=port)
-    from clvlab.feeds.devfeeds.betfair import betfair_server
+    from clvlab.sources.devfeeds.betfair import betfair_server
 
     if fixture or pack != _PACK:
         raise typer.BadParameter("betfair's markets are made up: --pack and --fixture go with txline")

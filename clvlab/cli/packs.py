@@ -20,17 +20,17 @@ from clvlab.cli.progress import bar, interruptible
 from clvlab.errors import MissingExtraError, PackFormatError, PackTamperedError, SourceError
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
-from clvlab.packs import imports
 from clvlab.packs.catalog import Catalog
-from clvlab.packs.importers import IMPORTERS
-from clvlab.packs.importers.importing import import_source
-from clvlab.packs.importers.mapping import texts_by_name, weights_by_book, with_flags
 from clvlab.packs.manifest import Grade
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.bucket import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
 from clvlab.packs.verification import verify_pack
 from clvlab.packs.views.view_file import is_view_file
+from clvlab.sources import importer
+from clvlab.sources.importer import import_source
+from clvlab.sources.mapping import texts_by_name, weights_by_book, with_flags
+from clvlab.sources.providers import IMPORTERS
 from clvlab.words import TO_MINUTE, counted, moment
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def packs_import(
             columns, sides = texts_by_name("--column", column), texts_by_name("--side", side)
         except SourceError as error:
             raise typer.BadParameter(str(error)) from error
-        options = imports.import_options(
+        options = importer.import_options(
             lenient=lenient,
             margin=margin,
             min_books=min_books,

@@ -16,11 +16,8 @@ from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, Sour
 from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs.books import at_their_times
-from clvlab.packs.captures.sources import CAPTURES
 from clvlab.packs.files import content_digest
 from clvlab.packs.folder import PackFiles, PackFolder
-from clvlab.packs.importers import NORMALISERS
-from clvlab.packs.importers.source import Options
 from clvlab.packs.manifest import (
     BOOKS_FILE,
     MAX_DESCRIPTOR_BYTES,
@@ -50,8 +47,11 @@ def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -
     markets close; the raw files have their digests and there are no others; fixtures and capture (method, span, gaps) are as
     the messages show them; ticks are equal row for row. Ticks are read only if the rest holds.
     """
-    named = manifest.normaliser or ""
-    normalise = CAPTURES[named].normalise if named in CAPTURES else NORMALISERS.get(named)
+    # A pack is below the sources that packs are made of, and alone asks them here: its messages are normalised again.
+    from clvlab.sources.providers import NORMALISERS
+    from clvlab.sources.source import Options
+
+    normalise = NORMALISERS.get(manifest.normaliser or "")
     if not manifest.provenance.startswith("genuine-") or normalise is None or not manifest.raw:
         return False
     # A pack without leagues predates their reading: only what it states is judged.

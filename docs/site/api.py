@@ -168,8 +168,8 @@ PAGES = (
         "Live",
         "A live run decides while messages come: `Lab.live()` and `Lab.capture()` listen to one of these feeds.",
         (
-            "clvlab.feeds.feed:*",
-            "clvlab.feeds.replay:*",
+            "clvlab.sources.capture.feed:*",
+            "clvlab.sources.capture.replay:*",
             "clvlab.runs.live.view.LiveView",
         ),
     ),

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from clvlab.api.answer import JsonObject
-from clvlab.feeds.settings import FEEDS, FeedSettings
+from clvlab.sources.providers import FEEDS, FeedSettings
 from clvlab_service.app import create_app
 from clvlab_service.errors import problem_kinds
 from clvlab_service.settings import Settings

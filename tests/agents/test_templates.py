@@ -7,9 +7,9 @@ from clvlab.arena.packs import open_pack
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, TICKS
 from clvlab.law.tape import Tape
-from clvlab.packs.importers.importing import import_source
 from clvlab.packs.verification import verify_pack
 from clvlab.proof.canonical import without_floats
+from clvlab.sources.importer import import_source
 from tests.factories import performed
 
 

@@ -33,9 +33,11 @@ def without(*names):
 def test_the_command_line_needs_no_extra_and_no_file_locks():
     missing = without(*sorted(OF_EXTRAS | {"fcntl"}))
 
-    loaded = modules_after(f"{missing}; import clvlab.cli, clvlab.feeds.betfair; clvlab.backtest('starter').run.verify()")
+    loaded = modules_after(
+        f"{missing}; import clvlab.cli, clvlab.sources.betfair.live; clvlab.backtest('starter').run.verify()"
+    )
 
-    assert {"clvlab.cli.app", "clvlab.feeds.betfair"} <= loaded
+    assert {"clvlab.cli.app", "clvlab.sources.betfair.live"} <= loaded
 
 
 def test_the_client_of_a_service_needs_no_store():

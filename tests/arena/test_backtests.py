@@ -9,7 +9,6 @@ from clvlab.errors import UnknownFixtureError
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.schema import TICKS
-from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.verification import verify_pack
 from clvlab.packs.writer import write_pack
@@ -18,6 +17,7 @@ from clvlab.runs.execute import execute
 from clvlab.runs.run import reopen
 from clvlab.runs.run_folder import FolderRecorder
 from clvlab.runs.spec import backtest_spec, rename, resolve
+from clvlab.sources.importer import import_source
 from clvlab.store.runlog import RunLog
 from tests.factories import message, performed
 

@@ -9,15 +9,14 @@ from clvlab.arena.log.operations import open_log, signed_checkpoint
 from clvlab.log.bundles import Trust
 from clvlab.log.log import note_segment
 from clvlab.log.note import Signer
-from clvlab.packs.captures.packing import pack_capture
-from clvlab.packs.captures.records import Header, end_line, message_line, name_of
 from clvlab.packs.files import file_sha256
-from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import Grade
 from clvlab.packs.verification import verify_pack
+from clvlab.sources.capture.records import Header, end_line, message_line, name_of
+from clvlab.sources.importer import import_source, pack_capture
 from tests.commands import clvlab
-from tests.packs.captures.test_txline import text
 from tests.proof.bundles import LOG_KEY
+from tests.sources.txline.test_messages import text
 
 TRUST = Trust(logs=(str(LOG_KEY.verifier),))
 AT_MS = 1_767_225_600_000

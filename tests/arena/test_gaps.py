@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.feeds.feed import Cut, GapCause, Resumed, Stop
-from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Capture, Gap
 from clvlab.packs.writer import write_pack
 from clvlab.runs.live.capture import capture
 from clvlab.runs.reasons import in_gap
+from clvlab.sources.capture.feed import Cut, GapCause, Resumed, Stop
+from clvlab.sources.capture.replay import ReplayFeed
 
 KEYS = {"fixture_id": pl.Int64, "market_key": pl.String}
 TIMES = {"ts_ms": pl.Int64, "state_ts_ms": pl.Int64}

@@ -23,7 +23,7 @@ from clvlab.packs.synthetic import Recipe, build
 from tests.arena.archives import files_of, tarred, zipped
 from tests.commands import clvlab
 from tests.factories import ALICE, BOB, make_competition
-from tests.packs.importers.test_captures import MESSAGE
+from tests.sources.capture.test_captures_as_files import MESSAGE
 
 FIXTURE = 90000000
 DEPLOY = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "mine", "fixture_id": FIXTURE}

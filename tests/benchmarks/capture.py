@@ -14,13 +14,13 @@ from pathlib import Path
 
 import orjson
 
-from clvlab.feeds.capturing import Capturing
-from clvlab.feeds.feed import Health, Item, Received, Stop
-from clvlab.feeds.replay import ReplayFeed
-from clvlab.packs.captures.records import Header
 from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Fixture
 from clvlab.runs.live.watch import Monitor
+from clvlab.sources.capture.feed import Health, Item, Received, Stop
+from clvlab.sources.capture.recorder import CaptureRecorder
+from clvlab.sources.capture.records import Header
+from clvlab.sources.capture.replay import ReplayFeed
 from tests.benchmarks.measure import fresh, spread
 from tests.benchmarks.report import Budget, Equality, Figure, machine, table
 
@@ -102,7 +102,7 @@ def _written(count: int, size: int) -> dict[str, float]:
     texts = [orjson.dumps({"n": number, "pad": "x" * (size - 20)}) for number in range(100)]
     with tempfile.TemporaryDirectory(prefix="clvlab-capture-") as name:
         feed = Ready(texts, count)
-        capturing = Capturing(Path(name) / "c", feed, Header(feed.name, feed.provenance, "cap", 1, None))
+        capturing = CaptureRecorder(Path(name) / "c", feed, Header(feed.name, feed.provenance, "cap", 1, None))
         begun = time.perf_counter()
         records = sum(record is not None for record in capturing.records(Stop()))
         capturing.segments.close()
@@ -115,7 +115,7 @@ def _hour(count: int) -> dict[str, float]:
     texts = [item.text for item in feed.listen(Stop()) if isinstance(item, Received)]
     with tempfile.TemporaryDirectory(prefix="clvlab-capture-") as name:
         ready = Ready(texts, count)
-        capturing = Capturing(Path(name) / "c", ready, Header(ready.name, ready.provenance, "cap", 1, None))
+        capturing = CaptureRecorder(Path(name) / "c", ready, Header(ready.name, ready.provenance, "cap", 1, None))
         watch, records, half_mb = Monitor(ready, capturing.segments, lambda: 0), 0, 0.0
         for record in capturing.records(Stop()):
             if record is not None:

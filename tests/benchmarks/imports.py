@@ -149,8 +149,8 @@ def _margin_peer(name: str, rows: str) -> Callable[[], dict[str, Any]]:
 
 
 def _pack(source: str, path: str, chunk: str) -> Callable[[], dict[str, Any]]:
-    from clvlab.packs.importers.importing import import_source
-    from clvlab.packs.importers.source import Options
+    from clvlab.sources.importer import import_source
+    from clvlab.sources.source import Options
 
     folder = Path(tempfile.mkdtemp(prefix="clvlab-pack-")) / "pack"
     options = Options(lenient=True, chunk_rows=int(chunk))
@@ -164,8 +164,8 @@ def _floor(path: str) -> Callable[[], dict[str, Any]]:
 
 
 def _books(path: str) -> Callable[[], dict[str, Any]]:
-    from clvlab.packs.importers.betfair_files import market_files
-    from clvlab.packs.importers.source import ImportStats, Options
+    from clvlab.sources.betfair.history import market_files
+    from clvlab.sources.source import ImportStats, Options
 
     def job() -> dict[str, Any]:
         account = ImportStats()

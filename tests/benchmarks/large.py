@@ -20,11 +20,11 @@ import polars as pl
 
 import clvlab as cl
 from clvlab.law.tape import Tape
-from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import PackManifest
 from clvlab.packs.reader import ROW_BYTES
 from clvlab.packs.verification import verify_pack
 from clvlab.packs.writer import PackWriter
+from clvlab.sources.importer import import_source
 from tests.benchmarks.data import feed
 from tests.benchmarks.import_data import write_changes
 from tests.benchmarks.measure import Sample, fresh, spread

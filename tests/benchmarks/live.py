@@ -21,12 +21,12 @@ import polars as pl
 import clvlab as cl
 from clvlab.agents.registry import template
 from clvlab.engine.agent import Agent
-from clvlab.feeds.feed import Health, Item, Received, Stop
-from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import load_pack
 from clvlab.packs.synthetic import Recipe, build
 from clvlab.runs.live.spec import LiveSpec, follow
+from clvlab.sources.capture.feed import Health, Item, Received, Stop
+from clvlab.sources.capture.replay import ReplayFeed
 from tests.benchmarks.measure import Spread
 from tests.benchmarks.report import Budget, Figure, machine, table
 

@@ -29,11 +29,11 @@ from websockets.asyncio.client import connect
 
 from clvlab.arena import live as live_runs
 from clvlab.arena.live import EventWriter
-from clvlab.feeds.replay import ReplayFeed
 from clvlab.law.message import Message
 from clvlab.packs.reader import Pack, load_pack
 from clvlab.packs.synthetic import Recipe, build
 from clvlab.runs.live.journal import Answers
+from clvlab.sources.capture.replay import ReplayFeed
 from tests.benchmarks.live import Paced
 from tests.benchmarks.measure import spread
 from tests.benchmarks.report import Budget, Equality, Figure, machine, table

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from clvlab.feeds.replay import ReplayFeed
+from clvlab.sources.capture.replay import ReplayFeed
 from tests.commands import clvlab
 from tests.live import FIXTURE
 

@@ -3,7 +3,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.errors import AgentError, DecisionError, FeedError, PolicyError, UnknownAgentError, UnsupportedError, WindowError
-from clvlab.feeds.settings import FEEDS
+from clvlab.sources.providers import FEEDS
 from tests.live import FIXTURE, MESSAGES, Around, Cutting, Pausing, interrupting, played
 from tests.service.serving import api
 

@@ -13,8 +13,8 @@ from clvlab.arena.log.operations import open_log
 from clvlab.arena.searches import Searches
 from clvlab.cli.app import app
 from clvlab.errors import HeldOutError, PackTamperedError, StatisticsError
-from clvlab.feeds.replay import ReplayFeed
 from clvlab.runs.spec import backtest_spec
+from clvlab.sources.capture.replay import ReplayFeed
 from clvlab.store.database import Database
 from tests.factories import kept_run, write_quotes
 from tests.logs import audited

@@ -7,11 +7,11 @@ import pytest
 from clvlab.bets.positions import position_of
 from clvlab.law.closing import Window
 from clvlab.law.markets import Market, MarketKind, Role, UnreadKey, may_be_handicap, role_of
-from clvlab.packs.importers.football_data import settled
-from clvlab.packs.importers.scraped import market_key_named
-from clvlab.packs.importers.the_odds_api import home_point, market_key_of
 from clvlab.packs.matching.markets import market_of
 from clvlab.report.moved_lines import priced_lines, unread_markets
+from clvlab.sources.football_data import settled
+from clvlab.sources.scraped.messages import market_key_named
+from clvlab.sources.the_odds_api.messages import home_point, market_key_of
 from clvlab.words import kinds_of, market_name
 from tests.factories import make_run, make_tape, message
 from tests.length import length

@@ -33,9 +33,9 @@ FIXTURES = "event_id,sport_key,commence_time,home_team,away_team\ne1,soccer_x,20
 PEAK = """
 import resource, sys
 from pathlib import Path
-from clvlab.packs.importers.importing import import_source
-from clvlab.packs.importers.rows import parquet_rows
-from clvlab.packs.importers.source import Options
+from clvlab.sources.importer import import_source
+from clvlab.sources.tables.rows import parquet_rows
+from clvlab.sources.source import Options
 from clvlab.packs.rows import read_results
 source, path, out = sys.argv[1:]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -260,12 +260,12 @@ def test_no_other_module_reads_parquet_of_its_own_accord():
     looked_at = {
         "arena/fixtures.py",
         "packs/folder.py",
-        "packs/importers/the_odds_api_changes.py",
+        "sources/the_odds_api/history.py",
         "packs/rows.py",
         "packs/verification.py",
         "sql/__init__.py",
     }
-    own = {"packs/importers/books.py", "packs/remote/packs.py", "packs/parquet.py", "runs/search/sums.py"}
+    own = {"packs/remote/packs.py", "packs/parquet.py", "runs/search/sums.py", "sources/books.py"}
     reads = re.compile(r"pl\.(scan|read)_parquet|pq\.(ParquetFile|read_table)")
 
     package = Path(clvlab.__file__).parent

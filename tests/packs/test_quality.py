@@ -8,12 +8,11 @@ import pytest
 
 import clvlab as cl
 from clvlab.errors import PackFormatError, PackTamperedError
-from clvlab.packs.importers.importing import import_source
-from clvlab.packs.imports import import_options
 from clvlab.packs.quality import QualityAccount, Spread
 from clvlab.packs.reader import load_pack
 from clvlab.packs.rows import results_digest, sorted_results
 from clvlab.packs.verification import verify_pack
+from clvlab.sources.importer import import_options, import_source
 from tests.factories import MARKET, make_tape, message
 from tests.length import whole_only
 
@@ -184,8 +183,8 @@ def test_changed_results_are_noticed(tmp_path):
 MEMORY = """
 import re, sys
 from pathlib import Path
-from clvlab.packs.importers.importing import import_source
-from clvlab.packs.importers.source import Options
+from clvlab.sources.importer import import_source
+from clvlab.sources.source import Options
 peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 before = peak()
 import_source("csv", [Path(sys.argv[1])], Path(sys.argv[2]), Options(chunk_rows=20_000))

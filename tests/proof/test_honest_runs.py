@@ -10,11 +10,11 @@ from clvlab.arena.packs import open_pack
 from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from clvlab.law.schema import DECISIONS
-from clvlab.packs.importers.importing import import_source
 from clvlab.packs.verification import verify_pack
 from clvlab.proof import clv_verify
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.verify import verify
+from clvlab.sources.importer import import_source
 from clvlab.store.folder import write_run
 from tests.factories import FailingAgent, make_agent
 from tests.length import length

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import norm, poisson, skellam
 
 from clvlab.law.markets import Market, MarketKind, Role
-from clvlab.packs.importers.football_data import handicap, totals
 from clvlab.packs.rows import Payout
+from clvlab.sources.football_data import handicap, totals
 from clvlab.statistics.moved_lines import (
     VERSION,
     LineQuote,

@@ -21,7 +21,6 @@ from clvlab.arena.runs.entrants import Entrant, misfits
 from clvlab.arena.runs.in_database import enter, give_up
 from clvlab.arena.uploads.seen import Packs
 from clvlab.errors import BindingError, EntryError, FeedError, NoFeedError, NotStartableError, PackError
-from clvlab.feeds.feed import Feed
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.anchor import Anchor
@@ -30,6 +29,7 @@ from clvlab.runs.live.feed import LiveFeed, is_genuine
 from clvlab.runs.live.spec import LiveSpec
 from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec
+from clvlab.sources.capture.feed import Feed
 from clvlab.store import competitions as rows
 from clvlab.store import jobs
 from clvlab.store.competitions import CompetitionRow

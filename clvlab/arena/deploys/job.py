@@ -15,13 +15,13 @@ from clvlab.arena.runs.binding import Bound, bind
 from clvlab.arena.runs.in_database import give_up
 from clvlab.arena.uploads.seen import Packs
 from clvlab.errors import UnknownInstanceError
-from clvlab.feeds.feed import Feed
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture
 from clvlab.runs.live.spec import LiveSpec
 from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec, settings_in
+from clvlab.sources.capture.feed import Feed
 from clvlab.store import instances
 from clvlab.store.database import Connection, Database
 from clvlab.store.instances import InstanceRow

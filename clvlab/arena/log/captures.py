@@ -11,12 +11,12 @@ from clvlab.errors import EvidenceError, LogError
 from clvlab.log.bundles import Trust
 from clvlab.log.entries import Segment, entry_and_time
 from clvlab.log.note import Checkpoint, Keys, trusted_checkpoint
-from clvlab.packs.captures.records import CaptureRecord, Header, records_of
-from clvlab.packs.captures.sources import CAPTURES
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import Grade
 from clvlab.packs.reader import Pack
 from clvlab.proof.merkle import Frontier, leaf_hash
+from clvlab.sources.capture.records import CaptureRecord, Header, records_of
+from clvlab.sources.providers import CAPTURES
 from clvlab.words import counted, moment
 
 _DAY_MS = 86_400_000

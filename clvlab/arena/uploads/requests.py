@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
-from clvlab.packs.importers.mapping import texts_by_name, weights_by_book, with_flags
-from clvlab.packs.importers.source import Options
-from clvlab.packs.imports import OPTIONS, import_options
+from clvlab.sources.importer import OPTIONS, import_options
+from clvlab.sources.mapping import texts_by_name, weights_by_book, with_flags
+from clvlab.sources.source import Options
 
 _PackId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
 _Text = Annotated[str, Field(max_length=200)]

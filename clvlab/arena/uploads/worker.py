@@ -64,9 +64,9 @@ def _verified(settings: dict[str, Any]) -> dict[str, Any]:
     from clvlab.arena.uploads.archive import unpack
     from clvlab.arena.uploads.requests import UploadRequest
     from clvlab.errors import UploadRefusedError
-    from clvlab.packs.importers.archives import is_archive
-    from clvlab.packs.importers.importing import import_source
     from clvlab.packs.verification import verify_pack
+    from clvlab.sources.archives import is_archive
+    from clvlab.sources.importer import import_source
 
     request = UploadRequest.model_validate_json(settings["request"])
     given = Path("given", request.given_name)

@@ -24,18 +24,18 @@ from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.catalog import Catalog
-from clvlab.packs.importers.frames import Frame, is_frame
-from clvlab.packs.imports import paths_of
 from clvlab.runs.folds import KICKOFF
 from clvlab.runs.live.spec import GRACE_S
 from clvlab.runs.search.search import grid_of
+from clvlab.sources.importer import paths_of
+from clvlab.sources.tables.files import Frame, is_frame
 from clvlab.statistics.measures import measure_of
 
 if TYPE_CHECKING:
-    from clvlab.feeds.feed import Feed
     from clvlab.runs.live.request import Until
     from clvlab.runs.live.view import LiveView
     from clvlab.runs.live.watch import CaptureState
+    from clvlab.sources.capture.feed import Feed
 
 
 class Lab(Verbs):
@@ -127,7 +127,7 @@ class Lab(Verbs):
         Examples
         --------
         >>> import clvlab as cl
-        >>> from clvlab.feeds.replay import ReplayFeed
+        >>> from clvlab.sources.capture.replay import ReplayFeed
         >>> lab, pack = cl.Lab(), cl.open_pack("starter").source
         >>> run = lab.live("cumulative-drift", ReplayFeed(pack=pack, speed=1e9, shift=True), fixture=90000000)
         >>> run.report["mode_label"], run.run.verify().passed, run.pack.pack_id in list(lab.packs().frame["pack_id"])
@@ -217,7 +217,7 @@ class Lab(Verbs):
         Examples
         --------
         >>> import clvlab as cl, tempfile
-        >>> from clvlab.feeds.replay import ReplayFeed
+        >>> from clvlab.sources.capture.replay import ReplayFeed
         >>> feed = ReplayFeed(pack=cl.open_pack("starter").source, speed=float("inf"), shift=True)
         >>> pack = cl.Lab().capture(feed, f"{tempfile.mkdtemp()}/mine", fixtures=[90000000])
         >>> pack.provenance

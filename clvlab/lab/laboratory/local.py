@@ -18,7 +18,6 @@ from clvlab.bets.grades import plan_grading
 from clvlab.bets.record import BetsFormat
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackError, PackFormatError, UnsupportedError
-from clvlab.feeds.replay import ReplayFeed
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
@@ -31,7 +30,7 @@ from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import VerificationResult, verification_of
 from clvlab.lab.results.sweeping import Trial, sweep_grid
 from clvlab.lab.results.walking import WalkForward
-from clvlab.packs import imports, reader
+from clvlab.packs import reader
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.rows import RESULTS
@@ -45,10 +44,12 @@ from clvlab.runs.run import Run, content_hash_of
 from clvlab.runs.search.search import at_point, grid_points
 from clvlab.runs.search.sums import KeptSums
 from clvlab.runs.spec import ReplaySpec
+from clvlab.sources import importer
+from clvlab.sources.capture.replay import ReplayFeed
 
 if TYPE_CHECKING:
     from clvlab.arena.kept import KeptRuns  # needs the libraries of the store
-    from clvlab.feeds.feed import Feed
+    from clvlab.sources.capture.feed import Feed
     from clvlab.sql import Table  # loads a database
 
 
@@ -132,7 +133,7 @@ class LocalBackend:
         imported.folder.mkdir(parents=True, exist_ok=True)
         with StagingPath(imported.folder) as scratch:
             made = scratch / pack_id
-            imports.import_from(source, given, made, imports.import_options(**options))
+            importer.import_from(source, given, made, importer.import_options(**options))
             with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
                 _admit(imported, made, pack_id)
         return self.pack(pack_id)

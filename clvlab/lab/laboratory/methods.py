@@ -28,8 +28,8 @@ from clvlab.lab.results.walking import WalkForward
 from clvlab.lab.validation import shown
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.packs.importers.frames import Frame
 from clvlab.runs.search.search import check_trials, grid_of
+from clvlab.sources.tables.files import Frame
 from clvlab.statistics.measures import measure_of
 
 

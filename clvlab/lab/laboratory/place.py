@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import polars as pl
 
 from clvlab.bets.record import BetsFormat
-from clvlab.feeds.feed import Feed
 from clvlab.lab.laboratory.listing import Listing
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
 from clvlab.lab.results.bets import GradedBets
@@ -26,6 +25,7 @@ from clvlab.law.schema import OUTCOMES, SCORES
 from clvlab.proof.events import DECISION_EVENTS
 from clvlab.proof.evidence import read_evidence
 from clvlab.runs.live.request import LiveRequest
+from clvlab.sources.capture.feed import Feed
 
 if TYPE_CHECKING:
     from clvlab.runs.live.view import LiveView

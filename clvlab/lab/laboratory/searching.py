@@ -37,8 +37,8 @@ from clvlab.runs.spec import resolve
 if TYPE_CHECKING:
     from clvlab.arena.kept import KeptRuns
     from clvlab.arena.searches import KeptPlan
-    from clvlab.feeds.feed import Feed
     from clvlab.runs.live.view import LiveView
+    from clvlab.sources.capture.feed import Feed
 
 
 # A feed that is captured here, as a laboratory is asked to.
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 def capture_feed(feed: str | Feed, out: Path, capturing: CaptureRequest) -> StoredPack:
     """Capture a feed, by its name or one that was made, into a pack; see ``Lab.capture``."""
     from clvlab.arena.log import operations
-    from clvlab.feeds.feed import Stop
     from clvlab.runs.live.capture import capture, stopped_by_signals
     from clvlab.runs.live.feed import feed_at
+    from clvlab.sources.capture.feed import Stop
 
     made, stop = feed_at(feed), Stop()
     log = nullcontext() if capturing.log is None else operations.open_log(capturing.log, create=True)

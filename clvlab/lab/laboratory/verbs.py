@@ -24,14 +24,14 @@ from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.lab.validation import shown
 from clvlab.law.tape import Tape
-from clvlab.packs.importers.frames import Frame
-from clvlab.packs.imports import Import, import_all, import_from, import_options, paths_of
 from clvlab.packs.matching.names import read_aliases
 from clvlab.packs.views.concatenation import concatenated
 from clvlab.packs.views.join import join_of
 from clvlab.runs import audits, run_folder
 from clvlab.runs.audits import Audit, audit_all
 from clvlab.runs.spec import resolve
+from clvlab.sources.importer import Import, import_all, import_from, import_options, paths_of
+from clvlab.sources.tables.files import Frame
 
 # The verbs that look for decisions that knew the future.
 
@@ -248,7 +248,7 @@ def import_odds(
     paths
         Files or folders of the source; for ``csv``, ``parquet`` and ``football-data`` also a frame of Polars, pandas or another
         library that hands out Arrow, a named index being a column of it. What is hashed of a frame is the CSV that it is
-        written as, see ``clvlab.packs.importers.frames.frame_csv``.
+        written as, see ``clvlab.sources.tables.files.frame_csv``.
     out
         Where the pack will stand; its name becomes the pack id.
     lenient

@@ -18,17 +18,17 @@ from secrets import token_hex
 
 from clvlab.base.files import lock
 from clvlab.errors import FeedError, PackFormatError, SourceError, StoreBusyError, StoreUnreachableError
-from clvlab.feeds.capturing import Capturing
-from clvlab.feeds.feed import Feed, Stop
 from clvlab.log.log import LogStore, note_segment
-from clvlab.packs.captures.packing import pack_capture
-from clvlab.packs.captures.records import Header
-from clvlab.packs.captures.sources import SOURCES
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import pack_id_of
 from clvlab.packs.reader import Pack
 from clvlab.packs.verification import verify_pack
 from clvlab.runs.live.watch import CaptureState, Monitor
+from clvlab.sources.capture.feed import Feed, Stop
+from clvlab.sources.capture.recorder import CaptureRecorder
+from clvlab.sources.capture.records import Header
+from clvlab.sources.importer import pack_capture
+from clvlab.sources.providers import SOURCES
 
 # The log notes each segment of a capture when it is closed, before the next begins.
 
@@ -95,7 +95,7 @@ def capture(
     subscribed = tuple(sorted(set(fixture_ids)))
     header = Header(feed.name, feed.provenance, f"cap_{token_hex(16)}", 1, None, subscribed, skew_s=skew_s)
     note = None if log is None else LogWriter(log, clock)
-    capturing = Capturing(folder, feed, header, note=note, clock=clock)
+    capturing = CaptureRecorder(folder, feed, header, note=note, clock=clock)
     segments = capturing.segments
     start_ms = clock()
     try:
@@ -121,7 +121,7 @@ def capture(
 
 
 def _record(
-    capturing: Capturing,
+    capturing: CaptureRecorder,
     watch: Monitor,
     stop: Stop,
     until_ts_ms: int | None,

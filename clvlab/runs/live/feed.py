@@ -13,13 +13,12 @@ from threading import Lock
 
 from clvlab.api.answer import FeedHealth
 from clvlab.errors import FeedError, NoFeedError
-from clvlab.feeds.feed import Feed, Stop
-from clvlab.feeds.replay import ReplayFeed
-from clvlab.feeds.settings import FeedSettings, feed_of, feed_settings
-from clvlab.packs.captures.sources import SOURCES
 from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Fixture
 from clvlab.runs.live.spec import GRACE_S
+from clvlab.sources.capture.feed import Feed, Stop
+from clvlab.sources.capture.replay import ReplayFeed
+from clvlab.sources.providers import SOURCES, FeedSettings, feed_of, feed_settings
 
 NO_FEED = "no live feed is configured: set CLVLAB_FEED and what it needs, and CLVLAB_LIVE_FOLDER"
 _REFRESH_S = 10.0

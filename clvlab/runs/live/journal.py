@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from clvlab.errors import ReplayError
-from clvlab.feeds.segments import whole_lines
 from clvlab.law.actions import Decision
+from clvlab.sources.capture.recorder import whole_lines
 
 
 @dataclass(frozen=True, slots=True)

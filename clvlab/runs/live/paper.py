@@ -17,7 +17,6 @@ import orjson
 from clvlab.base.files import lock, replace_file
 from clvlab.engine.agent import Agent
 from clvlab.errors import ClvlabError, FeedError, FileLockedError, LogError, ReplayError, StoreError
-from clvlab.feeds.feed import Stop
 from clvlab.log.entries import EntryKind
 from clvlab.log.log import LogStore
 from clvlab.packs.manifest import Fixture
@@ -29,6 +28,7 @@ from clvlab.runs.live.request import LiveRequest, until_ts_ms
 from clvlab.runs.live.spec import LiveSpec, follow
 from clvlab.runs.live.view import LiveView
 from clvlab.runs.run import Run
+from clvlab.sources.capture.feed import Stop
 
 # Live runs that were started in a folder and are not over: found again by their request.
 #

@@ -10,12 +10,12 @@ from clvlab.base.times import iso_moment
 from clvlab.engine.agent import Agent
 from clvlab.engine.live import live_started
 from clvlab.errors import FeedError
-from clvlab.feeds.feed import Feed
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.runs.live.spec import GRACE_S, LiveSpec
+from clvlab.sources.capture.feed import Feed
 
 # End of a capture or live run as users state it: a time, or seconds from now.
 

@@ -24,16 +24,9 @@ from clvlab.engine.agent import Agent, ProcessAgent
 from clvlab.engine.live import Follower, checked, error_of, following, live_started, require_agent, seal_live
 from clvlab.engine.run import Failures
 from clvlab.errors import ClvlabError, LookaheadError, ReplayError
-from clvlab.feeds.capturing import Capturing
-from clvlab.feeds.feed import Feed, Stop
-from clvlab.feeds.segments import Note
 from clvlab.law.actions import Decision
 from clvlab.law.message import Message
 from clvlab.law.schema import FIXTURES
-from clvlab.packs.captures.packing import pack_capture
-from clvlab.packs.captures.records import Header
-from clvlab.packs.captures.replaying import Tracker
-from clvlab.packs.captures.sources import SOURCES
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import load_pack
 from clvlab.proof.manifest import RunStarted
@@ -41,6 +34,12 @@ from clvlab.runs.execute import Commitment
 from clvlab.runs.live.journal import Answers, Failure, Journal
 from clvlab.runs.run import Run, captured_pack_id, matched
 from clvlab.runs.spec import RunSpec
+from clvlab.sources.capture.feed import Feed, Stop
+from clvlab.sources.capture.recorder import CaptureRecorder, Note
+from clvlab.sources.capture.records import Header
+from clvlab.sources.capture.source import Tracker
+from clvlab.sources.importer import pack_capture
+from clvlab.sources.providers import SOURCES
 
 # The agents of a live run at every message: one that fails stops, and the others continue.
 
@@ -205,7 +204,7 @@ def follow(
     source = SOURCES[feed.name]
     skew_s = source.skew_s(feed.provenance, feed.health.skew_s)
     header = Header(feed.name, feed.provenance, capture_id, 1, None, (number,), live=True, skew_s=skew_s)
-    capturing = Capturing(folder / "segments", feed, header, note=note, clock=clock)
+    capturing = CaptureRecorder(folder / "segments", feed, header, note=note, clock=clock)
     tracker = Tracker(capturing.segments.header, source.reader(live=True))  # one that is taken up keeps its rule
     journal = Journal(folder / _JOURNAL)
     fixtures = pl.DataFrame([(number, None)], schema=FIXTURES, orient="row")  # no agent sees a kickoff: see replay_live

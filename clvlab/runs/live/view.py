@@ -13,10 +13,10 @@ import polars as pl
 from clvlab.law.actions import Decision
 from clvlab.law.message import Message
 from clvlab.law.schema import Schema
-from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.manifest import Gap
 from clvlab.runs.live.journal import Answers, Failure
 from clvlab.runs.live.spec import LiveSpec
+from clvlab.sources.capture.source import Tracker
 from clvlab.words import count, counted, moment, nonempty, span, tally, yes
 
 PENDING = "pending_closing"

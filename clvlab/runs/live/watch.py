@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from types import MappingProxyType
 
-from clvlab.feeds.feed import Feed
-from clvlab.feeds.segments import Segments
-from clvlab.packs.captures.records import CaptureRecord
-from clvlab.packs.captures.replaying import Tracker
-from clvlab.packs.captures.sources import SOURCES
+from clvlab.sources.capture.feed import Feed
+from clvlab.sources.capture.recorder import Segments
+from clvlab.sources.capture.records import CaptureRecord
+from clvlab.sources.capture.source import Tracker
+from clvlab.sources.providers import SOURCES
 from clvlab.words import count, counted, nonempty, span, tally, yes
 
 _OLDEST = 10

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from clvlab.arena.application import Application, LiveSettings
-from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.lookup import open_pack
+from clvlab.sources.capture.replay import ReplayFeed
 
 KILLED_LEASE_MS = 600  # so that another process soon takes up what one that was killed held
 

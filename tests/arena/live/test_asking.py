@@ -6,9 +6,9 @@ import pytest
 import clvlab as cl
 from clvlab.agents.registry import template
 from clvlab.arena.replays import replay_run
-from clvlab.feeds.feed import Received, Stop
 from clvlab.runs.live.journal import Answers, Failure, Journal
 from clvlab.runs.live.spec import LiveSpec, follow
+from clvlab.sources.capture.feed import Received, Stop
 from tests.live import FIXTURE, MESSAGES, Around, Pausing, played
 
 OWN = """

@@ -18,18 +18,18 @@ import clvlab as cl
 from clvlab.arena.log import operations
 from clvlab.cli import live
 from clvlab.errors import FeedError, FileLockedError, LogConflictError, PackFormatError, SourceError, StoreBusyError
-from clvlab.feeds.devfeeds.faults import read_plan
-from clvlab.feeds.devfeeds.txline import TOKENS, txline_server
-from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
-from clvlab.feeds.replay import ReplayFeed
 from clvlab.log.log import segments
-from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.files import file_sha256, fixture_digests
 from clvlab.packs.lookup import open_pack
 from clvlab.packs.reader import load_pack
 from clvlab.packs.verification import verify_pack
 from clvlab.runs.live.capture import capture, segments_folder
 from clvlab.runs.live.watch import CaptureState, MarketAge
+from clvlab.sources.capture.feed import Cut, GapCause, Received, Resumed, Stop
+from clvlab.sources.capture.replay import ReplayFeed
+from clvlab.sources.devfeeds.faults import read_plan
+from clvlab.sources.devfeeds.txline import TOKENS, txline_server
+from clvlab.sources.importer import pack_capture
 from clvlab.store.runlog import RunLog
 from tests.commands import clvlab, typed
 from tests.waiting import PATIENCE_S, until

@@ -8,11 +8,11 @@ from sqlalchemy import select
 from clvlab.arena.application import Application, LiveSettings
 from clvlab.arena.live import EventWriter
 from clvlab.errors import ClvlabError, FeedError, OwnerLimitError
-from clvlab.feeds.feed import Received, Stop
 from clvlab.law.message import Message
 from clvlab.runs.live.feed import live_settings
 from clvlab.runs.live.journal import Answers
 from clvlab.runs.progress import Stage
+from clvlab.sources.capture.feed import Received, Stop
 from clvlab.store.tables import jobs
 from tests.factories import ALICE, BOB, make_competition
 from tests.live import FIXTURE, Around, Ending, Pausing, played

@@ -12,11 +12,11 @@ from clvlab.agents.registry import template
 from clvlab.arena.packs import bundled_catalog
 from clvlab.engine.run import run
 from clvlab.errors import DecisionError, SourceError
-from clvlab.feeds.feed import Cut, GapCause, Resumed, Stop
-from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.verification import verify_pack
 from clvlab.proof.verify import verify
 from clvlab.runs.live.spec import LiveSpec, follow
+from clvlab.sources.capture.feed import Cut, GapCause, Resumed, Stop
+from clvlab.sources.capture.replay import ReplayFeed
 from tests.length import length
 from tests.live import Cutting, Pausing
 from tests.waiting import PATIENCE_S

@@ -7,13 +7,13 @@ import pytest
 
 from clvlab.agents.registry import template
 from clvlab.engine.run import run
-from clvlab.feeds.devfeeds.txline import txline_message
-from clvlab.feeds.feed import Health, Received, Stop
-from clvlab.feeds.replay import messages_of
 from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.verification import verify_pack
 from clvlab.runs.live.spec import LiveSpec, follow
+from clvlab.sources.capture.feed import Health, Received, Stop
+from clvlab.sources.capture.replay import messages_of
+from clvlab.sources.devfeeds.txline import txline_message
 from tests.live import FIXTURE
 
 DAY = 86_400_000
@@ -105,7 +105,7 @@ def test_a_run_that_was_begun_under_the_first_rule_keeps_it(tmp_path, monkeypatc
     stop = Stop()
     plan = plan_of(Lying(1, stop, breaks_at=120))
     with monkeypatch.context() as before:
-        before.setattr("clvlab.packs.captures.normalising.Source.skew_s", lambda *_: None)
+        before.setattr("clvlab.sources.capture.source.Source.skew_s", lambda *_: None)
         assert follow(plan, tmp_path / "run", stop) is None
 
     assert require_equal_to_its_replay(follow(plan, tmp_path / "run", Stop())).manifest.reading is None

@@ -1,1 +1,0 @@
-"""Live feeds: what providers send, as it comes, and where something of it was missed."""

@@ -1,1 +1,0 @@
-"""Captures: what live feeds sent, read again into the same ticks."""

@@ -1,0 +1,424 @@
+"""Betfair historical stream files: every state of a market's book, from the first message to the settlement.
+
+A runner's probability is the mid of its best back and lay prices, normalised over the active runners. A market with another
+number of winners than one has no such sum: there each runner is a market of its own, ``yes`` or ``no``.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import tarfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from io import BufferedIOBase
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+import numpy as np
+import orjson
+import polars as pl
+
+from clvlab.base.times import LAST_MS
+from clvlab.errors import SourceError
+from clvlab.law.schema import TICKS, ClosingPolicy
+from clvlab.odds.consensus import PROB_UNIT
+from clvlab.packs.files import lines_in, lines_of
+from clvlab.packs.manifest import Fixture, KickoffKind
+from clvlab.packs.rows import RESULTS, Payout
+from clvlab.sources.betfair.messages import (
+    CONSENSUS,
+    MARGIN,
+    NO_OFF,
+    PLAIN,
+    Column,
+    MarketBook,
+    States,
+    StreamMessage,
+    Times,
+    by_runner,
+    event_of,
+    fixture_of,
+    has_off,
+    is_readable,
+    key_of,
+    kind_of,
+    priced,
+    times_of,
+    with_parameters,
+)
+from clvlab.sources.books import QuoteSpill, batches, number_messages
+from clvlab.sources.clock import timed
+from clvlab.sources.source import ImportStats, Normalised, Options, files_below, fixture_ids_of, reason_of
+from clvlab.words import counted
+
+# Files of the Betfair stream: single markets or whole events, plain, packed, or many of them in a tar.
+
+
+_ENDINGS = (".bz2", ".gz", ".tar")
+JUMPED = "messages whose time jumps ahead, borne out by nothing after them, are of the last sound time"
+
+
+def find(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return files as named, and of a folder ``*.bz2``, ``*.gz``, ``*.tar`` and files named like a market."""
+    return files_below(paths, _ENDINGS, PLAIN)
+
+
+def market_files(files: Mapping[str, Path], options: Options, account: ImportStats) -> Iterator[MarketFile]:
+    """Return files one after the other, those in a tar too; each has to be read before the next one is asked for."""
+    for n, (name, path) in enumerate(sorted(files.items()), 1):
+        if path.suffix == ".tar":
+            yield from _tarred(name, path, options, account)
+        else:
+            yield MarketFile(name, lines_of(path), account)
+        options.progress(f"{n:,} of {counted(len(files), 'file')} read")
+
+
+def _tarred(name: str, path: Path, options: Options, account: ImportStats) -> Iterator[MarketFile]:
+    try:
+        with tarfile.open(path, "r|") as tar:
+            for member in tar:
+                if not member.isfile():
+                    if not member.isdir():
+                        account.refuse(name, 1, f"{member.name!r} is no plain file", "a tar member is no plain file")
+                    continue
+                where = f"{name}:{member.name}"
+                inner = tar.extractfile(member)
+                if inner is not None:
+                    yield MarketFile(where, lines_in(_unpacked(inner, member.name), where, member.size), account)
+                options.progress(f"{where} read")
+    except (tarfile.TarError, OSError, EOFError) as error:
+        account.refuse(name, 1, f"can't be read to its end: {error}", "a file can't be read to its end")
+
+
+def _unpacked(inner: IO[bytes], name: str) -> BufferedIOBase:
+    if name.endswith(".bz2"):
+        return bz2.BZ2File(inner)
+    return gzip.GzipFile(fileobj=inner) if name.endswith(".gz") else cast("BufferedIOBase", inner)
+
+
+@dataclass(slots=True)
+class MarketFile:
+    """A file of one market or more, as it is read.
+
+    Attributes
+    ----------
+    name
+        Of the file, and of the member of a tar.
+    books
+        The markets in it that were read so far.
+    """
+
+    name: str
+    lines: Iterator[tuple[int, bytes]]
+    account: ImportStats
+    books: dict[str, MarketBook] = field(default_factory=dict)
+    _sport: str = ""
+    _last_ms: int = 0
+    _held: int = 0
+
+    def read(self, max_held: int) -> Iterator[None]:
+        """Read on, and come back at the end and whenever the books hold so many prices, for their states to be taken.
+
+        Raises
+        ------
+        SourceError
+            The file can't be read to its end: what was taken of it lacks its close.
+        """
+        try:
+            for (number, message), ts_ms in timed(self._messages()):
+                try:
+                    if isinstance(message, ValueError):
+                        raise message
+                    if self._held >= max_held and ts_ms != self._last_ms:  # states of one time are one
+                        self._held = 0
+                        yield
+                    self._apply(message, ts_ms)
+                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                    self.account.refuse(self.name, number, reason_of(error), "a message can't be read")
+        except tarfile.TarError as error:
+            raise SourceError(f"{self.name}: can't be read to its end: {error}") from error
+        if not self.books:
+            self.account.refuse(self.name, 1, "holds no market", "a file holds no market")
+        yield
+
+    def _messages(self) -> Iterator[tuple[tuple[int, Any], int | None]]:
+        """Return messages with the numbers of their lines, or why one is none, and with their times if they say any."""
+        for number, line in self.lines:
+            try:
+                message = orjson.loads(line)
+            except ValueError as error:
+                yield (number, error), None
+                continue
+            ts_ms = message.get("pt") if isinstance(message, dict) else None
+            yield (number, message), ts_ms if type(ts_ms) is int else None
+
+    def _apply(self, message: StreamMessage, ts_ms: int | None) -> None:
+        if message.get("op") != "mcm" or ts_ms is None:
+            raise ValueError(f"no market change message: {str(message)[:80]}")
+        self.account.note(JUMPED, int(ts_ms != message["pt"]))
+        if not self._last_ms <= ts_ms <= LAST_MS:
+            raise ValueError(f"pt {ts_ms} is before the message above, {self._last_ms}, or no time")
+        for change in message.get("mc", ()):
+            self.account.messages += 1
+            market_id = change["id"]
+            if not isinstance(market_id, str) or not (market_id in self.books or PLAIN.fullmatch(market_id)):
+                raise ValueError(f"{market_id!r} is no market id")
+            if "marketDefinition" in change:
+                self._check_sport(change["marketDefinition"].get("eventTypeId", self._sport))
+            book = self.books.get(market_id) or MarketBook(market_id)
+            book.apply(change, ts_ms)
+            self.books[market_id] = book
+            self._held += len(book.runners)
+        self._last_ms = ts_ms
+
+    def _check_sport(self, sport: Any) -> None:
+        self._sport = self._sport or sport
+        if sport != self._sport:
+            raise ValueError(f"event type {sport!r} in a file of {self._sport!r}: import one sport at a time")
+
+
+# Messages of an exchange that say again what the market was already: most of a stream, and nothing to act on.
+
+
+_EVERY_MS = 60_000
+_MARKET = ("event", "market_key")
+_STATE = ("prob_bps", "odds_milli", "suspended", "in_running")
+
+
+class Changes(NamedTuple):
+    """The rows that are left, and how many messages went."""
+
+    rows: pl.DataFrame
+    dropped: int
+
+
+def changes(rows: pl.DataFrame, kickoffs: Mapping[str, int | None]) -> Changes:
+    """Drop messages that equal the one before, where the market keeps one that is less than a minute older.
+
+    Kept all the same is a market's last message before its own end, before it is suspended, opens or turns in play, before its
+    event first turns in play, and before the kickoff: so a market closes by the message that it closed by with all of them.
+
+    Parameters
+    ----------
+    rows
+        Ticks with ``event``, in any order; whole events, and every message with all sides of its market.
+    kickoffs
+        By event, in UTC milliseconds; None where there is none.
+    """
+    messages = _messages(rows)
+    events = messages.group_by("event").agg(play_ms=pl.col("ts_ms").filter("in_running").min())
+    kickoff = pl.col("event").replace_strict(dict(kickoffs), default=None, return_dtype=pl.Int64)
+    timed = messages.join(events.with_columns(kickoff_ms=kickoff), on="event", maintain_order="left")
+    age = pl.col("ts_ms") - pl.col("ts_ms").first().over("run")
+    head = pl.struct("run", age // _EVERY_MS).is_first_distinct()
+    following = pl.col("suspended", "in_running").shift(-1).over(*_MARKET)
+    turns = pl.any_horizontal(following.ne_missing(pl.col("suspended", "in_running")))  # at its end, too: null follows
+    next_ms = pl.col("ts_ms").shift(-1).over(*_MARKET)
+    ends = pl.any_horizontal(
+        ((pl.col("ts_ms") < end) & (next_ms >= end)) | ((pl.col("ts_ms") <= end) & (next_ms > end))
+        for end in map(pl.col, ("play_ms", "kickoff_ms"))
+    ).fill_null(value=False)  # one of its own time may be numbered before the end or after it
+    kept = timed.filter(head | turns | ends)
+    return Changes(rows.join(kept, on=[*_MARKET, "ts_ms"], how="semi", maintain_order="left"), timed.height - kept.height)
+
+
+def _messages(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return a row a message in the order of its market, with the number of the run of equal ones that it is in."""
+    ordered = rows.sort(*_MARKET, "side", "ts_ms")
+    same = pl.all_horizontal(pl.col(*_MARKET, "side", *_STATE).eq_missing(pl.col(*_MARKET, "side", *_STATE).shift()))
+    return (
+        ordered.with_columns(new=~same)
+        .group_by(*_MARKET, "ts_ms", maintain_order=True)
+        .agg(pl.any("new"), pl.first("suspended", "in_running"))
+        .with_columns(run=pl.col("new").cum_sum())
+    )
+
+
+NORMALISER = "betfair/2"
+_SETTLED = {"WINNER": Payout.WON, "PLACED": Payout.WON, "LOSER": Payout.LOST, "REMOVED": Payout.VOID}
+_LONG = {name: dtype for name, dtype in TICKS.items() if name not in ("fixture_id", "tick_seq")} | {"event": pl.String}
+
+
+@dataclass(frozen=True, slots=True)
+class _FileMarket:
+    """What is kept of a market once its ticks were written away."""
+
+    file: str
+    event: str
+    kind: str
+    times: Times
+    settled: tuple[tuple[str, str, str, str | None], ...]  # parameters, side, result, runner
+    grew: bool
+
+
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
+    """Read markets file by file, and write them down fixture by fixture; the kickoff is the actual off."""
+    account = ImportStats(options.lenient)
+    spill = QuoteSpill(scratch)
+    known: dict[str, _FileMarket] = {}
+    for file in market_files(files, options, account):
+        try:
+            for _ in file.read(options.chunk_rows):
+                _spill_states(file, known, spill, account)
+        except SourceError as error:
+            spill.drop()
+            account.refuse_file(file.name, error)
+        else:
+            spill.keep()
+            _learn(file, known, account)
+    ids = fixture_ids_of(market.event for market in known.values())
+    kinds = Counter((market.event, market.kind) for market in known.values())
+    keys = {
+        market_id: key_of(market.kind, market_id, alone=kinds[market.event, market.kind] == 1)
+        for market_id, market in known.items()
+    }
+    results = [
+        (ids[market.event], with_parameters(keys[market_id], parameters), side, result, detail)
+        for market_id, market in known.items()
+        for parameters, side, result, detail in market.settled
+    ]
+    fixtures = tuple(_fixtures(known, ids, account))
+    markets = _Markets(
+        ids,
+        keys,
+        {market_id for market_id, market in known.items() if market.grew},
+        {str(one.source_id): one.kickoff_ts_ms for one in fixtures},
+    )
+    return Normalised(
+        parts=_parts(spill, markets, options, account),
+        fixtures=fixtures,
+        account=account,
+        provenance="imported-betfair",
+        normaliser=NORMALISER,
+        margin=MARGIN,
+        consensus=CONSENSUS,
+        closing_source="venue",
+        closing_policy=ClosingPolicy.LAST_OPEN,
+        kickoff=KickoffKind.ACTUAL,
+        results=pl.DataFrame(results, schema=RESULTS, orient="row") if results else None,
+    )
+
+
+def _spill_states(file: MarketFile, known: Mapping[str, _FileMarket], spill: QuoteSpill, account: ImportStats) -> None:
+    """Write the newest states of a file's markets away."""
+    for book in file.books.values():
+        states = book.take()
+        if states.ts_ms and is_readable(book) and book.market_id not in known:
+            spill.add(_ticks(book, states, account), sure=False)
+
+
+def _learn(file: MarketFile, known: dict[str, _FileMarket], account: ImportStats) -> None:
+    """Take the facts of the markets of a file that was read to its end."""
+    for book in file.books.values():
+        if book.market_id in known:
+            first = known[book.market_id].file
+            account.refuse(file.name, 1, f"market {book.market_id} was read from {first}", "a market is in two files")
+        elif not is_readable(book):
+            kind = book.first["bettingType"]
+            account.refuse(file.name, 1, f"bettingType {kind!r} is not read", "a betting type is not read")
+        else:
+            known[book.market_id] = _market(file.name, book)
+            account.note("markets with a runner removed", int(book.removed))
+
+
+def _market(name: str, book: MarketBook) -> _FileMarket:
+    definition = book.definition
+    settled: list[tuple[str, str, str, str | None]] = []
+    for key, runner in book.runners.items():
+        result = _SETTLED.get(runner.status)
+        if result is None or definition["status"] != "CLOSED":
+            continue
+        opposite = {Payout.WON: Payout.LOST, Payout.LOST: Payout.WON}.get(result, Payout.VOID)
+        sides = (
+            [(f"selection={key}", "yes", result), (f"selection={key}", "no", opposite)]
+            if by_runner(book)
+            else [("", key, result)]
+        )
+        settled += [(parameters, side, of.value, runner.name) for parameters, side, of in sides]
+    return _FileMarket(
+        file=name,
+        event=event_of(book.first),
+        kind=kind_of(book),
+        times=times_of(book),
+        settled=tuple(settled),
+        grew=book.grew and not by_runner(book),
+    )
+
+
+def _ticks(book: MarketBook, states: States, account: ImportStats) -> pl.DataFrame:
+    """Return the ticks of one market, still without number; ``market_key`` holds its id and what comes after its key."""
+    columns, lacking, totals = priced(book, states)
+    account.note("open books that lack a runner's price are suspended", lacking)
+    _count_overround(totals, account)
+    shared = {
+        "ts_ms": pl.Series(np.frombuffer(states.ts_ms, np.int64)),
+        "in_running": pl.Series(np.frombuffer(states.in_play, np.bool_)),
+    }
+    frames = [
+        pl.DataFrame(shared | {"prob_bps": bps, "odds_milli": odds, "suspended": suspended}).with_columns(
+            market_key=pl.lit(f"{book.market_id}|{parameters}" if parameters else book.market_id), side=pl.lit(side)
+        )
+        for parameters, side, bps, odds, suspended in columns
+    ]
+    price = pl.col("prob_bps", "odds_milli")
+    return (
+        pl.concat(frames)
+        .with_columns(pl.when(price >= 0).then(price).cast(pl.Int32), event=pl.lit(event_of(book.first)))
+        .select(*_LONG)
+    )
+
+
+def _count_overround(totals: Column, account: ImportStats) -> None:
+    tens, times = np.unique(np.rint((totals / PROB_UNIT - 1.0) * 1000).astype(np.int64) * 10, return_counts=True)
+    account.overround_bps.update(dict(zip(tens.tolist(), times.tolist(), strict=True)))
+
+
+def _fixtures(known: Mapping[str, _FileMarket], ids: Mapping[str, int], account: ImportStats) -> Iterator[Fixture]:
+    of: dict[str, list[Times]] = {}
+    for market in known.values():
+        of.setdefault(market.event, []).append(market.times)
+    for event in sorted(of, key=lambda event: ids[event]):
+        if not has_off(of[event]):
+            account.note(NO_OFF)
+        yield fixture_of(event, ids[event], of[event])
+
+
+@dataclass(frozen=True, slots=True)
+class _Markets:
+    """What is known once all files are read: fixtures and kickoffs by event, keys by market, and markets a runner came into."""
+
+    ids: Mapping[str, int]
+    keys: Mapping[str, str]
+    grown: Set[str]
+    kickoffs: Mapping[str, int | None]
+
+
+def _parts(spill: QuoteSpill, markets: _Markets, options: Options, account: ImportStats) -> Iterator[pl.DataFrame]:
+    for batch in batches(spill.rows_of, markets.ids, options.chunk_rows):
+        left, dropped = changes(_completed(spill.rows(batch), markets.grown), markets.kickoffs)
+        account.note("messages that change nothing within a minute were dropped", dropped)
+        yield number_messages(_named(left, markets))
+
+
+def _named(rows: pl.DataFrame, markets: _Markets) -> pl.DataFrame:
+    """Return ``TICKS``, still without number, with the fixtures and markets that the events and market ids stand for."""
+    found = rows["market_key"].unique().to_list()
+    named = [with_parameters(markets.keys[key.partition("|")[0]], key.partition("|")[2]) for key in found]
+    return rows.with_columns(
+        fixture_id=pl.col("event").replace_strict(dict(markets.ids), return_dtype=pl.Int64),
+        tick_seq=pl.lit(0, pl.Int32),
+        market_key=pl.col("market_key").replace_strict(found, named, return_dtype=pl.String),
+    ).select(*TICKS)
+
+
+def _completed(rows: pl.DataFrame, grown: Set[str]) -> pl.DataFrame:
+    """Return messages that were written away before a runner came in a row for it, without a price."""
+    short = rows.filter(pl.col("market_key").is_in(list(grown)))
+    if short.is_empty():
+        return rows
+    message = ["market_key", "ts_ms", "in_running", "suspended", "event"]
+    whole = short.select(message).unique().join(short.select("market_key", "side").unique(), on="market_key")
+    lacking = whole.join(short, on=["market_key", "ts_ms", "side"], how="anti")
+    return pl.concat([rows, lacking.with_columns(prob_bps=None, odds_milli=None).cast(rows.schema).select(rows.columns)])

@@ -1,0 +1,714 @@
+"""Messages of Betfair's stream: the book of a market, the states it went through, and what these are in a pack."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from clvlab.base.times import LAST_MS, of_iso
+from clvlab.law.markets import compose_key
+from clvlab.law.schema import ClosingPolicy
+from clvlab.odds.consensus import PROB_UNIT, basis_points
+from clvlab.packs.manifest import Fixture, KickoffKind
+from clvlab.sources.capture.source import Source
+from clvlab.sources.clock import ProviderClock
+from clvlab.sources.exchange import State
+from clvlab.sources.source import fixture_id_of
+
+# What is read of Betfair's messages: any of it may be missing or of another type until it was checked.
+
+
+class RunnerDefinition(TypedDict, total=False):
+    """A runner in a market's definition."""
+
+    id: int
+    hc: float | None
+    name: str | None
+    status: str
+    sortPriority: int  # written by the stand-in, and read by nobody here
+
+
+class MarketDefinition(TypedDict, total=False):
+    """What a market is now."""
+
+    eventId: str
+    eventTypeId: str
+    eventName: str | None
+    marketType: str | None
+    bettingType: str | None
+    numberOfWinners: int
+    marketTime: str
+    status: str
+    inPlay: bool
+    runners: Sequence[RunnerDefinition]
+
+
+class MarketChange(TypedDict, total=False):
+    """A change of a market: each entry of ``rc`` names a runner, and deltas of its ladders by their names."""
+
+    id: str
+    img: bool
+    marketDefinition: MarketDefinition
+    rc: Sequence[Mapping[str, Any]]
+
+
+class StreamMessage(TypedDict, total=False):
+    """A line of the stream, or of a historical file."""
+
+    op: str
+    id: int
+    pt: int
+    clk: str | None
+    initialClk: str | None
+    ct: str
+    segmentType: str
+    status: int | None
+    statusCode: str
+    errorCode: str
+    mc: Sequence[MarketChange]
+
+
+_MAX_SPREAD = 0.1
+_MAX_PRICE = 1000.0
+_LEVELS = {"atb": 0, "atl": 0, "batb": 1, "batl": 1, "bdatb": 1, "bdatl": 1}  # of each ladder, numbers before price and size
+
+
+@dataclass(slots=True)
+class Ladder:
+    """Offers on one side of a runner by price, or by level where only the best are delivered."""
+
+    is_back: bool
+    sizes: dict[float, float] = field(default_factory=dict)
+    levels: dict[int, float] = field(default_factory=dict)
+    best: float | None = None
+
+    def change(self, deltas: Iterable[list[float]]) -> None:
+        """Take [price, size] deltas; size 0 deletes."""
+        sizes, best, lost = self.sizes, self.best, False
+        for price, size in deltas:
+            if size:
+                sizes[price] = size
+                if best is None or (price > best if self.is_back else price < best):
+                    best = price
+            else:
+                sizes.pop(price, None)
+                lost = lost or price == best
+        if lost and best not in sizes:
+            best = (max if self.is_back else min)(sizes, default=None)
+        self.best = best
+
+    def change_levels(self, deltas: Iterable[list[float]]) -> None:
+        """Take [level, price, size] deltas; size 0 empties the level."""
+        for level, price, size in deltas:
+            if size:
+                self.change([[price, size]])
+                self.levels[int(level)] = price
+            else:
+                self.levels.pop(int(level), None)
+        self.sizes = dict.fromkeys(self.levels.values(), 1.0)
+        self.best = (max if self.is_back else min)(self.sizes, default=None)
+
+
+@dataclass(slots=True)
+class Runner:
+    """A selection: whether it runs, its offers and its last traded price."""
+
+    number: int
+    status: str = "ACTIVE"
+    name: str | None = None
+    back: Ladder = field(default_factory=lambda: Ladder(is_back=True))
+    lay: Ladder = field(default_factory=lambda: Ladder(is_back=False))
+    last_traded: float | None = None
+
+    def change(self, delta: Mapping[str, Any]) -> None:
+        """Take one ``rc`` entry: full ladders where there are some, else the best levels, else virtual best levels."""
+        for ladder, full, best, virtual in ((self.back, "atb", "batb", "bdatb"), (self.lay, "atl", "batl", "bdatl")):
+            if full in delta:
+                ladder.levels.clear()
+                ladder.change(delta[full])
+            elif best in delta and (ladder.levels or not ladder.sizes):
+                ladder.change_levels(delta[best])
+            elif virtual in delta and best not in delta and (ladder.levels or not ladder.sizes):
+                ladder.change_levels(delta[virtual])
+        if delta.get("ltp"):
+            self.last_traded = float(delta["ltp"])
+
+    def prices(self) -> tuple[int, int, int]:
+        """Return the probability in ``PROB_UNIT``, and odds x 1000 at which one backs the runner, and its opposite; -1 is none.
+
+        The probability is the mid of best back and lay, or of the last traded price where an offer lacks or they lie far apart.
+        """
+        back, lay = self.back.best, self.lay.best
+        if back is not None and lay is not None and 1 / back - 1 / lay <= _MAX_SPREAD:
+            prob = (1 / back + 1 / lay) / 2
+        else:
+            prob = -1.0 if self.last_traded is None else 1 / self.last_traded
+        return (
+            round(prob * PROB_UNIT) if 0.0 < prob < 1.0 else -1,
+            -1 if back is None else round(back * 1000),
+            -1 if lay is None else round(lay / (lay - 1) * 1000),
+        )
+
+
+Column = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class States:
+    """What a market was at each time; ``prices``, those of ``Runner.prices``, and ``active`` have a column per runner."""
+
+    ts_ms: array[int] = field(default_factory=lambda: array("q"))
+    open: bytearray = field(default_factory=bytearray)
+    in_play: bytearray = field(default_factory=bytearray)
+    prices: tuple[array[int], ...] = field(default_factory=lambda: (array("q"), array("q"), array("q")))
+    active: bytearray = field(default_factory=bytearray)
+
+    def put(self, ts_ms: int, now: States) -> None:
+        """Write down the only state of another; a later one of the same time takes its place."""
+        if self.ts_ms and self.ts_ms[-1] == ts_ms:
+            width = len(now.active)
+            del self.ts_ms[-1], self.open[-1], self.in_play[-1], self.active[-width:]
+            for column in self.prices:
+                del column[-width:]
+        self.ts_ms.append(ts_ms)
+        self.open += now.open
+        self.in_play += now.in_play
+        self.active += now.active
+        for column, values in zip(self.prices, now.prices, strict=True):
+            column.extend(values)
+
+    def widen(self, by: int) -> None:
+        """Add runners that did not run so far, where there are states."""
+        n = len(self.ts_ms)
+        self.prices = tuple(
+            array("q", np.pad(matrix, ((0, 0), (0, by)), constant_values=-1).tobytes()) for matrix in self.matrices()
+        )
+        active = np.frombuffer(bytes(self.active), np.uint8).reshape(n, -1)
+        self.active = bytearray(np.pad(active, ((0, 0), (0, by))).tobytes())
+
+    def matrices(self) -> tuple[Column, ...]:
+        """Return ``prices`` as (states, runners), where there are states."""
+        return tuple(np.frombuffer(bytes(column), np.int64).reshape(len(self.ts_ms), -1) for column in self.prices)
+
+
+class Checked(NamedTuple):
+    """A market change that belongs to its market; the runners of its definition are named by key."""
+
+    definition: MarketDefinition | None
+    named: Mapping[str, RunnerDefinition]
+    deltas: list[tuple[str, Mapping[str, Any]]]
+    is_image: bool
+
+
+@dataclass(slots=True)
+class MarketBook:
+    """A market, and the states it went through since they were last taken.
+
+    Attributes
+    ----------
+    definition, first
+        The newest definition, and the first one.
+    first_ms
+        When the market was first seen.
+    off_ms, suspended_ms
+        The first definition in play, and the last suspension after which it did not open again.
+    removed, grew
+        Whether a runner was removed while the market was open, and whether one came in after states had been taken.
+    """
+
+    market_id: str
+    definition: MarketDefinition = field(default_factory=MarketDefinition)
+    first: MarketDefinition = field(default_factory=MarketDefinition)
+    first_ms: int = 0
+    runners: dict[str, Runner] = field(default_factory=dict)
+    now: States = field(default_factory=States)
+    states: States = field(default_factory=States)
+    off_ms: int | None = None
+    suspended_ms: int | None = None
+    removed: bool = False
+    grew: bool = False
+    _taken: bool = False
+
+    def take(self) -> States:
+        """Return the states since the last time, and forget them."""
+        states, self.states, self._taken = self.states, States(), True
+        return states
+
+    def apply(self, change: MarketChange, ts_ms: int) -> None:
+        """Take one market change of a message and write down the state after it.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError, AttributeError
+            A change that does not belong to this market; nothing of it was taken then.
+        """
+        self.put(self.checked(change), ts_ms)
+
+    def checked(self, change: MarketChange, coming: Set[str] = frozenset()) -> Checked:
+        """Return a market change that can be put; ``coming`` are runners of definitions that will be put before it.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError, AttributeError
+            A change that does not belong to this market.
+        """
+        definition = change.get("marketDefinition")
+        if definition is None and not self.definition and not coming:
+            raise ValueError(f"market {self.market_id} changes before it is defined")
+        named = {} if definition is None else _checked_definition(definition)
+        known = self.runners.keys() | named.keys() | coming if named or coming else self.runners.keys()
+        return Checked(definition, named, _checked_deltas(change.get("rc", ()), known), bool(change.get("img")))
+
+    def put(self, change: Checked, ts_ms: int) -> None:
+        """Take one market change that was checked, and write down the state after it."""
+        definition, named, deltas, is_image = change
+        if definition is not None:
+            self._define(definition, named, ts_ms)
+        if is_image:
+            for runner in self.runners.values():
+                runner.back, runner.lay, runner.last_traded = Ladder(is_back=True), Ladder(is_back=False), None
+                self._price(runner)
+        for key, delta in deltas:
+            runner = self.runners[key]
+            runner.change(delta)
+            self._price(runner)
+        self.states.put(ts_ms, self.now)
+
+    def _price(self, runner: Runner) -> None:
+        prob, odds_milli, no_odds_milli = self.now.prices
+        n = runner.number
+        prob[n], odds_milli[n], no_odds_milli[n] = runner.prices()
+
+    def _define(self, definition: MarketDefinition, named: Mapping[str, RunnerDefinition], ts_ms: int) -> None:
+        before = self.definition
+        if not before:
+            self.first, self.first_ms = definition, ts_ms
+        self._enter([key for key in named if key not in self.runners])
+        for key, runner in named.items():
+            known = self.runners[key]
+            known.status, known.name = runner["status"], runner.get("name") or known.name
+        was_open = before.get("status") == "OPEN" and not before.get("inPlay")
+        if definition["inPlay"] and self.off_ms is None:
+            self.off_ms = ts_ms
+        if was_open and definition["status"] in ("SUSPENDED", "CLOSED"):
+            self.suspended_ms = ts_ms
+        elif definition["status"] == "OPEN":
+            self.suspended_ms = None
+        self.definition = definition
+        is_open = definition["status"] == "OPEN"
+        self.now.open, self.now.in_play = bytearray([is_open]), bytearray([bool(definition["inPlay"])])
+        self.now.active = bytearray(runner.status == "ACTIVE" for runner in self.runners.values())
+        self.removed = self.removed or (is_open and not all(self.now.active))
+
+    def _enter(self, keys: Sequence[str]) -> None:
+        """Take in runners that are new."""
+        for key in keys:
+            self.runners[key] = Runner(len(self.runners))
+            for column in self.now.prices:
+                column.append(-1)
+        if keys and self.states.ts_ms:
+            self.states.widen(len(keys))
+        self.grew = self.grew or (bool(keys) and self._taken)
+
+
+def _checked_definition(definition: MarketDefinition) -> dict[str, RunnerDefinition]:
+    """Return the runners of a definition by key, after a check of what is read of it."""
+    for key in ("status", "inPlay", "marketTime", "eventId", "runners", "eventTypeId"):
+        if key not in definition:
+            raise KeyError(key)
+    of_iso(definition["marketTime"])
+    if int(definition.get("numberOfWinners", 1)) < 0:
+        raise ValueError(f"numberOfWinners {definition['numberOfWinners']!r} is not a valid count")
+    for key in ("status", "eventName", "marketType", "bettingType"):
+        if not isinstance(definition.get(key), str | None):
+            raise ValueError(f"{key} {definition.get(key)!r} is no text")
+    named = {_key(runner): runner for runner in definition["runners"]}
+    for runner in named.values():
+        if not isinstance(runner["status"], str) or not isinstance(runner.get("name"), str | None):
+            raise ValueError(f"status or name of runner {runner['id']!r} is no text")
+    return named
+
+
+def _checked_deltas(deltas: Iterable[Mapping[str, Any]], known: Set[str]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return changes of runners by key; runners that the market does not have, and offers that are not valid, are refused."""
+    found = []
+    for delta in deltas:
+        key = _key(delta)
+        if key not in known:
+            raise KeyError(key)
+        for name, offers in delta.items():
+            if name in _LEVELS:
+                for offer in offers:
+                    _check_offer(name, offer)
+        if delta.get("ltp") and not 1.0 < delta["ltp"] <= _MAX_PRICE:
+            raise ValueError(f"a last traded price of {delta['ltp']} is not a valid price")
+        found.append((key, delta))
+    return found
+
+
+def _check_offer(name: str, offer: Sequence[float]) -> None:
+    price, size = offer[-2:]
+    if type(price) not in (int, float):
+        raise ValueError(f"a price of {price!r} is no number")
+    if size and not (1.0 < price <= _MAX_PRICE and size > 0):
+        raise ValueError(f"an offer of {size} at {price} is not a valid offer")
+    if len(offer) != 2 + _LEVELS[name] or (_LEVELS[name] and type(offer[0]) is not int):
+        raise ValueError(f"{offer} is not a valid offer of {name}")
+
+
+def _key(entry: Mapping[str, Any]) -> str:
+    handicap = entry.get("hc") or 0
+    return f"{entry['id']}@{handicap:g}" if handicap else str(entry["id"])
+
+
+# What a market of Betfair's stream is in a pack: its fixture, its key, its sides, and what they cost at each time.
+
+
+PLAIN = re.compile(r"\d+\.\d+")
+
+
+MARGIN = "multiplicative"
+
+
+CONSENSUS = "mid of best back and lay, or last traded; price is the best back"
+
+
+NO_OFF = "fixtures whose off is not in the files close at the planned time"
+
+
+_RACING = {"7", "4339"}  # an event is a meeting there, and a race one of its start times
+
+
+def event_of(definition: MarketDefinition) -> str:
+    """Return the event that a market belongs to, by the first definition of it."""
+    event, racing = str(definition["eventId"]), str(definition["eventTypeId"]) in _RACING
+    return f"{event}@{definition['marketTime']}" if racing else event
+
+
+def is_readable(book: MarketBook) -> bool:
+    """Return whether the prices of a market are odds."""
+    return book.first.get("bettingType") in (None, "ODDS")
+
+
+def by_runner(book: MarketBook) -> bool:
+    """Return whether each runner is a market of its own."""
+    return int(book.first.get("numberOfWinners", 1)) != 1
+
+
+def kind_of(book: MarketBook) -> str:
+    """Return the type of a market, which its key begins with."""
+    return str(book.definition.get("marketType") or "UNKNOWN")
+
+
+def key_of(kind: str, market_id: str, *, alone: bool) -> str:
+    """Return the key of a market; its id is part of it unless it is alone of its kind in its event."""
+    return compose_key(kind, market=None if alone else market_id)
+
+
+def with_parameters(key: str, parameters: str) -> str:
+    """Return a market's key with what comes after it."""
+    return key + ("|" if parameters and not key.endswith("||") else "") + parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When a market was first seen, planned as first announced, went in play, and was suspended for the last time."""
+
+    market_id: str
+    name: str | None
+    first_ms: int
+    planned_ms: int
+    off_ms: int | None
+    suspended_ms: int | None
+
+
+def times_of(book: MarketBook) -> Times:
+    """Return the times of a market so far."""
+    return Times(
+        market_id=book.market_id,
+        name=book.definition.get("eventName"),
+        first_ms=book.first_ms,
+        planned_ms=of_iso(book.first["marketTime"]),
+        off_ms=book.off_ms,
+        suspended_ms=book.suspended_ms,
+    )
+
+
+def has_off(markets: Sequence[Times]) -> bool:
+    """Return whether it is known when an event began."""
+    return any(market.off_ms is not None or market.suspended_ms is not None for market in markets)
+
+
+def fixture_of(event: str, fixture_id: int, markets: Sequence[Times]) -> Fixture:
+    """Return the fixture of an event's markets: it begins at the first off, else at the last suspension, else as planned."""
+    offs = [market.off_ms for market in markets if market.off_ms is not None]
+    ends = [market.suspended_ms for market in markets if market.suspended_ms is not None]
+    name = next((market.name for market in markets if market.name), None)
+    return Fixture(
+        fixture_id=fixture_id,
+        names=(name,) if name else (),
+        source_id=event,
+        kickoff_ts_ms=min(offs) if offs else max(ends, default=max(market.planned_ms for market in markets)),
+        scheduled_ts_ms=min(markets, key=lambda market: (market.first_ms, market.market_id)).planned_ms,
+    )
+
+
+class SideColumn(NamedTuple):
+    """One side at each time; ``parameters`` come after the market's key, and prices of -1 stand for no price."""
+
+    parameters: str
+    side: str
+    prob_bps: Column
+    odds_milli: Column
+    suspended: npt.NDArray[np.bool_]
+
+
+class Priced(NamedTuple):
+    """The sides of a market in byte order, how many open states lacked a price, and what the others summed to in PROB_UNIT."""
+
+    columns: list[SideColumn]
+    lacking: int
+    totals: Column
+
+
+def priced(book: MarketBook, states: States, sides: Sequence[str] | None = None) -> Priced:
+    """Return what the sides of a market cost in its states, of which there is one at least.
+
+    Parameters
+    ----------
+    book
+        The market.
+    states
+        Those that it went through.
+    sides
+        The runners to price, in byte order; all of them if None. A state in which another one runs is suspended.
+    """
+    sides = sorted(book.runners, key=str.encode) if sides is None else sides
+    order = [book.runners[side].number for side in sides]
+    prob, odds, no_odds = (matrix[:, order] for matrix in states.matrices())
+    open_ = np.frombuffer(states.open, np.bool_)
+    all_running = np.frombuffer(states.active, np.bool_).reshape(len(open_), -1)
+    running = all_running[:, order]
+    if by_runner(book):
+        return _runner_markets(sides, prob, (no_odds, odds), running & open_[:, None])
+    others = all_running.sum(axis=1) > running.sum(axis=1)
+    is_priced = open_ & ((prob > 0) | ~running).all(axis=1) & (running.sum(axis=1) > 1) & ~others
+    raw = np.where(running, prob, 0)
+    bps = np.full(prob.shape, -1, dtype=np.int64)
+    bps[is_priced] = np.where(running[is_priced], basis_points(raw[is_priced]), -1)
+    odds = np.where(is_priced[:, None] & running, odds, -1)
+    columns = [SideColumn("", side, bps[:, n], odds[:, n], ~is_priced) for n, side in enumerate(sides)]
+    return Priced(columns, int((open_ & ~is_priced).sum()), raw[is_priced].sum(axis=1))
+
+
+def _runner_markets(sides: Sequence[str], prob: Column, odds: tuple[Column, Column], running: npt.NDArray[np.bool_]) -> Priced:
+    columns = []
+    for n, side in enumerate(sides):
+        is_priced = running[:, n] & (prob[:, n] > 0)
+        both = np.stack([PROB_UNIT - prob[:, n], prob[:, n]], axis=1)
+        bps = np.full(both.shape, -1, dtype=np.int64)
+        bps[is_priced] = basis_points(both[is_priced])
+        columns += [
+            SideColumn(f"selection={side}", name, bps[:, k], np.where(is_priced, odds[k][:, n], -1), ~is_priced)
+            for k, name in enumerate(("no", "yes"))
+        ]
+    return Priced(columns, 0, np.zeros(0, dtype=np.int64))
+
+
+_LATE = "states of markets that a runner came into late"
+_TWIN = "markets whose kind came up again in their event"
+_Change = tuple[str, Checked]
+
+
+@dataclass(slots=True)
+class _Market:
+    """A market, and under which key and with which sides it is told; ``keys`` are those that were."""
+
+    book: MarketBook
+    event: str
+    fixture_id: int
+    key: str | None = None
+    sides: tuple[str, ...] = ()
+    keys: set[str] = field(default_factory=set)
+
+
+class BetfairReader:
+    """Reads ``mcm`` messages into the same states that the importer makes of a file of them.
+
+    Of a capture the states of a time are held back until a later time comes: of several of one market the last counts, and they
+    come in the order of their keys. For a run every message counts as it comes.
+
+    What can't be as in an import, which knows the whole file before it writes the first tick, is counted:
+
+    - a market whose kind came up in its event after another one's ticks were told has its id in its key, the other one has not;
+    - a market with one winner is suspended while a runner is active that came in after its first tick;
+    - a runner that came in late, in a market of several winners, has no tick before it came.
+
+    A message that is refused changes nothing here; an import keeps the changes before the one that it refuses. Of a time before
+    the last one the tape says that it came late, where an import refuses the message.
+
+    Parameters
+    ----------
+    live
+        Whether for a run.
+
+    Attributes
+    ----------
+    fixtures
+        One an event, or a race; the kickoff is the actual off and beside it the start as first announced, as an importer says
+        them; for a run it is the start as announced last.
+    """
+
+    def __init__(self, *, live: bool) -> None:
+        self._fixtures: dict[int, Fixture] = {}
+        self.fixtures: Mapping[int, Fixture] = self._fixtures
+        self.clock = ProviderClock()
+        self._live = live
+        self._markets: dict[str, _Market] = {}
+        self._events: dict[int, list[_Market]] = {}
+        self._of_kind: Counter[tuple[int, str]] = Counter()
+        self._alone: set[tuple[int, str]] = set()  # kinds of which a market was told without its id
+        self._unknown: set[str] = set()
+        self._touched: dict[str, None] = {}
+        self._held_ms = 0
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What was read otherwise than an import would, and fixtures whose off is not known."""
+        unknown = () if self._live else (m for m in self._events.values() if not has_off([times_of(each.book) for each in m]))
+        return self._counts + Counter({NO_OFF: sum(1 for _ in unknown)})
+
+    def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
+        """Return the states that a message leaves behind, or those that it shows to be the last ones of their time."""
+        try:
+            ts_ms, changes = self._checked(orjson.loads(text))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        if not self.clock.holds(ts_ms):  # its changes count all the same: without them the book would be another
+            ts_ms = self._held_ms or received_ts_ms
+        states = self.finish() if ts_ms != self._held_ms else []
+        self._held_ms = ts_ms
+        for market_id, change in changes:
+            self._put(market_id, change, ts_ms)
+        return [*states, *self.finish()] if self._live else states
+
+    def finish(self) -> list[State]:
+        """Return the states that are held back, in the order of fixtures and keys."""
+        touched, self._touched = [self._markets[market_id] for market_id in self._touched], {}
+        readable = [market for market in touched if is_readable(market.book) and market.book.runners]
+        for market in readable:
+            if market.key is None:
+                self._of_kind[market.fixture_id, kind_of(market.book)] += 1
+        states = [state for market in readable for state in self._states(market)]
+        return sorted(states, key=lambda state: (state.fixture_id, state.market_key))
+
+    def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
+        """Wait for the image of these markets, or of all."""
+        forgotten = {market_id for market_id in markets or self._markets if market_id in self._markets} - self._unknown
+        self._unknown |= forgotten
+        known = (self._markets[market_id] for market_id in sorted(forgotten))
+        return [(market.fixture_id, key) for market in known for key in sorted(market.keys)]
+
+    def _checked(self, message: StreamMessage) -> tuple[int, list[_Change]]:
+        """Return the time and the changes of a message, all of which can be put."""
+        if message.get("op") != "mcm" or type(message.get("pt")) is not int:
+            raise ValueError("no market change message")
+        if not 0 <= message["pt"] <= LAST_MS:
+            raise ValueError("pt is no time")
+        changes: list[_Change] = []
+        coming: dict[str, set[str]] = {}
+        images: set[str] = set()
+        for change in message.get("mc") or ():
+            market_id = change["id"]
+            if not isinstance(market_id, str) or not PLAIN.fullmatch(market_id):
+                raise ValueError(f"{market_id!r} is no market id")
+            if change.get("img"):
+                images.add(market_id)
+            if market_id in self._unknown and market_id not in images:
+                raise ValueError("a change of a market whose image did not come since messages were missed")
+            market = self._markets.get(market_id)
+            book = MarketBook(market_id) if market is None else market.book
+            checked = book.checked(change, coming.setdefault(market_id, set()))
+            coming[market_id] |= checked.named.keys()
+            changes.append((market_id, checked))
+        return message["pt"], changes
+
+    def _put(self, market_id: str, change: Checked, ts_ms: int) -> None:
+        market = self._markets.get(market_id)
+        if market is None:
+            event = event_of(change.definition or {})
+            market = _Market(MarketBook(market_id), event, fixture_id_of(event))
+            self._markets[market_id] = market
+            self._events.setdefault(market.fixture_id, []).append(market)
+        if change.is_image:
+            self._unknown.discard(market_id)
+        market.book.put(change, ts_ms)
+        self._touched[market_id] = None
+        if change.definition is not None:
+            self._announce(market)
+
+    def _announce(self, market: _Market) -> None:
+        """Say of a fixture what a new definition of one of its markets says."""
+        fellows = [times_of(each.book) for each in self._events[market.fixture_id]]
+        fixture = fixture_of(market.event, market.fixture_id, fellows)
+        if self._live:
+            last = {"kickoff_ts_ms": of_iso(market.book.definition["marketTime"]), "scheduled_ts_ms": None}
+            fixture = fixture.model_copy(update=last)
+        self._fixtures[market.fixture_id] = fixture
+
+    def _name(self, market: _Market, runners: tuple[str, ...]) -> None:
+        """Settle under which key and with which sides a market is told."""
+        kind = market.fixture_id, kind_of(market.book)
+        alone = self._of_kind[kind] == 1
+        self._counts[_TWIN] += kind in self._alone
+        if alone:
+            self._alone.add(kind)
+        market.key, market.sides = key_of(kind[1], market.book.market_id, alone=alone), runners
+
+    def _states(self, market: _Market) -> Iterator[State]:
+        """Return what a market is since the last time."""
+        book, states = market.book, market.book.take()
+        runners = tuple(sorted(book.runners, key=str.encode))
+        if market.key is None:
+            self._name(market, runners)
+        self._counts[_LATE] += runners != market.sides
+        if by_runner(book):
+            market.sides = runners
+        of: dict[str, list[SideColumn]] = {}
+        for column in priced(book, states, market.sides).columns:
+            of.setdefault(with_parameters(market.key or "", column.parameters), []).append(column)
+        market.keys |= of.keys()
+        for key, sides in of.items():
+            yield State(
+                market.fixture_id,
+                key,
+                states.ts_ms[0],
+                bool(states.in_play[0]),
+                tuple(column.side for column in sides),
+                tuple(_price(column.prob_bps[0]) for column in sides),
+                tuple(_price(column.odds_milli[0]) for column in sides),
+            )
+
+
+def _price(value: Any) -> int | None:
+    return int(value) if value >= 0 else None
+
+
+SOURCE = Source(
+    feed="betfair",
+    new_reader=lambda live: BetfairReader(live=live),
+    margin=MARGIN,
+    consensus=CONSENSUS,
+    closing_source="venue",
+    closing_policy=ClosingPolicy.LAST_OPEN,
+    kickoff=KickoffKind.ACTUAL,
+)

@@ -1,0 +1,522 @@
+"""Connections of feeds: HTTP and WebSockets, threads for what blocks, and what is worth another try."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from queue import Empty, Full, Queue
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
+
+import httpx2
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.frames import CloseCode
+from websockets.http11 import USER_AGENT
+from websockets.protocol import Event
+from websockets.sync.client import ClientConnection, connect
+
+from clvlab.errors import FeedError
+from clvlab.packs.files import MAX_LINE_BYTES
+from clvlab.sources.capture.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.peer import Retry, check_peer, is_encrypted, is_local, is_proxied, provenance_of
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+# Work that blocks, done in a thread of its own, so that a feed ends when it is told to, whatever its connection does.
+
+
+_T = TypeVar("_T")
+_LOOK_S = 0.1
+_MOST_HELD = 10_000  # then the thread waits, and so does the provider
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    error: Exception | None
+
+
+def attended(
+    source: Generator[_T, None, None], stop: Stop, abandon: Callable[[], None] = lambda: None
+) -> Generator[_T, None, None]:
+    """Return the items of a source that may block, until it ends or the feed is to end.
+
+    Parameters
+    ----------
+    source
+        Drawn from, and closed, in a thread of its own; what it raises is raised here.
+    stop
+        Ends this within a moment, even while the source blocks.
+    abandon
+        Called when no more is wanted, to wake a source that blocks.
+    """
+    queue: Queue[_T | _End] = Queue(_MOST_HELD)
+    unwanted = threading.Event()
+
+    def put(item: _T | _End) -> bool:
+        while not unwanted.is_set():
+            try:
+                queue.put(item, timeout=_LOOK_S)
+            except Full:
+                continue
+            return True
+        return False
+
+    def draw() -> None:
+        error = None
+        try:
+            with closing(source):
+                for item in source:
+                    if not put(item):
+                        return
+        except Exception as raised:  # noqa: BLE001 - raised again where the items are taken
+            error = raised
+        put(_End(error))
+
+    threading.Thread(target=draw, name="clvlab-feed", daemon=True).start()
+    try:
+        while not stop.is_set:
+            try:
+                item = queue.get(timeout=_LOOK_S)
+            except Empty:
+                continue
+            if not isinstance(item, _End):
+                yield item
+            elif item.error is None:
+                return
+            else:
+                raise item.error
+    finally:
+        unwanted.set()
+        abandon()
+
+
+def awaited(work: Callable[[], _T], stop: Stop) -> _T | None:
+    """Return what a call returns that may block; None if the feed is to end before it does."""
+
+    def once() -> Generator[_T, None, None]:
+        yield work()
+
+    with closing(attended(once(), stop)) as results:
+        return next(results, None)
+
+
+@dataclass
+class Line:
+    """A connection that can be cut from another thread, while its own waits for bytes."""
+
+    response: httpx2.Response | None = None
+
+    def hang_up(self) -> None:
+        stream = None if self.response is None else self.response.extensions.get("network_stream")
+        connection = None if stream is None else stream.get_extra_info("socket")
+        if connection is not None:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:  # it is closed already
+                return
+
+
+# Trying again: how long a feed waits for a provider, what is worth another try, and what is not.
+
+
+# HTTP answers that are no success, as several feeds read them.
+
+
+_MOST_WAIT_S = 3600.0
+
+
+class RefusedAnswer(Exception):  # noqa: N818 - no error of the library: a feed waits, and asks again
+    """An answer that another one may follow: ``status``, and the seconds that the provider asked to wait."""
+
+    def __init__(self, status: int, retry_after_s: float) -> None:
+        super().__init__(f"the provider answered {status}")
+        self.status, self.retry_after_s = status, retry_after_s
+
+
+def refusal(response: httpx2.Response) -> RefusedAnswer:
+    """Return the exception of an answer that another one may follow."""
+    after = response.headers.get("retry-after", "")
+    return RefusedAnswer(response.status_code, min(_MOST_WAIT_S, float(after)) if after.isdecimal() else 0.0)
+
+
+def is_passing(status: int) -> bool:
+    """Tell whether asking again may help."""
+    return status >= 500 or status in (408, 425, 429)
+
+
+def said(error: Exception) -> str:
+    """Return what went wrong, without what was sent: an error about a header shows it, and so a key."""
+    shown = isinstance(error, RefusedAnswer | httpx2.ConnectError | httpx2.ReadError | httpx2.RemoteProtocolError)
+    return f"{type(error).__name__}: {error}" if shown and str(error) else type(error).__name__
+
+
+def client_of(url: httpx2.URL, **options: Any) -> httpx2.Client:
+    """Return a client of a provider's address: what answers there must not be this machine, unless the address says so."""
+
+    def check(response: httpx2.Response) -> None:
+        stream = response.extensions.get("network_stream")
+        connection = None if stream is None else stream.get_extra_info("socket")
+        if isinstance(connection, socket.socket) and not is_proxied(url.scheme):
+            try:
+                check_peer(connection, url.host)
+            except OSError as error:
+                raise httpx2.ReadError("the connection broke off", request=response.request) from error
+
+    trust_env = url.scheme == "https" and not is_local(url.host)
+    return httpx2.Client(trust_env=trust_env, event_hooks={"response": [check]}, **options)
+
+
+def secret(value: str, setting: str) -> str:
+    """Return a key that can stand in a header.
+
+    Raises
+    ------
+    FeedError
+    """
+    if not value or not value.isascii() or not value.isprintable() or " " in value:
+        raise FeedError(f"{setting} must be set, to one line of ASCII without spaces")
+    return value
+
+
+def base_url(text: str, setting: str, kind: str = "http") -> httpx2.URL:
+    """Return the address of a provider, ``http`` or ``ws``, plain or encrypted.
+
+    Raises
+    ------
+    FeedError
+    """
+    try:
+        url = httpx2.URL(text)
+        split = urlsplit(text)
+        is_whole = url.scheme in (kind, f"{kind}s") and bool(split.hostname) and split.port != 0
+    except (httpx2.InvalidURL, TypeError, ValueError) as error:
+        raise FeedError(f"{setting} is no URL: {type(error).__name__}") from error
+    if not is_whole:
+        raise FeedError(f"{setting} must begin with {kind}:// or {kind}s:// and name a host")
+    return url
+
+
+def provenance_at(feed: str, *urls: httpx2.URL) -> str:
+    """Return the label of what a feed of these addresses becomes, as ``provenance_of`` gives it."""
+    return provenance_of(feed, *(url.host for url in urls), encrypted=all(is_encrypted(url.scheme) for url in urls))
+
+
+_HOPELESS = (400, 401, 403, 404, 410)
+
+
+class LostError(Exception):
+    """A connection is of no use any more; ``cause`` says why, ``wait_s`` how long the provider asks to be left alone."""
+
+    def __init__(self, cause: GapCause, detail: str, wait_s: float = 0.0) -> None:
+        super().__init__(detail)
+        self.cause = cause
+        self.wait_s = wait_s
+
+
+PASSING = (OSError, WebSocketException, httpx2.HTTPError, LostError)
+
+
+def refused(status: int, headers: Mapping[str, str], settings: str) -> NoReturn:
+    """Raise what a refusal means: another try later, or none.
+
+    Raises
+    ------
+    FeedError
+        Trying again can't help; the message names ``settings``.
+    LostError
+        It can.
+    """
+    if status in _HOPELESS:
+        raise FeedError(f"the provider refuses with HTTP {status}: check {settings}")
+    wait = headers.get("Retry-After", "")
+    cause = GapCause.QUOTA if status == 429 else GapCause.CUT
+    raise LostError(cause, f"HTTP {status}", float(wait) if wait.isdecimal() else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a feed waits, in seconds.
+
+    Attributes
+    ----------
+    answer_s
+        For a connection, and for an answer.
+    silence_s
+        Without a byte.
+    data_s
+        Without a message, while heartbeats come.
+    first_s, most_s
+        Before it connects again: for the first time, and at most. Each time is twice the one before, less up to a half.
+    """
+
+    answer_s: float = 10.0
+    silence_s: float = 25.0
+    data_s: float = 900.0
+    first_s: float = 0.5
+    most_s: float = 30.0
+
+    def retry(self, health: Health) -> Retry:
+        """Return the retries of a connection."""
+        return Retry(health, self.first_s, self.most_s)
+
+
+def until_done(retry: Retry, stop: Stop, attempt: Callable[[], _T]) -> _T | None:
+    """Return what an attempt returns, after as many as it takes; None if it is told to stop."""
+    while not stop.is_set:
+        try:
+            return attempt()
+        except PASSING as error:
+            put_off(retry, stop, error)
+    return None
+
+
+def put_off(retry: Retry, stop: Stop, error: Exception) -> None:
+    """Take note of a failure, and wait."""
+    retry.failed(f"{type(error).__name__}: {error}"[:200])
+    retry.wait(stop, error.wait_s if isinstance(error, LostError) else 0.0)
+
+
+# Several connections or subscriptions of one feed, as one stream of messages and cuts.
+
+
+_QUEUE_POLL_S = 0.1
+_END_S = 0.8
+_QUEUED = 1_000
+
+
+@dataclass
+class Cuts:
+    """Cuts that are open on several connections or subscriptions of a feed.
+
+    A ``Resumed`` ends all of them for readers of the stream, so the others are cut again after it.
+    """
+
+    _open: dict[Any, Cut] = field(default_factory=dict)
+
+    def placed(self, of: Any, item: Item) -> Iterator[Item]:
+        """Return an item of one of them, and what has to follow it."""
+        if isinstance(item, Cut):
+            self._open[of] = item
+        yield item
+        if isinstance(item, Resumed):
+            self._open.pop(of, None)
+            for other in self._open.values():
+                yield Cut(other.cause, item.to_ts_ms, other.markets)
+
+    def is_open(self, of: Any) -> bool:
+        """Whether messages of it are being missed."""
+        return of in self._open
+
+
+def together(stop: Stop, listeners: Sequence[Callable[[Stop], Iterator[Item]]]) -> Iterator[Item]:
+    """Return the items of several connections as they come, each connection in a thread of its own.
+
+    When it is told to stop, it ends within a second, even while a connection is being tried; what came before is returned.
+
+    Raises
+    ------
+    FeedError
+        One of them can't go on.
+    """
+    ending, gone, cuts = Stop(), Stop(), Cuts()
+    items: queue.Queue[tuple[int, Item | Exception | None]] = queue.Queue(_QUEUED)
+
+    def put(number: int, item: Item | Exception | None) -> None:
+        while not gone.is_set:
+            try:
+                items.put((number, item), timeout=_QUEUE_POLL_S)
+            except queue.Full:
+                continue
+            return
+
+    def run(number: int) -> None:
+        end: Exception | None = None
+        try:
+            for item in listeners[number](ending):
+                put(number, item)
+        except Exception as error:  # noqa: BLE001  # raised again where the items are taken
+            end = error
+        put(number, end)
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(listeners))]
+    for thread in threads:
+        thread.start()
+    running, until = len(threads), None
+    try:
+        while running and (until is None or time.monotonic() < until or not items.empty()):
+            if stop.is_set and until is None:
+                ending.set()
+                until = time.monotonic() + _END_S
+            try:
+                number, item = items.get(timeout=_QUEUE_POLL_S)
+            except queue.Empty:
+                continue
+            if isinstance(item, Exception):
+                raise item
+            if item is None:
+                running -= 1
+            else:
+                yield from cuts.placed(number, item)
+    finally:
+        gone.set()
+        ending.set()
+        until = until or time.monotonic() + _END_S
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+
+_POLL_S = 0.2
+_CLOSE_S = 0.5
+_MAX_BYTES = MAX_LINE_BYTES - (1 << 12)  # so that a line of a capture can hold it
+
+
+class _Discreet(logging.LoggerAdapter[logging.Logger]):
+    """A log without the details of a handshake, which hold keys and signatures."""
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - the library's name
+        return level > logging.DEBUG and super().isEnabledFor(level)
+
+
+class Heard(ClientConnection):
+    """A connection that knows when its last frame came, heartbeats among them."""
+
+    heard_s = 0.0
+
+    def process_event(self, event: Event) -> None:
+        """Take note, and go on."""
+        self.heard_s = time.monotonic()
+        super().process_event(event)
+
+
+@dataclass
+class Socket:
+    """One connection after another to a WebSocket.
+
+    Parameters
+    ----------
+    url, settings
+        Where, and what to check if it refuses for good.
+    begin
+        Called with every new connection; subscribes, and returns what is to come before its messages.
+    read
+        Returns what a message becomes.
+    provider_ms
+        Returns the provider's time of a message.
+    headers
+        Of the next handshake.
+    heartbeat
+        What to send every so many seconds; None where the provider sends heartbeats.
+    markets
+        What cuts name.
+    """
+
+    url: str
+    settings: str
+    health: Health
+    patience: Patience
+    begin: Callable[[ClientConnection], Iterable[Item]]
+    read: Callable[[ClientConnection, Received], Iterable[Item]]
+    provider_ms: Callable[[bytes], int | None]
+    headers: Callable[[], dict[str, str]] = dict
+    heartbeat: tuple[str, float] | None = None
+    markets: tuple[str, ...] = ()
+    _retry: Retry = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._retry = self.patience.retry(self.health)
+
+    def listen(self, stop: Stop) -> Iterator[Item]:
+        """Return messages until it is told to stop, and ``Cut`` and ``Resumed`` between two connections."""
+        is_cut = bool(self.markets)  # one of several: the others may bring messages before it stands
+        if is_cut:
+            yield Cut(GapCause.CUT, now_ms(), self.markets)
+        while (opened := until_done(self._retry, stop, self._opened)) is not None:
+            socket, first = opened
+            last_ms = now_ms()
+            try:
+                with socket:
+                    if is_cut:
+                        yield Resumed(last_ms)
+                    yield from first
+                    for message in self._messages(socket, stop):
+                        last_ms = message.received_ts_ms
+                        yield from self.read(socket, message)
+            except PASSING as error:
+                is_cut = True
+                yield Cut(_cause(error), last_ms, self.markets)
+                put_off(self._retry, stop, error)
+
+    def _opened(self) -> tuple[Heard, list[Item]]:
+        where = urlsplit(self.url)
+        host = where.hostname or ""
+        try:
+            socket = connect(
+                self.url,
+                additional_headers=self.headers(),
+                user_agent_header=USER_AGENT,
+                proxy=True if is_proxied(where.scheme) and not is_local(host) else None,
+                open_timeout=self.patience.answer_s,
+                close_timeout=_CLOSE_S,
+                ping_interval=None,
+                max_size=_MAX_BYTES,
+                create_connection=Heard,
+                logger=_Discreet(logging.getLogger("websockets.client"), {}),
+                legacy=True,
+            )
+        except InvalidStatus as error:
+            refused(error.response.status_code, error.response.headers, self.settings)
+        try:
+            if not is_proxied(where.scheme):
+                check_peer(socket.socket, host)
+            return socket, list(self.begin(socket))  # type: ignore[return-value]
+        except BaseException:
+            socket.close()
+            raise
+
+    def _messages(self, socket: Heard, stop: Stop) -> Iterator[Received]:
+        self.health.connected = True
+        data = beat = time.monotonic()
+        while not stop.is_set:
+            if self.heartbeat is not None and time.monotonic() - beat >= self.heartbeat[1]:
+                socket.send(self.heartbeat[0])
+                beat = time.monotonic()
+            try:
+                text = socket.recv(_POLL_S, decode=False)
+            except TimeoutError:
+                self._check(time.monotonic(), socket.heard_s, data)
+                continue
+            if text == b"PONG":
+                self._check(time.monotonic(), socket.heard_s, data)
+                continue
+            data = time.monotonic()
+            self._retry.succeeded()
+            message = Received(bytes(text), now_ms(), self._time(text))
+            self.health.note(message)
+            yield message
+
+    def _check(self, now: float, heard: float, data: float) -> None:
+        self.health.heard_ts_ms = max(self.health.heard_ts_ms or 0, now_ms() - round((now - heard) * 1000))
+        if now - heard > self.patience.silence_s:
+            raise LostError(GapCause.SILENCE, f"nothing came for {self.patience.silence_s:g} s")
+        if now - data > self.patience.data_s:
+            raise LostError(GapCause.SILENCE, f"heartbeats came, but no message for {self.patience.data_s:g} s")
+
+    def _time(self, text: bytes) -> int | None:
+        try:
+            return self.provider_ms(text)
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
+            return None  # the reader refuses such a message, and it is counted there
+
+
+def _cause(error: Exception) -> GapCause:
+    if isinstance(error, ConnectionClosed) and error.sent is not None and error.sent.code == CloseCode.MESSAGE_TOO_BIG:
+        return GapCause.OVERSIZE
+    return error.cause if isinstance(error, LostError) else GapCause.CUT

@@ -1,0 +1,231 @@
+"""The lines of a capture: a provider's messages verbatim, when they came, and where some were missed.
+
+A segment is a file of such lines. Its first one says which it is, of what, and what the segment before it hashes to.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import orjson
+
+from clvlab.errors import SourceError
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.packs.files import lines_of
+from clvlab.sources.clock import MOST_SKEW_S
+
+SCHEMA = "clvlab-capture/1"
+ENDING = ".jsonl"
+_DEEP = 1_000  # as many levels as that, and orjson reads no deeper than 1,024
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a segment is.
+
+    Attributes
+    ----------
+    feed, provenance
+        Whose messages these are, and the label of what becomes of them.
+    capture_id
+        The same in all segments of a capture.
+    number
+        Of the segment, from 1.
+    previous
+        ``sha256:<hex>`` of the segment before; None of the first.
+    fixture_ids
+        What was subscribed to; everything if empty.
+    live
+        Whether the capture is that of a run, over these fixtures alone.
+    skew_s
+        How far a message's time may be beyond its arrival, by the second rule of reading; None under the first.
+    """
+
+    feed: str
+    provenance: str
+    capture_id: str
+    number: int
+    previous: str | None
+    fixture_ids: tuple[int, ...] = ()
+    live: bool = False
+    skew_s: int | None = None
+
+    def line(self) -> bytes:
+        """Write the first line of the segment."""
+        own = {
+            "schema": SCHEMA, "feed": self.feed, "provenance": self.provenance, "capture_id": self.capture_id,
+            "number": self.number, "previous": self.previous, "fixture_ids": list(self.fixture_ids), "live": self.live,
+        }  # fmt: skip
+        return orjson.dumps(own | _rule(self.skew_s)) + b"\n"
+
+
+def _rule(skew_s: int | None) -> dict[str, int]:
+    """Return what a header says of the rule of reading: nothing of the first, as before there was another."""
+    return {} if skew_s is None else {"reading_rule": 2, "skew_s": skew_s}
+
+
+def is_skew(value: object) -> bool:
+    """Tell whether it is a number of seconds that a time may be beyond its arrival."""
+    return type(value) is int and 1 <= value <= MOST_SKEW_S
+
+
+def name_of(number: int) -> str:
+    """Return the file name of a segment."""
+    return f"{number:06}{ENDING}"
+
+
+def message_line(text: bytes, at_ms: int, mark: str | None) -> bytes:
+    """Write a message: JSON of one line as it is, other text as a JSON string, other bytes as base64."""
+    head = b'{"at":%d,' % at_ms + (b"" if mark is None else b'"mark":' + orjson.dumps(mark) + b",")
+    if text[:1] in b"{[" and b"\n" not in text and b"\r" not in text and _is_json(text):
+        return b'%s"message":%s}\n' % (head, text)
+    try:
+        return b'%s"text":%s}\n' % (head, orjson.dumps(text.decode()))
+    except UnicodeDecodeError:
+        return b'%s"base64":%s}\n' % (head, orjson.dumps(base64.b64encode(text).decode()))
+
+
+def cut_line(at_ms: int, cause: str, markets: tuple[str, ...], *, resumable: bool) -> bytes:
+    """Write that messages may be missed from here on."""
+    return orjson.dumps({"at": at_ms, "cut": {"cause": cause, "markets": list(markets), "resumable": resumable}}) + b"\n"
+
+
+def resumed_line(at_ms: int, *, replayed: bool) -> bytes:
+    """Write that messages come again."""
+    return orjson.dumps({"at": at_ms, "resumed": {"replayed": replayed}}) + b"\n"
+
+
+def end_line(at_ms: int) -> bytes:
+    """Write that the segment is closed."""
+    return b'{"at":%d,"end":true}\n' % at_ms
+
+
+def _is_json(text: bytes) -> bool:
+    """Tell whether it is JSON, and still can be read one level deeper."""
+    try:
+        orjson.loads(text)
+        if text.count(b"[") + text.count(b"{") >= _DEEP:
+            orjson.loads(b"[%s]" % text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+class CutContent(TypedDict):
+    """Why messages may be missing, of which markets (all if none is named), and whether the feed can send them again."""
+
+    cause: str
+    markets: Sequence[str]
+    resumable: bool
+
+
+class ResumedContent(TypedDict):
+    """Whether what was missed is sent again."""
+
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRecord:
+    """A line of a segment; one of ``text``, ``cut`` and ``resumed`` is there, or it is the end.
+
+    Attributes
+    ----------
+    at_ms
+        When it came, or since or until when messages were missed.
+    text
+        The message, as it came.
+    mark
+        From where the feed can be resumed after it.
+    cut, resumed
+        As they were written.
+    """
+
+    at_ms: int
+    text: bytes | None = None
+    mark: str | None = None
+    cut: CutContent | None = None
+    resumed: ResumedContent | None = None
+    is_end: bool = False
+
+
+def read_header(line: bytes, where: str) -> Header:
+    """Read the first line of a segment.
+
+    Raises
+    ------
+    SourceError
+    """
+    try:
+        own = orjson.loads(line)
+        if own.pop("schema") != SCHEMA:
+            raise ValueError(f"the schema is not {SCHEMA}")
+        said = {key: own.pop(key) for key in ("reading_rule", "skew_s") if key in own}
+        skew_s = said.get("skew_s")
+        if said and (not is_skew(skew_s) or said != _rule(skew_s) or type(said["reading_rule"]) is not int):
+            raise ValueError(f"its rule of reading is {said!r:.200}; it is 2, with skew_s from 1 to {MOST_SKEW_S}")
+        return Header(**own | {"fixture_ids": tuple(own["fixture_ids"]), "skew_s": skew_s})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SourceError(f"{where}: is no segment of a capture: {error}") from error
+
+
+def read_record(line: bytes, where: str) -> CaptureRecord:
+    """Read a line of a segment after the first.
+
+    Raises
+    ------
+    SourceError
+    """
+    try:
+        own = orjson.loads(line)
+        at_ms, mark = own.pop("at"), own.pop("mark", None)
+        (kind,) = own
+        if type(at_ms) is not int or not 0 <= at_ms <= SAFE_INTEGER or not isinstance(mark, str | None):
+            raise ValueError(f"at is {at_ms!r} and mark {mark!r}")
+        if kind in _CONTENTS:
+            _check(own[kind], _CONTENTS[kind])
+            return CaptureRecord(at_ms, **own)
+        if kind == "end":
+            return CaptureRecord(at_ms, is_end=True)
+        return CaptureRecord(at_ms, _text(line, own), mark)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SourceError(f"{where}: is no line of a capture: {error}") from error
+
+
+_CONTENTS: Mapping[str, Mapping[str, type]] = {
+    "cut": {"cause": str, "markets": list, "resumable": bool},
+    "resumed": {"replayed": bool},
+}
+
+
+def _check(content: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+    if {name: type(value) for name, value in content.items()} != kinds or not all(
+        isinstance(market, str) for market in content.get("markets", ())
+    ):
+        raise ValueError(f"its content is {content!r:.200}")
+
+
+def _text(line: bytes, own: Mapping[str, Any]) -> bytes:
+    if "text" in own:
+        return str(own["text"]).encode()
+    if "base64" in own:
+        return base64.b64decode(own["base64"], validate=True)
+    start = line.index(b'"message":') + len(b'"message":')  # a mark is JSON text: its quotes are escaped
+    return line[start : line.rindex(b"}")]
+
+
+def records_of(path: Path) -> Iterator[Header | CaptureRecord]:
+    """Return what a segment holds, its header first.
+
+    Raises
+    ------
+    SourceError
+        It can't be read, or a line of it is none of a capture.
+    """
+    for number, line in lines_of(path):
+        where = f"{path.name}:{number}"
+        yield read_header(line, where) if number == 1 else read_record(line, where)

@@ -1,0 +1,171 @@
+"""A pack played as if it came live, at the pace of its times or faster: for demos, and for tests of live runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import monotonic
+
+import orjson
+
+from clvlab.errors import FeedError
+from clvlab.law.message import Message
+from clvlab.law.tape import Tape
+from clvlab.packs.manifest import Fixture
+from clvlab.packs.reader import Pack
+from clvlab.sources.capture.feed import Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.source import Source, StateReader
+from clvlab.sources.exchange import State
+
+
+def messages_of(pack: Pack, fixture_ids: Sequence[int] = ()) -> list[Message]:
+    """Return the messages of some or all fixtures of a pack, by time, then by fixture.
+
+    Raises
+    ------
+    FeedError
+        A fixture that the pack does not have.
+    """
+    unknown = sorted(set(fixture_ids) - set(pack.fixture_ids))
+    if unknown:
+        raise FeedError(f"the pack {pack.pack_id!r} has no fixture {unknown[0]}: see CLVLAB_REPLAY_PACK")
+    return sorted(_messages(pack.tape(sorted(set(fixture_ids)) or None)), key=lambda m: (m.ts_ms, m.fixture_id, m.tick_seq))
+
+
+def _messages(tape: Tape) -> Iterator[Message]:
+    head = ["fixture_id", "tick_seq", "ts_ms", "in_running", "market_key", "suspended"]
+    ticks = tape.ticks().collect().group_by(head, maintain_order=True).agg("side", "prob_bps", "odds_milli")
+    for fixture_id, tick_seq, ts_ms, in_running, market_key, suspended, sides, prob_bps, odds_milli in ticks.iter_rows():
+        prices = tuple(sides), tuple(prob_bps), tuple(odds_milli)
+        yield Message(fixture_id, tick_seq, ts_ms, in_running, market_key, *prices, suspended)
+
+
+def announced(pack: Pack) -> dict[int, Fixture]:
+    """Return the fixtures of a pack with the kickoffs that were announced beforehand."""
+    tape = pack.tape()
+    kickoffs = dict((tape.fixtures if tape.announced is None else tape.announced).iter_rows())
+    return {
+        fixture.fixture_id: Fixture(
+            fixture_id=fixture.fixture_id,
+            names=fixture.names,
+            source_id=fixture.source_id,
+            kickoff_ts_ms=kickoffs[fixture.fixture_id],
+        )
+        for fixture in pack.manifest.fixtures
+    }
+
+
+class ReplayFeed:
+    """The ticks of a pack, each as one message.
+
+    Parameters
+    ----------
+    pack
+        What is played.
+    speed
+        How much faster than it was; infinite for as fast as can be.
+    shift
+        Whether its times are moved, so that the first message is of now.
+
+    Raises
+    ------
+    FeedError
+        A speed that is not above 0.
+    """
+
+    name = "replay"
+    provenance = "synthetic-replay"
+
+    def __init__(self, *, pack: Pack, speed: float = 1.0, shift: bool = False) -> None:
+        if not speed > 0:
+            raise FeedError(f"CLVLAB_REPLAY_SPEED must be above 0, not {speed}")
+        self.pack, self._speed, self._shift = pack, speed, shift
+        self._shift_ms: int | None = None if shift else 0
+        self.health = Health()
+
+    def fixtures(self) -> Sequence[Fixture]:
+        """Return the fixtures of the pack, by kickoff."""
+        shift_ms = self._shifted(self._first_ms())
+        found = [_moved(fixture, shift_ms) for fixture in announced(self.pack).values()]
+        return sorted(found, key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
+
+    def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
+        """Return the ticks in their order, and end after the last; a mark goes on where it stands, and nothing is missed."""
+        messages, fixtures = messages_of(self.pack, fixture_ids), announced(self.pack)
+        at = 0
+        if after is not None:
+            at, self._shift_ms = _read_mark(after)
+            yield Resumed(now_ms(), replayed=True)
+        shift_ms = self._shifted(self._first_ms())
+        begun, first_ms = monotonic(), messages[at].ts_ms if at < len(messages) else 0
+        self.health.connected = True
+        for n, message in enumerate(messages[at:], at + 1):
+            if stop.wait(max(0.0, begun + (message.ts_ms - first_ms) / 1000 / self._speed - monotonic())):
+                break
+            text = _text(message._replace(ts_ms=message.ts_ms + shift_ms), _moved(fixtures[message.fixture_id], shift_ms))
+            received = Received(text, now_ms(), message.ts_ms + shift_ms, f"{n}:{shift_ms}")
+            self.health.note(received)
+            yield received
+        self.health.connected = False
+
+    def _first_ms(self) -> int:
+        first: int = self.pack.tape().rows["ts_ms"].min()  # type: ignore[assignment]
+        return first or 0
+
+    def _shifted(self, first_ms: int) -> int:
+        """Return how far times are moved, the same from the first call on."""
+        if self._shift_ms is None:
+            self._shift_ms = now_ms() - first_ms
+        return self._shift_ms
+
+
+def _text(message: Message, fixture: Fixture) -> bytes:
+    raw = {
+        "fixture_id": message.fixture_id, "names": fixture.names, "kickoff_ts_ms": fixture.kickoff_ts_ms,
+        "ts_ms": message.ts_ms, "in_running": message.in_running, "market_key": message.market_key,
+        "sides": message.sides, "prob_bps": message.prob_bps, "odds_milli": message.odds_milli,
+    }  # fmt: skip
+    return orjson.dumps(raw)
+
+
+def _moved(fixture: Fixture, shift_ms: int) -> Fixture:
+    kickoff = fixture.kickoff_ts_ms
+    return fixture if kickoff is None else fixture.model_copy(update={"kickoff_ts_ms": kickoff + shift_ms})
+
+
+def _read_mark(mark: str) -> tuple[int, int]:
+    number, _, shift_ms = mark.partition(":")
+    try:
+        return int(number), int(shift_ms)
+    except ValueError as error:
+        raise FeedError(f"{mark!r} is no mark of a replay: start it anew") from error
+
+
+# The messages of a replay: a tick each, in a plain form of our own, so that the ticks of the pack come back as they were.
+
+
+class ReplayReader(StateReader):
+    """Reads ticks, with the names of their fixtures and the kickoffs as announced."""
+
+    def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
+        """Return the state of a tick's market."""
+        try:
+            raw = orjson.loads(text)
+            state = State(
+                raw["fixture_id"], raw["market_key"], raw["ts_ms"], raw["in_running"],
+                *(tuple(raw[key]) for key in ("sides", "prob_bps", "odds_milli")),
+            )  # fmt: skip
+            fixture = Fixture(fixture_id=state.fixture_id, names=tuple(raw["names"]), kickoff_ts_ms=raw["kickoff_ts_ms"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"no tick of a replay: {type(error).__name__}") from error
+        self._fixtures[state.fixture_id] = fixture
+        self._known.add((state.fixture_id, state.market_key))
+        return (state,)
+
+
+SOURCE = Source(
+    feed="replay",
+    new_reader=lambda _live: ReplayReader(),
+    margin="as-delivered",
+    consensus="as-delivered",
+    bounds_times=False,
+)

@@ -1,0 +1,309 @@
+"""Kalshi's order books: one subscription an event, with REST's answers about the events as messages among them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import httpx2
+import orjson
+from websockets.sync.client import ClientConnection
+
+from clvlab.base.times import time_ms
+from clvlab.errors import FeedError, MissingLibraryError
+from clvlab.packs.manifest import Fixture
+from clvlab.sources.capture.connection import (
+    PASSING,
+    Cuts,
+    LostError,
+    Patience,
+    Socket,
+    base_url,
+    client_of,
+    provenance_at,
+    refused,
+    secret,
+    together,
+    until_done,
+)
+from clvlab.sources.capture.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.kalshi.messages import KalshiMessage, KalshiReader, is_readable
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+
+
+# How requests to Kalshi are signed: RSA-PSS over time, method and path.
+
+
+KEY, SIGNATURE, TIMESTAMP = "KALSHI-ACCESS-KEY", "KALSHI-ACCESS-SIGNATURE", "KALSHI-ACCESS-TIMESTAMP"
+
+
+class RequestSigner:
+    """Signs with the private key of an API key; shows neither.
+
+    Raises
+    ------
+    FeedError
+        The file holds no RSA key in PEM without a password.
+    """
+
+    def __init__(self, key_id: str, private_key_file: Path) -> None:
+        self._key_id = key_id
+        self._private_key = _private_key(private_key_file)
+
+    def headers(self, method: str, path: str, at_ms: int) -> dict[str, str]:
+        """Return the headers of a request."""
+        from cryptography.hazmat.primitives.asymmetric import padding
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        pss = padding.PSS(padding.MGF1(SHA256()), padding.PSS.DIGEST_LENGTH)
+        signature = self._private_key.sign(f"{at_ms}{method}{path}".encode(), pss, SHA256())
+        return {KEY: self._key_id, SIGNATURE: base64.b64encode(signature).decode(), TIMESTAMP: str(at_ms)}
+
+
+def is_signed(public_key: RSAPublicKey, signature: str, at_ms: str, method: str, path: str) -> bool:
+    """Whether a request was signed with the private key of this public key."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric import padding
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    pss = padding.PSS(padding.MGF1(SHA256()), padding.PSS.DIGEST_LENGTH)
+    try:
+        public_key.verify(base64.b64decode(signature, validate=True), f"{at_ms}{method}{path}".encode(), pss, SHA256())
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _private_key(path: Path) -> RSAPrivateKey:
+    try:
+        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    except ModuleNotFoundError as error:
+        raise MissingLibraryError("cryptography", "signing for Kalshi") from error
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise FeedError(
+            f"CLVLAB_KALSHI_PRIVATE_KEY_FILE {str(path)!r} can't be read as a PEM key: {type(error).__name__}"
+        ) from error
+    if not isinstance(key, RSAPrivateKey):
+        raise FeedError(f"CLVLAB_KALSHI_PRIVATE_KEY_FILE {str(path)!r} holds no RSA key")
+    return key
+
+
+URL = "wss://api.elections.kalshi.com"
+PATH = "/trade-api/ws/v2"
+API_URL = "https://api.elections.kalshi.com/trade-api/v2"
+_USELESS = (8, 9, 11, 16)  # unknown channel, no valid key, invalid parameter, unknown ticker
+_SILENCE_S = 20.0  # two of Kalshi's heartbeats
+
+
+@dataclass(slots=True)
+class _Subscription:
+    """What Kalshi numbers together on one connection, by the paths that describe it, and the last number that came."""
+
+    names: list[str] = field(default_factory=list)
+    seq: int = 0
+    last_ms: int = field(default_factory=now_ms)
+
+
+class KalshiFeed:
+    """Order books of the markets of some events, or of some tickers by themselves.
+
+    REST is asked first and after every cut. A hole in the numbers of a subscription is a cut of its tickers, and mended by
+    subscribing to them again on the same connection.
+
+    Parameters
+    ----------
+    key_id, private_key_file
+        An API key, and the file of its RSA key in PEM.
+    event_tickers
+        Events to follow with all of their markets.
+    tickers
+        Markets to follow by themselves, each as a market of yes and no.
+    url, path, api_url
+        Where the WebSocket and REST are.
+    patience
+        How long to wait for what.
+    """
+
+    name = "kalshi"
+
+    def __init__(
+        self,
+        *,
+        key_id: str,
+        private_key_file: Path | str,
+        event_tickers: Sequence[str] = (),
+        tickers: Sequence[str] = (),
+        url: str = URL,
+        path: str = PATH,
+        api_url: str = API_URL,
+        patience: Patience | None = None,
+    ) -> None:
+        if not event_tickers and not tickers:
+            raise FeedError("kalshi needs something to follow: set CLVLAB_KALSHI_EVENT_TICKERS or _TICKERS")
+        self.health = Health()
+        where = base_url(url, "CLVLAB_KALSHI_URL", "ws"), base_url(api_url, "CLVLAB_KALSHI_API_URL")
+        self.provenance = provenance_at(self.name, *where)
+        self._signer = RequestSigner(secret(key_id, "CLVLAB_KALSHI_KEY_ID"), Path(private_key_file))
+        self._paths = [f"events/{name}" for name in event_tickers] + [f"markets/{name}" for name in tickers]
+        self._url, self._path, self._api_url = url.rstrip("/"), path, api_url.rstrip("/")
+        self._patience = patience or Patience(silence_s=_SILENCE_S)
+
+    def fixtures(self) -> Sequence[Fixture]:
+        """Return the events, by kickoff; an event that names none comes last.
+
+        Raises
+        ------
+        FeedError
+            REST can't be asked, or knows no such event or ticker.
+        """
+        try:
+            described = self._described()
+        except PASSING as error:
+            raise FeedError(f"Kalshi can't be asked now ({error}): try again, or check CLVLAB_KALSHI_API_URL") from error
+        found = {number: own for _, reader in described.values() for number, own in reader.fixtures.items()}
+        return sorted(found.values(), key=lambda own: (own.kickoff_ts_ms is None, own.kickoff_ts_ms or 0, own.fixture_id))
+
+    def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
+        """Return messages as they come: of each connection REST's answers first. What was missed can't be had again."""
+        yield from together(stop, [lambda ending: self._items(ending, fixture_ids, after)])
+
+    def _items(self, stop: Stop, fixture_ids: Sequence[int], after: str | None) -> Iterator[Item]:
+        if after is not None:
+            yield Resumed(now_ms())
+        described = until_done(self._patience.retry(self.health), stop, self._described)
+        if described is None:
+            return
+        known = {number for _, reader in described.values() for number in reader.fixtures}
+        if unknown := sorted(set(fixture_ids) - known):
+            raise FeedError(f"none of the events is fixture {unknown[0]}: add it to CLVLAB_KALSHI_EVENT_TICKERS")
+        wanted = {
+            path: [ticker for ticker, number in reader.tickers.items() if not fixture_ids or number in fixture_ids]
+            for path, (_, reader) in described.items()
+        }
+        following = _Following(self, {path: tickers for path, tickers in wanted.items() if tickers}, self._patience.answer_s)
+        socket = Socket(
+            url=self._url + self._path,
+            settings="CLVLAB_KALSHI_KEY_ID, _PRIVATE_KEY_FILE and _URL",
+            health=self.health,
+            patience=self._patience,
+            begin=following.begin,
+            read=following.read,
+            provider_ms=lambda text: _provider_ms(orjson.loads(text)),
+            headers=lambda: self._signer.headers("GET", self._path, now_ms()),
+        )
+        yield from socket.listen(stop)
+
+    def answers(self, paths: Sequence[str]) -> list[Received]:
+        """Ask REST, unsigned: what markets are is public."""
+        with client_of(httpx2.URL(self._api_url), timeout=self._patience.answer_s) as client:
+            return [self._answer(client, path) for path in paths]
+
+    def _answer(self, client: httpx2.Client, path: str) -> Received:
+        response = client.get(f"{self._api_url}/{path}", params={"with_nested_markets": "true"})
+        if response.status_code != 200:
+            refused(response.status_code, response.headers, f"CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS and _API_URL, for {path!r}")
+        return Received(response.content, now_ms())
+
+    def _described(self) -> dict[str, tuple[Received, KalshiReader]]:
+        described = {}
+        for path, answer in zip(self._paths, self.answers(self._paths), strict=True):
+            reader = KalshiReader()
+            try:
+                reader.take(answer.text, answer.received_ts_ms)
+            except ValueError as error:
+                raise LostError(GapCause.CUT, f"Kalshi's answer about {path!r} can't be read: {error}") from error
+            described[path] = answer, reader
+        return described
+
+
+class _Following:
+    """What one connection after the other is subscribed to, by the path that describes it."""
+
+    def __init__(self, feed: KalshiFeed, tickers: dict[str, list[str]], answer_s: float) -> None:
+        self._feed, self._tickers, self._answer_s = feed, tickers, answer_s
+        self._commands = 0
+        self._start()
+
+    def _start(self) -> None:
+        self._cuts = Cuts()
+        self._subscribed: dict[int, _Subscription] = {}
+        self._waiting: dict[int, tuple[str, float]] = {}  # number of a command: what it subscribes to, and until when to wait
+
+    def begin(self, socket: ClientConnection) -> list[Item]:
+        """Ask what the tickers are, and subscribe to all."""
+        self._start()
+        answers: list[Item] = list(self._feed.answers(list(self._tickers)))
+        for name in self._tickers:
+            self._subscribe(socket, name)
+        return answers
+
+    def read(self, socket: ClientConnection, message: Received) -> Iterator[Item]:
+        """Return a message, and a cut before the first one after a hole."""
+        try:
+            said = orjson.loads(message.text)
+            kind, sid, seq = said["type"], said.get("sid"), said.get("seq")
+        except (ValueError, LookupError, TypeError, AttributeError):
+            yield message  # the reader refuses it; the next number shows the hole, as after a book that can't be read
+            return
+        if kind in ("subscribed", "ok"):
+            yield from self._began(said)
+        elif type(sid) is int and sid in self._subscribed and type(seq) is int and is_readable(said):
+            yield from self._counted(socket, self._subscribed[sid], sid, seq, message)
+        yield message
+        if kind == "error":
+            self._refused(said)
+        if any(monotonic() > until for _, until in self._waiting.values()):
+            raise LostError(GapCause.SILENCE, "a subscription is not answered")
+
+    def _subscribe(self, socket: ClientConnection, name: str) -> None:
+        params = {"channels": ["orderbook_delta"], "market_tickers": self._tickers[name]}
+        self._waiting[self._send(socket, "subscribe", params)] = name, monotonic() + self._answer_s
+
+    def _send(self, socket: ClientConnection, command: str, params: Mapping[str, object]) -> int:
+        self._commands += 1
+        socket.send(orjson.dumps({"id": self._commands, "cmd": command, "params": params}).decode())
+        return self._commands
+
+    def _began(self, said: KalshiMessage) -> Iterator[Item]:
+        """Kalshi may add what is asked for to a subscription that it has already."""
+        number, told = said.get("id"), said.get("msg")
+        sid = said.get("sid", told.get("sid") if isinstance(told, dict) else None)
+        if type(number) is int and number in self._waiting and type(sid) is int:
+            name, _ = self._waiting.pop(number)
+            self._subscribed.setdefault(sid, _Subscription()).names.append(name)
+            if self._cuts.is_open(name):
+                yield from self._cuts.placed(name, Resumed(now_ms()))
+
+    def _counted(
+        self, socket: ClientConnection, subscription: _Subscription, sid: int, seq: int, message: Received
+    ) -> Iterator[Item]:
+        if seq <= subscription.seq + 1:
+            subscription.seq, subscription.last_ms = max(seq, subscription.seq), message.received_ts_ms
+            return
+        del self._subscribed[sid]
+        self._send(socket, "unsubscribe", {"sids": [sid]})
+        for name in subscription.names:
+            yield from self._cuts.placed(name, Cut(GapCause.SEQUENCE, subscription.last_ms, tuple(self._tickers[name])))
+            self._subscribe(socket, name)
+
+    def _refused(self, said: KalshiMessage) -> None:
+        told = said.get("msg")
+        code, text = (told.get("code"), told.get("msg")) if isinstance(told, dict) else (None, told)
+        detail = f"Kalshi answers a command with error {code}: {text}"
+        if code in _USELESS:
+            raise FeedError(f"{detail}; check CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS, _KEY_ID and _PRIVATE_KEY_FILE")
+        raise LostError(GapCause.CUT, detail)
+
+
+def _provider_ms(said: KalshiMessage) -> int | None:
+    found = said["msg"].get("ts_ms", said["msg"].get("ts"))
+    return None if found is None else time_ms(found)

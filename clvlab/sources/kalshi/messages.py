@@ -1,0 +1,443 @@
+"""Kalshi: snapshots of resting bids for yes and for no, and changes of them, after REST described the tickers.
+
+A bid for no at a price is an offer of yes at one dollar less that price. Changes are amounts to add, so one counts once: by the
+number within its subscription, after a snapshot of the same subscription; after a hole in the numbers none does before the next
+snapshot. Snapshots may carry no time: they are as of the last time that Kalshi named, or of their arrival before it named one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, NamedTuple, TypedDict
+
+import orjson
+
+from clvlab.base.times import micros_of_iso, of_iso, of_unix, time_in_name, time_ms
+from clvlab.packs.manifest import Fixture
+from clvlab.sources.capture.source import Source
+from clvlab.sources.clock import ProviderClock
+from clvlab.sources.exchange import (
+    MARKET_KEY,
+    WHOLE,
+    Quote,
+    ShareMarket,
+    State,
+    cents,
+    match_sides,
+    millionths,
+    names_of,
+    number,
+)
+from clvlab.sources.shares import (
+    ListedShare,
+    Trade,
+    price_millionths,
+    quote_share,
+    taker,
+    trade_price,
+)
+from clvlab.sources.source import fixture_id_of
+
+# What is read of Kalshi's messages: any of it may be missing or of another type until it was checked.
+
+
+class ListedMarket(TypedDict, total=False):
+    """A market as REST describes it."""
+
+    ticker: str
+    event_ticker: str
+    title: str
+    yes_sub_title: str
+    occurrence_datetime: str
+
+
+class ListedEvent(TypedDict, total=False):
+    """An event as REST describes it."""
+
+    event_ticker: str
+    title: str
+    mutually_exclusive: bool
+    markets: Sequence[ListedMarket]
+
+
+class KalshiMessage(TypedDict, total=False):
+    """A message of the WebSocket, or REST's answer of an event with its markets, or of one market."""
+
+    type: str
+    id: int
+    sid: int
+    seq: int
+    msg: Mapping[str, Any]
+    event: ListedEvent
+    market: ListedMarket
+    markets: Sequence[ListedMarket]
+
+
+# Which ticker of Kalshi is which side of which market, read from the answers of its REST interface.
+
+
+@dataclass(frozen=True, slots=True)
+class KalshiEvent:
+    """An event, or one market of it, that REST describes.
+
+    Attributes
+    ----------
+    markets
+        Market key -> side -> ticker. An event whose markets exclude each other is one market with a side each; any other
+        ticker, and one that was asked for by itself, is a market with the sides ``no`` and ``yes`` of the same ticker.
+    """
+
+    fixture: Fixture
+    markets: Mapping[str, Mapping[str, str]]
+
+
+def is_description(message: KalshiMessage) -> bool:
+    """Whether a message is an answer of ``/events/{event_ticker}`` or of ``/markets/{ticker}``."""
+    return "type" not in message and ("event" in message or "market" in message)
+
+
+def described(answer: KalshiMessage) -> KalshiEvent:
+    """Read an answer.
+
+    Raises
+    ------
+    ValueError
+    """
+    try:
+        if "market" in answer:
+            market = answer["market"]
+            return _event(str(market["event_ticker"]), str(market["title"]), [market], exclusive=False)
+        event = answer["event"]
+        listed = event["markets"] if "markets" in event else answer["markets"]
+        exclusive = event.get("mutually_exclusive") is True
+        return _event(str(event["event_ticker"]), str(event["title"]), listed, exclusive=exclusive)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no description of an event: {type(error).__name__}: {error}") from error
+
+
+def _event(ticker: str, title: str, listed: Sequence[ListedMarket], *, exclusive: bool) -> KalshiEvent:
+    names = title_names(title)
+    # Not close_time: trading goes on while a match is played, and that time lies days or weeks behind its end.
+    starts = [of_iso(market["occurrence_datetime"]) for market in listed if market.get("occurrence_datetime")]
+    fixture = Fixture(fixture_id=fixture_id_of(ticker), names=names, source_id=ticker, kickoff_ts_ms=min(starts, default=None))
+    tickers = [str(market["ticker"]) for market in listed]
+    if not exclusive or len(tickers) < 2:
+        return KalshiEvent(fixture, {f"{own}||": {"no": own, "yes": own} for own in tickers})
+    sides = match_sides(names, [str(market.get("yes_sub_title")) for market in listed])
+    key = MARKET_KEY if sides and "draw" in sides else f"{ticker}||"
+    named = zip(sides or [own.removeprefix(f"{ticker}-") for own in tickers], tickers, strict=True)
+    return KalshiEvent(fixture, {key: dict(sorted(named, key=lambda pair: pair[0].encode()))})
+
+
+def title_names(title: str) -> tuple[str, ...]:
+    """The home team first, which ``A at B`` names last; the question that follows the names is left off."""
+    plain = title.removesuffix("?").removesuffix(" Winner").strip()
+    away, at, home = plain.partition(" at ")
+    return (home, away) if at else names_of(plain)
+
+
+_Bids = dict[int, Decimal]
+_SNAPSHOT, _DELTA = "orderbook_snapshot", "orderbook_delta"
+
+
+@dataclass(slots=True)
+class _Ladder:
+    """Resting bids of a ticker; ``sid`` is the subscription of its last snapshot, None while the ladder is unknown."""
+
+    market: ShareMarket
+    own_side: str | None
+    sid: int | None = None
+    bids: dict[str, _Bids] = field(default_factory=dict)
+
+    def quote(self, ts_ms: int) -> None:
+        """Tell the market: of a side of its own, or of both sides of a yes/no market."""
+        yes = no = None
+        if self.sid is not None:
+            yes = _book_quote(self.bids["yes"], self.bids["no"])
+            no = yes.opposite
+        if self.own_side is not None:
+            self.market.quote(self.own_side, yes, ts_ms)
+        else:
+            self.market.quote("yes", yes, ts_ms)
+            self.market.quote("no", no, ts_ms)
+
+
+class KalshiReader:
+    """Reads the messages of the channel ``orderbook_delta``, and the REST answers among them.
+
+    Attributes
+    ----------
+    fixtures
+        Events; ``source_id`` is the event's ticker, kickoff the earliest ``occurrence_datetime`` of its markets.
+    """
+
+    def __init__(self) -> None:
+        self._fixtures: dict[int, Fixture] = {}
+        self.fixtures: Mapping[int, Fixture] = self._fixtures
+        self.clock = ProviderClock()
+        self._ladders: dict[str, _Ladder] = {}
+        self._seqs: dict[int, int] = {}
+        self._named_ms: int | None = None
+
+    @property
+    def tickers(self) -> dict[str, int]:
+        """The fixture of every ticker that was described."""
+        return {ticker: ladder.market.fixture_id for ticker, ladder in self._ladders.items()}
+
+    def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
+        """Return the state of the market that a message moves."""
+        message: KalshiMessage = orjson.loads(text)
+        if not isinstance(message, dict):
+            raise ValueError("a message is a JSON object")
+        if is_description(message):
+            self._describe(message)
+            return ()
+        try:
+            return self._book(message, received_ts_ms)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no message of the order book: {type(error).__name__}: {error}") from error
+
+    def _book(self, message: KalshiMessage, received_ts_ms: int) -> Sequence[State]:
+        kind = message["type"]
+        if kind == "subscribed":
+            self._seqs.pop(message["msg"]["sid"], None)
+        if kind not in (_SNAPSHOT, _DELTA):
+            return ()
+        sid, seq, ticker, bids, change, named_ms = _told(message)
+        if named_ms is not None and not self.clock.holds(named_ms):
+            named_ms = None  # its amounts count all the same: without them the ladder would be another
+        ladder, before = self._ladders.get(ticker), self._seqs.get(sid)
+        self._named_ms = max(self._named_ms or 0, named_ms) if named_ms is not None else self._named_ms
+        if seq <= (before or 0):
+            return ()  # sent twice: its amounts were added already
+        self._seqs[sid] = seq
+        ts_ms = named_ms or self._named_ms or received_ts_ms
+        touched = [] if before is None or seq == before + 1 else self._lost(sid, ts_ms)
+        if ladder is not None and (change is None or ladder.sid == sid):
+            if change is None:
+                ladder.sid, ladder.bids = sid, bids
+            else:
+                _add(ladder.bids[change[0]], *change[1:])
+            ladder.quote(ts_ms)
+            touched.append(ladder)
+        markets = {(own.market.fixture_id, own.market.market_key): own.market for own in touched}
+        states = [market.moved(in_running=False) for market in markets.values()]
+        return [state for state in states if state is not None]
+
+    def _lost(self, sid: int, ts_ms: int) -> list[_Ladder]:
+        """Hold the ladders of a subscription for unknown: a change of one of them is missing."""
+        lost = [ladder for ladder in self._ladders.values() if ladder.sid == sid]
+        for ladder in lost:
+            ladder.sid = None
+            ladder.quote(ts_ms)
+        return lost
+
+    def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
+        """Hold the ladders of these tickers for unknown until their next snapshots, and their markets for suspended."""
+        if not markets:
+            self._seqs.clear()  # a new connection counts its subscriptions from the start
+        forgotten = set()
+        for ticker in markets or self._ladders:
+            ladder = self._ladders.get(ticker)
+            if ladder is not None and ladder.sid is not None:
+                ladder.sid = None
+                ladder.quote(0)
+                ladder.market.forget()
+                forgotten.add((ladder.market.fixture_id, ladder.market.market_key))
+        return forgotten
+
+    def _describe(self, message: KalshiMessage) -> None:
+        event = described(message)
+        self._fixtures[event.fixture.fixture_id] = event.fixture
+        for key, sides in event.markets.items():
+            tickers = {ticker: side for side, ticker in sides.items() if ticker not in self._ladders}
+            if len(tickers) == len(set(sides.values())):
+                market = ShareMarket(event.fixture.fixture_id, key, tuple(sides))
+                own = len(tickers) > 1
+                self._ladders |= {ticker: _Ladder(market, side if own else None) for ticker, side in tickers.items()}
+
+
+class _Told(NamedTuple):
+    """What a message of the book says; ``bids`` of a snapshot, ``change`` of a change, else None."""
+
+    sid: int
+    seq: int
+    ticker: str
+    bids: dict[str, _Bids]
+    change: tuple[str, int, Decimal] | None
+    ts_ms: int | None
+
+
+def _told(message: KalshiMessage) -> _Told:
+    sid, seq, said = message["sid"], message["seq"], message["msg"]
+    bids, change = dict[str, _Bids](), None
+    if message["type"] == _SNAPSHOT:
+        bids = {side: _bids(said, side) for side in ("yes", "no")}
+    else:
+        change = _change(said)
+    if type(sid) is not int or type(seq) is not int:
+        raise ValueError(f"sid {sid!r} and seq {seq!r} must be numbers")
+    if not isinstance(said["market_ticker"], str):
+        raise ValueError(f"{said['market_ticker']!r:.80} is no ticker")
+    return _Told(sid, seq, said["market_ticker"], bids, change, _time(said))
+
+
+def is_readable(message: KalshiMessage) -> bool:
+    """Tell whether a reader can take a message: one of the book that it can't take is missing in the book."""
+    try:
+        return message["type"] not in (_SNAPSHOT, _DELTA) or bool(_told(message))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _bids(said: Mapping[str, Any], side: str) -> _Bids:
+    dollars = said.get(f"{side}_dollars_fp", said.get(f"{side}_dollars"))
+    return _levels(said.get(side), cents) if dollars is None else _levels(dollars, millionths)
+
+
+def _levels(levels: Sequence[Sequence[Any]] | None, price: Callable[[Any], int]) -> _Bids:
+    """Return the bids of a side by their prices, which are written in one of several ways."""
+    bids = {price(at): number(size) for at, size in levels or ()}
+    return {at: size for at, size in bids.items() if size > 0}
+
+
+def _book_quote(yes: _Bids, no: _Bids) -> Quote:
+    """Return the best of a book, seen from yes: a bid for no is an offer of yes."""
+    return Quote(max(yes, default=0), WHOLE - max(no, default=0))
+
+
+def _change(said: Mapping[str, Any]) -> tuple[str, int, Decimal]:
+    side = said["side"]
+    if side not in ("yes", "no"):
+        raise ValueError(f"a side is yes or no, not {side!r}")
+    price = millionths(said["price_dollars"]) if "price_dollars" in said else cents(said["price"])
+    return side, price, number(said["delta_fp"] if "delta_fp" in said else said["delta"])
+
+
+def _add(bids: _Bids, price: int, amount: Decimal) -> None:
+    size = bids.pop(price, Decimal(0)) + amount
+    if size > 0:
+        bids[price] = size
+
+
+def _time(said: Mapping[str, Any]) -> int | None:
+    found = said.get("ts_ms", said.get("ts"))
+    return None if found is None else time_ms(found)
+
+
+SOURCE = Source(
+    feed="kalshi",
+    new_reader=lambda _live: KalshiReader(),
+    margin="multiplicative",
+    consensus="single-venue",
+    closing_source="venue",
+)
+
+
+_CUTOFF = "market_settled_ts"
+
+
+_QUOTED = ("yes_bid", "yes_ask")
+
+
+def parts_of(answer: Any) -> list[tuple[str, Any, Any]] | None:
+    """Return kind, ticker and content of what an answer holds; None if it is none of Kalshi's."""
+    if not isinstance(answer, dict):
+        return None
+    ticker = answer.get("ticker", answer.get("market_ticker"))
+    if is_candlestick(answer):
+        return [("candlestick", ticker, answer)]
+    candles = answer.get("market_candlesticks", answer.get("candlesticks"))
+    tickers = answer.get("market_tickers")
+    if isinstance(candles, list) and isinstance(tickers, list):
+        same = len(tickers) == len(candles)
+        return _candlesticks(zip(tickers, candles, strict=True)) if same else [("candlestick", tickers, candles)]
+    if isinstance(candles, list):
+        return _candlesticks([(ticker, candles)])
+    if isinstance(answer.get("markets"), list):
+        return [part for market in answer["markets"] for part in _market_parts(market)]
+    if isinstance(answer.get("market"), dict):
+        return _market_parts(answer["market"])
+    if isinstance(answer.get("trades"), list):
+        return [("trade", _ticker(trade), trade) for trade in answer["trades"]]
+    if "taker_side" in answer:
+        return [("trade", ticker, answer)]
+    if _CUTOFF in answer:
+        return [("cutoff", None, answer)]
+    dumped = {name: said.get("candlesticks") if isinstance(said, dict) else said for name, said in answer.items()}
+    if any(_are_candlesticks(said) for said in dumped.values()) and all(isinstance(said, list) for said in dumped.values()):
+        return _candlesticks(dumped.items())
+    own = [said for name, said in answer.items() if _are_candlesticks(said)]
+    if len(own) == 1:
+        return _candlesticks([(ticker, own[0])])
+    books = {name: said for name, said in answer.items() if is_order_book(said)}
+    return [("order book", name, said) for name, said in books.items()] if books and len(books) == len(answer) else None
+
+
+def is_candlestick(said: Any) -> bool:
+    """Whether it is what a ticker was bid and offered at in a period."""
+    return isinstance(said, dict) and "end_period_ts" in said and any({name, f"{name}_close"} & said.keys() for name in _QUOTED)
+
+
+def _are_candlesticks(said: Any) -> bool:
+    return isinstance(said, list) and bool(said) and is_candlestick(said[0])
+
+
+def _candlesticks(of: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any, Any]]:
+    return [("candlestick", ticker, candle) for ticker, said in of for candle in (said if isinstance(said, list) else [said])]
+
+
+def _market_parts(market: Any) -> list[tuple[str, Any, Any]]:
+    if isinstance(market, dict) and isinstance(market.get("candlesticks"), list):
+        return [("candlestick", _ticker(market), candle) for candle in market["candlesticks"]]
+    return [("market", _ticker(market), market)]
+
+
+def _ticker(said: Any) -> Any:
+    return said.get("ticker", said.get("market_ticker")) if isinstance(said, dict) else None
+
+
+def is_order_book(said: Any) -> bool:
+    """Whether it is a book of resting bids for yes and for no."""
+    return isinstance(said, dict) and {"_yes", "_no"} <= said.keys()
+
+
+def listed_share(name: str, line: int, kind: str, ticker: str, said: Mapping[str, Any]) -> ListedShare:
+    """Read a candlestick, an order book or a trade.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError, AttributeError
+    """
+    if kind == "trade":
+        in_dollars = said.get("yes_price_dollars") is not None
+        price = trade_price(said["yes_price_dollars" if in_dollars else "yes_price"], in_dollars=in_dollars)
+        created = said["created_time"]
+        ts_ms = of_iso(created) if isinstance(created, str) else of_unix(created)
+        micros = micros_of_iso(created) if isinstance(created, str) else ts_ms * 1000
+        trade_id = None if said.get("trade_id") is None else str(said["trade_id"])
+        trade = Trade(ts_ms, micros, price, taker(said["taker_side"]), trade_id)
+        return trade.share(ticker, name, line)
+    if kind == "candlestick":
+        end = said["end_period_ts"]
+        if type(end) is not int:
+            raise ValueError(f"end_period_ts {end!r:.80} is no time in seconds")
+        bid, ask = _close(said, "yes_bid", 0), _close(said, "yes_ask", WHOLE)
+        return quote_share(ticker, of_unix(end), Quote(bid, ask), name, line)
+    at_ms = time_in_name(name)
+    if at_ms is None:
+        raise ValueError("it carries no time: name the file by it, as kalshi_2026-06-25T200000Z.json")
+    yes, no = (_levels(said[side], price_millionths) for side in ("_yes", "_no"))
+    return quote_share(ticker, at_ms, _book_quote(yes, no), name, line)
+
+
+def _close(candle: Mapping[str, Any], name: str, nothing: int) -> int:
+    """Return the price at the end of a period, or what it is where nobody offered one; dumps may have it alone."""
+    said = candle[name] if name in candle else {"close": candle[f"{name}_close"]}
+    if not isinstance(said, dict):
+        said = {"close": said}
+    in_dollars = "close_dollars" in said
+    price = said["close_dollars" if in_dollars else "close"]
+    return nothing if price is None else millionths(price) if in_dollars else price_millionths(price)

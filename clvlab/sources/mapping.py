@@ -1,0 +1,223 @@
+"""What the columns of somebody's table mean: given as a mapping, a small YAML file, or flags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from clvlab.base.names import among, did_you_mean, nearest
+from clvlab.errors import SourceError
+from clvlab.odds.formats import OddsFormat
+from clvlab.packs.manifest import KickoffKind
+
+Meaning = Literal[
+    "fixture", "time", "odds", "side", "market", "book", "kickoff", "home", "away", "in_running", "result", "updated", "date",
+    "league", "season", "probability",
+]  # fmt: skip
+_MAX_BYTES = 1 << 20
+_LISTED = 15
+_NAMED = ("date", "probability")  # never taken by their names alone: many tables have such columns that mean something else
+
+
+class Mapped(BaseModel):
+    """What the columns mean.
+
+    Attributes
+    ----------
+    columns
+        Meaning -> column. ``fixture`` and ``time`` are needed; a long table has ``side`` and ``odds``; the others are
+        ``market``, ``book``, ``kickoff``, ``home``, ``away``, ``league``, ``season``, ``in_running``, ``updated`` and
+        ``result``. Two have to be named, as many tables have such columns that mean something else: ``date``, the day where
+        ``time`` is a time of day, and ``probability``, one without margin, as a mid price.
+    sides
+        Of a wide table: side -> column of its odds.
+    probabilities, results
+        Of a wide table, where it has them: side -> column of its probability without margin, as a mid price is one, and of how
+        it was settled. A long table has ``columns`` for them. With probabilities the odds are only what was on offer, and
+        may be left out: nothing is on offer then.
+    percent
+        Whether probabilities are percent.
+    market
+        The market of every row, where no column names it.
+    kickoff_kind
+        ``scheduled``, or ``actual`` where the kickoffs were known only afterwards: agents then see none.
+    time_format
+        How times are written, in the words of ``strptime``; ISO 8601, or unix seconds or milliseconds, if None. Of a date and a
+        time it is both with a space between.
+    odds_format, time_zone, delimiter
+        How the table is written; an ``odds_format`` or ``time_zone`` given with the import goes first.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    columns: dict[Meaning, str]
+    sides: dict[str, str] = Field(default_factory=dict)
+    probabilities: dict[str, str] = Field(default_factory=dict)
+    results: dict[str, str] = Field(default_factory=dict)
+    percent: bool = False
+    market: str = "market||"
+    kickoff_kind: KickoffKind = KickoffKind.SCHEDULED
+    odds_format: OddsFormat = OddsFormat.DECIMAL
+    time_zone: str | None = None
+    time_format: str | None = Field(default=None, min_length=2, max_length=100)
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+
+    @property
+    def by_side(self) -> list[str]:
+        """The columns of a wide table that belong to one side."""
+        return [column for named in (self.sides, self.probabilities, self.results) for column in named.values()]
+
+    @property
+    def by_name(self) -> dict[str, str]:
+        """Of a wide table: side -> column of its odds, or of its probability where it has no odds."""
+        return self.sides or self.probabilities
+
+    @property
+    def has_fair(self) -> bool:
+        """Whether the table gives probabilities."""
+        return bool(self.probabilities) or "probability" in self.columns
+
+    @model_validator(mode="after")
+    def _whole(self) -> Mapped:
+        long = {"side", "odds"} & self.columns.keys()
+        if "side" in long and "probability" in self.columns:
+            long = {"side", "odds"}
+        missing = {"fixture", "time"} - self.columns.keys()
+        if missing:
+            raise ValueError(f"columns must say which is {' and '.join(sorted(missing))}, as in fixture=NAME")
+        wide = self.by_name
+        if bool(wide) == bool(long) or (long and len(long) < 2):
+            raise ValueError("give either the columns side and odds of a long table, or the sides of a wide one")
+        if wide and len(wide) < 2:
+            raise ValueError(f"a market needs at least two sides, not {list(wide)}")
+        if self.results and "result" in self.columns:
+            raise ValueError("give either a column with the side that won, or the results of each side")
+        for name, given in (("probabilities", self.probabilities), ("results", self.results)):
+            if given and given.keys() != wide.keys():
+                raise ValueError(f"{name} must name the sides {list(wide)}, not {list(given)}")
+        if wide and "probability" in self.columns:
+            raise ValueError("a wide table has no column probability: write probabilities, a column for each side")
+        return self
+
+
+def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapped:
+    """Check a mapping against the columns of a table; without a mapping, columns that are named by their meaning count.
+
+    Raises
+    ------
+    SourceError
+        A value that is not a mapping, or a mapping that names a column that is not there.
+    """
+    given = dict(mapping or {})
+    taken = [
+        column
+        for key in ("sides", "probabilities", "results")
+        if isinstance(named := given.get(key), Mapping)
+        for column in named.values()
+    ]
+    named = {name: name for name in get_args(Meaning) if name in columns and name not in {*taken, *_NAMED}}
+    if not (given.get("sides") or given.get("probabilities")) and isinstance(given.get("columns", {}), Mapping):
+        given["columns"] = named | dict(given.get("columns", {}))
+    elif isinstance(given.get("columns", {}), Mapping):
+        given["columns"] = {n: c for n, c in named.items() if n not in ("side", "odds", "probability")} | dict(
+            given.get("columns", {})
+        )
+    try:
+        found = Mapped.model_validate(given)
+    except ValidationError as error:
+        raise SourceError(f"no mapping of columns: {_said(error, columns)}; the columns are {_listed(columns)}") from error
+    missing = sorted({*found.columns.values(), *found.by_side} - set(columns))
+    if missing:
+        meant = did_you_mean(missing[0], columns)
+        raise SourceError(f"the mapping names {missing[0]!r}, which is none of the columns {_listed(columns)}{meant}")
+    return found
+
+
+def _said(error: ValidationError, columns: list[str]) -> str:
+    """Say what is wrong with a mapping: a key that is none, or what the columns leave open, with those that may be meant."""
+    wrong = error.errors()[0]
+    key, own = str(wrong["loc"][0]) if wrong["loc"] else "", list(Mapped.model_fields)
+    if wrong["type"] == "extra_forbidden":
+        if key in get_args(Meaning):
+            return f"{key!r} stands one level too high: write {{'columns': {{{key!r}: {wrong['input']!r:.80}}}}}"
+        return f"it has no key {key!r}{among(key, own)}"
+    if wrong["type"] == "literal_error" and key == "columns":
+        given = str(wrong["loc"][1])
+        return f"{given!r} is no meaning{among(given, get_args(Meaning))}; a mapping goes from the meaning to your column"
+    said = wrong["msg"].removeprefix("Value error, ")
+    if wrong["loc"]:
+        return f"{'.'.join(str(part) for part in wrong['loc'])}: {said}"
+    meant = {name: nearest(name, columns) for name in ("fixture", "time", "side", "odds")}
+    near = ", ".join(f"{name!r}: {column!r}" for name, column in meant.items() if column is not None and column != name)
+    return f"{said}; in Python mapping={{'columns': {{{near or repr('time') + ': ' + repr('your column')}}}}}"
+
+
+def _listed(columns: list[str]) -> str:
+    more = f" and {len(columns) - _LISTED} more" if len(columns) > _LISTED else ""
+    return ", ".join(repr(column) for column in columns[:_LISTED]) + more
+
+
+def read_mapping(path: Path) -> dict[str, object]:
+    """Read a YAML file of a mapping.
+
+    Raises
+    ------
+    SourceError
+        The file can't be read, or is no mapping.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise SourceError(f"{path.name}: more than {_MAX_BYTES} bytes is no mapping of columns")
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SourceError(f"{path.name}: can't be read as YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(found, dict):
+        raise SourceError(f"{path.name}: a mapping must be a YAML mapping, not {type(found).__name__}")
+    return found
+
+
+def texts_by_name(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """Return what an option says that is given as ``NAME=VALUE``, and may be repeated.
+
+    Raises
+    ------
+    SourceError
+        Another form; the message names the option.
+    """
+    split = [text.partition("=") for text in texts or ()]
+    wrong = ["".join(parts) for parts in split if not all(parts)]
+    if wrong:
+        raise SourceError(f"{option} takes NAME=VALUE, not {wrong[0]!r}")
+    return {name: value for name, _, value in split}
+
+
+def weights_by_book(option: str, texts: Sequence[str] | None) -> dict[str, int]:
+    """Return the weights of books that are given as ``BOOK=N``.
+
+    Raises
+    ------
+    SourceError
+        Another form, or no whole number; the message names the option.
+    """
+    weights = texts_by_name(option, texts)
+    wrong = [f"{book}={number}" for book, number in weights.items() if not (number.isascii() and number.isdigit())]
+    if wrong:
+        raise SourceError(f"{option} takes BOOK=N with a whole number, not {wrong[0]!r}")
+    return {book: int(number) for book, number in weights.items()}
+
+
+def with_flags(
+    path: Path | None, columns: Mapping[str, str], sides: Mapping[str, str], market: str | None
+) -> Mapping[str, object] | None:
+    """Return the mapping of a file with what flags say besides; None where nothing is said."""
+    found = {} if path is None else read_mapping(path)
+    for key, named in (("columns", columns), ("sides", sides)):
+        if named and isinstance(given := found.get(key) or {}, Mapping):  # anything else is refused where it is checked
+            found[key] = {**given, **named}
+    if market is not None:
+        found["market"] = market
+    return found or None

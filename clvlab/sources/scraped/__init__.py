@@ -1,0 +1,1 @@
+"""What scrapers take from odds portals: OddsHarvester and OddsPortal."""

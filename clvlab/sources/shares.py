@@ -1,0 +1,588 @@
+"""Shares of venues: which asset is which side of a market, and ticks of their quotes and trades."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from clvlab.base.names import among
+from clvlab.base.times import time_ms, zone_of
+from clvlab.errors import SourceError
+from clvlab.law.schema import TICKS, Schema
+from clvlab.odds.integers import largest_remainder
+from clvlab.packs.invariants import is_name
+from clvlab.packs.manifest import Fixture, KickoffKind
+from clvlab.sources.books import QuoteSpill, batches, number_messages
+from clvlab.sources.exchange import WHOLE, Quote, ShareMarket, State, cents, millionths, odds_milli
+from clvlab.sources.source import ImportStats, Options, fixture_ids_of
+
+# Which ticker or asset is which side of which market of which fixture: a mapping says it, since no source of shares does.
+
+
+_LISTED = 10
+_YES, _NO = "yes", "no"
+LEAVE_OUT = "leave-out"
+
+
+class _Mapped(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class _MappedFixture(_Mapped):
+    """A fixture: an id of one's own, its names with the home team first, its kickoff, and the sides of its markets."""
+
+    id: str | int
+    names: tuple[str, ...]
+    kickoff: str | int | datetime
+    markets: dict[str, dict[str, str]] = Field(min_length=1)
+
+    @field_validator("markets", mode="before")
+    @classmethod
+    def _sides(cls, markets: Any) -> Any:
+        """Read sides: YAML reads ``yes`` and ``no`` as true and false, and the number of an asset as a number."""
+        if not isinstance(markets, Mapping):
+            return markets
+        return {
+            key: {_word(side): _asset(asset) for side, asset in sides.items()} if isinstance(sides, Mapping) else sides
+            for key, sides in markets.items()
+        }
+
+
+class _Mapping(_Mapped):
+    """The fixtures, what their kickoffs are, and what becomes of assets that it does not name."""
+
+    fixtures: tuple[_MappedFixture, ...] = ()
+    kickoff_kind: KickoffKind = KickoffKind.SCHEDULED
+    others: str | None = None
+    columns: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known(self) -> _Mapping:
+        if self.others not in (None, LEAVE_OUT):
+            raise ValueError(f"others is {LEAVE_OUT!r} or nothing, not {self.others!r:.80}")
+        return self
+
+
+def _word(name: Any) -> str:
+    return {True: _YES, False: _NO}[name] if isinstance(name, bool) else str(name)
+
+
+def _asset(said: Any) -> Any:
+    """Return an asset, with a mark before it where the side is its ``no``."""
+    if isinstance(said, Mapping) and len(said) == 1 and _word(next(iter(said))) in (_YES, _NO):
+        ((which, asset),) = said.items()
+        return f"{_word(which)}:{asset}"
+    return f"{_YES}:{said}" if isinstance(said, str | int) and not isinstance(said, bool) else said
+
+
+@dataclass(frozen=True, slots=True)
+class AssetMarket:
+    """A market whose sides are shares.
+
+    Attributes
+    ----------
+    sides
+        Side -> asset, in byte order.
+    opposite
+        The sides that win where their asset loses.
+    """
+
+    fixture_id: int
+    key: str
+    sides: Mapping[str, str]
+    opposite: frozenset[str] = frozenset()
+
+    @property
+    def assets(self) -> frozenset[str]:
+        return frozenset(self.sides.values())
+
+    def sides_of(self, asset: str) -> tuple[tuple[str, bool], ...]:
+        """Return the sides that an asset is, and whether each is the opposite of it."""
+        return tuple((side, side in self.opposite) for side, own in self.sides.items() if own == asset)
+
+
+@dataclass(slots=True)
+class AssetMap:
+    """The markets of all assets that a mapping names, and those that it does not.
+
+    Attributes
+    ----------
+    markets
+        By asset.
+    columns
+        Meaning -> column, of a source that is a table.
+    """
+
+    source: str
+    fixtures: tuple[Fixture, ...]
+    markets: Mapping[str, AssetMarket]
+    kickoff: KickoffKind | None
+    leaves_out: bool
+    columns: Mapping[str, str]
+    _unknown: Counter[str] = field(default_factory=Counter)
+    _described: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+
+    def describe(self, asset: str, event: str, names: tuple[str, ...]) -> None:
+        """Take note of what a source says of an asset, for the lines that a mapping may lack."""
+        self._described.setdefault(asset, (event, names))
+
+    def find(self, asset: str, account: ImportStats, count: int = 1) -> AssetMarket | None:
+        """Return the market of an asset; of one that the mapping lacks take note, and return None."""
+        market = self.markets.get(asset)
+        if market is None:
+            self._unknown[asset] += count
+            if self.leaves_out:
+                account.note(f"rows of assets that the mapping leaves out by `others: {LEAVE_OUT}`", count)
+        return market
+
+    def check(self) -> None:
+        """Refuse assets that the mapping lacks, with the lines to add.
+
+        Raises
+        ------
+        SourceError
+            There are some, unless the mapping leaves them out: a market without one of its sides is no market.
+        """
+        if not self._unknown or self.leaves_out:
+            return
+        first = self._in_order()[0]
+        lines = "\n".join(self._lines())
+        raise SourceError(
+            f"the mapping does not say which side of which market {first!r:.120} is"
+            f"{f', nor {len(self._unknown) - 1:,} others' if len(self._unknown) > 1 else ''}: {self.source} needs a YAML file "
+            f"of fixtures, as --mapping assets.yml, with the names and kickoffs that you know filled in\n{lines}\n"
+            f"or with the line `others: {LEAVE_OUT}`, which leaves out what it does not name"
+        )
+
+    def _in_order(self) -> list[str]:
+        """Return unknown assets, those first of which the source says something."""
+        return sorted(self._unknown, key=lambda asset: (asset not in self._described, asset))
+
+    def _lines(self) -> list[str]:
+        by_event: dict[str, list[str]] = {}
+        for asset in self._in_order():
+            by_event.setdefault(self._described.get(asset, (asset, ()))[0], []).append(asset)
+        lines = ["fixtures:"]
+        for event, assets in list(by_event.items())[:_LISTED]:
+            names = self._described.get(assets[0], ("", ()))[1] or ("HOME", "AWAY")
+            lines += [
+                f"  - id: {json.dumps(event)}",
+                f"    names: [{', '.join(json.dumps(name) for name in names)}]",
+                "    kickoff: YYYY-MM-DDTHH:MM:SSZ",
+                "    markets:",
+                *(f"      {json.dumps(asset + '||')}: {{yes: {json.dumps(asset)}}}" for asset in assets),
+            ]
+        more = len(by_event) - _LISTED
+        return [*lines, f"  # and {more:,} more"] if more > 0 else lines
+
+
+def asset_map(source: str, options: Options) -> AssetMap:
+    """Check a mapping of assets; without one there are no assets, and the first is refused with the lines to write.
+
+    Raises
+    ------
+    SourceError
+        It is none, a kickoff has no zone, or an asset or a fixture stands in it twice.
+    """
+    given = dict(options.mapping or {})
+    if "fixtures" not in given and given.keys() & {"sides", "market"}:
+        raise SourceError(f"{source} takes a mapping of fixtures, not of a table's columns: {', '.join(map(repr, given))}")
+    try:
+        mapping = _Mapping.model_validate(given)
+    except ValidationError as error:
+        raise SourceError(f"no mapping of assets: {_said(error)}") from error
+    ids = fixture_ids_of(str(one.id) for one in mapping.fixtures)
+    if len(ids) != len(mapping.fixtures):
+        twice = next(name for name, count in Counter(str(one.id) for one in mapping.fixtures).items() if count > 1)
+        raise SourceError(f"the mapping lists the fixture {twice!r:.120} twice")
+    markets: dict[str, AssetMarket] = {}
+    fixtures = []
+    for one in mapping.fixtures:
+        fixture_id = ids[str(one.id)]
+        fixtures.append(
+            Fixture(fixture_id=fixture_id, names=one.names, source_id=str(one.id), kickoff_ts_ms=_kickoff(one, options))
+        )
+        for key, sides in one.markets.items():
+            market = _market(fixture_id, key, sides)
+            for asset in market.assets:
+                if asset in markets:
+                    raise SourceError(f"the mapping names {asset!r:.120} in {markets[asset].key!r} and in {key!r}")
+                markets[asset] = market
+    kickoff = KickoffKind.ACTUAL if mapping.kickoff_kind is KickoffKind.ACTUAL else None
+    ordered = tuple(sorted(fixtures, key=lambda fixture: fixture.fixture_id))
+    return AssetMap(source, ordered, markets, kickoff, mapping.others == LEAVE_OUT, mapping.columns)
+
+
+def _said(error: ValidationError) -> str:
+    wrong = error.errors()[0]
+    if wrong["type"] == "extra_forbidden":
+        place, name = wrong["loc"][:-1], str(wrong["loc"][-1])
+        return f"{name!r} is no key{among(name, _MappedFixture.model_fields if place else _Mapping.model_fields)}"
+    where = ".".join(str(part) for part in wrong["loc"])
+    return f"{where}: {wrong['msg'].removeprefix('Value error, ')}" if where else wrong["msg"].removeprefix("Value error, ")
+
+
+def _kickoff(one: _MappedFixture, options: Options) -> int:
+    text = one.kickoff.isoformat() if isinstance(one.kickoff, datetime) else one.kickoff
+    try:
+        return time_ms(text, zone_of(options.time_zone))
+    except ValueError as error:
+        raise SourceError(f"the kickoff of {str(one.id)!r:.120} in the mapping: {error}") from error
+
+
+def _market(fixture_id: int, key: str, said: Mapping[str, str]) -> AssetMarket:
+    """Make a market; one of a single asset that is its ``yes`` has the other side of the same asset besides."""
+    marked = dict(said)
+    if list(marked) == [_YES]:
+        marked[_NO] = f"{_NO}:{marked[_YES].partition(':')[2]}"
+    split = {side: (asset.partition(":")[2], asset.startswith(f"{_NO}:")) for side, asset in marked.items()}
+    wrong = next((name for name in (key, *split) if not is_name(name)), None)
+    if wrong is not None:
+        raise SourceError(f"the mapping names a market or side {wrong!r:.80}, which no pack can hold")
+    if len(split) < 2:
+        raise SourceError(f"the market {key!r} of the mapping needs at least two sides, or the side `yes` alone")
+    if len(set(split.values())) != len(split):
+        raise SourceError(f"two sides of {key!r} in the mapping are the same share; the other side of one is {{no: ASSET}}")
+    ordered = sorted(split.items(), key=lambda item: item[0].encode())
+    return AssetMarket(
+        fixture_id,
+        key,
+        {side: asset for side, (asset, _) in ordered},
+        frozenset(side for side, (_, is_no) in ordered if is_no),
+    )
+
+
+def markets_of(assets: AssetMap) -> Iterable[AssetMarket]:
+    """Return every market once, by fixture and key."""
+    once = {(market.fixture_id, market.key): market for market in assets.markets.values()}
+    return [once[key] for key in sorted(once)]
+
+
+# From the states of markets to ticks: spilled to disk as they come, then numbered some fixtures at a time.
+
+
+_SCHEMA = TICKS | {"event": pl.String, "place": pl.Int64}
+_AT = ("fixture_id", "market_key", "ts_ms")
+
+
+class StateSpill:
+    """Keeps states on disk; of those of one market at one time the last one counts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._spill = QuoteSpill(folder)
+        self._place = 0
+        self._held: list[State] = []
+
+    def add(self, states: Iterable[State], chunk_rows: int) -> None:
+        """Take some more states, in order."""
+        self._held += states
+        if len(self._held) * 2 >= chunk_rows:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._held:
+            self._spill.add(states_frame(self._held, self._place))
+            self._place += len(self._held)
+            self._held = []
+
+    def parts(self, options: Options, account: ImportStats) -> Iterator[pl.DataFrame]:
+        """Return ``TICKS`` of some whole fixtures at a time, in ascending order of fixture_id."""
+        self._flush()
+        ids = {event: int(event) for event in self._spill.rows_of}
+        for batch in batches(self._spill.rows_of, ids, options.chunk_rows):
+            yield last_states(self._spill.rows(batch), account)
+
+
+def states_frame(states: Iterable[State], place: int = 0) -> pl.DataFrame:
+    """Make a frame of states that are counted from ``place``: ``TICKS``, still without their number, event and place."""
+    rows = [
+        (s.fixture_id, 0, s.ts_ms, s.in_running, s.market_key, side, prob, odds, s.suspended, str(s.fixture_id), place + n)
+        for n, s in enumerate(states)
+        for side, prob, odds in zip(s.sides, s.prob_bps, s.odds_milli, strict=True)
+    ]
+    order = (
+        "fixture_id",
+        "tick_seq",
+        "ts_ms",
+        "in_running",
+        "market_key",
+        "side",
+        "prob_bps",
+        "odds_milli",
+        "suspended",
+        "event",
+        "place",
+    )
+    return pl.DataFrame(rows, schema={name: _SCHEMA[name] for name in order}, orient="row")
+
+
+def last_states(states: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
+    """Return ``TICKS`` of states of whole fixtures, of which the last of one market at one time counts."""
+    last = states.filter(pl.col("place") == pl.col("place").max().over(_AT))
+    account.note("states that another of the same time followed", states["place"].n_unique() - last["place"].n_unique())
+    for suspended, count in last.group_by("suspended").agg(pl.col("place").n_unique()).iter_rows():
+        account.books[0 if suspended else 1] += count
+    return number_messages(last)
+
+
+# A row a quote or a trade of an asset: prices are millionths of what its share pays. ``order`` tells trades of one
+# millisecond apart, whatever file they came in, and ``trade`` is the source's own id of one.
+SHARES: Schema = {
+    "event": pl.String,
+    "asset": pl.String,
+    "ts_ms": pl.Int64,
+    "is_trade": pl.Boolean,
+    "bid": pl.Int64,
+    "ask": pl.Int64,
+    "price": pl.Int64,
+    "takes_yes": pl.Boolean,
+    "order": pl.Int64,
+    "trade": pl.String,
+    "file": pl.String,
+    "line": pl.Int64,
+}
+TRADE_AGE_S = 600
+CLOSE_WITHIN_S = 900
+_STATES = 20_000
+_ORDER = ("event", "market", "ts_ms", "order", "trade", "asset", "price", "takes_yes", "file", "line")
+
+
+class ListedShare(NamedTuple):
+    """A row of ``SHARES``."""
+
+    event: str
+    asset: str
+    ts_ms: int
+    is_trade: bool
+    bid: int | None
+    ask: int | None
+    price: int | None
+    takes_yes: bool | None
+    order: int
+    trade: str | None
+    file: str
+    line: int
+
+
+class Trade(NamedTuple):
+    """A trade of an asset: when, to the microsecond too, at what price, whether its taker bought ``yes``, and its id."""
+
+    ts_ms: int
+    ts_us: int
+    price: int
+    takes_yes: bool
+    trade: str | None
+
+    def share(self, asset: str, file: str, line: int) -> ListedShare:
+        """Return its row; the event is to be filled in."""
+        return ListedShare("", asset, self.ts_ms, is_trade=True, bid=None, ask=None, price=self.price, takes_yes=self.takes_yes,
+                     order=self.ts_us, trade=self.trade, file=file, line=line)  # fmt: skip
+
+
+def quote_share(asset: str, ts_ms: int, quote: Quote, file: str, line: int) -> ListedShare:
+    """Return the row of a quote; the event is to be filled in."""
+    return ListedShare("", asset, ts_ms, is_trade=False, bid=quote.bid, ask=quote.ask, price=None, takes_yes=None, order=0,
+                 trade=None, file=file, line=line)  # fmt: skip
+
+
+def price_millionths(price: object) -> int:
+    """Return a price in millionths: whole numbers are cents, texts and fractions are dollars.
+
+    Raises
+    ------
+    ValueError
+        No price, or one that may be either.
+
+    Examples
+    --------
+    >>> price_millionths(44), price_millionths("0.4400"), price_millionths(0.44), price_millionths("44.0")
+    (440000, 440000, 440000, 440000)
+    """
+    if isinstance(price, int) and not isinstance(price, bool):
+        return cents(price)
+    if isinstance(price, float) and price == 1:
+        raise ValueError("1.0 may be one cent or one dollar: write cents as whole numbers, and dollars as texts")
+    if isinstance(price, float) and 1 < price <= 100 and price.is_integer():
+        return cents(int(price))
+    if isinstance(price, str) and price.strip().isdecimal() and len(price.strip()) <= 3:
+        return price_millionths(int(price))
+    if isinstance(price, str) and "." in price and price.partition(".")[0].strip() not in ("", "0", "1"):
+        whole, _, rest = price.strip().partition(".")
+        if not rest.strip("0") and whole.isdecimal():
+            return price_millionths(int(whole))
+    return millionths(price)
+
+
+@dataclass(slots=True)
+class ShareSpill:
+    """Keeps quotes and trades on disk, and makes ticks of them.
+
+    Attributes
+    ----------
+    quoted
+        Markets of which there are quotes, so that their trades are left out.
+    """
+
+    assets: AssetMap
+    folder: Path
+    quoted: set[tuple[int, str]] = field(default_factory=set)
+    _spill: QuoteSpill = field(init=False)
+    _held: list[ListedShare] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._spill = QuoteSpill(self.folder)
+
+    def add(self, share: ListedShare, market: AssetMarket, chunk_rows: int) -> None:
+        """Take a quote or a trade."""
+        if not share.is_trade:
+            self.quoted.add((market.fixture_id, market.key))
+        self._held.append(share)
+        if len(self._held) >= chunk_rows:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._spill.add(pl.DataFrame(self._held, schema=SHARES, orient="row"))
+        self._held = []
+
+    def parts(self, options: Options, account: ImportStats) -> Iterator[pl.DataFrame]:
+        """Return ``TICKS`` of some whole fixtures at a time, in ascending order of fixture_id."""
+        self._flush()
+        kickoffs = {fixture.fixture_id: fixture.kickoff_ts_ms or 0 for fixture in self.assets.fixtures}
+        markets = {(str(market.fixture_id), market.key): market for market in markets_of(self.assets)}
+        keys = {asset: market.key for asset, market in self.assets.markets.items()}
+        ids = {event: int(event) for event in self._spill.rows_of}
+        for batch in batches(self._spill.rows_of, ids, options.chunk_rows):
+            rows = self._spill.rows(batch).with_columns(market=pl.col("asset").replace_strict(keys)).sort(_ORDER)
+            frames: list[pl.DataFrame] = []
+            for (event, key), own in rows.group_by("event", "market", maintain_order=True):
+                market = markets[str(event), str(key)]
+                states = self._states(market, own, kickoffs[market.fixture_id], options, account)
+                while some := list(islice(states, _STATES)):
+                    frames.append(states_frame(some, len(frames) * _STATES))
+            yield last_states(pl.concat(frames), account)
+
+    def _states(
+        self, market: AssetMarket, rows: pl.DataFrame, kickoff_ms: int, options: Options, account: ImportStats
+    ) -> Iterator[State]:
+        if (market.fixture_id, market.key) not in self.quoted:
+            account.note("markets that serve to enter, not to close: a trade is no standing quote")
+            age_s = TRADE_AGE_S if options.max_age_s is None else options.max_age_s
+            yield from _traded(market, rows, age_s * 1000, account)
+            return
+        account.note("trades beside quotes of their market are left out", int(rows["is_trade"].sum()))
+        last_ms = None
+        for state in _quoted(market, rows.filter(~pl.col("is_trade")), account):
+            last_ms = state.ts_ms if state.ts_ms < kickoff_ms and not state.suspended else last_ms
+            yield state
+        if last_ms is None or kickoff_ms - last_ms > CLOSE_WITHIN_S * 1000:
+            account.note(
+                f"markets that serve to enter, not to close: no quote in the last {CLOSE_WITHIN_S // 60} minutes before kickoff"
+            )
+
+
+def _quoted(market: AssetMarket, rows: pl.DataFrame, account: ImportStats) -> Iterator[State]:
+    """Make a state of the quotes of each time; where an asset has none at that time the market is suspended."""
+    for ts_ms, group in groupby(rows.iter_rows(named=True), key=lambda row: int(row["ts_ms"])):
+        quotes: dict[str, Quote] = {}
+        for row in group:
+            said, first = Quote(row["bid"], row["ask"]), row["asset"] not in quotes
+            if first:
+                quotes[row["asset"]] = said
+            elif quotes[row["asset"]] == said:
+                account.note("quotes that repeat another were dropped")
+            else:
+                text = f"{row['asset']} is quoted {quotes[row['asset']]} and {said} at {ts_ms}"
+                account.refuse(row["file"], row["line"], text, "an asset is quoted twice at one time")
+        shares = ShareMarket(market.fixture_id, market.key, tuple(market.sides))
+        for asset in market.assets:
+            quote = quotes.get(asset)
+            for side, opposite in market.sides_of(asset):
+                shares.quote(side, quote.opposite if quote is not None and opposite else quote, ts_ms)
+        if len(quotes) < len(market.assets):
+            account.note("times at which an asset of a market has no quote are suspended")
+        else:
+            mids = sum((quotes[own].bid + quotes[own].ask) / 2 for own in market.assets)
+            if len(market.assets) > 1:
+                account.overround_bps[round((mids / WHOLE - 1) * 1000) * 10] += 1
+        yield shares.state(in_running=False)
+
+
+class _Last(NamedTuple):
+    """The last trade of an asset."""
+
+    ts_ms: int
+    price: int
+    takes_yes: bool
+
+
+def _traded(market: AssetMarket, rows: pl.DataFrame, age_ms: int, account: ImportStats) -> Iterator[State]:
+    """Make a state at each trade: the last trades of the sides, normalised, if none of them is too old."""
+    last: dict[str, _Last] = {}
+    repeated = pl.col("trade").is_not_null() & ~pl.struct("asset", "trade").is_first_distinct()
+    account.note("trades that repeat another were dropped", rows.filter(repeated).height)
+    for row in rows.filter(~repeated).iter_rows(named=True):
+        ts_ms = int(row["ts_ms"])
+        last[row["asset"]] = _Last(ts_ms, row["price"], row["takes_yes"])
+        fresh = {asset: trade for asset, trade in last.items() if ts_ms - trade.ts_ms <= age_ms}
+        yield _trade_state(market, ts_ms, fresh, account)
+
+
+def _trade_state(market: AssetMarket, ts_ms: int, fresh: Mapping[str, _Last], account: ImportStats) -> State:
+    sides = tuple(market.sides)
+    head = partial(State, market.fixture_id, market.key, ts_ms, in_running=False, sides=sides)
+    nothing = (None,) * len(sides)
+    if len(fresh) < len(market.assets):
+        account.note("trades while a side of their market has no fresh one are suspended")
+        return head(prob_bps=nothing, odds_milli=nothing)
+    weights = {side: _of(side, market, fresh).price for side in sides}
+    shares = largest_remainder(weights)
+    return head(
+        prob_bps=tuple(shares[side] for side in sides),
+        odds_milli=tuple(_taken_odds(_of(side, market, fresh)) for side in sides),
+    )
+
+
+def _of(side: str, market: AssetMarket, fresh: Mapping[str, _Last]) -> _Last:
+    trade = fresh[market.sides[side]]
+    return _Last(trade.ts_ms, WHOLE - trade.price, not trade.takes_yes) if side in market.opposite else trade
+
+
+def _taken_odds(trade: _Last) -> int | None:
+    """Return the odds at which a side was taken; where its other side was taken, nobody is known to have offered it."""
+    return odds_milli(Decimal(trade.price) / WHOLE) if trade.takes_yes else None
+
+
+def trade_price(price: Any, *, in_dollars: bool) -> int:
+    """Return the price of a trade in millionths, which lies between nothing and the whole; dollars where the field says so.
+
+    Raises
+    ------
+    ValueError
+    """
+    found = millionths(price) if in_dollars else price_millionths(price)
+    if not 0 < found < WHOLE:
+        raise ValueError(f"nothing is traded at {price!r}")
+    return found
+
+
+def taker(side: Any) -> bool:
+    """Return whether the taker of a trade bought ``yes``.
+
+    Raises
+    ------
+    ValueError
+    """
+    if side not in ("yes", "no"):
+        raise ValueError(f"taker_side is yes or no, not {side!r:.80}")
+    return bool(side == "yes")

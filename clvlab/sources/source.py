@@ -1,0 +1,364 @@
+"""What every importer takes and gives: options in, ticks and fixtures out, and an account of what it met on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from clvlab.base.names import did_you_mean, printable
+from clvlab.errors import ArgumentError, OddsError, SourceError
+from clvlab.law.schema import ODDS_MILLI, TICKS, ClosingPolicy
+from clvlab.law.tape import check_close_age
+from clvlab.odds.consensus import Consensus
+from clvlab.odds.formats import OddsFormat
+from clvlab.odds.margin import Margin
+from clvlab.packs.manifest import MAX_LEAGUE, Capture, Fixture, KickoffKind, TimeRule
+from clvlab.packs.quality import RefusedRows
+
+NO_ODDS = f"no price, or not one of {ODDS_MILLI[0] / 1000} to {ODDS_MILLI[1] // 1000:,} as decimal odds"
+_LARGEST = 10  # overround; what is more is a percentage
+_EXAMPLES = 5
+_BREAKS_OFF = "a file can't be read to its end"
+_PLACE = re.compile(r"^(:\d+)?: ")
+_MAX_SAID = 300
+_MOST_REASONS = 20
+_OTHERS = "files are left out for other reasons"
+
+
+def silent(_: str) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to import; every importer uses what concerns it.
+
+    Attributes
+    ----------
+    lenient
+        Count rows that can't be read and go on, instead of stopping at the first.
+    margin
+        How the margin of a book is removed.
+    min_books, max_age_s, weights
+        How books become one price, see ``Consensus``; the source's own default if None.
+    max_overround
+        A book's message with a larger overround is taken as suspended, and counted; no limit if None.
+    odds_format
+        How prices are written; found out if None.
+    time_zone
+        IANA zone of times that carry none; such times are refused if None.
+    books
+        Keep what each book says beside the consensus.
+    closing
+        football-data: preference of closing columns.
+    mapping
+        csv and parquet: what the columns mean; kalshi, pmxt and trades: which side of which market an asset is.
+    max_close_age_s
+        How old a market's closing message may be to be scored by; no limit if None.
+    reading_rule
+        Of the times of history: 1 reads a pack again that names no rule.
+    chunk_rows
+        Rows held in memory at a time.
+    progress
+        Called with a line of text now and then.
+    """
+
+    lenient: bool = False
+    margin: Margin = Margin.POWER
+    min_books: int | None = None
+    max_age_s: int | None = None
+    weights: Mapping[str, int] = field(default_factory=dict)
+    max_overround: float | None = None
+    odds_format: str | None = None
+    time_zone: str | None = None
+    books: bool = False
+    closing: tuple[str, ...] | None = None
+    mapping: Mapping[str, Any] | None = None
+    max_close_age_s: int | None = None
+    reading_rule: int = 2
+    chunk_rows: int = 100_000
+    progress: Callable[[str], None] = silent
+
+    def __post_init__(self) -> None:
+        if self.margin not in list(Margin):
+            meant = did_you_mean(self.margin, Margin)
+            raise OddsError(f"unknown margin method {self.margin!r:.80}: use one of {', '.join(Margin)}{meant}")
+        if self.odds_format is not None and self.odds_format not in list(OddsFormat):
+            meant = did_you_mean(self.odds_format, OddsFormat)
+            raise OddsError(f"unknown odds format {self.odds_format!r:.80}: use one of {', '.join(OddsFormat)}{meant}")
+        for name, number, least in (("min_books", self.min_books, 1), ("max_age_s", self.max_age_s, 0)):
+            if number is not None and (type(number) is not int or number < least):
+                raise OddsError(f"{name} must be a whole number of at least {least}, not {number!r:.80}")
+        most = self.max_overround
+        if most is not None and not (type(most) in (int, float) and 0 < most <= _LARGEST):
+            raise OddsError(f"max_overround is a share of at most {_LARGEST}, such as 0.3 for 30 %, not {most!r:.80}")
+        if self.weights is not None and not isinstance(self.weights, Mapping):
+            raise OddsError(
+                f"weights is a mapping from books to whole numbers, such as {{'pinnacle': 2}}, not {self.weights!r:.80}"
+            )
+        if self.closing is not None and (isinstance(self.closing, str) or not isinstance(self.closing, Iterable)):
+            raise OddsError(f"closing is a list of sources, such as ['pinnacle', 'average'], not {self.closing!r:.80}")
+        if self.time_zone is not None and not isinstance(self.time_zone, str):
+            raise SourceError(f"time_zone is the IANA name of a zone, such as 'Europe/London', not {self.time_zone!r:.80}")
+        for name, flag in (("lenient", self.lenient), ("books", self.books)):
+            if type(flag) is not bool:
+                raise ArgumentError(f"{name} is True or False, not {flag!r:.80}")
+        if not callable(self.progress):
+            said = f"progress is called with a line of text now and then, such as print; {self.progress!r:.80} can't be"
+            raise ArgumentError(said)
+        if self.mapping is not None and not isinstance(self.mapping, Mapping):
+            said = f"a mapping says what columns mean, as {{'columns': {{'time': 'when'}}}}, not {self.mapping!r:.80}"
+            raise SourceError(said)
+        check_close_age(self.max_close_age_s)
+        object.__setattr__(self, "margin", Margin(self.margin))
+        object.__setattr__(self, "weights", dict(self.weights or {}))
+        object.__setattr__(self, "closing", None if self.closing is None else tuple(self.closing))
+
+    def rules(self, default: Consensus) -> Consensus:
+        """Return a source's rules of consensus with what the caller asks otherwise."""
+        return Consensus(
+            min_books=default.min_books if self.min_books is None else self.min_books,
+            max_age_s=default.max_age_s if self.max_age_s is None else self.max_age_s,
+            weights=self.weights,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A source row that was not read."""
+
+    file: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return printable(f"{self.file}:{self.line}: {self.reason}")
+
+
+def reason_of(error: Exception) -> str:
+    """Say why something can't be read: the text of a ``KeyError`` alone would be a name."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
+
+
+@dataclass(slots=True)
+class ImportStats:
+    """What an import met: rows and files refused, what is to note, books and their overround.
+
+    Attributes
+    ----------
+    refused, examples
+        How many by reason, and the first of them: rows with their place and reason, files by their names.
+    broken
+        What is wrong with the first file that was refused.
+    """
+
+    lenient: bool = False
+    messages: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    broken: SourceError | None = None
+    notes: Counter[str] = field(default_factory=Counter)
+    books: Counter[int] = field(default_factory=Counter)
+    overround_bps: Counter[int] = field(default_factory=Counter)
+    margin_fallbacks: int = 0
+    book_names: set[str] = field(default_factory=set)
+    _reasons: set[str] = field(default_factory=set)
+
+    def refuse(self, file: str, line: int, reason: str, kind: str = "can't be read") -> None:
+        """Take note of a bad row; ``kind`` is the reason without its values.
+
+        Raises
+        ------
+        SourceError
+            When strict.
+        """
+        refused = Refused(file, line, reason)
+        if not self.lenient:
+            raise SourceError(f"{refused} (lenient reading would count it and go on)")
+        self._count(kind, str(refused))
+
+    def _count(self, kind: str, example: str) -> None:
+        self.refused[kind] += 1
+        known = self.examples.setdefault(kind, [])
+        if len(known) < _EXAMPLES:
+            known.append(example)
+
+    def refuse_file(self, file: str, error: SourceError, reason: str = _BREAKS_OFF) -> None:
+        """Take note of a file that can't be read, or not to its end; files count by what is wrong with them.
+
+        Raises
+        ------
+        SourceError
+            The same one, when strict.
+        """
+        if not self.lenient:
+            raise error
+        said = _PLACE.sub("", printable(str(error)).removeprefix(printable(file)))
+        kind = f"a file {said}" if said.startswith(_BREAKS_OFF.removeprefix("a file ")) else f"{reason}: {said}"
+        self.leave_file(file, kind)
+        self.broken = self.broken or error
+
+    def leave_file(self, file: str, reason: str) -> None:
+        """Count a file that is left out, for one of so many reasons at most: beyond them it is one of all the others."""
+        kind = reason[:_MAX_SAID]
+        self._reasons.add(kind if len(self._reasons) < _MOST_REASONS else _OTHERS)
+        self._count(kind if kind in self._reasons else _OTHERS, printable(file))
+
+    def note(self, what: str, count: int = 1) -> None:
+        """Count something that a reader of the pack should know; none of it is not worth a word."""
+        if count:
+            self.notes[what] += count
+
+    def refused_rows(self) -> tuple[RefusedRows, ...]:
+        """Return the refused rows by reason, most frequent first."""
+        return tuple(
+            RefusedRows(reason=kind, count=count, examples=tuple(self.examples[kind]))
+            for kind, count in self.refused.most_common()
+        )
+
+
+def left_files(left: Iterable[tuple[str, str]]) -> tuple[RefusedRows, ...]:
+    """Return files, given by name and with the reason why they were left, as ``ImportStats.refuse_file`` counts them."""
+    account = ImportStats(lenient=True)
+    for name, why in left:
+        account.leave_file(name, why)
+    return account.refused_rows()
+
+
+class SourcePart(NamedTuple):
+    """Some whole fixtures of a source: ``TICKS``, and ``BOOKS`` where they are kept."""
+
+    ticks: pl.DataFrame
+    books: pl.DataFrame | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Normalised:
+    """What a source says.
+
+    Attributes
+    ----------
+    parts
+        Some whole fixtures each, in ascending order of fixture_id, made as they are asked for: a ``SourcePart``, or ``TICKS``
+        alone.
+    fixtures
+        Fixtures with names and kickoffs where the source has them.
+    account
+        Complete once the parts were taken.
+    kickoff
+        Whether kickoffs were announced beforehand, which is what None means, or known only afterwards.
+    capture
+        When and how the messages were captured; None where the source does not say.
+    results
+        ``RESULTS``; None where the source has none.
+    reading
+        By which rule times were read; None of the first, and where both read the same.
+    keep_raw
+        The source's files are kept in the pack.
+    """
+
+    parts: Iterable[pl.DataFrame | SourcePart]
+    fixtures: tuple[Fixture, ...]
+    account: ImportStats
+    provenance: str
+    normaliser: str
+    margin: str
+    consensus: str
+    closing_source: str = "consensus"
+    closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
+    kickoff: KickoffKind | None = None
+    capture: Capture | None = None
+    results: pl.DataFrame | None = None
+    reading: TimeRule | None = None
+    keep_raw: bool = False
+
+    @property
+    def ticks(self) -> pl.DataFrame:
+        """All ticks at once."""
+        return pl.concat([pl.DataFrame(schema=TICKS), *(as_part(part).ticks for part in self.parts)])
+
+
+def as_part(part: pl.DataFrame | SourcePart) -> SourcePart:
+    """Return what a source made of some fixtures as a part."""
+    return part if isinstance(part, SourcePart) else SourcePart(part)
+
+
+def ticks_frame(rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
+    """Make ``TICKS`` of tuples in the schema's column order."""
+    return pl.DataFrame(list(rows), schema=TICKS, orient="row")
+
+
+def fixture_id_of(source_id: str) -> int:
+    """Return the first 52 bits of the SHA-256 of a source's own id."""
+    return int.from_bytes(hashlib.sha256(source_id.encode()).digest()[:7]) >> 4
+
+
+def league_named(text: object, column: str) -> str | None:
+    """Return the league that a source names; None where it names none.
+
+    Raises
+    ------
+    ValueError
+        No text, or one that is too long for a pack.
+    """
+    if text in (None, ""):
+        return None
+    if not isinstance(text, str):
+        raise ValueError(f"{column} {text!r:.80} is no name of a league")
+    if len(text) > MAX_LEAGUE:
+        raise ValueError(f"{column} {text!r:.80} has {len(text):,} letters, a league has {MAX_LEAGUE} at most")
+    return text
+
+
+def fixture_ids_of(source_ids: Iterable[str]) -> dict[str, int]:
+    """Number fixtures that have no integer id.
+
+    Raises
+    ------
+    SourceError
+        Two ids with the same number.
+    """
+    numbers: dict[int, str] = {}
+    for source_id in sorted(set(source_ids)):
+        known = numbers.setdefault(fixture_id_of(source_id), source_id)
+        if known != source_id:
+            raise SourceError(f"fixtures {known!r} and {source_id!r} have the same number; import them as two packs")
+    return {source_id: number for number, source_id in numbers.items()}
+
+
+def files_below(paths: Sequence[Path], endings: Sequence[str], named_so: re.Pattern[str] | None = None) -> dict[str, Path]:
+    """Return the files to read by name: files as given, and of a folder all that end or are named so, by their path below it.
+
+    Raises
+    ------
+    SourceError
+        No file, or two of one name.
+    """
+    named: dict[str, Path] = {}
+    for path in paths:
+        below = (
+            [path]
+            if path.is_file()
+            else [
+                file
+                for file in sorted(path.rglob("*"))
+                if file.is_file() and (file.name.endswith(tuple(endings)) or (named_so and named_so.fullmatch(file.name)))
+            ]
+        )
+        found = {printable(file.name if file == path else file.relative_to(path).as_posix()): file for file in below}
+        if len(found) < len(below):
+            raise SourceError(f"two files of {printable(str(path))!r} have names that are printed alike: rename one")
+        twice = sorted(named.keys() & found.keys())
+        if twice:
+            raise SourceError(f"two files are named {twice[0]!r}: {named[twice[0]]} and {found[twice[0]]}")
+        named |= found
+    if not named:
+        raise SourceError(f"no file that ends in {', '.join(endings)} in {', '.join(str(path) for path in paths)}")
+    return named

@@ -1,0 +1,1 @@
+"""Tables of any provider: CSV, Parquet and frames whose columns a mapping explains."""

@@ -1,0 +1,176 @@
+"""Rows of a Parquet file whose source is known, by batches: every type that a column may have becomes one that can be read."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from clvlab.errors import SourceError
+from clvlab.packs.files import MAX_LINE_BYTES, lines_of
+from clvlab.packs.parquet import batches, opened, parquet_schema
+from clvlab.packs.rows import UNREADABLE
+from clvlab.sources.source import ImportStats
+
+# Rows of a CSV whose source is known, so that its columns need no mapping; whichever delimiter it was saved with.
+
+
+DELIMITERS = ",;\t|"
+
+
+class _Reader(Protocol):
+    """What ``csv.reader`` gives."""
+
+    @property
+    def line_num(self) -> int: ...
+    def __iter__(self) -> Iterator[list[str]]: ...
+
+
+class CsvRow(NamedTuple):
+    """A row by column, empty cells left out; ``line`` counts as the file does."""
+
+    line: int
+    cells: dict[str, str]
+
+
+def delimiter_of(header: str) -> str:
+    """Return what separates the cells of a header.
+
+    Examples
+    --------
+    >>> delimiter_of("date;home;away"), delimiter_of("one column")
+    (';', ',')
+    """
+    return max(DELIMITERS, key=header.count)
+
+
+def header_of(line: str) -> list[str]:
+    """Return the columns that a header names; none where it can't be read as one."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter_of(line)), [])]
+    except csv.Error:
+        return []
+
+
+def opened_csv(name: str, path: Path, account: ImportStats) -> tuple[list[str], Iterator[CsvRow]]:
+    """Return the header and the rows; one of another width than the header is refused.
+
+    Raises
+    ------
+    SourceError
+        No header, or it names a column twice; a file that can't be read to its end; when strict, a row that can't be read.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))  # a cell may hold a list of books
+    lines = text_lines(name, path, account)
+    first = next((line for line in lines if line.strip()), "")
+    header = header_of(first)
+    if not any(header) or len(set(header)) != len(header):
+        raise SourceError(f"{name}:1: the header {header} is empty or names a column twice")
+    return header, _rows(name, header, csv.reader(lines, delimiter=delimiter_of(first), strict=True), account)
+
+
+def _rows(name: str, header: list[str], reader: _Reader, account: ImportStats) -> Iterator[CsvRow]:
+    try:
+        for row in reader:
+            if not any(cell.strip() for cell in row):
+                continue
+            line = reader.line_num + 1
+            if len(row) != len(header):
+                text = f"{len(row)} cells under a header of {len(header)}"
+                account.refuse(name, line, text, "a row is too wide or narrow")
+                continue
+            yield CsvRow(line, {column: cell.strip() for column, cell in zip(header, row, strict=True) if cell.strip()})
+    except csv.Error as error:
+        raise SourceError(f"{name}:{reader.line_num + 1}: no CSV from here on: {error}") from error
+
+
+def text_lines(name: str, path: Path, account: ImportStats) -> Iterator[str]:
+    """Return every line, an empty one for what is blank or refused, so that the reader counts as the file does."""
+    given = 0
+    for number, line in lines_of(path):
+        yield from ["\n"] * (number - given - 1)
+        given = number
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            account.refuse(name, number, f"no UTF-8: {error.reason} at byte {error.start}", "a row is no UTF-8")
+            yield "\n"
+
+
+def parquet_columns(name: str, path: Path) -> list[str]:
+    """Return the columns of a file.
+
+    Raises
+    ------
+    SourceError
+        It is no Parquet.
+    """
+    try:
+        return list(parquet_schema(path).names)
+    except UNREADABLE as error:
+        raise SourceError(f"{name}: can't be read to its end as Parquet: {str(error).splitlines()[0]}") from error
+
+
+def parquet_rows(
+    name: str, path: Path, columns: Sequence[str], chunk_rows: int, *, times: Sequence[str], listed: Sequence[str] = ()
+) -> Iterator[pl.DataFrame]:
+    """Return the rows by batches: times in UTC, decimals as the texts of their digits, what is ``listed`` as JSON.
+
+    Raises
+    ------
+    SourceError
+        It can't be read to its end or unpacks to too much, or a column has another type than text, numbers and, if named so,
+        times or lists.
+    """
+    line = 1
+    try:
+        with opened(path, columns) as file:
+            kinds = {column: "time" if column in times else "list" if column in listed else "" for column in columns}
+            schema = pa.schema([_field(name, file.schema_arrow.field(column), kind) for column, kind in kinds.items()])
+            for batch in batches(file, chunk_rows, columns):
+                table = batch.select(list(columns))
+                for column in listed:
+                    place = table.schema.get_field_index(column)
+                    if pa.types.is_nested(table.schema.field(place).type):
+                        table = table.set_column(place, column, _as_json(table[column]))
+                table = table.cast(schema)
+                table.validate(full=True)  # a damaged file may hold what is no text, which Polars takes for text
+                yield pl.DataFrame(pl.from_arrow(table))
+                line += table.num_rows
+    except (*UNREADABLE, pl.exceptions.PolarsError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SourceError(f"{name}: can't be read to its end as Parquet, from row {line} on: {said}") from error
+
+
+def _field(name: str, field: pa.Field, kind: str) -> pa.Field:
+    stored = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if pa.types.is_decimal(stored) or (kind == "list" and pa.types.is_nested(stored)):
+        return pa.field(field.name, pa.string())
+    if pa.types.is_timestamp(stored) and kind == "time":
+        return pa.field(field.name, stored if stored.tz is None else pa.timestamp(stored.unit, "UTC"))
+    if pa.types.is_float16(stored):
+        return pa.field(field.name, pa.float64())
+    if not any(fits(stored) for fits in _FITTING):
+        raise SourceError(f"{name}: column {field.name!r} is {field.type}, which can't be read as what it has to be")
+    return pa.field(field.name, stored)
+
+
+_FITTING: tuple[Callable[[pa.DataType], bool], ...] = (
+    pa.types.is_null,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_boolean,
+)
+
+
+def _as_json(column: pa.ChunkedArray) -> pa.Array:
+    said = (None if one is None else orjson.dumps(one, default=str).decode() for one in column.to_pylist())
+    return pa.array(list(said), pa.string())

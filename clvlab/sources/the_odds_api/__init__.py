@@ -1,0 +1,1 @@
+"""The Odds API: its answers, files of them, and its live feed."""

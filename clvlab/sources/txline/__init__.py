@@ -1,0 +1,1 @@
+"""TxLINE: its stable-price messages, files of them, and its live feed."""

@@ -1,0 +1,561 @@
+"""TxLINE: server-sent events that resume where they broke off, and blocks of what they can't replay.
+
+After a cut the stream is asked for with ``Last-Event-ID``, and sends what was missed. If it says by a first event ``reset``
+that it does not hold that any more, or if there was no mark yet, the blocks of the missed time are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from time import sleep
+
+import httpx2
+
+from clvlab.errors import FeedError
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.packs.manifest import Fixture
+from clvlab.sources.capture.connection import (
+    Line,
+    RefusedAnswer,
+    attended,
+    base_url,
+    client_of,
+    is_passing,
+    provenance_at,
+    refusal,
+    said,
+    secret,
+)
+from clvlab.sources.capture.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.peer import Retry, backoff_s
+from clvlab.sources.txline.messages import About, about, fixture_of
+
+# What TxLINE answers beside its stream: odds in blocks of five minutes, which fill gaps, and fixtures.
+
+
+BLOCK_MS = 300_000
+MOST_BLOCKS = 288
+_TRIES = 3
+_SPACE = " \t\r\n"
+
+
+def elements(array: str) -> Iterator[str]:
+    """Return the elements of a JSON array, each as it is written.
+
+    Raises
+    ------
+    ValueError
+        It is no array.
+
+    Examples
+    --------
+    >>> list(elements('[{"a": 1.50} , 2]'))
+    ['{"a": 1.50}', '2']
+    """
+    decoder, text = json.JSONDecoder(), array.strip(_SPACE)
+    if not text.startswith("["):
+        raise ValueError("no JSON array")
+    at = _next(text, 1)
+    while not text.startswith("]", at):
+        try:
+            _, end = decoder.raw_decode(text, at)
+        except RecursionError as error:
+            raise ValueError("a JSON array is nested too deep") from error
+        yield text[at:end]
+        at = _next(text, end)
+        if text.startswith(",", at):
+            at = _next(text, at + 1)
+        elif not text.startswith("]", at):
+            raise ValueError("a JSON array breaks off")
+
+
+def _next(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _SPACE:
+        at += 1
+    return at
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The blocks of a provider.
+
+    Attributes
+    ----------
+    client
+        Asks with the headers that are needed.
+    path
+        Of a block, with ``{day}`` (of the epoch), ``{hour}`` and ``{block}`` (of the hour, from 0).
+    """
+
+    client: httpx2.Client
+    path: str
+
+    def texts(self, since_ms: int, until_ms: int) -> Generator[list[bytes] | None, None, None]:
+        """Return the messages of one block after the other; None for one that did not answer, or lies too far back."""
+        first, last = since_ms // BLOCK_MS, until_ms // BLOCK_MS
+        if last - first >= MOST_BLOCKS:
+            yield None
+            first = last - MOST_BLOCKS + 1
+        for number in range(first, last + 1):
+            yield self._block(number)
+
+    def _block(self, number: int) -> list[bytes] | None:
+        path = self.path.format(day=number // 288, hour=number // 12 % 24, block=number % 12)
+        for attempt in range(_TRIES):
+            if attempt:
+                sleep(backoff_s(attempt, first_s=0.2, most_s=2.0))
+            try:
+                response = self.client.get(path)
+                if response.status_code == httpx2.codes.OK:
+                    return [text.encode() for text in elements(response.content.decode())]
+            except (httpx2.HTTPError, ValueError):  # it did not answer, which the caller says of the whole gap
+                continue
+            if not is_passing(response.status_code):
+                break
+        return None
+
+
+# Where a listener of TxLINE's stream is: what is due after a cut, what was seen, and which time may be missing.
+
+
+SLACK_MS = 60_000  # messages of one time do not come in the order of their times
+_MOST_IDS = 500_000
+_MOST_MARK = 200
+
+
+def mark_of(event_id: str) -> str | None:
+    """Return the id of an event if it can be sent back in a header; None else."""
+    sound = 0 < len(event_id) <= _MOST_MARK and event_id.isascii() and event_id.isprintable() and " " not in event_id
+    return event_id if sound else None
+
+
+@dataclass
+class Ids:
+    """The ids that came last; older ones are forgotten."""
+
+    _ids: dict[str, None] = field(default_factory=dict)
+
+    def add(self, message_id: str | None) -> None:
+        if message_id is not None:
+            self._ids[message_id] = None
+            if len(self._ids) > _MOST_IDS:
+                del self._ids[next(iter(self._ids))]
+
+    def take(self, message_id: str | None) -> bool:
+        """Forget one; tell whether it was known."""
+        known = message_id is not None and message_id in self._ids
+        if known:
+            del self._ids[message_id or ""]
+        return known
+
+    def __contains__(self, message_id: object) -> bool:
+        return message_id in self._ids
+
+    def __bool__(self) -> bool:
+        return bool(self._ids)
+
+
+@dataclass
+class HistoryPosition:
+    """Where a feed is.
+
+    Attributes
+    ----------
+    wanted
+        Fixtures; all if empty.
+    mark
+        Of the last event that had one.
+    owed
+        Whether a ``Resumed`` is due.
+    sound_ms
+        When the last message came before which none is missing.
+    is_vague
+        Whether nobody knows when that was: the mark that a listener began with is after all times.
+    doubtful_ms
+        What that was before the stream was taken to go on at the mark, until a message shows that it does.
+    behind_ms
+        Until a message of this time comes, missed ones are still being sent.
+    filled
+        Ids of messages that a block had, which the stream may still send.
+    """
+
+    wanted: frozenset[int]
+    mark: str | None
+    owed: bool
+    sound_ms: int = 0
+    data_ms: int = 0
+    begun: bool = False
+    is_vague: bool = False
+    behind_ms: int | None = None
+    doubtful_ms: int | None = None
+    seen: Ids = field(default_factory=Ids)
+    filled: Ids = field(default_factory=Ids)
+
+    @property
+    def marked_ms(self) -> int | None:
+        """The provider's time of the mark."""
+        time = (self.mark or "").partition(":")[0]
+        return int(time) if time.isdecimal() and len(time) <= len(str(SAFE_INTEGER)) and int(time) <= SAFE_INTEGER else None
+
+    def begin(self, now_ms: int) -> None:
+        if not self.begun:
+            marked_ms = self.marked_ms if self.owed else None
+            self.begun, self.sound_ms = True, now_ms if marked_ms is None else min(marked_ms, now_ms)
+            self.is_vague = marked_ms is not None and marked_ms > now_ms + SLACK_MS
+        self.data_ms = now_ms
+
+    def resumed(self, now_ms: int, skew_ms: int, *, at_mark: bool) -> None:
+        """Take note that messages come again: at the mark, as long as no ``reset`` says otherwise."""
+        self.owed, self.behind_ms = False, now_ms + skew_ms
+        self.doubtful_ms = self.sound_ms if at_mark else None
+
+    def lost(self) -> None:
+        """Take note of a ``reset`` after heartbeats: nothing of what was missed came."""
+        self.sound_ms = self.sound_ms if self.doubtful_ms is None else self.doubtful_ms
+
+    def caught_up(self, now_ms: int) -> None:
+        self.behind_ms, self.sound_ms, self.is_vague = None, now_ms, False
+
+    def missed(self, now_ms: int, skew_ms: int) -> tuple[int, int, bool]:
+        """Return from when to when messages were missed by the provider's clock, and whether that is known.
+
+        A single message that lies about its time must not make the missed time look shorter than it was: a mark counts where
+        it is not later than what came last, and a clock that is behind only as far as messages are late.
+        """
+        late_ms = max(skew_ms, -SLACK_MS)
+        until_ms = now_ms + late_ms
+        marked_ms = self.marked_ms
+        since_ms = self.sound_ms + skew_ms if marked_ms is None else min(marked_ms, self.sound_ms + late_ms)
+        return since_ms - (SLACK_MS if self.seen else 0), max(since_ms, until_ms), not self.is_vague
+
+
+# Server-sent events, from bytes as they come.
+#
+# References
+# ----------
+# WHATWG, "HTML", 9.2.6 "Interpreting an event stream". ``retry`` is left out: feeds have a back-off of their own.
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MOST_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """An event.
+
+    Attributes
+    ----------
+    kind
+        Its ``event``, ``message`` by default.
+    data
+        Its ``data``, verbatim.
+    mark
+        The last ``id`` so far; empty without any.
+    """
+
+    kind: str
+    data: bytes
+    mark: str
+
+
+@dataclass
+class EventStream:
+    """Takes bytes and returns events; one that breaks off, with the ``id`` it began with, is none."""
+
+    _rest: bytes = b""
+    _after_cr: bool = False
+    _begun: bool = False
+    _kind: bytes = b""
+    _data: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _mark: str = ""
+
+    def take(self, chunk: bytes) -> Iterator[ServerEvent]:
+        r"""Return the events that end with some more bytes.
+
+        Raises
+        ------
+        ValueError
+            A line, or an event, without an end.
+
+        Examples
+        --------
+        >>> list(EventStream().take(b"id: 1:0\ndata: {}\n\ndata: never"))
+        [ServerEvent(kind='message', data=b'{}', mark='1:0')]
+        """
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        self._after_cr = chunk.endswith(b"\r")
+        lines = (self._rest + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._rest = lines.pop()
+        for line in lines:
+            event = self._line(line if self._begun else line.removeprefix(_BYTE_ORDER_MARK))
+            self._begun = True
+            if event is not None:
+                yield event
+        if self._size + len(self._rest) > _MOST_BYTES:
+            raise ValueError(f"an event has more than {_MOST_BYTES:,} bytes")
+
+    def _line(self, line: bytes) -> ServerEvent | None:
+        if not line:
+            kind, data = self._kind, self._data
+            self._kind, self._data, self._size = b"", [], 0
+            return ServerEvent(kind.decode(errors="replace") or "message", b"\n".join(data), self._mark) if any(data) else None
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+            self._size += len(value) + 1
+        elif name == b"event":
+            self._kind = value
+        elif name == b"id" and b"\0" not in value:
+            self._mark = value.decode(errors="replace")
+        return None
+
+
+URL = "https://txline.txodds.com"
+STREAM_PATH = "/api/odds/stream"
+BLOCK_PATH = "/api/odds/updates/{day}/{hour}/{block}"
+FIXTURES_PATH = "/api/fixtures/snapshot"
+_RENEWALS = 3
+
+
+class _Silent(Exception):  # noqa: N818 - no error: the feed connects again
+    pass
+
+
+class TxLineFeed:
+    """The odds stream of TxLINE.
+
+    Parameters
+    ----------
+    jwt
+        Token of the session, or what returns a new one: called at first, and whenever it was refused.
+    api_token
+        Of the bundle that was subscribed to.
+    url, stream_path, block_path, fixtures_path
+        Where the provider is; without a path of fixtures they are those of the current block, without names and kickoffs.
+    patience_s, data_patience_s
+        How long no byte, and how long no message, may come before the feed connects again.
+    timeout_s
+        How long a connection or an answer may take.
+    first_wait_s, most_wait_s
+        Bounds of the waits between two tries.
+
+    Raises
+    ------
+    FeedError
+        A setting that can't be used.
+    """
+
+    name = "txline"
+
+    def __init__(
+        self,
+        *,
+        jwt: str | Callable[[], str],
+        api_token: str,
+        url: str = URL,
+        stream_path: str = STREAM_PATH,
+        block_path: str = BLOCK_PATH,
+        fixtures_path: str = FIXTURES_PATH,
+        patience_s: float = 45.0,
+        data_patience_s: float = 900.0,
+        timeout_s: float = 10.0,
+        first_wait_s: float = 0.5,
+        most_wait_s: float = 30.0,
+    ) -> None:
+        self._url = base_url(url, "CLVLAB_TXLINE_URL")
+        self._jwt = jwt if callable(jwt) else secret(jwt, "CLVLAB_TXLINE_JWT")
+        self._token: str | None = None
+        self._api_token = secret(api_token, "CLVLAB_TXLINE_API_TOKEN")
+        self._stream_path, self._block_path, self._fixtures_path = stream_path, block_path, fixtures_path
+        self._patience_s, self._data_patience_s, self._timeout_s = patience_s, data_patience_s, timeout_s
+        self._waits = (first_wait_s, most_wait_s)
+        self.provenance = provenance_at(self.name, self._url)
+        self.health = Health()
+
+    def fixtures(self) -> Sequence[Fixture]:
+        """Return the fixtures of the bundle, by kickoff."""
+        at_ms = now_ms()
+        path = self._fixtures_path or self._block_path.format(
+            day=at_ms // 86_400_000, hour=at_ms // 3_600_000 % 24, block=at_ms // 300_000 % 12
+        )
+        with self._client() as client:
+            try:
+                response = client.get(path)
+                if response.status_code == httpx2.codes.UNAUTHORIZED and callable(self._jwt):
+                    self._token = None
+                    response = client.get(path)
+                self._check(response)
+                found = {fixture.fixture_id: fixture for fixture in map(fixture_of, elements(response.content.decode()))}
+            except (httpx2.HTTPError, RefusedAnswer, ValueError, KeyError, TypeError) as error:
+                raise FeedError(f"TxLINE can't be asked for fixtures, see CLVLAB_TXLINE_URL and _JWT: {said(error)}") from None
+        return sorted(found.values(), key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
+
+    def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
+        """Return messages as they come; see ``Feed``."""
+        place = HistoryPosition(frozenset(fixture_ids), mark_of(after or ""), owed=after is not None)
+        retry, renewals = Retry(self.health, *self._waits), 0
+        with self._client() as client, self._off():
+            while not stop.is_set:
+                cause, at_least, wrong = GapCause.CUT, 0.0, "the stream ended"
+                try:
+                    yield from self._connected(client, place, stop)
+                except (_Silent, httpx2.ReadTimeout) as error:
+                    cause, wrong = GapCause.SILENCE, f"nothing came for too long ({type(error).__name__})"
+                except RefusedAnswer as error:
+                    cause = GapCause.QUOTA if error.status == httpx2.codes.TOO_MANY_REQUESTS else cause
+                    at_least, wrong = error.retry_after_s, said(error)
+                    if error.status == httpx2.codes.UNAUTHORIZED:
+                        self._token, renewals = None, renewals + 1
+                        if renewals > _RENEWALS or not callable(self._jwt):
+                            raise FeedError("TxLINE refuses the token of the session: renew CLVLAB_TXLINE_JWT") from None
+                except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
+                    raise FeedError(f"TxLINE can't be asked, see CLVLAB_TXLINE_URL: {type(error).__name__}") from None
+                except (httpx2.HTTPError, ValueError) as error:
+                    wrong = said(error)
+                if stop.is_set:
+                    break
+                if not self.health.retries:  # something came
+                    retry.succeeded()
+                    renewals = min(renewals, 1)
+                retry.failed(wrong)
+                self.health.owed_since_ms = None
+                if place.begun and not place.owed:
+                    place.owed = True
+                    yield Cut(cause, place.sound_ms, resumable=True)
+                retry.wait(stop, at_least)
+
+    @contextmanager
+    def _off(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.health.connected = False
+
+    def _connected(self, client: httpx2.Client, place: HistoryPosition, stop: Stop) -> Generator[Item, None, None]:
+        """Return what one connection brings."""
+        line = Line()
+        with closing(attended(self._events(client, place, line), stop, line.hang_up)) as events:
+            for n, (event, at_ms) in enumerate(events):
+                self.health.connected, self.health.heard_ts_ms = True, at_ms
+                if n == 0:
+                    place.begin(at_ms)
+                if place.owed:
+                    yield from self._resumed(client, place, stop, at_ms, is_reset=event.kind == "reset")
+                elif event.kind == "reset" and place.mark is not None:
+                    place.lost()
+                    raise httpx2.RemoteProtocolError("the server lost its place")
+                mark = mark_of(event.mark)
+                place.mark = mark or place.mark
+                if event.kind not in ("heartbeat", "reset"):
+                    yield from self._message(place, Received(event.data, at_ms, mark=mark))
+                elif event.kind == "heartbeat":
+                    self.health.retries, self.health.error = 0, None
+                    if place.behind_ms is not None:
+                        self._caught_up(place, at_ms)
+                if at_ms - place.data_ms > self._data_patience_s * 1000:
+                    raise _Silent("heartbeats alone")
+
+    def _message(self, place: HistoryPosition, message: Received) -> Iterator[Received]:
+        place.data_ms, place.doubtful_ms = message.received_ts_ms, None
+        own = about(message.text)
+        if place.filled.take(own.message_id):
+            return  # a block had it already
+        if place.behind_ms is None or (own.ts_ms or 0) >= place.behind_ms:
+            self._caught_up(place, message.received_ts_ms)
+        if place.wanted and own.fixture_id is not None and own.fixture_id not in place.wanted:
+            return
+        place.seen.add(own.message_id)
+        message = Received(message.text, message.received_ts_ms, own.ts_ms, message.mark)
+        self.health.note(message)
+        yield message
+
+    def _caught_up(self, place: HistoryPosition, at_ms: int) -> None:
+        place.caught_up(at_ms)
+        self.health.owed_since_ms = None
+
+    def _resumed(
+        self, client: httpx2.Client, place: HistoryPosition, stop: Stop, at_ms: int, *, is_reset: bool
+    ) -> Iterator[Received | Resumed]:
+        """Return that messages come again, and those of the missed time that the stream will not send."""
+        missed: list[tuple[bytes, About]] = []
+        whole = True
+        if is_reset or place.mark is None:
+            missed, whole = self._missed(client, place, stop)
+            if stop.is_set:
+                return
+        self.health.owed_since_ms = place.sound_ms
+        place.resumed(at_ms, self._skew_ms, at_mark=not is_reset and place.mark is not None)
+        yield Resumed(at_ms, replayed=whole)
+        for text, own in missed:
+            place.seen.add(own.message_id)
+            place.filled.add(own.message_id)
+            message = Received(text, now_ms(), own.ts_ms)
+            self.health.note(message)
+            yield message
+
+    def _missed(self, client: httpx2.Client, place: HistoryPosition, stop: Stop) -> tuple[list[tuple[bytes, About]], bool]:
+        """Return the messages of the missed time by their times, and whether every block answered."""
+        since_ms, until_ms, whole = place.missed(now_ms(), self._skew_ms)
+        missed: list[tuple[bytes, About]] = []
+        with closing(attended(History(client, self._block_path).texts(since_ms, until_ms), stop)) as blocks:
+            for texts in blocks:
+                whole = whole and texts is not None
+                missed += [(text, about(text)) for text in texts or ()]
+        missed = [
+            (text, own)
+            for text, own in missed
+            if own.message_id not in place.seen
+            and (own.ts_ms is None or own.ts_ms >= since_ms)
+            and (not place.wanted or own.fixture_id is None or own.fixture_id in place.wanted)
+        ]
+        return sorted(missed, key=lambda one: one[1].ts_ms or 0), whole
+
+    @property
+    def _skew_ms(self) -> int:
+        return self.health.clock_skew_ms or 0
+
+    def _events(
+        self, client: httpx2.Client, place: HistoryPosition, line: Line
+    ) -> Generator[tuple[ServerEvent, int], None, None]:
+        """Return the events of a connection, and when each came."""
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+        if place.mark is not None:
+            headers["Last-Event-ID"] = place.mark
+        params = {"fixtureId": next(iter(place.wanted))} if len(place.wanted) == 1 else None
+        patience = httpx2.Timeout(self._timeout_s, read=self._patience_s)
+        with client.stream("GET", self._stream_path, headers=headers, params=params, timeout=patience) as response:
+            self._check(response, place.wanted, begun=place.begun)
+            line.response = response
+            stream = EventStream()
+            for chunk in response.iter_bytes():
+                at_ms = now_ms()
+                for event in stream.take(chunk):
+                    yield event, at_ms
+
+    def _check(self, response: httpx2.Response, wanted: Collection[int] = (), *, begun: bool = False) -> None:
+        """Refuse what is no answer; a path that was right once may be so again."""
+        status = response.status_code
+        if status == httpx2.codes.OK:
+            return
+        if status == httpx2.codes.FORBIDDEN:
+            what = f"fixture {', '.join(map(str, sorted(wanted)))}" if wanted else "what was asked for"
+            raise FeedError(f"the bundle of CLVLAB_TXLINE_API_TOKEN lacks {what}")
+        if begun or status == httpx2.codes.UNAUTHORIZED or is_passing(status):
+            raise refusal(response)
+        raise FeedError(f"TxLINE answered {status}: see CLVLAB_TXLINE_URL")
+
+    def _client(self) -> httpx2.Client:
+        return client_of(self._url, base_url=self._url, timeout=self._timeout_s, auth=self._signed)
+
+    def _signed(self, request: httpx2.Request) -> httpx2.Request:
+        if self._token is None:
+            self._token = secret(self._jwt() if callable(self._jwt) else self._jwt, "CLVLAB_TXLINE_JWT")
+        request.headers |= {"Authorization": f"Bearer {self._token}", "X-Api-Token": self._api_token}
+        return request
