@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from importlib.resources import files
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette_compress import CompressMiddleware, add_compress_type
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from clvlab.arena.application import Application
 from clvlab.arena.deploys.config import DeployConfig
@@ -64,65 +63,6 @@ def install_docs_page(app: FastAPI) -> None:
         )
         page.headers["Content-Security-Policy"] = _POLICY
         return page
-
-
-# The address of a client behind proxies that are trusted to say it.
-
-
-_SCHEMES = ("http", "https")
-Networks = Collection[IPv4Network | IPv6Network]
-
-
-class ForwardedClient:
-    """Puts the client, and the scheme, that trusted proxies name in place of the proxy that connected.
-
-    Parameters
-    ----------
-    trusted
-        Networks of the proxies. Any other peer is the client, whatever it says of itself.
-    """
-
-    def __init__(self, app: ASGIApp, trusted: Networks) -> None:
-        self._app, self._trusted = app, trusted
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._trusted and scope["type"] in ("http", "websocket") and scope.get("client"):
-            peer, port = scope["client"]
-            address = client_address(peer, Headers(scope=scope).getlist("x-forwarded-for"), self._trusted)
-            scope = {**scope, "client": (address, port if address == peer else 0)}
-            named = Headers(scope=scope).get("x-forwarded-proto", "")
-            if scope["type"] == "http" and named in _SCHEMES and _is_trusted(peer, self._trusted):
-                scope["scheme"] = named  # of commands that pages print
-        await self._app(scope, receive, send)
-
-
-def client_address(peer: str, forwarded: Collection[str], trusted: Networks) -> str:
-    """Return the nearest address that is not a trusted proxy's; each proxy has added, at the end, whom it was asked by.
-
-    Examples
-    --------
-    >>> from ipaddress import ip_network
-    >>> client_address("10.0.0.1", ["203.0.113.7, 198.51.100.2"], [ip_network("10.0.0.0/8")])
-    '198.51.100.2'
-    """
-    named = [part.strip() for part in ",".join(forwarded).split(",") if part.strip()]
-    address = peer
-    while _is_trusted(address, trusted) and named and _parsed(named[-1]) is not None:
-        address = named.pop()
-    return address
-
-
-def _is_trusted(address: str, trusted: Networks) -> bool:
-    parsed = _parsed(address)
-    return parsed is not None and any(parsed in network for network in trusted)
-
-
-def _parsed(address: str) -> IPv4Address | IPv6Address | None:
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return None
-    return (isinstance(parsed, IPv6Address) and parsed.ipv4_mapped) or parsed
 
 
 _ALLOWED = ("GET", "HEAD", "POST", "DELETE")
@@ -212,8 +152,15 @@ def create_app(settings: Settings) -> FastAPI:
         )
     app.add_middleware(OneLength, refused=two_lengths_problem)
     app.add_middleware(Observe, log=log, metrics=metrics, unexpected=unexpected_problem, ending=ending_problem)
-    app.add_middleware(ForwardedClient, trusted=settings.trusted_proxies)  # the last one added is the outermost
+    proxies = [spelling for network in settings.trusted_proxies for spelling in _spellings(network)]
+    app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=proxies)  # the last one added is the outermost
     return app
+
+
+def _spellings(network: IPv4Network | IPv6Network) -> list[str]:
+    """Return a network as its peers appear to sockets: one for both kinds of address shows IPv4 as `::ffff:10.0.0.1`."""
+    mapped = [f"::ffff:{network.network_address}/{96 + network.prefixlen}"] if network.version == 4 else []
+    return [str(network), *mapped]
 
 
 def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
