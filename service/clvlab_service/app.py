@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from importlib.resources import files
@@ -14,7 +14,6 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from starlette_compress import CompressMiddleware, add_compress_type
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from clvlab.arena.application import Application
 from clvlab.arena.deploys.config import DeployConfig
@@ -22,10 +21,8 @@ from clvlab.arena.templates import parameter_models
 from clvlab.base.cache import BoundedCache
 from clvlab_service.auth import authenticator
 from clvlab_service.bodies import only_declared
-from clvlab_service.caching import Varying
-from clvlab_service.errors import ending_problem, install_error_handlers, problem_kinds, two_lengths_problem, unexpected_problem
-from clvlab_service.methods import Methods
-from clvlab_service.middleware import BodyLimit, Observe, OneLength, RequestMetrics, logger
+from clvlab_service.errors import install_error_handlers, problem_kinds
+from clvlab_service.middleware import Edge
 from clvlab_service.negotiation import Form
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.opening import opened, opening_of
@@ -37,6 +34,7 @@ from clvlab_service.routers import agents, backtests, competitions, leaderboard,
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena
 from clvlab_service.streams.connection import Feeds, StreamPlaces
+from clvlab_service.telemetry import RequestMetrics, logger
 
 # Interactive documentation that works offline: its script and style come from an installed package, not from a CDN.
 
@@ -134,14 +132,9 @@ def create_app(settings: Settings) -> FastAPI:
     install_docs_page(app)
     types = [kind for _, kind, _ in problem_kinds()]
     install_openapi(app, DeployConfig, types=sorted(set(types)), parameters=parameter_models())
-    larger = {("POST", packs.PATH): settings.max_upload_bytes} if settings.uploads else {}
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, others=larger)
     for media_type in ("application/x-ndjson", Form.ARROW):
         add_compress_type(media_type)
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
-    both = {route.path for router in _PAGES for route in router.routes if isinstance(route, PageRoute)}
-    app.add_middleware(Varying, both=both)
-    app.add_middleware(Methods)  # outside the compression, so that a HEAD has the headers of the compressed GET
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -150,17 +143,28 @@ def create_app(settings: Settings) -> FastAPI:
             allow_headers=["*"],
             expose_headers=_EXPOSED,
         )
-    app.add_middleware(OneLength, refused=two_lengths_problem)
-    app.add_middleware(Observe, log=log, metrics=metrics, unexpected=unexpected_problem, ending=ending_problem)
-    proxies = [spelling for network in settings.trusted_proxies for spelling in _spellings(network)]
-    app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=proxies)  # the last one added is the outermost
+    app.add_middleware(
+        Edge,
+        log=log,
+        metrics=metrics,
+        max_bytes=settings.max_body_bytes,
+        larger={("POST", packs.PATH): settings.max_upload_bytes} if settings.uploads else {},
+        vary=("Accept-Encoding",),
+        both={route.path for router in _PAGES for route in router.routes if isinstance(route, PageRoute)},
+    )
+    if settings.trusted_proxies:
+        _trust(app, settings.trusted_proxies)  # the last middleware added is the outermost
     return app
 
 
-def _spellings(network: IPv4Network | IPv6Network) -> list[str]:
-    """Return a network as its peers appear to sockets: one for both kinds of address shows IPv4 as `::ffff:10.0.0.1`."""
-    mapped = [f"::ffff:{network.network_address}/{96 + network.prefixlen}"] if network.version == 4 else []
-    return [str(network), *mapped]
+def _trust(app: FastAPI, proxies: Collection[IPv4Network | IPv6Network]) -> None:
+    """Take the client and the scheme that proxies of these networks name for those of a request."""
+    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # another server need not have it
+
+    networks = [str(network) for network in proxies]
+    # A socket for both kinds of address shows a peer with an IPv4 address as ::ffff:10.0.0.1.
+    mapped = [f"::ffff:{own.network_address}/{96 + own.prefixlen}" for own in proxies if own.version == 4]
+    app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[*networks, *mapped])
 
 
 def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

@@ -3,47 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _YEAR = "public, max-age=31536000, immutable"
 _LARGE = 65_536
-_CODING, _FORM = "Accept-Encoding", "Accept"
 _KEPT = ("ETag", "Cache-Control", "Content-Location", "Vary")
-
-
-class Varying:
-    """Names ``Accept-Encoding`` in ``Vary`` of every answer, of a 304 as of the 200 that it stands for (RFC 9110, 15.4.5).
-
-    The compression names it on answers that it may compress, which a 304 without a body never is.
-
-    Parameters
-    ----------
-    both
-        Paths of routes that have JSON and a page: their answers vary by ``Accept`` as well, whichever form they have.
-    """
-
-    def __init__(self, app: ASGIApp, both: Collection[str] = ()) -> None:
-        self._app, self._both = app, frozenset(both)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def varying(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                by_form = scope.get("method") == "GET" and getattr(scope.get("route"), "path", None) in self._both
-                for name in (_CODING, _FORM) if by_form else (_CODING,):
-                    if name.lower() not in [given.strip().lower() for given in headers.get("vary", "").split(",")]:
-                        headers.add_vary_header(name)
-            await send(message)
-
-        await self._app(scope, receive, varying)
 
 
 class RevalidatedRoute(APIRoute):

@@ -19,9 +19,9 @@ from clvlab.arena.packs import catalog_at
 from clvlab.arena.uploads.incoming import UploadLimits
 from clvlab.log.note import read_signer
 from clvlab.runs.live.feed import live_settings
-from clvlab_service.middleware import LogForwarder
 from clvlab_service.pool import BoundedPool
 from clvlab_service.settings import Settings
+from clvlab_service.telemetry import LogForwarder
 from clvlab_service.threads import DaemonThreads
 
 _GIVE_BACK_S = 1.0
