@@ -22,14 +22,14 @@ from clvlab.base.cache import BoundedCache
 from clvlab_service.auth import authenticator
 from clvlab_service.bodies import only_declared
 from clvlab_service.errors import install_error_handlers, problem_kinds
+from clvlab_service.json_lists import EventPages
+from clvlab_service.lifespan import opened, opening_of
 from clvlab_service.middleware import Edge
 from clvlab_service.negotiation import Form
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
-from clvlab_service.opening import opened, opening_of
 from clvlab_service.pages import catalog
 from clvlab_service.pages import runs as run_pages
 from clvlab_service.pages.route import PageRoute
-from clvlab_service.reading import EventPages
 from clvlab_service.routers import agents, backtests, competitions, leaderboard, operations, packs, runs
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena

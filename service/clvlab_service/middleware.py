@@ -29,8 +29,8 @@ class Edge:
     """All that surrounds the application, in one pass, as each further one costs every request.
 
     A request gets an id: the client's own if it is a plain token. A HEAD gets the answer to the GET without its body. A body
-    over the limit is refused when it is read, so that a request without a token gets 401 first. Every answer says what it varies
-    by, an error that nobody handled is a problem, and each request is measured and logged.
+    over the limit is refused when it is read, so that a request without a token gets 401 first. Every answer names what it
+    varies by, an error that nobody handled is a problem, and each request is measured and logged.
 
     Parameters
     ----------

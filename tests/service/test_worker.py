@@ -9,7 +9,7 @@ import sys
 
 import httpx2
 import pytest
-from clvlab_service.serving import create_worker
+from clvlab_service.server import create_worker
 
 from clvlab.cli import main
 from tests.service.serving import BACKTEST, BOUND, PLAIN, api, make_settings, running

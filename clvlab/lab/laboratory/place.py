@@ -12,7 +12,7 @@ import polars as pl
 
 from clvlab.bets.record import BetsFormat
 from clvlab.feeds.feed import Feed
-from clvlab.lab.laboratory.listing import Listing
+from clvlab.lab.laboratory.lists import Listing
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.grid import GridWork

@@ -27,8 +27,8 @@ from clvlab.errors import SettingsError
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.errors import install_error_handlers
+from clvlab_service.lifespan import opened, opening_of
 from clvlab_service.middleware import Edge
-from clvlab_service.opening import opened, opening_of
 from clvlab_service.routers import operations
 from clvlab_service.settings import LOOPBACK, Settings
 from clvlab_service.telemetry import RequestMetrics, forward_uvicorn, logger
