@@ -19,9 +19,10 @@ from clvlab.arena.packs import catalog_at
 from clvlab.arena.uploads.intake import UploadLimits
 from clvlab.log.note import read_signer
 from clvlab.runs.live.feed import live_settings
-from clvlab_service.pool import BoundedPool, DaemonThreads
+from clvlab_service.pool import BoundedPool
 from clvlab_service.settings import Settings
 from clvlab_service.telemetry import LogForwarder
+from clvlab_service.threads import DaemonThreads
 
 _GIVE_BACK_S = 1.0
 _WATCHING = {"measures": (1, 0), "health": (1, 0)}  # whoever asks while it is asked waits for the same answer

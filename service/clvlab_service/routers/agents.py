@@ -14,8 +14,8 @@ from clvlab.arena import templates
 from clvlab.arena.deploys.config import DeployConfig
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, PageSizeQuery
 from clvlab_service.json_lists import ReadPlace, json_list
+from clvlab_service.negotiation import RevalidatedRoute
 from clvlab_service.openapi import body_schema, problems
-from clvlab_service.revalidation import RevalidatedRoute
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=AuthenticatedRoute)
 

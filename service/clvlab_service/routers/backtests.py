@@ -25,9 +25,8 @@ from clvlab_service.deps import (
     accepted,
     wait_for,
 )
-from clvlab_service.negotiation import Responses
+from clvlab_service.negotiation import Responses, RevalidatedRoute
 from clvlab_service.openapi import problems
-from clvlab_service.revalidation import RevalidatedRoute
 
 router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=JsonRoute)
 reports = APIRouter(prefix="/backtests", tags=["backtests"], route_class=RevalidatedRoute)

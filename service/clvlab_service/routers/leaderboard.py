@@ -14,9 +14,8 @@ from clvlab.arena.log.public import MAX_ENTRIES
 from clvlab.base.cache import BoundedCache
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep
 from clvlab_service.json_lists import ReadPlace
-from clvlab_service.negotiation import Responses
+from clvlab_service.negotiation import Responses, RevalidatedRoute, is_kept
 from clvlab_service.openapi import problems
-from clvlab_service.revalidation import RevalidatedRoute, is_kept
 
 _ANSWER = TypeAdapter(LeaderboardResponse)
 

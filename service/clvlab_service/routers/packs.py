@@ -30,9 +30,8 @@ from clvlab_service.deps import (
     path_here,
 )
 from clvlab_service.json_lists import ReadPlace
-from clvlab_service.negotiation import TABLE, Form, FormDep, Responses, RowsQuery, arrow_response
+from clvlab_service.negotiation import TABLE, Form, FormDep, Responses, RevalidatedRoute, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
-from clvlab_service.revalidation import RevalidatedRoute
 from clvlab_service.settings import Settings
 
 # ``/me``.
