@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.arena.kept import KeptRuns
+from clvlab.arena.run_store import KeptRuns
 from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from clvlab.law.tape import Tape

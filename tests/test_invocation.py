@@ -25,7 +25,7 @@ NAMED_ONLY = {  # what is read elsewhere too, where nobody knows how clvlab is c
     "clvlab/log/publication.py": "also an answer of a service to its callers",
     "clvlab/log/standing.py": "a verdict, the same wherever it is reached",
     "service/clvlab_service/settings.py": "documentation of settings",
-    "service/clvlab_service/serving.py": "the title of an application",
+    "service/clvlab_service/server.py": "the title of an application",
 }
 
 

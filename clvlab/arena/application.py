@@ -14,7 +14,7 @@ from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.api.leaderboard import Belongings
 from clvlab.api.packs import PackFixture, PackFixturesResponse, PackQuality, ReplayPackInfo, ReplayPackListResponse
-from clvlab.arena.anchoring import Anchoring, StoredRecords
+from clvlab.arena.anchors import Anchoring, StoredRecords
 from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.competitions.competitions import Competitions
 from clvlab.arena.competitions.demo import Demo
@@ -28,18 +28,18 @@ from clvlab.arena.jobs import JobHandler, Jobs
 from clvlab.arena.leaderboard import Forest, GlobalLeaderboard
 from clvlab.arena.live import LiveJobs
 from clvlab.arena.log.public import PublicLog
-from clvlab.arena.log.watching import WitnessWatch
+from clvlab.arena.log.witnesses import WitnessWatch
 from clvlab.arena.measures import Measures, measures
 from clvlab.arena.packs import bundled_catalog
 from clvlab.arena.reports import BacktestOrigin, BacktestReports
-from clvlab.arena.results import RunResults
 from clvlab.arena.run_jobs import ReplayJobs
 from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.decisions import RunDecisions
+from clvlab.arena.runs.results import RunResults
 from clvlab.arena.runs.stored import StoredRuns
 from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream
-from clvlab.arena.uploads.incoming import UploadLimits
-from clvlab.arena.uploads.seen import Packs
+from clvlab.arena.uploads.intake import UploadLimits
+from clvlab.arena.uploads.packs import Packs
 from clvlab.arena.uploads.uploads import Uploads
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import LogBehindError, LogError, PackError, UnknownPackError, UploadsOffError

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Strict, StrictInt, StrictStr, Tag, TypeAdapter, create_model
 
 from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, template
-from clvlab.arena.allowlists import Allowlist
+from clvlab.arena.deploys.config import Allowlist
 from clvlab.errors import AgentError, UnknownFixtureError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope

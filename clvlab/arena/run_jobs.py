@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from clvlab.arena.anchoring import Anchoring
+from clvlab.arena.anchors import Anchoring
 from clvlab.arena.jobs import fenced
 from clvlab.arena.runs.in_database import begin, keep
 from clvlab.proof.anchor import Anchor

@@ -10,9 +10,11 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from clvlab.arena.log import auditing, operations
+from clvlab.arena.log import operations
+from clvlab.arena.log.audit import LogAudit
+from clvlab.arena.log.audit import audit as audit_log
 from clvlab.arena.log.sources import SourceLimits
-from clvlab.arena.log.watching import witnessed
+from clvlab.arena.log.witnesses import witnessed
 from clvlab.arena.runs import bundles
 from clvlab.base.files import file_bytes
 from clvlab.cli.options import CheckpointFileOption, JsonOption
@@ -99,7 +101,7 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """Read every entry, recompute the tree and the counts, and compare; exit 1 if a rule is broken, 2 without a log."""
-    done = auditing.audit(
+    done = audit_log(
         log,
         trust=bundles.read_trust(trust, key or []),
         checkpoints={str(path): path.read_text(encoding="utf-8") for path in checkpoint or []},
@@ -114,7 +116,7 @@ def audit(
     raise typer.Exit(0 if done.sound else 1)
 
 
-def _show(done: auditing.LogAudit) -> None:
+def _show(done: LogAudit) -> None:
     rows = done.facts()["counts"]
     if rows:
         named = {"content_hash": "pack", "elsewhere": "under other packs"}

@@ -138,7 +138,7 @@ def serve(
 ) -> None:
     """Serve HTTP; settings are environment variables CLVLAB_*, and without any the store is in memory."""
     try:
-        from clvlab_service.serving import serve as run
+        from clvlab_service.server import serve as run
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
     goes_with("--dev", dev, keys=keys)
@@ -160,7 +160,7 @@ def worker(
 ) -> None:
     """Perform the jobs of a service's PostgreSQL store; settings are those of the service, CLVLAB_*."""
     try:
-        from clvlab_service.serving import work
+        from clvlab_service.server import work
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
     with _own_exit_status():

@@ -84,7 +84,7 @@ def admit_upload(
 def _opened(database_url: str, folder: Path, catalog: Path | None) -> Iterator[Uploads]:
     try:
         from clvlab.arena.application import Application
-        from clvlab.arena.uploads.incoming import UploadLimits
+        from clvlab.arena.uploads.intake import UploadLimits
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
     own = None if catalog is None else Catalog(catalog)

@@ -107,7 +107,7 @@ PAGES = (
         "laboratory",
         "Keep packs and runs",
         "A laboratory keeps packs and runs in memory, in a file or at a service, with the same verbs.",
-        ("clvlab.Lab", "clvlab.lab.laboratory.listing.Listing"),
+        ("clvlab.Lab", "clvlab.lab.laboratory.lists.Listing"),
     ),
     ApiPage(
         "search",

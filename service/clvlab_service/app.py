@@ -6,15 +6,13 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from importlib.resources import files
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette_compress import CompressMiddleware, add_compress_type
 
 from clvlab.arena.application import Application
@@ -23,21 +21,20 @@ from clvlab.arena.templates import parameter_models
 from clvlab.base.cache import BoundedCache
 from clvlab_service.auth import authenticator
 from clvlab_service.bodies import only_declared
-from clvlab_service.caching import Varying
-from clvlab_service.errors import ending_problem, install_error_handlers, problem_kinds, two_lengths_problem, unexpected_problem
-from clvlab_service.methods import Methods
-from clvlab_service.middleware import BodyLimit, Observe, OneLength, RequestMetrics, logger
+from clvlab_service.errors import install_error_handlers, problem_kinds
+from clvlab_service.json_lists import EventPages
+from clvlab_service.lifespan import opened, opening_of
+from clvlab_service.middleware import Edge
 from clvlab_service.negotiation import Form
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
-from clvlab_service.opening import opened, opening_of
 from clvlab_service.pages import catalog
 from clvlab_service.pages import runs as run_pages
 from clvlab_service.pages.route import PageRoute
-from clvlab_service.reading import EventPages
 from clvlab_service.routers import agents, backtests, competitions, leaderboard, operations, packs, runs
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena
 from clvlab_service.streams.connection import Feeds, StreamPlaces
+from clvlab_service.telemetry import RequestMetrics, logger
 
 # Interactive documentation that works offline: its script and style come from an installed package, not from a CDN.
 
@@ -64,65 +61,6 @@ def install_docs_page(app: FastAPI) -> None:
         )
         page.headers["Content-Security-Policy"] = _POLICY
         return page
-
-
-# The address of a client behind proxies that are trusted to say it.
-
-
-_SCHEMES = ("http", "https")
-Networks = Collection[IPv4Network | IPv6Network]
-
-
-class ForwardedClient:
-    """Puts the client, and the scheme, that trusted proxies name in place of the proxy that connected.
-
-    Parameters
-    ----------
-    trusted
-        Networks of the proxies. Any other peer is the client, whatever it says of itself.
-    """
-
-    def __init__(self, app: ASGIApp, trusted: Networks) -> None:
-        self._app, self._trusted = app, trusted
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._trusted and scope["type"] in ("http", "websocket") and scope.get("client"):
-            peer, port = scope["client"]
-            address = client_address(peer, Headers(scope=scope).getlist("x-forwarded-for"), self._trusted)
-            scope = {**scope, "client": (address, port if address == peer else 0)}
-            named = Headers(scope=scope).get("x-forwarded-proto", "")
-            if scope["type"] == "http" and named in _SCHEMES and _is_trusted(peer, self._trusted):
-                scope["scheme"] = named  # of commands that pages print
-        await self._app(scope, receive, send)
-
-
-def client_address(peer: str, forwarded: Collection[str], trusted: Networks) -> str:
-    """Return the nearest address that is not a trusted proxy's; each proxy has added, at the end, whom it was asked by.
-
-    Examples
-    --------
-    >>> from ipaddress import ip_network
-    >>> client_address("10.0.0.1", ["203.0.113.7, 198.51.100.2"], [ip_network("10.0.0.0/8")])
-    '198.51.100.2'
-    """
-    named = [part.strip() for part in ",".join(forwarded).split(",") if part.strip()]
-    address = peer
-    while _is_trusted(address, trusted) and named and _parsed(named[-1]) is not None:
-        address = named.pop()
-    return address
-
-
-def _is_trusted(address: str, trusted: Networks) -> bool:
-    parsed = _parsed(address)
-    return parsed is not None and any(parsed in network for network in trusted)
-
-
-def _parsed(address: str) -> IPv4Address | IPv6Address | None:
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return None
-    return (isinstance(parsed, IPv6Address) and parsed.ipv4_mapped) or parsed
 
 
 _ALLOWED = ("GET", "HEAD", "POST", "DELETE")
@@ -194,14 +132,9 @@ def create_app(settings: Settings) -> FastAPI:
     install_docs_page(app)
     types = [kind for _, kind, _ in problem_kinds()]
     install_openapi(app, DeployConfig, types=sorted(set(types)), parameters=parameter_models())
-    larger = {("POST", packs.PATH): settings.max_upload_bytes} if settings.uploads else {}
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, others=larger)
     for media_type in ("application/x-ndjson", Form.ARROW):
         add_compress_type(media_type)
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
-    both = {route.path for router in _PAGES for route in router.routes if isinstance(route, PageRoute)}
-    app.add_middleware(Varying, both=both)
-    app.add_middleware(Methods)  # outside the compression, so that a HEAD has the headers of the compressed GET
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -210,10 +143,28 @@ def create_app(settings: Settings) -> FastAPI:
             allow_headers=["*"],
             expose_headers=_EXPOSED,
         )
-    app.add_middleware(OneLength, refused=two_lengths_problem)
-    app.add_middleware(Observe, log=log, metrics=metrics, unexpected=unexpected_problem, ending=ending_problem)
-    app.add_middleware(ForwardedClient, trusted=settings.trusted_proxies)  # the last one added is the outermost
+    app.add_middleware(
+        Edge,
+        log=log,
+        metrics=metrics,
+        max_bytes=settings.max_body_bytes,
+        larger={("POST", packs.PATH): settings.max_upload_bytes} if settings.uploads else {},
+        vary=("Accept-Encoding",),
+        both={route.path for router in _PAGES for route in router.routes if isinstance(route, PageRoute)},
+    )
+    if settings.trusted_proxies:
+        _trust(app, settings.trusted_proxies)  # the last middleware added is the outermost
     return app
+
+
+def _trust(app: FastAPI, proxies: Collection[IPv4Network | IPv6Network]) -> None:
+    """Take the client and the scheme that proxies of these networks name for those of a request."""
+    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # another server need not have it
+
+    networks = [str(network) for network in proxies]
+    # A socket for both kinds of address shows a peer with an IPv4 address as ::ffff:10.0.0.1.
+    mapped = [f"::ffff:{own.network_address}/{96 + own.prefixlen}" for own in proxies if own.version == 4]
+    app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[*networks, *mapped])
 
 
 def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import Callable
@@ -28,7 +29,8 @@ from clvlab_service.settings import Settings
 #
 # A request never waits for more than one short fetch: known keys are looked up in memory, an unknown key id asks for a fetch
 # that all waiting requests share and that happens at most once per cooldown. While the provider is down the last keys serve, up
-# to a maximum age.
+# to a maximum age. PyJWKClient promises none of these: under its lock known keys wait for a fetch, its cooldown begins after
+# fetches that succeed only, an expired set is gone while the provider is down, and a set of any size is read.
 
 
 ALGORITHMS = ("ES256", "RS256", "EdDSA")
@@ -115,7 +117,7 @@ class JwksKeys:
     ) -> None:
         self._url, self._refresh_s, self._cooldown_s, self._max_stale_s = url, refresh_s, cooldown_s, max_stale_s
         self._log, self._clock = log, clock
-        self._keys: dict[str | None, PyJWK] = {}
+        self._keys: list[PyJWK] = []
         self._fetched_at = self._asked_at = -float("inf")
         self._fetching: asyncio.Task[None] | None = None
         self._background: asyncio.Task[None] | None = None
@@ -134,14 +136,16 @@ class JwksKeys:
 
     async def key(self, key_id: str | None) -> PyJWK | None:
         """Return the key of this id; an unknown id waits for one shared fetch, unless one was a moment ago."""
-        if self._fresh() and key_id in self._keys:
-            return self._keys[key_id]
+        if (known := self._known(key_id)) is not None:
+            return known
         if self._fetching or self._clock() - self._asked_at >= self._cooldown_s:
             await asyncio.shield(self._fetch_once())
-        return self._keys.get(key_id) if self._fresh() else None
+        return self._known(key_id)
 
-    def _fresh(self) -> bool:
-        return self._clock() - self._fetched_at <= self._max_stale_s
+    def _known(self, key_id: str | None) -> PyJWK | None:
+        if self._clock() - self._fetched_at > self._max_stale_s:
+            return None
+        return next((key for key in self._keys if key.key_id == key_id), None)
 
     async def _keep_fresh(self) -> None:
         while True:
@@ -164,7 +168,7 @@ class JwksKeys:
                 document = await _small_json(client, self._url)
             self._keys = _signing_keys(document)
             self._fetched_at = self._clock()
-        except (httpx2.HTTPError, TimeoutError, ValueError, RecursionError) as error:
+        except (httpx2.HTTPError, PyJWTError, TimeoutError, ValueError, RecursionError) as error:
             self._log.warning("jwks_fetch_failed", url=self._url, error=f"{type(error).__name__}: {error}")
 
 
@@ -176,32 +180,22 @@ async def _small_json(client: httpx2.AsyncClient, url: str) -> Any:
             body += chunk
             if len(body) > _MAX_JWKS_BYTES:
                 raise ValueError(f"the JWKS is larger than {_MAX_JWKS_BYTES} bytes")
-    return httpx2.Response(200, content=body).json()
+    return json.loads(body)
 
 
-def _signing_keys(document: Any) -> dict[str | None, PyJWK]:
-    """Keys for signatures by an allowed algorithm, by id; a key that can't be read is left out (RFC 7517, section 5).
-
-    Raises
-    ------
-    ValueError
-        No such key.
-    """
-    if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
-        raise ValueError("the JWKS has no array 'keys'")
-    keys: dict[str | None, PyJWK] = {}
-    for entry in document["keys"]:
-        with suppress(PyJWTError, ValueError, TypeError, AttributeError):
-            for key in PyJWKSet.from_dict({"keys": [entry]}).keys:
-                if key.algorithm_name in ALGORITHMS and key.public_key_use in ("sig", None) and not _weak(key):
-                    keys[key.key_id] = key
+def _signing_keys(document: Any) -> list[PyJWK]:
+    """Return the keys for signatures by an allowed algorithm; one that can't be read is left out (RFC 7517, section 5)."""
+    if not isinstance(document, dict):
+        raise ValueError("the JWKS is not a JSON object")
+    keys = [key for key in PyJWKSet.from_dict(document) if key.algorithm_name in ALGORITHMS and not _unfit(key)]
     if not keys:
         raise ValueError(f"the JWKS has no key for {', '.join(ALGORITHMS)}")
     return keys
 
 
-def _weak(key: PyJWK) -> bool:
-    return isinstance(key.key, RSAPublicKey) and key.key.key_size < _MIN_RSA_BITS
+def _unfit(key: PyJWK) -> bool:
+    weak = isinstance(key.key, RSAPublicKey) and key.key.key_size < _MIN_RSA_BITS
+    return weak or key.public_key_use not in ("sig", None)
 
 
 _LEEWAY_S = 30

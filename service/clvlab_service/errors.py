@@ -12,14 +12,16 @@ import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.requests import HTTPConnection
+from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Mount
+from starlette.types import Scope
 
 from clvlab import errors
 from clvlab.api.answer import RequestFault
 from clvlab.arena.report_requests import ONE, SEVERAL
 from clvlab_service.auth import InvalidTokenError
-from clvlab_service.methods import allowed_methods
 from clvlab_service.negotiation import asks_for_page
 from clvlab_service.rendering import page
 
@@ -41,6 +43,7 @@ _URN = "urn:clvlab:problem:"
 _INVALID = f"{_URN}invalid-request"
 _FACTS = ("reason", "pack_id", "fixture_id", "run_id", "cause", "evidence_hash", "manifest_hash")
 _READING = ("GET", "HEAD")
+_OF_FILES = ("GET",)
 _RETRY_AFTER_S = 5
 _STORE_DETAIL = "the store did not answer as it should; what it said is in the log under the request id"
 _MAX_SHOWN = 200
@@ -171,8 +174,22 @@ async def _framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # what it is registered for
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(allowed_methods(request.scope))  # the framework names those of one route
+        headers["Allow"] = ", ".join(_allowed_methods(request.scope))  # the framework names those of one route
+        if request.method == "OPTIONS":
+            return Response(status_code=HTTPStatus.NO_CONTENT, headers=headers)
     return problem(request, HTTPStatus(error.status_code), str(error.detail), headers=headers)
+
+
+def _allowed_methods(scope: Scope) -> list[str]:
+    """Return the methods of all routes at the path of a request, sorted; a GET is a HEAD as well (RFC 9110, section 9.3.2)."""
+    whole = {**scope, "root_path": scope.get("app_root_path", scope.get("root_path", ""))}  # also from within a mount
+    methods = {"OPTIONS"}
+    for route in iter_route_contexts(scope["app"].routes):
+        if getattr(route.original_route, "is_page", False):  # a form of an answer, and not a path of its own
+            continue
+        if route.matches(whole)[0] is not Match.NONE:
+            methods |= set(_OF_FILES if isinstance(route.original_route, Mount) else route.methods or ())
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
 def unexpected_problem(request: HTTPConnection) -> Response:

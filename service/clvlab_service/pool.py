@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from clvlab.errors import BusyError, ShuttingDownError
-from clvlab_service.middleware import RequestMetrics
+from clvlab_service.telemetry import RequestMetrics
 from clvlab_service.threads import DaemonThreads
 
 _P = ParamSpec("_P")

@@ -13,7 +13,7 @@ from clvlab.arena.application import Application
 from clvlab.arena.installation import Extra
 from clvlab.cli import app as commands
 
-SERVE = "clvlab_service.serving.serve"
+SERVE = "clvlab_service.server.serve"
 """Where the command ``serve`` finds what it calls."""
 DISTRIBUTION_VERSION = "clvlab.arena.installation.version"
 """Where the command ``doctor`` finds what says which version of a library is installed."""

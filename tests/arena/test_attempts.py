@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.arena.log.auditing import audit
+from clvlab.arena.log.audit import audit
 from clvlab.arena.log.operations import open_log
 from clvlab.errors import LookaheadError, StoreError
 from clvlab.law.schema import DECISIONS

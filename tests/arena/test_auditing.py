@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from clvlab.arena.log import auditing
-from clvlab.arena.log.auditing import audit
+from clvlab.arena.log import audit as auditing
+from clvlab.arena.log.audit import audit
 from clvlab.arena.log.operations import log_proofs, open_log, signed_checkpoint
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.log.sources import SourceLimits

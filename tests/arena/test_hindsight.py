@@ -6,9 +6,9 @@ import pytest
 import clvlab as cl
 from clvlab.agents.isolation.agent import isolated
 from clvlab.arena.competitions.requests import AgentEntry
-from clvlab.arena.kept import KeptRuns
 from clvlab.arena.packs import open_pack
-from clvlab.lab.laboratory.listing import list_standings
+from clvlab.arena.run_store import KeptRuns
+from clvlab.lab.laboratory.lists import list_standings
 from clvlab.law.schema import Causality
 from clvlab.runs import ranking
 from clvlab.runs.spec import ReplaySpec, backtest_spec, rename, resolve

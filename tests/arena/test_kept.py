@@ -4,8 +4,8 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from clvlab.arena.kept import KeptRuns, trial_ids
 from clvlab.arena.packs import open_pack
+from clvlab.arena.run_store import KeptRuns, trial_ids
 from clvlab.errors import EvidenceError, LookaheadError, PackTamperedError
 from clvlab.law.closing import Window
 from clvlab.log.log import counts

@@ -11,7 +11,7 @@ import clvlab as cl
 from clvlab.agents.isolation.agent import isolated
 from clvlab.agents.registry import template
 from clvlab.arena import packs
-from clvlab.arena.kept import KeptRuns
+from clvlab.arena.run_store import KeptRuns
 from clvlab.base import parallel
 from clvlab.errors import AgentError, AgentFailedError, ExecutorError, PackFormatError, PackTamperedError
 from clvlab.lab.results.run import verification_of

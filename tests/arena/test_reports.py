@@ -5,9 +5,9 @@ import pytest
 from sqlalchemy import Text, select, type_coerce
 
 from clvlab.arena.application import Application
-from clvlab.arena.kept import KeptRuns
 from clvlab.arena.packs import open_pack
 from clvlab.arena.report_requests import BacktestRunRequest
+from clvlab.arena.run_store import KeptRuns
 from clvlab.errors import PageError, UnknownBacktestError, UnknownFixtureError, UnknownPackError, UnknownRunError, WindowError
 from clvlab.law.closing import Window
 from clvlab.runs.execute import Commitment, perform

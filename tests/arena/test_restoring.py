@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from clvlab.arena.application import Application
-from clvlab.arena.log.auditing import audit
+from clvlab.arena.log.audit import audit
 from clvlab.arena.log.operations import open_log, restart_log
 from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.base.files import lock

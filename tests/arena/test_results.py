@@ -8,8 +8,8 @@ import pytest
 from clvlab.arena.application import Application
 from clvlab.arena.leaderboard import Forest
 from clvlab.arena.report_requests import PackBacktestRequest
-from clvlab.arena.results import run_result
 from clvlab.arena.runs.decisions import DecisionFilter
+from clvlab.arena.runs.results import run_result
 from clvlab.runs.inspector import arithmetic
 from clvlab.statistics import cluster_mean
 

@@ -6,7 +6,7 @@ import pytest
 
 from clvlab.arena.application import Application
 from clvlab.arena.packs import bundled_catalog
-from clvlab.arena.uploads.incoming import UploadLimits
+from clvlab.arena.uploads.intake import UploadLimits
 from clvlab.arena.uploads.requests import UploadRequest
 from clvlab.errors import (
     BindingError,

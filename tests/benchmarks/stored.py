@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.anchor.anchorer import NullAnchor
-from clvlab.arena.anchoring import Anchoring
+from clvlab.arena.anchors import Anchoring
 from clvlab.arena.leaderboard import GlobalLeaderboard, RowQuery
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.runs.stored import StoredRuns

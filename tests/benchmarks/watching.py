@@ -23,7 +23,7 @@ from typing import Any
 
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, dev_token, public_key_file
-from clvlab_service.serving import _config, _listening, _Server
+from clvlab_service.server import _config, _listening, _Server
 from clvlab_service.settings import Settings
 from websockets.asyncio.client import connect
 

@@ -180,7 +180,7 @@ def test_the_doctor_names_the_command_for_what_is_missing(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("lacking", "command", "installs"),
     [
-        ("clvlab_service.serving", "serve --dev", "in a clone: {} -m pip install '.[service]'"),
+        ("clvlab_service.server", "serve --dev", "in a clone: {} -m pip install '.[service]'"),
         (SIGNATURES, "log keygen log.example --out key.txt", "in a clone: {} -m pip install '.[anchor]'"),
         ("clvlab.anchor.devchain", "devchain", "in a clone: {} -m pip install '.[anchor]'"),
         ("matplotlib", "report latest --html sheet.html", "here: {} -m pip install matplotlib"),

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import clvlab as cl
-from clvlab.arena.kept import KeptRuns
 from clvlab.arena.log.operations import open_log
+from clvlab.arena.run_store import KeptRuns
 from clvlab.arena.searches import Searches
 from clvlab.cli.app import app
 from clvlab.errors import HeldOutError, PackTamperedError, StatisticsError

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from clvlab.arena.log.auditing import audit
+from clvlab.arena.log.audit import audit
 from clvlab.arena.log.operations import signed_checkpoint
 from clvlab.arena.log.public import PublicLog
-from clvlab.arena.log.watching import WitnessWatch, witnessed
+from clvlab.arena.log.witnesses import WitnessWatch, witnessed
 from clvlab.errors import EvidenceError, LogBehindError, LogError
 from clvlab.log.audit import Auditor
 from clvlab.log.bundles import Trust

@@ -10,8 +10,8 @@ import jwt
 import pytest
 from clvlab_service.app import create_app
 from clvlab_service.auth import Authenticator, FileKey, InvalidTokenError, JwksKeys, NoKeys, authenticator
-from clvlab_service.middleware import logger
 from clvlab_service.settings import Settings
+from clvlab_service.telemetry import logger
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
@@ -292,16 +292,26 @@ def test_keys_that_sign_nothing_allowed_are_left_out(provider):
     secret = {"kty": "oct", "k": base64.urlsafe_b64encode(b"s" * 32).decode(), "kid": "shared", "alg": "HS256"}
     encryption = make_jwk(KEY, kid="enc") | {"use": "enc"}
     weak = rsa.generate_private_key(65537, 1024)
-    provider.keys = [
-        secret, encryption, {"kty": "EC"}, 5, make_jwk(weak, "RS256", "weak"), make_jwk(KEY)
-    ]  # fmt: skip
+    unreadable = [{"kty": "EC"}, 5, make_jwk(KEY, kid="odd") | {"x": 5}, make_jwk(KEY, kid={})]
+    provider.keys = [secret, encryption, *unreadable, make_jwk(weak, "RS256", "weak"), make_jwk(KEY)]
 
     async def run():
         async with jwks(provider) as auth:
-            found = [await auth.keys.key(kid) for kid in ("shared", "enc", "weak", None)]
+            found = [await auth.keys.key(kid) for kid in ("shared", "enc", "odd", "weak", None)]
             return found, await auth.principal(f"Bearer {make_token(KEY)}")
 
-    assert asyncio.run(run()) == ([None] * 4, ALICE)
+    assert asyncio.run(run()) == ([None] * 5, ALICE)
+
+
+@pytest.mark.parametrize(("size", "known"), [(1_000_000, True), (1_000_001, False)])
+def test_a_key_set_over_the_size_limit_is_not_read(provider, size, known):
+    provider.body = json.dumps({"keys": [make_jwk(KEY)]}).encode().ljust(size)
+
+    async def run():
+        async with jwks(provider) as auth:
+            return await auth.keys.key("one") is not None
+
+    assert asyncio.run(run()) is known
 
 
 def test_a_key_serves_its_own_algorithm_only(provider):

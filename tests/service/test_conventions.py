@@ -240,3 +240,40 @@ def test_importing_the_application_does_no_work():
 
     assert done.stdout.split() == ["False", "False"]
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "client"),
+    [
+        ("10.1.2.3", ["203.0.113.7"], "203.0.113.7"),
+        ("10.1.2.3", ["192.0.2.9, 203.0.113.7"], "203.0.113.7"),  # the client chose the first
+        ("10.1.2.3", ["192.0.2.9, 203.0.113.7, 192.168.0.5"], "203.0.113.7"),
+        ("10.1.2.3", ["203.0.113.7", "192.168.0.5"], "203.0.113.7"),
+        ("10.1.2.3", ["203.0.113.7:4711"], "203.0.113.7"),
+        ("10.1.2.3", ["10.9.9.9, 10.8.8.8"], "10.9.9.9"),
+        ("10.1.2.3", ["2001:db8::7"], "2001:db8::7"),
+        ("10.1.2.3", ["[2001:db8::7]:4711"], "2001:db8::7"),
+        ("10.1.2.3", [], "10.1.2.3"),
+        ("192.168.0.5", ["203.0.113.7"], "203.0.113.7"),
+        ("192.168.0.6", ["203.0.113.7"], "192.168.0.6"),
+        ("11.1.2.3", ["203.0.113.7"], "11.1.2.3"),
+        ("::ffff:10.1.2.3", ["203.0.113.7"], "203.0.113.7"),
+        ("::ffff:11.1.2.3", ["203.0.113.7"], "::ffff:11.1.2.3"),
+        ("fd00::5", ["203.0.113.7, ::ffff:192.168.0.5"], "203.0.113.7"),
+        ("fd01::5", ["203.0.113.7"], "fd01::5"),
+    ],
+)
+def test_the_client_is_whom_trusted_proxies_name_and_else_who_connected(peer, forwarded, client, capsysbinary):
+    settings = Settings(trusted_proxies="10.0.0.0/8, 192.168.0.5, fd00::/16")
+    asking = TestClient(create_app(settings), client=(peer, 1))
+
+    asking.get("/nothing", headers=[("X-Forwarded-For", line) for line in forwarded])
+
+    line = json.loads(capsysbinary.readouterr().err)
+    assert (line["event"], line["client"]) == ("request", client)
+
+
+def test_without_trusted_proxies_nobody_names_another_client(capsysbinary):
+    TestClient(create_app(Settings()), client=("127.0.0.1", 1)).get("/nothing", headers={"X-Forwarded-For": "203.0.113.7"})
+
+    assert json.loads(capsysbinary.readouterr().err)["client"] == "127.0.0.1"

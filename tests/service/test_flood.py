@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import httpx2
 import pytest
-from clvlab_service.middleware import RequestMetrics
 from clvlab_service.pool import BoundedPool
+from clvlab_service.telemetry import RequestMetrics
 
 from clvlab.arena.run_jobs import ReplayJobs
 from clvlab.errors import BusyError

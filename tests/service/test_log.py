@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from clvlab.arena.application import Application
-from clvlab.arena.log.auditing import audit
+from clvlab.arena.log.audit import audit
 from clvlab.arena.log.operations import cosign
 from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.cli import app

@@ -4,8 +4,8 @@ import asyncio
 import threading
 from functools import partial
 
-from clvlab_service.middleware import RequestMetrics
 from clvlab_service.pool import BoundedPool
+from clvlab_service.telemetry import RequestMetrics
 
 from clvlab.errors import ShuttingDownError
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import httpx2
 import pytest
-from clvlab_service.middleware import RequestMetrics
+from clvlab_service.json_lists import PAGE, EventPages
 from clvlab_service.pool import BoundedPool
-from clvlab_service.reading import PAGE, EventPages
+from clvlab_service.telemetry import RequestMetrics
 from pydantic import TypeAdapter
 
 from clvlab.api.competitions import CompetitionEvent, CompetitionSummaryResponse, RuntimeEventsResponse

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from clvlab_service.serving import serve
+from clvlab_service.server import serve
 
 from clvlab.cli import main
 from clvlab.errors import DatabaseUrlError, StoreUnreachableError

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from clvlab_service.app import create_app
-from clvlab_service.reading import PAGE
+from clvlab_service.json_lists import PAGE
 from clvlab_service.streams.connection import StreamPlaces
 from sqlalchemy import event
 from websockets.exceptions import ConnectionClosedError

@@ -9,7 +9,7 @@ import sys
 
 import httpx2
 import pytest
-from clvlab_service.serving import create_worker
+from clvlab_service.server import create_worker
 
 from clvlab.cli import main
 from tests.service.serving import BACKTEST, BOUND, PLAIN, api, make_settings, running
@@ -48,6 +48,7 @@ def test_a_worker_performs_all_that_services_without_workers_are_asked_for(keys,
         anchored = until(lambda: other.get(f"/runs/{started['run_id']}")["anchor"]["status"] == "anchored")
         followed = until(lambda: answering.get(f"/competitions/{live}")["status"] == "finalized")
         ready, measured = asked.get("/readyz").json(), asked.get("/metrics").text
+        head, options = asked.head("/healthz"), asked.options("/healthz")
         unknown = [asked.get(path).status_code for path in ("/leaderboard", "/docs", "/openapi.json")]
         idle = answering.nobody.get("/metrics").text
 
@@ -55,6 +56,8 @@ def test_a_worker_performs_all_that_services_without_workers_are_asked_for(keys,
     assert backtest["backtest_id"]
     assert (ready["status"], ready["store"], ready["feed"]["error"]) == ("ok", "postgresql", None)
     assert unknown == [404, 404, 404]
+    assert (head.status_code, head.content, options.status_code) == (200, b"", 204)
+    assert options.headers["allow"] == "GET, HEAD, OPTIONS"
     for of, count in (("jobs", 2), ("anchors", 1), ("live", 8)):
         assert f'clvlab_job_lanes{{of="{of}"}} {count}.0' in measured
         assert f'clvlab_job_lanes{{of="{of}"}} 0.0' in idle

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from clvlab_service.middleware import RequestMetrics
 from clvlab_service.reference import splice
+from clvlab_service.telemetry import RequestMetrics
 
 ROOT = Path(__file__).parents[2]
 

@@ -87,7 +87,7 @@ def test_log_of_an_older_schema_keeps_its_entries_and_goes_on(postgres_url, tmp_
         with engine.begin() as connection:
             config = Config(attributes={"connection": connection})
             config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-            command.upgrade(config, "0003")
+            command.upgrade(config, "0010")
             for statement in (
                 "INSERT INTO log_entries (idx, kind, run_id, owner, entry) VALUES (0, 'COMMIT', 'run_1', 'o', :bytes)",
                 "INSERT INTO log_nodes (level, idx, hash) VALUES (0, 0, :bytes)",
@@ -245,7 +245,7 @@ def test_a_full_disk_keeps_what_was_committed_and_nothing_of_the_rest(tmp_path):
 def test_migrations_are_part_of_the_package():
     import clvlab.store.migrations
 
-    assert list((Path(clvlab.store.migrations.__file__).parent / "versions").glob("0003_*.py"))
+    assert list((Path(clvlab.store.migrations.__file__).parent / "versions").glob("0010_*.py"))
 
 
 @pytest.mark.parametrize("text_id", ["nul \x00", "lone \ud800", "\x00", "x" * 100_000])

@@ -130,11 +130,11 @@ def test_a_log_of_an_older_schema_that_nobody_can_write_is_refused(folder):
     Database(f"sqlite:///{place}").close()
     engine = create_engine(f"sqlite:///{place}")
     with engine.begin() as connection:
-        migrations.downgrade(connection, "0006")
+        migrations.downgrade(connection, "0010")
     engine.dispose()
     locked(folder)
 
-    with bound_by_modes(), pytest.raises(StoreError, match="has schema 0006"):
+    with bound_by_modes(), pytest.raises(StoreError, match="has schema 0010"):
         database_to_read(f"sqlite:///{place}")
 
 

@@ -17,7 +17,7 @@ import httpx2
 from sqlalchemy import func, select
 
 from clvlab.arena.application import Application
-from clvlab.arena.log.auditing import audit
+from clvlab.arena.log.audit import audit
 from clvlab.log.bundles import Trust
 from clvlab.log.note import read_signer
 from clvlab.proof.canonical import parsed

@@ -35,7 +35,7 @@ from clvlab.arena.jobs import CANCELLED, Jobs
 from clvlab.arena.pages import MAX_PAGE, cursor_of, position_of
 from clvlab.arena.runs.binding import bind
 from clvlab.arena.runs.stored import StoredRuns
-from clvlab.arena.uploads.seen import Packs
+from clvlab.arena.uploads.packs import Packs
 from clvlab.errors import (
     BindingError,
     NotDeletableError,

@@ -19,7 +19,7 @@ from clvlab.arena.run_jobs import Sealing
 from clvlab.arena.runs.binding import Bound, bind
 from clvlab.arena.runs.entrants import Entrant, misfits
 from clvlab.arena.runs.in_database import enter, give_up
-from clvlab.arena.uploads.seen import Packs
+from clvlab.arena.uploads.packs import Packs
 from clvlab.errors import BindingError, EntryError, FeedError, NoFeedError, NotStartableError, PackError
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture

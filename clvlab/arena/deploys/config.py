@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from clvlab.agents.registry import template
 from clvlab.agents.template import Kelly
-from clvlab.arena.allowlists import MAX_ENTRIES, Entry
 from clvlab.arena.runs.entrants import Entrant, entrant, unused_keys
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, without_floats
+
+# Allowlists that come with a request, bounded: a run stores them several times.
+
+
+MAX_ENTRIES, MAX_BYTES = 64, 200
+
+
+def _short(text: str) -> str:
+    if len(text.encode()) > MAX_BYTES:
+        raise ValueError(f"an entry has at most {MAX_BYTES} bytes, not {len(text.encode())}")
+    return text
+
+
+Entry = Annotated[StrictStr, Field(max_length=MAX_BYTES), AfterValidator(_short)]
+Allowlist = Annotated[list[Entry], Field(max_length=MAX_ENTRIES)]
+
 
 _Name = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Count = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]

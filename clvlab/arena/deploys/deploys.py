@@ -28,7 +28,7 @@ from clvlab.arena.pages import page_of
 from clvlab.arena.runs.binding import Bound, PackSource, bind
 from clvlab.arena.runs.entrants import config_hash_of, misfits, unused_keys
 from clvlab.arena.runs.in_database import enter
-from clvlab.arena.uploads.seen import Packs
+from clvlab.arena.uploads.packs import Packs
 from clvlab.errors import BindingError, ClvlabError, IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope

@@ -13,7 +13,7 @@ from clvlab.arena.live import Happening
 from clvlab.arena.run_jobs import Sealing
 from clvlab.arena.runs.binding import Bound, bind
 from clvlab.arena.runs.in_database import give_up
-from clvlab.arena.uploads.seen import Packs
+from clvlab.arena.uploads.packs import Packs
 from clvlab.errors import UnknownInstanceError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope

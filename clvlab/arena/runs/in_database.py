@@ -14,7 +14,7 @@ import polars as pl
 
 from clvlab.agents.registry import TEMPLATES
 from clvlab.api.answer import pick
-from clvlab.arena.anchoring import Anchoring
+from clvlab.arena.anchors import Anchoring
 from clvlab.arena.caps import Budget
 from clvlab.law.metrics import forecast_errors, outcomes
 from clvlab.law.schema import Causality

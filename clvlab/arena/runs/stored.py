@@ -22,7 +22,7 @@ from clvlab.api.runs import (
     RunSummary,
     VerifyResponse,
 )
-from clvlab.arena.anchoring import Anchoring, StoredRecords
+from clvlab.arena.anchors import Anchoring, StoredRecords
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.pages import page_of
 from clvlab.arena.runs.bundles import anchor_part

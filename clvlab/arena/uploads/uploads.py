@@ -22,7 +22,7 @@ import orjson
 from clvlab.agents.isolation.sandbox import CLVLAB, can_lock_in
 from clvlab.api.answer import pick
 from clvlab.api.packs import UploadedPack, UploadedPackList
-from clvlab.arena.uploads.incoming import Incoming, Places, UploadLimits
+from clvlab.arena.uploads.intake import Incoming, Places, UploadLimits
 from clvlab.arena.uploads.requests import UploadRequest
 from clvlab.arena.uploads.worker import ANSWER, MADE, SETTINGS
 from clvlab.base.files import StagingPath, file_bytes_or_none, flush, flush_all, remove_leftovers

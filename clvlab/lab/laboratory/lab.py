@@ -386,7 +386,7 @@ def _shown(where: object) -> str:
 def _local(path: Path | None) -> LocalBackend:
     """Return the place of a SQLite file, with folders beside it; without a path in memory, and gone at the end."""
     try:
-        from clvlab.arena.kept import KeptRuns
+        from clvlab.arena.run_store import KeptRuns
     except ModuleNotFoundError as error:
         raise MissingExtraError("notebook", error.name) from error
     if path is not None:

@@ -18,10 +18,10 @@ from clvlab.bets.grades import plan_grading
 from clvlab.bets.record import BetsFormat
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackError, PackFormatError, UnsupportedError
-from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
+from clvlab.lab.laboratory.lists import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
-from clvlab.lab.laboratory.searching import LabPacks, capture_feed, follow_feed, make_plan, walk_grid
+from clvlab.lab.laboratory.searches import LabPacks, capture_feed, follow_feed, make_plan, walk_grid
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
@@ -48,7 +48,7 @@ from clvlab.sources import importer
 from clvlab.sources.capture.replay import ReplayFeed
 
 if TYPE_CHECKING:
-    from clvlab.arena.kept import KeptRuns  # needs the libraries of the store
+    from clvlab.arena.run_store import KeptRuns  # needs the libraries of the store
     from clvlab.sources.capture.feed import Feed
     from clvlab.sql import Table  # loads a database
 

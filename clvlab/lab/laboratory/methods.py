@@ -13,7 +13,7 @@ from clvlab.bets.record import BetsFormat
 from clvlab.drawing.showing import check_settings
 from clvlab.engine.agent import Agent
 from clvlab.errors import PageError, QueryError, StatisticsError, UnknownRunError, UnsupportedError
-from clvlab.lab.laboratory.listing import Listing
+from clvlab.lab.laboratory.lists import Listing
 from clvlab.lab.laboratory.place import Backend
 from clvlab.lab.laboratory.requests import Folds, agent_spec, agent_specs, asked_as, run_request, several
 from clvlab.lab.progress import Progress

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import polars as pl
 
 from clvlab.bets.record import BetsFormat
-from clvlab.lab.laboratory.listing import Listing
+from clvlab.lab.laboratory.lists import Listing
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.grid import GridWork

@@ -28,7 +28,7 @@ from clvlab.errors import (
     UnknownRunError,
     UnsupportedError,
 )
-from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings
+from clvlab.lab.laboratory.lists import Listing, list_packs, list_runs, list_standings
 from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.requests import AgentSpec, RunRequest
 from clvlab.lab.progress import shown_state

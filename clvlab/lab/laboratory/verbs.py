@@ -12,7 +12,7 @@ from clvlab.arena import packs as application_packs
 from clvlab.base.names import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, StatisticsError, UnknownPackError, UnknownRunError
-from clvlab.lab.laboratory.listing import AgentListing, Listing
+from clvlab.lab.laboratory.lists import AgentListing, Listing
 from clvlab.lab.laboratory.local import HERE
 from clvlab.lab.laboratory.methods import Verbs
 from clvlab.lab.laboratory.requests import agent_spec, check_audit, pack_given, several

@@ -15,6 +15,9 @@ from clvlab.errors import StoreError
 
 __all__ = ["check", "downgrade", "upgrade"]
 
+_FIRST = "0010"  # older schemas were never released
+_LAST_COMMIT = "dea3e48"  # with the migrations up to that one
+
 
 def upgrade(connection: Connection) -> str:
     """Bring a database to the newest schema, inside the caller's transaction; returns the schema's version.
@@ -22,8 +25,9 @@ def upgrade(connection: Connection) -> str:
     Raises
     ------
     StoreError
-        The database was migrated by a newer clvlab.
+        The database was migrated by a newer clvlab, or not since before the first schema that is upgraded.
     """
+    _require_upgradable(_revision(connection))
     try:
         command.upgrade(_config(connection), "head")
     except CommandError as error:
@@ -54,9 +58,18 @@ def check(connection: Connection) -> str:
         It is another one.
     """
     found, newest = _revision(connection), ScriptDirectory.from_config(_config(connection)).get_current_head()
+    _require_upgradable(found)
     if found != newest:
         raise StoreError(f"the database has schema {found}, not {newest}, and can't be written: open it once where it can be")
     return found
+
+
+def _require_upgradable(found: str) -> None:
+    if found.isdecimal() and found < _FIRST:
+        raise StoreError(
+            f"the database has schema {found}, and this version upgrades from schema {_FIRST}: open it once with clvlab at "
+            f"commit {_LAST_COMMIT}, which brings it to schema {_FIRST}, and then with this version"
+        )
 
 
 def _config(connection: Connection) -> Config:

@@ -16,8 +16,8 @@ from clvlab.arena.fixtures import FixtureFilter
 from clvlab.arena.tables import MAX_PAGE, PAGE
 from clvlab.runs.card import may_hold_past
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
+from clvlab_service.json_lists import ReadPlace
 from clvlab_service.pages.route import page_router
-from clvlab_service.reading import ReadPlace
 from clvlab_service.rendering import ASSET_PATH, ASSETS, asset_digest, page
 from clvlab_service.routers.competitions import StatusFilter
 

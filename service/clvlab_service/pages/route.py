@@ -9,8 +9,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from clvlab_service.caching import RevalidatedRoute
-from clvlab_service.negotiation import asks_for_page
+from clvlab_service.negotiation import RevalidatedRoute, asks_for_page
 
 
 class PageRoute(RevalidatedRoute):

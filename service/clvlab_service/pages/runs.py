@@ -11,8 +11,8 @@ from pydantic import BeforeValidator
 from clvlab import words
 from clvlab.api.runs import AgentIdentity, ProofArtifactResponse, RunKind, RunStatus
 from clvlab.arena.application import Application
-from clvlab.arena.results import ShownResult
 from clvlab.arena.runs.decisions import DecisionFilter, Order, Reason
+from clvlab.arena.runs.results import ShownResult
 from clvlab.arena.runs.stored import RunFilter
 from clvlab.arena.tables import MAX_PAGE, PAGE
 from clvlab.errors import UnknownRunError
@@ -21,8 +21,8 @@ from clvlab.runs.inspector import arithmetic
 from clvlab.words import REASON_FINDINGS
 from clvlab_service.bodies import shortened
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, PageSizeQuery
+from clvlab_service.json_lists import ReadPlace
 from clvlab_service.pages.route import page_router
-from clvlab_service.reading import ReadPlace
 from clvlab_service.rendering import page
 
 # Pages ``/runs/{run_id}/decisions`` and ``/runs/{run_id}/actions/{seq}``.

@@ -12,10 +12,10 @@ from clvlab.api.backtests import StrategyInfo, StrategyListResponse
 from clvlab.api.competitions import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEvent, RuntimeEventsResponse
 from clvlab.arena import templates
 from clvlab.arena.deploys.config import DeployConfig
-from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, PageSizeQuery
+from clvlab_service.json_lists import ReadPlace, json_list
+from clvlab_service.negotiation import RevalidatedRoute
 from clvlab_service.openapi import body_schema, problems
-from clvlab_service.reading import ReadPlace, json_list
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=AuthenticatedRoute)
 

@@ -13,11 +13,20 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from clvlab.api.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState
 from clvlab.arena.report_requests import BacktestRequest, BacktestRunRequest
 from clvlab_service.bodies import JsonRoute
-from clvlab_service.caching import RevalidatedRoute
-from clvlab_service.deps import ApplicationDep, BacktestPool, CursorQuery, PageSizeQuery, SheetPool
-from clvlab_service.negotiation import Responses
+from clvlab_service.deps import (
+    ACCEPTED,
+    OVER,
+    ApplicationDep,
+    BacktestPool,
+    CursorQuery,
+    PageSizeQuery,
+    Prefer,
+    SheetPool,
+    accepted,
+    wait_for,
+)
+from clvlab_service.negotiation import Responses, RevalidatedRoute
 from clvlab_service.openapi import problems
-from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, wait_for
 
 router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=JsonRoute)
 reports = APIRouter(prefix="/backtests", tags=["backtests"], route_class=RevalidatedRoute)

@@ -25,12 +25,23 @@ from clvlab.api.competitions import (
 )
 from clvlab.arena.competitions.competitions import CompetitionFilter
 from clvlab.arena.competitions.requests import AgentEntry, CompetitionConfig, CompetitionStatus
-from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool, ProofPool
+from clvlab_service.deps import (
+    ACCEPTED,
+    OVER,
+    SAFE_INTEGER,
+    ApplicationDep,
+    AuthenticatedRoute,
+    CurrentPrincipal,
+    OwnerPool,
+    Prefer,
+    ProofPool,
+    accepted,
+    wait_for,
+)
 from clvlab_service.examples import RESULT_1X2
+from clvlab_service.json_lists import EventPages, ReadPlace, json_list
 from clvlab_service.negotiation import Responses
 from clvlab_service.openapi import problems
-from clvlab_service.reading import EventPages, ReadPlace, json_list
-from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, wait_for
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 owned = APIRouter(prefix="/competitions", tags=["competitions"], route_class=AuthenticatedRoute)

@@ -12,11 +12,10 @@ from clvlab.api.leaderboard import ConsistencyResponse, LeaderboardResponse, Log
 from clvlab.arena.leaderboard import CAUSALITIES, KNOWLEDGE, RowQuery
 from clvlab.arena.log.public import MAX_ENTRIES
 from clvlab.base.cache import BoundedCache
-from clvlab_service.caching import RevalidatedRoute, is_kept
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep
-from clvlab_service.negotiation import Responses
+from clvlab_service.json_lists import ReadPlace
+from clvlab_service.negotiation import Responses, RevalidatedRoute, is_kept
 from clvlab_service.openapi import problems
-from clvlab_service.reading import ReadPlace
 
 _ANSWER = TypeAdapter(LeaderboardResponse)
 

@@ -10,9 +10,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from clvlab.api.answer import HealthResponse, ReadinessResponse
 from clvlab.errors import StoreError, StoreUnreachableError
 from clvlab_service.deps import ApplicationDep, HealthPool, MeasuresPool
-from clvlab_service.middleware import RequestMetrics
 from clvlab_service.negotiation import Responses
 from clvlab_service.openapi import problems
+from clvlab_service.telemetry import RequestMetrics
 
 router = APIRouter(tags=["operations"])
 

@@ -17,15 +17,22 @@ from clvlab.api.leaderboard import MeResponse
 from clvlab.api.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse, UploadedPack, UploadedPackList
 from clvlab.arena.fixtures import FixtureFilter
 from clvlab.arena.tables import PAGE
-from clvlab.arena.uploads.incoming import Incoming
+from clvlab.arena.uploads.intake import Incoming
 from clvlab.arena.uploads.requests import UploadRequest
-from clvlab_service.caching import RevalidatedRoute
-from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, UploadPool
-from clvlab_service.negotiation import TABLE, Form, FormDep, Responses, RowsQuery, arrow_response
+from clvlab_service.deps import (
+    LOCATION,
+    SAFE_INTEGER,
+    ApplicationDep,
+    AuthenticatedRoute,
+    CurrentPrincipal,
+    CursorQuery,
+    UploadPool,
+    path_here,
+)
+from clvlab_service.json_lists import ReadPlace
+from clvlab_service.negotiation import TABLE, Form, FormDep, Responses, RevalidatedRoute, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
-from clvlab_service.reading import ReadPlace
 from clvlab_service.settings import Settings
-from clvlab_service.waiting import LOCATION, path_here
 
 # ``/me``.
 

@@ -26,11 +26,19 @@ from clvlab.arena.runs.stored import Part, RunFilter
 from clvlab.arena.tables import PAGE
 from clvlab.report.browser.page import page_policy, verifier_page
 from clvlab_service.bodies import shortened
-from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
-from clvlab_service.negotiation import TABLE, Form, FormDep, Responses, RowsQuery, arrow_response
+from clvlab_service.json_lists import ReadPlace
+from clvlab_service.negotiation import (
+    TABLE,
+    Form,
+    FormDep,
+    ImmutableRoute,
+    Responses,
+    RevalidatedRoute,
+    RowsQuery,
+    arrow_response,
+)
 from clvlab_service.openapi import problems
-from clvlab_service.reading import ReadPlace
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 cards = APIRouter(prefix="/runs", tags=["runs"], route_class=RevalidatedRoute)

@@ -17,10 +17,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from clvlab.arena.application import Application
 from clvlab.errors import ClvlabError, ShuttingDownError, UnknownCompetitionError
 from clvlab_service.errors import known_problem
-from clvlab_service.middleware import RequestMetrics
+from clvlab_service.json_lists import EventPages
 from clvlab_service.pool import BoundedPool
-from clvlab_service.reading import EventPages
 from clvlab_service.settings import Settings
+from clvlab_service.telemetry import RequestMetrics
 
 # How many streams are open, in all and from one address.
 

@@ -26,11 +26,12 @@ from clvlab.base.invocation import command
 from clvlab.errors import SettingsError
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
-from clvlab_service.errors import ending_problem, install_error_handlers, unexpected_problem
-from clvlab_service.middleware import Observe, RequestMetrics, forward_uvicorn, logger
-from clvlab_service.opening import opened, opening_of
+from clvlab_service.errors import install_error_handlers
+from clvlab_service.lifespan import opened, opening_of
+from clvlab_service.middleware import Edge
 from clvlab_service.routers import operations
 from clvlab_service.settings import LOOPBACK, Settings
+from clvlab_service.telemetry import RequestMetrics, forward_uvicorn, logger
 
 # HTTP/1.1 with a clock: a client that sends slowly, or nothing, holds no connection for long.
 
@@ -147,7 +148,7 @@ def create_worker(settings: Settings) -> FastAPI:
     app.state.settings, app.state.log, app.state.metrics = settings, log, metrics
     app.include_router(operations.router)
     install_error_handlers(app)
-    app.add_middleware(Observe, log=log, metrics=metrics, unexpected=unexpected_problem, ending=ending_problem)
+    app.add_middleware(Edge, log=log, metrics=metrics, max_bytes=settings.max_body_bytes)
     return app
 
 

@@ -16,12 +16,12 @@ from fastapi.concurrency import run_in_threadpool
 from clvlab.arena.application import Application, Waits
 from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.packs import catalog_at
-from clvlab.arena.uploads.incoming import UploadLimits
+from clvlab.arena.uploads.intake import UploadLimits
 from clvlab.log.note import read_signer
 from clvlab.runs.live.feed import live_settings
-from clvlab_service.middleware import LogForwarder
 from clvlab_service.pool import BoundedPool
 from clvlab_service.settings import Settings
+from clvlab_service.telemetry import LogForwarder
 from clvlab_service.threads import DaemonThreads
 
 _GIVE_BACK_S = 1.0

@@ -35,7 +35,7 @@ from clvlab.runs.search.sums import KeptSums
 from clvlab.runs.spec import resolve
 
 if TYPE_CHECKING:
-    from clvlab.arena.kept import KeptRuns
+    from clvlab.arena.run_store import KeptRuns
     from clvlab.arena.searches import KeptPlan
     from clvlab.runs.live.view import LiveView
     from clvlab.sources.capture.feed import Feed

@@ -11,7 +11,7 @@ from pathlib import Path
 from clvlab.agents.isolation.agent import code_name
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
-from clvlab.arena.anchoring import Anchoring, StoredRecords
+from clvlab.arena.anchors import Anchoring, StoredRecords
 from clvlab.arena.leaderboard import GlobalLeaderboard
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.runs.in_database import DatabaseRecorder

@@ -1,0 +1,126 @@
+"""Structured logs and Prometheus metrics of a process."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections.abc import Mapping
+
+import orjson
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from structlog.tracebacks import ExceptionDictTransformer
+
+from clvlab.arena.measures import Measures
+
+# Structured logs: one JSON object a line, without any global set-up.
+
+
+def logger(level: str) -> structlog.typing.FilteringBoundLogger:
+    """Build a logger to standard error; what is bound to the context, such as the request id, is on every line."""
+    bound: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+        structlog.BytesLogger(sys.stderr.buffer),
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),  # locals hold tokens
+            structlog.processors.JSONRenderer(serializer=lambda entry, **_: orjson.dumps(entry, default=str)),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+    ).bind()  # else each line would bind it
+    return bound
+
+
+class LogForwarder(logging.Handler):
+    """Sends what the library logs through the standard library to the service's log."""
+
+    def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
+
+
+_UVICORN = ("uvicorn", "uvicorn.access", "asyncio")
+
+
+def forward_uvicorn(log: structlog.typing.FilteringBoundLogger | None) -> None:
+    """Have the lines of uvicorn and of its event loop be lines of the service's log, or without one go nowhere."""
+    for name in _UVICORN:
+        theirs = logging.getLogger(name)
+        theirs.handlers = [logging.NullHandler() if log is None else LogForwarder(log)]
+        theirs.propagate = False
+
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class RequestMetrics:
+    """Prometheus metrics of one application."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        labels = ("method", "route", "status")
+        self.seconds = Histogram(
+            "clvlab_http_request_seconds", "Time to answer.", labels, buckets=_BUCKETS, registry=self.registry
+        )
+        self.in_flight = Gauge("clvlab_http_requests_in_flight", "Requests being answered.", registry=self.registry)
+        self.streams = Gauge("clvlab_streams_open", "WebSocket streams open.", registry=self.registry)
+        self.pending = Gauge("clvlab_pool_pending", "Computations running or waiting.", ("pool",), registry=self.registry)
+        self.jobs = Gauge("clvlab_jobs", "Background jobs by status.", ("status",), registry=self.registry)
+        self.lanes = Gauge(
+            "clvlab_job_lanes",
+            "Jobs that this process performs at once: `jobs`, `anchors`, `live`.",
+            ("of",),
+            registry=self.registry,
+        )
+        self.queue_age = Gauge(
+            "clvlab_queue_age_seconds",
+            "How long the oldest job that nobody performs has waited.",
+            ("kind",),
+            registry=self.registry,
+        )
+        self.stored = Gauge("clvlab_stored_bytes", "What is taken up in the store.", ("of",), registry=self.registry)
+        self.log_entries = Gauge("clvlab_log_entries", "Length of the run log.", registry=self.registry)
+        self.feed = Gauge(
+            "clvlab_feed",
+            "The live feed: `runs` that follow it, whether they are `connected`, `data_age_seconds`, `quota_left`.",
+            ("of",),
+            registry=self.registry,
+        )
+        self.store_up = Gauge("clvlab_store_up", "Whether the store answered within a second.", registry=self.registry)
+        self.refused = Counter("clvlab_pool_refused", "Computations refused.", ("pool",), registry=self.registry)
+
+    def take_lanes(self, lanes: Mapping[str, int]) -> None:
+        """Take how many jobs this process performs at once."""
+        for name, count in lanes.items():
+            self.lanes.labels(name).set(count)
+
+    def store(self, found: Measures | None) -> None:
+        """Take what was measured of the store; null if it did not answer."""
+        self.store_up.set(found is not None)
+        for gauge in (self.jobs, self.queue_age, self.stored, self.feed):
+            gauge.clear()
+        self.log_entries.set(math.nan if found is None else found.log_entries)
+        if found is not None:
+            shown = (
+                (self.jobs, found.jobs),
+                (self.queue_age, found.queue_age_s),
+                (self.stored, found.stored_bytes),
+                (self.feed, _of_feed(found)),
+            )
+            for gauge, values in shown:
+                for label, value in values.items():
+                    gauge.labels(label).set(value)
+
+
+def _of_feed(found: Measures) -> dict[str, float]:
+    if found.feed is None:
+        return {}
+    own = found.feed
+    named: dict[str, float | None] = {name: own[name] for name in ("runs", "connected", "quota_left")}
+    named["data_age_seconds"] = own["data_age_s"]
+    return {name: float(value) for name, value in named.items() if value is not None}
