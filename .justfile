@@ -39,7 +39,7 @@ browser-duels:
 
 # Notebooks cell by cell.
 notebooks:
-    pytest -n 2 --dist loadfile --nbval notebooks
+    pytest -n 2 --dist loadfile -p nbval --nbval notebooks
 
 # Branch coverage of what decides and binds scores: law, proof and log; it fails under 98 %.
 coverage:

@@ -23,7 +23,7 @@ from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).parents[1]
 PATHS = ("clvlab/law", "clvlab/proof", "clvlab/log")
-LEFT_OUT = shutil.ignore_patterns(".*", "notebooks", "__pycache__", "benchmarks", "browser")
+LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "notebooks")
 COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
     ast.LtE: (ast.Lt, ast.Gt),
