@@ -12,7 +12,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -33,12 +33,13 @@ class Nursery:
         theirs.close()
         self._socket, self._told, self._changed = ours, {}, Condition()
         self._begun, self._closed = [], False
+        self._forking = Lock()  # numbers come in the order of what was asked for, by one thread at a time
         Thread(target=self._listen, daemon=True).start()
 
     def fork(self, settings, *, shielded):
         requests, answers = os.pipe(), os.pipe()
         files = array.array("i", [requests[0], answers[1]])
-        with self._changed:
+        with self._forking, self._changed:
             self._socket.sendmsg([json.dumps([settings, shielded]).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
             assert self._changed.wait_for(lambda: self._begun, 60), "no process was forked"
             pid = self._begun.pop()
@@ -103,15 +104,16 @@ def warm_agents():
     """Fork the processes of agents, as long as nothing in their environment is ours."""
     from clvlab.agents.isolation import process
 
-    nurseries = {}
+    nurseries, starting = {}, Lock()
 
     def start(command, *, env, process_group, **pipes):
         settings = command[-1]
         if json.loads(settings)["network"]:
             return subprocess.Popen(command, env=env, process_group=process_group, **pipes)
         key = tuple(sorted(env.items()))
-        if key not in nurseries:
-            nurseries[key] = Nursery(env)
+        with starting:
+            if key not in nurseries:
+                nurseries[key] = Nursery(env)
         return nurseries[key].fork(settings, shielded=process_group == 0)
 
     stand_in = SimpleNamespace(**vars(subprocess) | {"Popen": start})
