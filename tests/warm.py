@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Condition, Lock, Thread
 from types import SimpleNamespace
@@ -41,7 +41,8 @@ class Nursery:
         files = array.array("i", [requests[0], answers[1]])
         with self._forking, self._changed:
             self._socket.sendmsg([json.dumps([settings, shielded]).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
-            assert self._changed.wait_for(lambda: self._begun, 60), "no process was forked"
+            self._changed.wait_for(lambda: self._begun or self._closed)
+            assert self._begun, "the process that forks others has ended: its errors say why"
             pid = self._begun.pop()
         for file in files:
             os.close(file)
@@ -54,15 +55,16 @@ class Nursery:
             return self._told.get(pid, -signal.SIGKILL)  # what is left ends with the nursery
 
     def _listen(self):
-        while message := self._socket.recv(MAX_BYTES):
-            pid, status = json.loads(message)
-            with self._changed:
-                if status is None:
-                    self._told.pop(pid, None)  # the number of one that has ended may come again
-                    self._begun.append(pid)
-                else:
-                    self._told[pid] = status
-                self._changed.notify_all()
+        with suppress(ConnectionResetError):  # it has ended, and left a message unread
+            while message := self._socket.recv(MAX_BYTES):
+                pid, status = json.loads(message)
+                with self._changed:
+                    if status is None:
+                        self._told.pop(pid, None)  # the number of one that has ended may come again
+                        self._begun.append(pid)
+                    else:
+                        self._told[pid] = status
+                    self._changed.notify_all()
         with self._changed:
             self._closed = True
             self._changed.notify_all()
