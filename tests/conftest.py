@@ -15,11 +15,10 @@ from hypothesis import HealthCheck, settings
 
 from clvlab.packs.importers import betfair
 from clvlab.packs.importers.betfair import Changes
-from tests.length import length
+from tests.length import OVER_POSTGRESQL, length
 from tests.postgres import patient_stores, postgres_server, say
 from tests.warm import warm_agents
 
-HERE = Path(__file__).parent
 # A machine that does other things besides is no failure: nothing that hypothesis draws is held to the clock.
 settings.register_profile(
     "clvlab",
@@ -28,16 +27,6 @@ settings.register_profile(
     max_examples=length(30, settings.default.max_examples),
 )
 settings.load_profile("clvlab")
-
-
-# Where SQL, locks or news between processes decide. Each store keeps its contract in tests/store and tests/log; what else
-# is the same over any of them runs over PostgreSQL in `just duels`.
-OVER_POSTGRESQL = {
-    HERE / "arena": {"test_cancelling", "test_competitions", "test_crashes", "test_live_jobs", "test_restoring",
-                     "test_retention", "test_shutdown", "test_standings", "test_stored_runs"},
-    HERE / "service": {"test_caps", "test_endpoints", "test_hostile", "test_lists", "test_log", "test_outage", "test_reads",
-                       "test_removed", "test_starting", "test_stream", "test_uploads", "test_watching", "test_withdrawing"},
-}  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):
