@@ -39,11 +39,15 @@ browser-duels:
 
 # Notebooks cell by cell.
 notebooks:
-    pytest -n 2 --dist loadfile --nbval notebooks
+    pytest -n 2 --dist loadfile -p nbval --nbval notebooks
 
 # Branch coverage of what decides and binds scores: law, proof and log; it fails under 98 %.
 coverage:
     pytest -n 2 --dist loadfile -m "not browser and not long" tests/law tests/proof tests/log tests/engine tests/arena tests/sql tests/test_cli.py --cov
+
+# Changes of one place in law, proof and log that their near tests do not notice.
+mutants seed="1" sample="400":
+    python -m tests.mutants --seed {{ seed }} --sample {{ sample }} --jobs 2
 
 # Wheel and source archive, looked at and tried.
 package:

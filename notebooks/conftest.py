@@ -1,4 +1,4 @@
-"""So that ``pytest --nbval notebooks`` runs: cells in their order, and no complaint about what nbval leaves open."""
+"""So that ``pytest -p nbval --nbval notebooks`` runs: cells in their order, and no complaint about what nbval leaves open."""
 
 import pytest
 

@@ -2,7 +2,8 @@ import gc
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+import sys
+from contextlib import closing, nullcontext
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,8 +15,9 @@ from hypothesis import HealthCheck, settings
 
 from clvlab.sources.betfair import history
 from clvlab.sources.betfair.history import Changes
-from tests.length import length
+from tests.length import OVER_POSTGRESQL, length
 from tests.postgres import patient_stores, postgres_server, say
+from tests.warm import warm_agents
 
 # A machine that does other things besides is no failure: nothing that hypothesis draws is held to the clock.
 settings.register_profile(
@@ -25,6 +27,15 @@ settings.register_profile(
     max_examples=length(30, settings.default.max_examples),
 )
 settings.load_profile("clvlab")
+
+
+def pytest_collection_modifyitems(items):
+    for folder, modules in OVER_POSTGRESQL.items():
+        for item in items:
+            params = item.callspec.params if hasattr(item, "callspec") else {}
+            over_postgresql = "postgresql" in (params.get("store"), params.get("database_url"))
+            if over_postgresql and folder in item.path.parents and item.path.stem not in modules:
+                item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -41,6 +52,13 @@ def pytest_collection():
 def pytest_unconfigure():
     """Let what was imported be freed again: extensions count at exit what nobody freed."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_agents():
+    """Fork the processes of agents from one that has their libraries: starting anew takes half a second of processor each."""
+    with warm_agents() if sys.platform == "linux" else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,6 @@
 import inspect
 import re
 
-import pytest
-
 import clvlab
 from tests.factories import ERRORS
 
@@ -29,20 +27,19 @@ MEMBERS = public_members()
 CALLED = {name: thing for name, thing in MEMBERS.items() if not name.startswith("errors") and not isinstance(thing, property)}
 
 
-@pytest.mark.parametrize("name", MEMBERS)
-def test_has_a_docstring_that_begins_with_a_sentence(name):
-    lines = (inspect.getdoc(MEMBERS[name]) or "").splitlines()
+def test_have_a_docstring_that_begins_with_a_sentence(subtests):
+    for name, thing in MEMBERS.items():
+        with subtests.test(name):
+            first, *_ = (inspect.getdoc(thing) or "").splitlines()
+            assert first.endswith((".", "?"))
 
-    assert lines
-    assert lines[0].endswith((".", "?"))
 
-
-@pytest.mark.parametrize("name", CALLED)
-def test_shows_how_it_is_called(name):
-    owner, _, method = name.rpartition(".")
-
-    own, of_class = examples(CALLED[name]), examples(MEMBERS.get(owner))
-    assert own or re.search(rf"\b{method}\(", of_class), f"neither {name} nor its class has an example with it"
+def test_show_how_they_are_called(subtests):
+    for name, thing in CALLED.items():
+        owner, _, method = name.rpartition(".")
+        with subtests.test(name):
+            own, of_class = examples(thing), examples(MEMBERS.get(owner))
+            assert own or re.search(rf"\b{method}\(", of_class), f"neither {name} nor its class has an example with it"
 
 
 def examples(thing):
@@ -51,15 +48,15 @@ def examples(thing):
     return "\n".join(line for line in text.partition("Examples\n--------\n")[2].splitlines() if line[:3] in (">>>", "..."))
 
 
-@pytest.mark.parametrize("name", [name for name, thing in CALLED.items() if inspect.isfunction(thing)])
-def test_names_every_parameter_or_is_told_by_its_name(name):
-    text = inspect.getdoc(CALLED[name]) or ""
-    if "Parameters\n----------\n" not in text:
-        return
-    documented = {word.strip(" ,*") for line in sections(text)["Parameters"] for word in line.split(",") if line[:1] != " "}
-    asked = set(inspect.signature(CALLED[name]).parameters) - {"self"}
-
-    assert asked - documented == set()
+def test_name_every_parameter_or_are_told_by_their_name(subtests):
+    for name, thing in CALLED.items():
+        text = inspect.getdoc(thing) or ""
+        if not inspect.isfunction(thing) or "Parameters\n----------\n" not in text:
+            continue
+        documented = {word.strip(" ,*") for line in sections(text)["Parameters"] for word in line.split(",") if line[:1] != " "}
+        asked = set(inspect.signature(thing).parameters) - {"self"}
+        with subtests.test(name):
+            assert asked - documented == set()
 
 
 def sections(text):

@@ -34,7 +34,7 @@ def at_random(ticks, *, seed=1):
     return ticks.filter(chosen).select("fixture_id", "tick_seq", "market_key", "side")
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=range(1, length(2, 4)))
 def pack(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("packs") / "booked"
     booked.write_booked(folder, request.param)

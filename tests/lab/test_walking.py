@@ -124,7 +124,9 @@ def test_an_agent_that_keeps_what_it_saw_sees_one_fold_only():
         chosen = ticks.sort("fixture_id", "tick_seq").group_by("fixture_id", maintain_order=True)
         return chosen.agg(pl.col("tick_seq", "market_key", "side").slice(nth).first()).with_columns(reason=pl.lit(f"{others}"))
 
-    found = cl.walk_forward("season", remembering, {"nth": [50, 60]}, folds=3, progress=False)
+    some = cl.open_pack("season").fixture_ids[:60]
+
+    found = cl.walk_forward("season", remembering, {"nth": [50, 60]}, folds=3, fixtures=some, progress=False)
 
     assert set(found.run.evidence.decisions["reason"]) == {"0"}
 

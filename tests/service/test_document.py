@@ -2,7 +2,6 @@
 
 import re
 
-import jsonschema
 import pytest
 from clvlab_service.app import create_app
 from clvlab_service.errors import PLAIN, place
@@ -44,8 +43,14 @@ def answers(document):
                     yield operation["operationId"], response["content"]["application/json"]
 
 
+def validator(schema, document):
+    from jsonschema import Draft202012Validator  # its grammars take a second of everybody's collection
+
+    return Draft202012Validator(schema | {"components": document["components"]})
+
+
 def check(value, schema, document):
-    jsonschema.Draft202012Validator(schema | {"components": document["components"]}).validate(value)
+    validator(schema, document).validate(value)
 
 
 def texts(value):
@@ -180,8 +185,7 @@ def test_parameters_of_every_template_stand_in_the_document_with_their_bounds(do
         assert of["anyOf"][0].get("default") == model().model_dump(mode="json")[name]
     check({}, schema, document)
     check({"colour": "vermilion"}, schema, document)
-    with pytest.raises(jsonschema.ValidationError):
-        check({"stake": 0}, schema, document)
+    assert not validator(schema, document).is_valid({"stake": 0})
 
 
 def test_every_template_has_parameters_in_the_document():
@@ -196,5 +200,4 @@ def test_an_agents_configuration_names_the_parameters_of_the_templates_and_allow
     assert referenced == list(PARAMETERS.values())
     for value in ({}, {"colour": "vermilion", "stake": "many"}):
         check(value, schema, document)
-    with pytest.raises(jsonschema.ValidationError):
-        check([], schema, document)
+    assert not validator(schema, document).is_valid([])

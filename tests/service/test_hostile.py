@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from tests.service.serving import BACKTEST, BOUND, CONFIG, DEPLOY, make_entry
+from tests.service.serving import BACKTEST, BOUND, CONFIG, DEPLOY, assert_problem, make_entry
 
 NESTED = "[" * 400 + "]" * 400
 VALUES = {
@@ -22,6 +22,15 @@ VALUES = {
     "duplicate keys": '{"a": 1, "a": 2}',
     "prototype": '{"__proto__": {"a": 1}, "constructor": 1}',
 }
+BODIES = [
+    ("/competitions", "alice", CONFIG,
+        ["market_scope", "division", "roster_size", "pack_id", "fixture_id", "scoring_window", "other"]),
+    ("/competitions/{}/agents", "alice", make_entry(), ["agent_id", "strategy", "config", "proof_mode", "instance_id"]),
+    ("/agents/deploy", "alice", DEPLOY,
+        ["strategy", "agent_id", "params", "pack_id", "fixture_id", "market_allowlist", "stake", "other"]),
+    ("/backtests", "nobody", BACKTEST,
+        ["pack_id", "fixture_id", "window_id", "market_allowlist", "end_rule", "min_clv_horizon_s"]),
+]  # fmt: skip
 JSON = {"Content-Type": "application/json"}
 
 
@@ -37,22 +46,14 @@ def refused_or_answered(response):
         assert len(response.content) < 20_000
 
 
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
-@pytest.mark.parametrize(
-    "field", ["market_scope", "division", "roster_size", "pack_id", "fixture_id", "scoring_window", "other"]
-)
-def test_a_competition_of_strange_values(api, field, value):
-    refused_or_answered(api.alice.post("/competitions", content=body_with(CONFIG, field, value), headers=JSON))
-
-
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
-@pytest.mark.parametrize("field", ["agent_id", "strategy", "config", "proof_mode", "instance_id"])
-def test_an_entry_of_strange_values(api, field, value):
-    created = api.competition(agents=())
-
-    refused_or_answered(
-        api.alice.post(f"/competitions/{created}/agents", content=body_with(make_entry(), field, value), headers=JSON)
-    )
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize(("path", "by", "body", "fields"), BODIES, ids=[path for path, *_ in BODIES])
+def test_a_body_of_strange_values(api, subtests, path, by, body, fields, value):
+    for field in fields:
+        with subtests.test(field=field):
+            place = path.format(api.competition(agents=())) if "{}" in path else path
+            content = body_with(body, field, VALUES[value])
+            refused_or_answered(getattr(api, by).post(place, content=content, headers=JSON))
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
@@ -65,26 +66,13 @@ def test_an_entry_whose_config_holds_strange_values_still_runs_or_is_refused(api
     assert api.get(f"/competitions/{created}")["status"] == "finalized"
 
 
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
-@pytest.mark.parametrize(
-    "field", ["strategy", "agent_id", "params", "pack_id", "fixture_id", "market_allowlist", "stake", "other"]
-)
-def test_a_deploy_of_strange_values(api, field, value):
-    refused_or_answered(api.alice.post("/agents/deploy", content=body_with(DEPLOY, field, value), headers=JSON))
-
-
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
-@pytest.mark.parametrize("field", ["pack_id", "fixture_id", "window_id", "market_allowlist", "end_rule", "min_clv_horizon_s"])
-def test_a_backtest_of_strange_values(api, field, value):
-    refused_or_answered(api.nobody.post("/backtests", content=body_with(BACKTEST, field, value), headers=JSON))
-
-
-@pytest.mark.parametrize("number", [2**31, 2**53, 2**63, 2**64, -(2**63)])
 @pytest.mark.parametrize("field", ["fixture_id", "min_clv_horizon_s", "duration_s"])
-def test_a_backtest_of_large_integers(api, field, number):
+def test_a_backtest_of_large_integers(api, subtests, field):
     rule = {"end_rule": "fixed_duration"} if field == "duration_s" else {}
 
-    refused_or_answered(api.nobody.post("/backtests", json=BACKTEST | rule | {field: number}))
+    for number in (2**31, 2**53, 2**63, 2**64, -(2**63)):
+        with subtests.test(number=number):
+            refused_or_answered(api.nobody.post("/backtests", json=BACKTEST | rule | {field: number}))
 
 
 @pytest.mark.parametrize("value", ["application/xml", "text/plain", "application/json; charset=utf-16", "x" * 4000, ""])
@@ -113,3 +101,22 @@ def test_a_cursor_of_another_list_or_of_garbage_is_no_error_of_the_service(api):
     for path in ("/runs", "/backtests"):
         for value in (cursor, "AAAA", "\x00", "💣", "0" * 400, "-1"):
             refused_or_answered(api.nobody.get(path, params={"cursor": value}))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/backtests/{}"),
+        ("GET", "/replay-packs/{}"),
+        ("GET", "/runs/{}"),
+        ("POST", "/runs/{}/verify"),
+        ("GET", "/runs/{}/actions/1"),
+        ("GET", "/runs/{}/evidence"),
+        ("GET", "/competitions/{}"),
+        ("GET", "/competitions/{}/events"),
+    ],
+)
+def test_404_unknown_whatever_the_id_looks_like(api, subtests, method, path):
+    for identifier in ("no-such-thing", "..%2Fx", "%00", "a" * 5000, "%F0%9F%8E%B2", "' OR 1=1"):
+        with subtests.test(identifier=identifier[:20]):
+            assert_problem(api.nobody.request(method, path.format(identifier)), 404)

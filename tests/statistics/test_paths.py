@@ -85,11 +85,11 @@ def test_few_results_reject_fair_prices_as_often_as_the_page_says():
 def test_a_reversal_and_a_drift_that_goes_on_are_found(truth):
     rng = np.random.default_rng(2)
 
-    inside = 0
+    inside, fixtures = 0, length(150, 600)
     for _ in range(100):
-        first = rng.uniform(0.35, 0.65, 600)
-        last = first + rng.normal(0, 0.08, 600)
-        won = (rng.random(600) < last + truth * (last - first)).astype(float)
+        first = rng.uniform(0.35, 0.65, fixtures)
+        last = first + rng.normal(0, 0.08, fixtures)
+        won = (rng.random(fixtures) < last + truth * (last - first)).astype(float)
         row = slope(path_slopes(points_of(first, last, won)), "reversal")
         inside += row["low"] <= truth <= row["high"]
 

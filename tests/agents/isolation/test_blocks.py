@@ -14,8 +14,10 @@ from clvlab.law.actions import decisions_of
 from clvlab.proof import clv_verify
 from clvlab.proof.evidence import read_evidence
 from clvlab.store.folder import write_run
+from tests.length import length
 
 pytestmark = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
+PRICED = ("baseline", "cumulative-drift", "sharp-momentum-v2")
 OWN = """
 import polars as pl
 import clvlab as cl
@@ -88,7 +90,7 @@ def decisions(test):
     return read_evidence(test.run.source.events).decisions
 
 
-@pytest.mark.parametrize("agent", [rising, AsOwn("baseline"), AsOwn("cumulative-drift"), AsOwn("sharp-momentum-v2")])
+@pytest.mark.parametrize("agent", [rising, *map(AsOwn, length(["sharp-momentum-v2"], list(PRICED)))])
 def test_a_strategy_decides_by_blocks_as_it_does_when_audited(agent, tmp_path):
     one, other = (cl.backtest("starter", agent, stepped=stepped) for stepped in (True, False))
 

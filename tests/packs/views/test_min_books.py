@@ -5,6 +5,7 @@ import pytest
 import clvlab as cl
 from clvlab.errors import ViewError
 from tests import booked
+from tests.length import length
 
 
 def plainly(seed, least, max_overround=None, market=""):
@@ -34,7 +35,7 @@ def plainly(seed, least, max_overround=None, market=""):
     return sorted(found, key=repr), few
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
+@pytest.fixture(scope="module", params=range(1, length(2, 4)))
 def pack(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("packs") / "booked"
     booked.write_booked(folder, request.param)
