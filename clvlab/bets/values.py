@@ -62,8 +62,8 @@ def _forms(texts: Sequence[str | None], written: str | None) -> list[OddsFormat 
     if unsigned and written is None and (not signed or OddsFormat.DECIMAL in found):
         row = unsigned[0]
         raise OddsError(
-            f"price {texts[row]!r} of row {row + 1} may be American or decimal{_other_formats(found)}: say odds_format='american' "
-            "or odds_format='decimal', or write American odds with their sign"
+            f"price {texts[row]!r} of row {row + 1} may be American or decimal{_other_formats(found)}: "
+            "say odds_format='american' or odds_format='decimal', or write American odds with their sign"
         )
     for number in unsigned:
         found[number] = OddsFormat(written or OddsFormat.AMERICAN)

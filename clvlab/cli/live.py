@@ -46,7 +46,7 @@ from clvlab.errors import FeedError
 from clvlab.feeds.devfeeds.faults import FaultPlan, read_plan
 from clvlab.packs.lookup import open_pack
 from clvlab.report.headline import headline_of
-from clvlab.report.listing import DEFAULT_RUNS
+from clvlab.report.run_list import DEFAULT_RUNS
 from clvlab.runs.live.feed import feed_at
 from clvlab.runs.live.paper import run_live
 from clvlab.runs.live.request import LiveRequest
