@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import clvlab as cl
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
-from clvlab.lab.results.sweeping import Sweep
+from clvlab.lab.results.sweep import Sweep
 from clvlab.law.closing import Window
 from clvlab.report.tearsheet import TearSheet
 from clvlab.statistics import Staking
@@ -24,7 +24,7 @@ from tests.waiting import until
 BOTH = ["baseline", "cumulative-drift"]
 MEASURED = st.sampled_from(["edge", "price_ratio"])
 LEVEL, SEED = st.just(0.8), st.just(7)
-NO_LEAGUES = "packs that come with clvlab name none: tests/arena/sheets/test_selection.py, tests/packs/views"
+NO_LEAGUES = "packs that come with clvlab name none: tests/report/test_selection.py, tests/packs/views"
 WINDOWS = st.sampled_from([Window(end_rule="fixed_duration", duration_s=20_000), Window(market_allowlist=("1X2",))])
 TOTALS = "OVERUNDER_PARTICIPANT_GOALS"
 

@@ -17,11 +17,12 @@ from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.arena.runs.in_database import Claimed, results
 from clvlab.arena.runs.stored import against_the_record
 from clvlab.base.cache import BoundedCache
-from clvlab.drawing.ink import interval_cell, scale, scale_axis
 from clvlab.errors import PageError, RunRemovedError, UnknownRunError
 from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
 from clvlab.law.schema import Reason
 from clvlab.proof.verify import verify
+from clvlab.report.html import Html
+from clvlab.report.svg import interval_cell, scale, scale_axis
 from clvlab.statistics import Clusters, estimates
 from clvlab.store import runs, standings
 from clvlab.store.database import Connection, Database
@@ -193,13 +194,13 @@ class ForestRow:
     low: float | None
     high: float | None
     fixtures: int
-    picture: str
+    picture: Html
 
 
 @dataclass(frozen=True, slots=True)
 class ForestPage:
     rows: tuple[ForestRow, ...]
-    axis: str
+    axis: Html
 
 
 def _kept() -> BoundedCache[_Sums]:
@@ -229,7 +230,7 @@ class Forest:
             ForestRow(row, low, high, len(own), interval_cell(row["avg_clv_bps"], low, high, within))
             for (_, row), (low, high), own in zip(keyed, spans, counted, strict=True)
         ]
-        return ForestPage(tuple(found), scale_axis(within) if found else "")
+        return ForestPage(tuple(found), scale_axis(within) if found else Html(""))
 
     def _span(
         self, key: Row, row: LeaderboardRow, counted: Sequence[tuple[str, int]], allowance: list[int]

@@ -42,9 +42,8 @@ from clvlab.errors import (
 from clvlab.packs.catalog import Catalog
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.canonical import sha256
-from clvlab.report.page import tear_sheet_page
-from clvlab.report.settling import Figure
-from clvlab.report.tearsheet import TearSheet
+from clvlab.report.figures import Figure
+from clvlab.report.tearsheet import TearSheet, tear_sheet_page
 from clvlab.runs.run import Run, backtest_id, reopen, run_id_of
 from clvlab.runs.spec import ReplaySpec
 from clvlab.store import jobs as job_rows

@@ -24,7 +24,7 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import SAFE_INTEGER, Reason, Schema
 from clvlab.packs.matching.names import read_aliases
 from clvlab.packs.reader import Pack
-from clvlab.report.settling import returns_of
+from clvlab.report.figures import returns_of
 from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec
 from clvlab.statistics import Estimate, cluster_mean

@@ -57,7 +57,7 @@ from clvlab.cli.progress import interruptible, stages
 from clvlab.cli.runs import compare, report, runs, verify
 from clvlab.cli.search import sweep
 from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
-from clvlab.report import listing
+from clvlab.report import run_list
 from clvlab.report.headline import headline_of
 from clvlab.runs import run_folder
 from clvlab.runs.card import proof_card
@@ -110,7 +110,7 @@ def main() -> None:
         sys.exit(ClvlabError.exit_code)
 
 
-def demo(runs_folder: RunsOption = listing.DEFAULT_RUNS, as_json: JsonOption = False) -> None:
+def demo(runs_folder: RunsOption = run_list.DEFAULT_RUNS, as_json: JsonOption = False) -> None:
     """Backtest two agents over a synthetic pack, seal and verify both runs, and show the checks."""
     tests: list[Run] = []
     with interruptible(lambda: f"{len(tests)} of 2 runs are sealed in {runs_folder}"):
@@ -137,7 +137,7 @@ def demo(runs_folder: RunsOption = listing.DEFAULT_RUNS, as_json: JsonOption = F
         show_report(test.report, headline_of(test))
     for verdict in verdicts:
         show_checks(verdict)
-    elsewhere = listing.runs_option(runs_folder)
+    elsewhere = run_list.runs_option(runs_folder)
     out.print("Try next:")
     for line in (
         command("verify", folders[1]),
@@ -167,7 +167,7 @@ def backtest(
     window_id: Annotated[str, typer.Option(help="Label of the window.")] = "full",
     log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the tape is opened.")] = None,
     owner: OwnerOption = None,
-    runs_folder: RunsOption = listing.DEFAULT_RUNS,
+    runs_folder: RunsOption = run_list.DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Replay a pack through an agent, score it against the close, and seal the run."""
@@ -217,13 +217,13 @@ def show(
         int, typer.Option(help="Show the first so many decisions with their scores.", min=0, max=1_000_000)
     ] = 0,
     seq: Annotated[int | None, typer.Option(help="Show one decision whole.")] = None,
-    runs_folder: RunsFolderOption = listing.DEFAULT_RUNS,
+    runs_folder: RunsFolderOption = run_list.DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Show a run's proof card, its decisions, or one of them; exit 1 if its verification fails."""
     goes_with("the printed card, which --json and --seq do not show", seq is None and not as_json, decisions=decisions)
     with interruptible(), err.status("reading"):
-        path = listing.find_run(run, runs_folder)
+        path = run_list.find_run(run, runs_folder)
         one = None if seq is None else run_folder.decision(path, seq)
         verdict = run_folder.verify_folder(path) if one is None else None
     if verdict is None:

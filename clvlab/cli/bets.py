@@ -17,10 +17,9 @@ from clvlab.cli.options import HORIZON_S, JsonOption, OwnerOption, RunsOption, g
 from clvlab.cli.output import out, plain, print_json, say, show_next, show_report, show_table, table
 from clvlab.cli.progress import interruptible, stages
 from clvlab.odds.formats import OddsFormat
-from clvlab.report.headline import headline_of
-from clvlab.report.listing import DEFAULT_RUNS
-from clvlab.report.means import spelt_mean
-from clvlab.report.page import tear_sheet_page
+from clvlab.report.headline import headline_of, spelt_mean
+from clvlab.report.run_list import DEFAULT_RUNS
+from clvlab.report.tearsheet import tear_sheet_page
 from clvlab.runs.execute import execute
 from clvlab.runs.run_folder import LOCAL, FolderRecorder
 from clvlab.words import counted, plus

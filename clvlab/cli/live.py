@@ -45,7 +45,7 @@ from clvlab.cli.output import err, facts, out, plain, print_json, show_leaderboa
 from clvlab.errors import FeedError
 from clvlab.packs.lookup import open_pack
 from clvlab.report.headline import headline_of
-from clvlab.report.listing import DEFAULT_RUNS
+from clvlab.report.run_list import DEFAULT_RUNS
 from clvlab.runs.live.feed import feed_at
 from clvlab.runs.live.paper import run_live
 from clvlab.runs.live.request import LiveRequest

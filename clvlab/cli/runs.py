@@ -22,10 +22,10 @@ from clvlab.errors import UnknownPackError
 from clvlab.packs.reader import Pack
 from clvlab.proof.checks import Check
 from clvlab.proof.verify import Verification
-from clvlab.report import listing
+from clvlab.report import run_list
 from clvlab.report.headline import headline_of
-from clvlab.report.listing import DEFAULT_RUNS, beside_the_first, find_run
-from clvlab.report.page import tear_sheet_page
+from clvlab.report.run_list import DEFAULT_RUNS, beside_the_first, find_run
+from clvlab.report.tearsheet import tear_sheet_page
 from clvlab.runs import run_folder
 from clvlab.runs.card import proof_card, verification_answer
 from clvlab.runs.execute import execute
@@ -39,26 +39,26 @@ _ID_LENGTH = 8
 
 
 def runs(
-    runs_folder: RunsFolderOption = listing.DEFAULT_RUNS,
+    runs_folder: RunsFolderOption = run_list.DEFAULT_RUNS,
     verify: Annotated[bool, typer.Option("--verify", help="Also verify each; exit 1 if one fails.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the runs in a folder, newest first, each mean CLV with its interval."""
     with interruptible(), err.status("reading"):
-        found = list(listing.listed_runs(runs_folder, verify=verify))
+        found = list(run_list.listed_runs(runs_folder, verify=verify))
     if as_json:
         print_json([run.facts() for run in found])
     elif not found:
         say(f"There is no run in {runs_folder} yet")
-        show_next("backtest", "season", "--agent", "cumulative-drift", *listing.runs_option(runs_folder))
+        show_next("backtest", "season", "--agent", "cumulative-drift", *run_list.runs_option(runs_folder))
     else:
         show_table(_table(found))
         out.print(f"{counted(len(found), 'run')} in {plain(str(runs_folder))}")
-        show_next("verify", "latest", *listing.runs_option(runs_folder))
+        show_next("verify", "latest", *run_list.runs_option(runs_folder))
     raise typer.Exit(1 if any(run.verified is False for run in found) else 0)
 
 
-def _table(found: list[listing.ListedRun]) -> Table:
+def _table(found: list[run_list.ListedRun]) -> Table:
     layout = Table(box=box.SIMPLE_HEAD if out.is_terminal else None, pad_edge=False)
     for name in ("run", "written (UTC)", "agent", "pack", "mean CLV [95 %]", "verified"):
         layout.add_column(name, overflow="fold", no_wrap=name in ("run", "mean CLV [95 %]"))
@@ -78,7 +78,7 @@ def plain_cell(text: str) -> str:
 
 def compare(
     run: RunNames,
-    runs_folder: RunsFolderOption = listing.DEFAULT_RUNS,
+    runs_folder: RunsFolderOption = run_list.DEFAULT_RUNS,
     pack: Annotated[
         str | None, typer.Option(help="A pack; the names are then agents, which are backtested over it and sealed first.")
     ] = None,
@@ -95,8 +95,8 @@ def compare(
                     folders.append(runs_folder / execute(spec, FolderRecorder(runs_folder, now_ms), progress).run_id)
     with interruptible(), err.status("reading"):
         if pack is None:
-            folders = [listing.find_run(name, runs_folder) for name in run]
-        found = [listing.listed_run(folder) for folder in folders]
+            folders = [run_list.find_run(name, runs_folder) for name in run]
+        found = [run_list.listed_run(folder) for folder in folders]
         differences = beside_the_first(found)
     if as_json:
         print_json({"runs": [one.facts() for one in found], "differences": [one.facts() for one in differences]})
@@ -113,11 +113,11 @@ def report(
     run: RunName,
     page: Annotated[Path | None, typer.Option("--html", help="Write the tear sheet to this file as a page of its own.")] = None,
     pack: Annotated[str | None, typer.Option(help="Pack of the run; the catalog's of its content hash by default.")] = None,
-    runs_folder: RunsFolderOption = listing.DEFAULT_RUNS,
+    runs_folder: RunsFolderOption = run_list.DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Show the report of a sealed run again, or write its tear sheet as one HTML page."""
-    path = listing.find_run(run, runs_folder)
+    path = run_list.find_run(run, runs_folder)
     with interruptible(lambda: "no page was written"), err.status("reading the run"):
         sealed, receipts = bundles.read_stored(path)
         performed = reopen(_pack(pack, content_hash_of(sealed), run_folder.view(path)), sealed, receipts)

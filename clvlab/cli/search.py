@@ -27,7 +27,7 @@ from clvlab.cli.options import (
 )
 from clvlab.cli.output import out, plain, print_json, say, show_next, show_table
 from clvlab.cli.progress import bar, interruptible
-from clvlab.report.honest import HonestSearch, honest_search, named
+from clvlab.report.search import HonestSearch, honest_search, named
 from clvlab.words import counted, estimate, p_value
 
 _LISTED = 10

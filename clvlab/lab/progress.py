@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from clvlab.drawing import html
+from clvlab.report.html import Html, card, render
 from clvlab.words import counted
 
 Progress = Callable[[int, int], None]
@@ -45,7 +45,7 @@ def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Itera
 
 @contextmanager
 def shown_state(
-    what: str, done: str, *, progress: Callable[[_State], None] | bool, more: Callable[[_State], str] = lambda _: ""
+    what: str, done: str, *, progress: Callable[[_State], None] | bool, more: Callable[[_State], Html] = lambda _: Html("")
 ) -> Iterator[Callable[[_State], None]]:
     """Return the callback that is told how work without a known end is: a table that changes, or the caller's own.
 
@@ -87,26 +87,28 @@ def _notebook_bar(shell: Any, what: str, total: int) -> Progress:
 
 
 @contextmanager
-def _notebook_table(shell: Any, what: str, done: str, more: Callable[[_State], str]) -> Iterator[Callable[[_State], None]]:
-    handle = shell.display(_Drawn(f"{what}: begins", html.block(f"{what}: begins")), display_id=True)
+def _notebook_table(shell: Any, what: str, done: str, more: Callable[[_State], Html]) -> Iterator[Callable[[_State], None]]:
+    handle = shell.display(_Drawn(f"{what}: begins", card("empty.html", f"{what}: begins")), display_id=True)
     last: list[_State] = []
 
     def tell(state: _State) -> None:
         last[:] = [state]
-        handle.update(_Drawn(f"{what}: {state.line}", html.block(what, html.facts(state.facts), more(state))))
+        handle.update(
+            _Drawn(f"{what}: {state.line}", card("progress.html", what, notes=(), facts=state.facts, more=more(state)))
+        )
 
-    ended, notes = "failed", ""
+    ended, notes = "failed", ()
     try:
         yield tell
         ended = done
     except KeyboardInterrupt as error:
-        ended, notes = "interrupted", "".join(f"<p>{html.escape(note)}</p>" for note in getattr(error, "__notes__", ()))
+        ended, notes = "interrupted", getattr(error, "__notes__", ())
         raise
     finally:
         facts = last[0].outcome if last else {}
         said = ", ".join(f"{name} {text}" for name, text in facts.items())
         text = f"{what}: {ended}" + (f", {said}" if said else "")
-        handle.update(_Drawn(text, html.block(f"{what}: {ended}", notes, html.facts(facts))))
+        handle.update(_Drawn(text, card("progress.html", f"{what}: {ended}", notes=notes, facts=facts, more="")))
 
 
 class _Drawn:
@@ -124,8 +126,7 @@ class _Drawn:
 
 def _bar(what: str, done: int, total: int) -> _Drawn:
     text = f"{what}: {done:,} of {counted(total, 'point')}"
-    drawn = "" if done == total else f' <progress value="{done}" max="{total}"></progress>'
-    return _Drawn(text, f'<div style="font:13px system-ui,sans-serif">{html.escape(text)}{drawn}</div>')
+    return _Drawn(text, render("bar.html", text=text, done=done, total=total))
 
 
 @contextmanager

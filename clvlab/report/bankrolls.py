@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from clvlab.drawing import html
-from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new, svg
-from clvlab.drawing.showing import Shown
 from clvlab.errors import StatisticsError
-from clvlab.report.figures import Sheet
-from clvlab.report.settling import PERCENT, Figure, percent_of, returns_of
+from clvlab.report.axes import BLUE, GREY, RED, axes_or_new, svg
+from clvlab.report.export import Shown
+from clvlab.report.figures import PERCENT, Figure, Sheet, percent_of, returns_of
+from clvlab.report.html import Html, card
 from clvlab.statistics import Bankroll, Staking, bankroll, stakes, training_edge
 from clvlab.statistics.bankroll import QUANTILES
 from clvlab.statistics.staking import check_edge
@@ -149,16 +148,16 @@ class BankrollFan(Shown):
     def __repr__(self) -> str:
         return f"Bankroll of {self.agent_id}: {self.line}; next: .frame, .figures, .chart()"
 
-    def _repr_html_(self) -> str:
-        rows = [(name, value, interval(low, high, "z,.3f").lstrip(), unit) for name, value, low, high, unit in self.figures]
-        return html.block(
+    def _repr_html_(self) -> Html:
+        return card(
+            "bankroll.html",
             f"Bankroll of {self.agent_id}",
-            f"<p>{html.unbroken(self.line)}.</p>",
-            f'<p class="quiet">{_READING} Bets of a fixture are settled together, {self.open_s:,} s after its close; what is '
-            "open then is not there for others. Intervals: of the growth "
-            f"{self.level:.0%} over fixtures, else nine in ten paths.</p>",
-            html.figures([svg(self.chart, "bankroll and its fan")]),
-            html.section("Figures", html.table(["figure", "value", "interval", "unit"], rows)),
+            line=self.line,
+            reading=_READING,
+            open_s=self.open_s,
+            level=self.level,
+            fan=svg(self.chart, "bankroll and its fan"),
+            rows=[(name, value, interval(low, high, "z,.3f").lstrip(), unit) for name, value, low, high, unit in self.figures],
         )
 
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from clvlab.drawing.calendar import cumulative_line, fall_area
 from clvlab.engine.replay import locate, with_seq, with_states
 from clvlab.law.clv import quoted_edge_bps, scores
 from clvlab.law.positions import positions
 from clvlab.law.schema import DECISIONS, Reason, Schema
 from clvlab.packs.reader import shards_of
+from clvlab.report.html import Html
+from clvlab.report.svg import cumulative_line, fall_area
 from clvlab.runs.inspector import at_close
 from clvlab.runs.run import Run
 from clvlab.statistics import group_means
@@ -299,13 +300,13 @@ def cumulative_clv(scored: pl.DataFrame, closes: pl.DataFrame, level: float = 0.
     return cumulative(dated["clv_bps"], dated["fixture_id"], dated["close_ts_ms"], level=level)
 
 
-def cumulative_picture(found: pl.DataFrame, level: float = 0.95) -> str:
+def cumulative_picture(found: pl.DataFrame, level: float = 0.95) -> Html:
     """Draw ``CUMULATIVE`` of CLV as an SVG element; empty where all lies on one date."""
     columns = (found[name].to_list() for name in ("time_ms", "total", "low", "high"))
     return cumulative_line(*columns, title=f"Cumulative CLV by date of the close, {level:.0%} band", unit="bps")
 
 
-def dated_pictures(scored: pl.DataFrame, level: float) -> list[str]:
+def dated_pictures(scored: pl.DataFrame, level: float) -> list[Html]:
     """Draw scored decisions by the close of their fixtures: the sum, the rolling mean, and the fall from the last peak.
 
     Parameters

@@ -7,15 +7,117 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from clvlab.drawing.calendar import cumulative_line
-from clvlab.drawing.ink import interval_bar
-from clvlab.report.means import LEVEL, spelt_mean
+from clvlab.report.html import Html
+from clvlab.report.svg import interval_cell, scale
 from clvlab.runs.run import Run
-from clvlab.statistics import Estimate, estimates
-from clvlab.statistics.measures import MEASURES, fixture_sums, stacked
-from clvlab.statistics.verdict import CLOSE, SEARCH, Phrases, Tone, Verdict, verdict, verdict_of
+from clvlab.statistics import BeatRate, Estimate, estimates
+from clvlab.statistics.measures import MEASURES, Measure, fixture_sums, stacked
+from clvlab.statistics.verdict import Verdict, verdict_of
+from clvlab.words import counted, estimate, interval, share
 
-__all__ = ["CLOSE", "SEARCH", "Phrases", "Tone", "Verdict", "cumulative_line", "interval_bar"]
+# The means of one agent's scores, and how they are spelt.
+
+
+LEVEL = 0.95
+TOO_FEW = "too few fixtures for an interval"
+
+
+def means_of(scores: pl.DataFrame, *names: str) -> dict[str, Estimate]:
+    """Return the means of ``SCORES`` with ``at_close`` that the statistics count, by name of their measure; all by default.
+
+    Examples
+    --------
+    >>> import clvlab as cl
+    >>> means_of(cl.backtest("starter", "cumulative-drift").scores)["clv"].n_clusters
+    12
+    """
+    sums = [fixture_sums(scores)]
+    return {name: estimates(stacked(sums, MEASURES[name])[0], level=LEVEL)[0] for name in names or MEASURES}
+
+
+def spelt_mean(found: Estimate, unit: str) -> str:
+    """Spell a mean with its interval, all with the digits they can bear.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from clvlab.statistics import cluster_mean
+    >>> spelt_mean(cluster_mean(pl.Series([10, 20]), pl.Series([1, 2])), "bps")
+    '+15 bps, too few fixtures for an interval'
+    """
+    if found.mean is None:
+        return "none"
+    return estimate(found.mean, found.low, found.high, unit) + _too_few(found)
+
+
+def key_figures(clv: Estimate, edge: Estimate, beat: BeatRate, level: str) -> dict[str, str]:
+    """Return the few figures that stand beside the first picture, by name; ``level`` is that of the interval, as it is read."""
+    return {
+        f"mean CLV, {level} interval": spelt_mean(clv, "bps"),
+        "edge at the price taken": spelt_mean(edge, "%"),
+        "beat the close, of those that moved": spelt_rate(beat),
+        "scored decisions": f"{clv.n:,} in {counted(clv.n_clusters, 'fixture')}",
+    }
+
+
+def spelt_rate(found: BeatRate) -> str:
+    """Spell how often the close was beaten, with its interval.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from clvlab.statistics import beat_close_rate
+    >>> spelt_rate(beat_close_rate(pl.Series([3, -1, 0]), pl.Series([1, 2, 3])))
+    '50.0%, too few fixtures for an interval'
+    """
+    if found.rate is None:
+        return "nothing moved"
+    return f"{share(found.rate)}{interval(found.low, found.high, '.1%')}{_too_few(found)}"
+
+
+def _too_few(found: Estimate | BeatRate) -> str:
+    return f", {TOO_FEW}" if found.low is None or found.high is None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeanRow:
+    """A mean with its interval, and the picture of both on the scale of all rows."""
+
+    agent: str
+    picture: Html
+    mean: float | None
+    low: float | None
+    high: float | None
+    fixtures: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeanForest:
+    """Means with their intervals under each other; the title says what they are of."""
+
+    title: str
+    rows: tuple[MeanRow, ...]
+
+
+def forest(rows: pl.DataFrame, measure: Measure) -> MeanForest:
+    """Set means with their intervals under each other, in the order of the rows.
+
+    Parameters
+    ----------
+    rows
+        With ``agent``, the mean under the measure's name, ``low``, ``high`` and ``fixtures``.
+    measure
+        What the means are of.
+    """
+    within = scale([*rows["low"], *rows["high"], *rows[measure.mean]])
+    named = rows.select("agent", measure.mean, "low", "high", "fixtures").iter_rows()
+    return MeanForest(
+        f"mean {measure.title}, {measure.short}",
+        tuple(
+            MeanRow(agent, interval_cell(mean, low, high, within), mean, low, high, fixtures)
+            for agent, mean, low, high, fixtures in named
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +169,3 @@ def headline(scores: pl.DataFrame) -> Headline:
 def headline_of(done: Run) -> Headline:
     """Judge a run of one agent."""
     return headline(done.scores.with_columns(at_close=done.at_close))
-
-
-# What every page and terminal says and draws of a mean first: its sentence, its interval, its sum by date.
-#
-# Faces that know neither statistics nor drawing ask here; all of it is made of plain figures.
-
-
-__all__ += ["verdict", "verdict_of"]

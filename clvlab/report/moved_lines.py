@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import polars as pl
 
-from clvlab.drawing import html
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.markets import Market, Role, UnreadKey, role_of, unread_keys
 from clvlab.law.schema import Reason, Schema
 from clvlab.law.tape import Tape
-from clvlab.report.means import mean_cell
+from clvlab.report.export import Shown, check_settings
+from clvlab.report.headline import spelt_mean
+from clvlab.report.html import Html, card
 from clvlab.runs.run import Run
 from clvlab.statistics import Estimate, cluster_mean
 from clvlab.statistics.moved_lines import FIRST_ROLES, LineQuote, MovedClose, moved_close, quotes_of, scored_by_goals
+from clvlab.words import REASONS, counted, market_names
 
 MOVED_LINES: Schema = {
     "seq": pl.Int64,
@@ -110,22 +114,27 @@ def moved_means(found: pl.DataFrame, level: float) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def moved_html(found: pl.DataFrame, level: float) -> str:
-    """Show the means of ``MOVED_LINES`` under a head of their own; nothing where there are none."""
+@dataclass(frozen=True, slots=True)
+class MovedMean:
+    """The mean of decisions on lines that moved, by one rule or by all, and the error of the fit in words."""
+
+    rule: str
+    mean: float | None
+    low: float | None
+    high: float | None
+    n: int
+    fixtures: int
+    error: str
+
+
+def shown_means(found: pl.DataFrame, level: float) -> list[MovedMean]:
+    """Return the means of ``MOVED_LINES`` as people read them; none where there is no decision."""
     if found.is_empty():
-        return ""
-    rows = [
-        (
-            row["rule"],
-            mean_cell(row["mean"], row["low"], row["high"]),
-            row["n"],
-            row["fixtures"],
-            spelt_error(row["rule"], row["error_bps"]),
-        )
-        for row in moved_means(found, level).iter_rows(named=True)
+        return []
+    return [
+        MovedMean(rule, mean, low, high, n, fixtures, spelt_error(rule, error_bps))
+        for rule, n, fixtures, mean, low, high, error_bps in moved_means(found, level).iter_rows()
     ]
-    columns = ["rule", "mean moved CLV, bps", "decisions", "fixtures", "error of the fit, bps"]
-    return html.section("Lines that moved", f"<p>{APART}</p>", html.table(columns, rows))
 
 
 def spelt_error(rule: str, error_bps: float | None) -> str:
@@ -213,3 +222,76 @@ def _priced(rows: pl.DataFrame, lines: dict[str, Market], fixtures: _FixtureLine
         entry = row["entry_prob_bps"]
         head = (row[name] for name in ("seq", "fixture_id", "tick_seq", "market_key", "side", "reason"))
         yield (*head, entry, prob, prob - entry, close.rule, close.error_bps, fixtures.close_ts_ms[fixture_id])
+
+
+# Decisions on lines that were not quoted at the close, with what they would have closed at: a frame, and a card.
+
+
+_SHOWN, _NAMED = 20, 3
+
+
+@dataclass(frozen=True)
+class MovedLines(Shown):
+    """Decisions on lines that moved, of one agent; made by ``Result.moved_lines()``, and part of no mean CLV.
+
+    Attributes
+    ----------
+    source
+        The run of the agent.
+    level
+        Of the interval.
+    """
+
+    source: Run = field(repr=False)
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_settings(self.level)
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """``MOVED_LINES``, one row per decision: entry, ``moved_close_prob_bps``, ``moved_clv_bps``, rule and its error."""
+        return moved_lines(self.source)
+
+    @cached_property
+    def mean(self) -> Estimate:
+        """Mean of ``moved_clv_bps`` over fixtures, in bps of probability."""
+        return moved_mean(self.frame, self.level)
+
+    @cached_property
+    def unread(self) -> list[UnreadKey]:
+        """Markets of decisions without a close whose keys have no reading: which line they are on is not known."""
+        return unread_markets(self.source.scores)
+
+    @property
+    def _left_out(self) -> str:
+        more = f", and {len(self.unread) - _NAMED:,} more, in .unread" if len(self.unread) > _NAMED else ""
+        return "".join(f"; {one}" for one in self.unread[:_NAMED]) + more
+
+    def __repr__(self) -> str:
+        if self.frame.is_empty():
+            return f"Lines that moved: no decision on one{self._left_out}"
+        count, mean = counted(self.mean.n, "decision"), spelt_mean(self.mean, "bps")
+        said = f"{count} in {counted(self.mean.n_clusters, 'fixture')}, mean {mean}, not part of the mean CLV{self._left_out}"
+        return f"Lines that moved: {said}; next: .frame, .mean, .to_html(path)"
+
+    def _repr_html_(self) -> Html:
+        names, shown = market_names(self.frame["market_key"]), self.frame.head(_SHOWN)
+        rows = [
+            row
+            | {
+                "market": names[row["market_key"]],
+                "why": REASONS[row["reason"]],
+                "error": spelt_error(row["moved_rule"], row["moved_error_bps"]),
+            }
+            for row in shown.iter_rows(named=True)
+        ]
+        return card(
+            "moved_lines.html",
+            "Lines that moved" if self.frame.is_empty() else "",
+            means=shown_means(self.frame, self.level),
+            apart=APART,
+            rows=rows,
+            height=self.frame.height,
+            unread=self._left_out[2:],
+        )

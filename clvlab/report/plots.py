@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new, svg
+from clvlab.report.axes import BLUE, GREY, RED, axes_or_new, svg
 from clvlab.report.figures import Sheet
+from clvlab.report.html import Html
 from clvlab.statistics import Calibration
 from clvlab.words import counted, interval
 
@@ -41,7 +42,7 @@ class Plots:
         for name in (*_ALWAYS, *(("calibration",) if self._sheet.calibration else ()), *settled):
             yield name.replace("_", " "), getattr(self, name)
 
-    def svgs(self) -> list[str]:
+    def svgs(self) -> list[Html]:
         """Draw them all as SVG elements; decisions are moved meanwhile, outside the interpreter's lock."""
         asked, sheet = dict(self.drawings()), self._sheet
         with ThreadPoolExecutor(1) as pool:

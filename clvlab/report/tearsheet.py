@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
 from clvlab.base.names import names_checked
-from clvlab.drawing import html
-from clvlab.drawing.calendar import calendar_map
-from clvlab.drawing.ink import interval_cell, scale, sparkline
-from clvlab.drawing.showing import Shown, check_settings
 from clvlab.law.tape import Tape
 from clvlab.report import breakdowns
 from clvlab.report.bankrolls import HALF_KELLY, BankrollFan, bankroll_of
 from clvlab.report.breakdowns import dated_pictures, tables_of
 from clvlab.report.cautions import cautions
-from clvlab.report.figures import BPS, GLOSSARY, MEANINGS, Sheet, figures, line
-from clvlab.report.headline import SEARCH, interval_bar, verdict_of
-from clvlab.report.means import key_figures, mean_cell
-from clvlab.report.moved_lines import moved_html, moved_lines
+from clvlab.report.export import Shown, check_settings
+from clvlab.report.figures import BPS, GLOSSARY, MEANINGS, Figure, Settlement, Sheet, figures, line, settlement
+from clvlab.report.headline import key_figures
+from clvlab.report.html import Html, card, page
+from clvlab.report.moved_lines import APART, moved_lines, shown_means
 from clvlab.report.plots import Plots
 from clvlab.report.selection import Selection
-from clvlab.report.settling import Figure, Settlement, settlement
+from clvlab.report.svg import calendar_map, interval_bar, interval_cell, scale, sparkline
 from clvlab.runs.run import Run
 from clvlab.statistics import (
     BeatRate,
@@ -47,53 +45,57 @@ from clvlab.statistics import (
     permute_fixtures,
     sign_flip_p_values,
 )
+from clvlab.statistics.clusters import TOP
 from clvlab.statistics.means import finite
 from clvlab.statistics.measures import MEASURES, stacked, summed
-from clvlab.words import REASONS, counted, interval, market_names, share
+from clvlab.statistics.verdict import SEARCH, verdict_of
+from clvlab.words import REASONS, counted, interval, market_names
 
 # A tear sheet as HTML: what can be said, pictures by date, markets, more pictures, figures with what they ask, tables.
 
 
-_CAUTION = (
-    "CLV is not return on investment. Results are one draw of luck: over as many decisions their interval is far wider than "
-    "that of CLV, and the return also bears the margin of the price taken. Read the return beside what the close expected."
-)
 _PART = "chosen from a larger run"
 
 
-def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
+def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
     """Show a tear sheet, with pictures that were drawn of it."""
     clv, own, pack = sheet.clv, sheet.tables, sheet.source.pack
-    said = verdict_of(clv, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}")
-    strip = html.strip(key_figures(clv, sheet.edge, sheet.beat, f"{sheet.level:.0%}")) if clv.n else ""
-    head = interval_bar(clv.mean, clv.low, clv.high) + strip
-    scored = sheet.scored
-    tables = {
-        name: html.section(title, _SHOWN[name](own[name]) if name in _SHOWN else _table(name, own[name]))
-        for name, title in breakdowns.TITLES.items()
-        if own[name].height
+    scored, settled = sheet.scored, sheet.settled
+    tables = {name: (title, own[name]) for name, title in breakdowns.TITLES.items() if own[name].height}
+    calibrations = {
+        "Calibration: confidence against beating the close": sheet.calibration,
+        "Calibration: closing probability against results": settled.close if settled else None,
+        "Calibration: entry probability against results": settled.entry if settled else None,
     }
-    calibrations = [html.section(title, _calibration(found)) for title, found in _calibrations(sheet) if found]
-    means = [drawn for name, drawn in tables.items() if name.startswith("by_")]
-    return html.block(
+    return card(
+        "tear_sheet.html",
         f"Tear sheet of {sheet.agent_id} on {pack.pack_id} ({pack.provenance}, {pack.verified_grade})",
-        html.verdict(said.sentence, said.tone),
-        f"<p>Of {html.escape(sheet.selection.words)} alone.</p>" if sheet.selection.words else "",
-        *(f"<p>{html.escape(caution)}</p>" for caution in sheet.cautions),
-        html.figures([part for part in (head, *dated_pictures(scored, sheet.level)) if part]),
-        calendar_map(_days(scored)),
-        html.section("Markets", _markets(sheet)) if clv.n else "",
-        html.figures(pictures),
-        f"<p>{html.unbroken(sheet.line)}.</p>",
-        html.section("Figures", _figures(sheet.frame)),
-        f'<p class="quiet">Intervals of {sheet.level:.0%}, over fixtures; decisions of one fixture are not independent.</p>',
-        *([f"<p>{_CAUTION}</p>"] if sheet.settled else []),
-        html.details("What the words mean", html.facts(GLOSSARY)),
-        html.details("Tables of the means in the pictures", *means) if means else "",
-        html.details("Tables of the calibrations", *calibrations) if calibrations else "",
-        *(drawn for name, drawn in tables.items() if not name.startswith("by_")),
-        moved_html(sheet.moved_lines, sheet.level),
+        said=verdict_of(clv, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}"),
+        selection=sheet.selection.words,
+        cautions=sheet.cautions,
+        interval=interval_bar(clv.mean, clv.low, clv.high),
+        key_figures=key_figures(clv, sheet.edge, sheet.beat, f"{sheet.level:.0%}") if clv.n else {},
+        dated=dated_pictures(scored, sheet.level),
+        calendar=calendar_map(_days(scored)),
+        markets=_markets(sheet) if clv.n else [],
+        pictures=pictures,
+        line=sheet.line,
+        figures=[(row[0], MEANINGS.get(row[0], ""), *_value(row), row[4]) for row in sheet.frame.iter_rows()],
+        level=sheet.level,
+        settled=settled is not None,
+        glossary=GLOSSARY,
+        means=[(title, found.columns, _in_words(name, found)) for name, (title, found) in tables.items() if _is_mean(name)],
+        tables=[
+            (name, title, _drawn(name, found), found.columns) for name, (title, found) in tables.items() if not _is_mean(name)
+        ],
+        calibrations={title: found for title, found in calibrations.items() if found},
+        moved=shown_means(sheet.moved_lines, sheet.level),
+        apart=APART,
     )
+
+
+def _is_mean(name: str) -> bool:
+    return name.startswith("by_")
 
 
 def _days(scored: pl.DataFrame) -> dict[date, tuple[float, int]]:
@@ -102,108 +104,44 @@ def _days(scored: pl.DataFrame) -> dict[date, tuple[float, int]]:
     return {row[0]: (row[1], row[2]) for row in found.iter_rows()}
 
 
-def _markets(sheet: Sheet) -> str:
-    """Show a row for each market: mean, interval and how the sum went."""
+def _markets(sheet: Sheet) -> list[Mapping[str, object]]:
+    """Return a row for each market: mean, interval and how the sum went."""
     rows, walks = sheet.tables["by_market"], breakdowns.market_walks(sheet.scored)
-    names, within = market_names(rows["market"]), scale([*rows["low"], *rows["high"], *rows["mean_clv_bps"]])
-    shown = [
-        (
-            html.hinted(names[row["market"]], row["market"]),
-            mean_cell(row["mean_clv_bps"], row["low"], row["high"]),
-            interval_cell(row["mean_clv_bps"], row["low"], row["high"], within),
-            sparkline(walks[row["market"]]),
-            row["n"],
-            row["fixtures"],
-        )
-        for row in rows.iter_rows(named=True)
+    names = market_names(rows["market"])
+    return [
+        {**row, "name": names[key], "walk": sparkline(walks[key])}
+        for key, row in zip(rows["market"], _with_pictures(rows), strict=True)
     ]
-    columns = ["market", "mean CLV, bps", "", "running sum", "decisions", "fixtures"]
-    return html.table(columns, shown, pictures=(2, 3))
 
 
-def _figures(frame: pl.DataFrame) -> str:
-    """Show a row for each figure: value and interval first, then what it asks."""
-    rows = [
-        (html.noted(name, MEANINGS.get(name, "")), _value((name, value, low, high, unit)), unit)
-        for name, value, low, high, unit in frame.iter_rows()
+def _with_pictures(table: pl.DataFrame) -> list[Mapping[str, object]]:
+    """Return the rows of a breakdown, each mean with the picture of its interval on the scale of all."""
+    within = scale([*table["low"], *table["high"], *table["mean_clv_bps"]])
+    return [
+        row | {"picture": interval_cell(row["mean_clv_bps"], row["low"], row["high"], within)}
+        for row in table.iter_rows(named=True)
     ]
-    return html.table(["figure, and what it asks", "value [interval]", "unit"], rows)
 
 
-def _value(row: Figure) -> html.Html:
-    """Spell a figure and its interval, which never part."""
+def _value(row: Figure) -> tuple[str | None, str]:
+    """Spell a figure and its interval, which never part; `None` without a value."""
     _, value, low, high, unit = row
     digits = 4 if unit.endswith("probability") and unit != BPS else 2
-    if value is None:
-        return html.Html('<span class="quiet">none</span>')
     form = f"z,.{digits}f"
-    return html.Html(f"<span><strong>{value:{form}}</strong>{interval(low, high, form)}</span>")
+    return None if value is None else f"{value:{form}}", interval(low, high, form)
 
 
-def _table(name: str, table: pl.DataFrame) -> str:
-    return html.table(table.columns, _in_words(name, table))
+def _drawn(name: str, table: pl.DataFrame) -> Sequence[object]:
+    """Return the rows of a breakdown as its part of the template shows them."""
+    if name == "closes":
+        return _with_pictures(table)
+    return table.rows(named=True) if name == "on_offer" else _in_words(name, table)
 
 
-def _closes(table: pl.DataFrame) -> str:
-    within = scale([*table["low"], *table["high"], *table["mean_clv_bps"]])
-    rows = [
-        (
-            row["close"],
-            mean_cell(row["mean_clv_bps"], row["low"], row["high"]),
-            interval_cell(row["mean_clv_bps"], row["low"], row["high"], within),
-            row["n"],
-            row["fixtures"],
-            mean_cell(row["difference_bps"], row["difference_low"], row["difference_high"]),
-            share(row["opposite"]) or "none",
-        )
-        for row in table.iter_rows(named=True)
-    ]
-    columns = ["close", "mean CLV, bps", "", "decisions", "fixtures", "less that of the consensus", "of opposite sign"]
-    return html.table(columns, rows, pictures=(2,))
-
-
-def _on_offer(table: pl.DataFrame) -> str:
-    rows = [
-        (
-            row["book"],
-            mean_cell(row["mean_edge_pct"], row["low"], row["high"]),
-            share(row["quoted"]) or "none",
-            share(row["best"]) or "none",
-            "none" if row["behind_best_pct"] is None else f"{row['behind_best_pct']:.2f}%",
-        )
-        for row in table.iter_rows(named=True)
-    ]
-    return html.table(["book", "edge at its price, %", "had a price", "had the best price", "behind the best, mean"], rows)
-
-
-_SHOWN = {"closes": _closes, "on_offer": _on_offer}
-
-
-def _in_words(name: str, table: pl.DataFrame) -> list[tuple[object, ...]]:
-    """Return the rows of a breakdown, keys of markets and reasons as people call them."""
-    if name == "by_market":
-        names = market_names(table["market"])
-        return [(html.hinted(names[key], key), *rest) for key, *rest in table.iter_rows()]
-    if name in ("reasons", "refusals"):
-        return [(html.hinted(REASONS.get(key, key), key), *rest) for key, *rest in table.iter_rows()]
-    return table.rows()
-
-
-def _calibrations(sheet: Sheet) -> tuple[tuple[str, Calibration | None], ...]:
-    settled = sheet.settled
-    return (
-        ("Calibration: confidence against beating the close", sheet.calibration),
-        ("Calibration: closing probability against results", settled.close if settled else None),
-        ("Calibration: entry probability against results", settled.entry if settled else None),
-    )
-
-
-def _calibration(found: Calibration) -> str:
-    parts = (
-        f"Brier score {found.brier:.4f} = reliability {found.reliability:.4f} - resolution {found.resolution:.4f} + "
-        f"uncertainty {found.uncertainty:.4f}, over {counted(found.n, 'decision')}"
-    )
-    return f"<p>{parts}.</p>" + html.table(found.frame.columns, found.frame.rows())
+def _in_words(name: str, table: pl.DataFrame) -> list[tuple[Any, ...]]:
+    """Return the rows of a breakdown, first what people call a market or reason, where it has a key."""
+    words = market_names(table["market"]) if name == "by_market" else REASONS if name in ("reasons", "refusals") else {}
+    return [(words.get(key, key), key, *rest) for key, *rest in table.iter_rows()]
 
 
 @dataclass(frozen=True)
@@ -467,5 +405,54 @@ class TearSheet(Shown):
         of = f", {self.selection.words}" if self.selection.words else ""
         return f"Tear sheet of {self.agent_id}{of}: {self.line}; next: .frame, .tables, .plot, .only(), .to_html(path)"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> Html:
         return sheet_html(self, self.plot.svgs())
+
+
+# The tear sheet as a page of its own, for a browser that may fetch nothing.
+
+
+def tear_sheet_page(performed: Run) -> str:
+    """Return the tear sheet of a backtest of one agent as one HTML page: no script, no request, pictures as SVG inside.
+
+    The page is whole under ``Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; img-src data:``.
+
+    Parameters
+    ----------
+    performed
+        The backtest. Moving its decisions reads the whole tape of its pack.
+
+    Raises
+    ------
+    MissingLibraryError
+        matplotlib, which draws the pictures, is not installed.
+
+    Examples
+    --------
+    >>> import clvlab as cl
+    >>> shown = tear_sheet_page(cl.backtest("starter", "cumulative-drift").source)
+    >>> shown[:15], shown.count("<svg"), "<script" in shown
+    ('<!DOCTYPE html>', 34, False)
+    """
+    sheet, report = TearSheet(performed), performed.report
+    run = {
+        **({"backtest": report["backtest_id"]} if report["mode_label"] == "Backtest" else {}),
+        "run": report["run_id"],
+        "window": report["window_id"],
+        "pack": report["content_hash"],
+        "evidence": report["evidence_hash"],
+        "manifest": report["manifest_hash"],
+    }
+    spread, sealed = card("spread.html", spread=_spread(sheet)), card("sealed.html", run=run, checks=report["checks"])
+    return page(f"Tear sheet of {sheet.agent_id} on {report['pack_id']}", sheet._repr_html_() + spread + sealed)
+
+
+def _spread(sheet: TearSheet) -> str:
+    found = sheet.concentration
+    if found.effective_clusters is None or found.largest_share is None or found.top_share is None:
+        return "There is no scored decision."
+    return (
+        f"{counted(sheet.clv.n, 'scored decision')} in {counted(sheet.clv.n_clusters, 'fixture')} are spread as evenly as over "
+        f"{found.effective_clusters:,.1f} fixtures of one size (Kish). The largest fixture has "
+        f"{100 * found.largest_share:.1f} % of them, the {TOP} largest {100 * found.top_share:.1f} %."
+    )

@@ -32,7 +32,7 @@ class ApiPage:
 _VERBS = "clvlab.lab.laboratory.methods.Verbs"
 _METHODS = {"backtest", "backtests", "compare", "grade_bets", "sweep", "walk_forward"}
 """Functions that are methods of a laboratory which keeps nothing, and where they stand."""
-_RESULTS, _PROOFS, _SHEETS = "clvlab.lab.results", "clvlab.lab.proofs", "clvlab.report"
+_RESULTS, _WIDGETS, _SHEETS = "clvlab.lab.results", "clvlab.lab.widgets", "clvlab.report"
 
 PAGES = (
     ApiPage(
@@ -49,7 +49,7 @@ PAGES = (
             "clvlab.join_sources",
             f"{_RESULTS}.pack.Joined",
             f"{_RESULTS}.pack.Pack",
-            f"{_RESULTS}.path.PricePath",
+            f"{_SHEETS}.price_path.PricePath",
             "clvlab.packs.reader.Pack",
             "clvlab.packs.quality.Quality",
             "clvlab.packs.manifest.Grade",
@@ -70,7 +70,7 @@ PAGES = (
             "clvlab.isolated",
             "clvlab.lookahead_audit",
             "clvlab.lookahead_audits",
-            f"{_RESULTS}.audit.AuditReport",
+            f"{_SHEETS}.cards.AuditReport",
             "clvlab.engine.lookahead.BlindDraw",
             "clvlab.agents.columnar.Strategy",
             "clvlab.agents.isolation.agent.IsolatedAgent",
@@ -95,11 +95,11 @@ PAGES = (
             "clvlab.PolicyEnvelope",
             f"{_RESULTS}.result.Result",
             f"{_RESULTS}.bets.GradedBets",
-            f"{_RESULTS}.report.Report",
-            f"{_RESULTS}.report.Scores",
-            f"{_RESULTS}.comparison.Comparison",
-            f"{_RESULTS}.leaderboard.Leaderboard",
-            "clvlab.lab.explorer.explorer.Explorer",
+            f"{_SHEETS}.cards.Report",
+            f"{_SHEETS}.cards.Scores",
+            f"{_SHEETS}.comparison.Comparison",
+            f"{_SHEETS}.comparison.Leaderboard",
+            f"{_WIDGETS}.explorer.Explorer",
             "clvlab.runs.run.Run",
         ),
     ),
@@ -116,11 +116,11 @@ PAGES = (
         (
             "clvlab.sweep",
             "clvlab.walk_forward",
-            f"{_RESULTS}.sweeping.Sweep",
-            f"{_RESULTS}.sweeping.Trial",
-            f"{_RESULTS}.overfitting.OverfittingResult",
-            f"{_RESULTS}.walking.WalkForward",
-            f"{_RESULTS}.planning.SearchPlan",
+            f"{_RESULTS}.sweep.Sweep",
+            f"{_RESULTS}.sweep.Trial",
+            f"{_SHEETS}.search.OverfittingResult",
+            f"{_RESULTS}.walk_forward.WalkForward",
+            f"{_RESULTS}.plan.SearchPlan",
         ),
     ),
     ApiPage(
@@ -130,9 +130,9 @@ PAGES = (
         (
             f"{_SHEETS}.tearsheet.TearSheet",
             f"{_SHEETS}.plots.Plots",
-            f"{_SHEETS}.settling.Settlement",
+            f"{_SHEETS}.figures.Settlement",
             f"{_SHEETS}.bankrolls.BankrollFan",
-            f"{_RESULTS}.card.MovedLines",
+            f"{_SHEETS}.moved_lines.MovedLines",
             "clvlab.statistics.verdict.Verdict",
         ),
     ),
@@ -150,11 +150,11 @@ PAGES = (
             "clvlab.open_run",
             f"{_RESULTS}.run.Run",
             f"{_RESULTS}.run.VerificationResult",
-            f"{_PROOFS}.card.ProofCard",
-            f"{_PROOFS}.widgets.EvidenceBrowser",
-            f"{_PROOFS}.widgets.MerklePath",
-            f"{_PROOFS}.widgets.Playground",
-            f"{_PROOFS}.tampering.Difference",
+            f"{_SHEETS}.proofs.verification.ProofCard",
+            f"{_WIDGETS}.proofs.EvidenceBrowser",
+            f"{_WIDGETS}.proofs.MerklePath",
+            f"{_WIDGETS}.proofs.Playground",
+            f"{_SHEETS}.proofs.tampering.Difference",
             "clvlab.proof.seal.SealedRun",
             "clvlab.proof.verify.Verification",
             "clvlab.proof.manifest.RunStarted",

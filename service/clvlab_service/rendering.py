@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import cache
 from http import HTTPStatus
@@ -15,37 +14,13 @@ from urllib.parse import quote, urlencode
 
 from fastapi.requests import HTTPConnection
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from clvlab import words
+from clvlab.report.html import environment
 
-# How numbers, times and names of others are written on a page.
-
-
-_HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")  # categories of Unicode that show nothing, or turn what is beside them
-_KEPT = "\n\t"
-_ABSENT = "–"
-
-
-def visible(value: Any) -> Any:
-    r"""Return text in which nothing hides: letters that turn a line around or show nothing stand as their code point.
-
-    Examples
-    --------
-    >>> visible("safe\u202egnp.exe"), visible(None), visible(7)
-    ('safe[U+202E]gnp.exe', '–', 7)
-    """
-    if value is None:
-        return _ABSENT
-    if isinstance(value, Markup) or not isinstance(value, str) or (value.isascii() and value.isprintable()):
-        return value
-    return "".join(map(_shown, value))
-
-
-def _shown(letter: str) -> str:
-    hidden = letter not in _KEPT and unicodedata.category(letter) in _HIDDEN
-    return f"[U+{ord(letter):04X}]" if hidden else letter
+# How numbers and times are written on a page.
 
 
 def signed(number: float | None, digits: int = 1) -> str | None:
@@ -86,17 +61,14 @@ def market(key: str | None) -> str | None:
 
 
 FILTERS = {
-    "count": words.count,
     "market": market,
     "moment": moment,
-    "odds": words.odds,
     "paired": paired,
-    "percent": words.percent,
     "signed": signed,
     "span": words.span_by_units,
     "spelled": spelled,
 }
-"""What templates write figures with."""
+"""What these templates write figures with, beside what those of ``clvlab.report`` do."""
 
 
 ASSETS = Path(__file__).parent / "pages" / "assets"
@@ -162,14 +134,6 @@ def asset_digest(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
-    environment.filters |= FILTERS
-    return environment
+    made = environment(_TEMPLATES)
+    made.filters |= FILTERS
+    return made

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from clvlab.lab.explorer.exploration import Exploration
-from clvlab.lab.explorer.widget import ExplorerWidget
+from clvlab.lab.widgets.explorer import ExplorerWidget
 from clvlab.law.schema import TICKS
 from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.reader import load_pack
 from clvlab.packs.writer import write_pack
+from clvlab.report.explorer.exploration import Exploration
 from tests.benchmarks.agents import Every
 from tests.factories import performed
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import polars as pl
 
 import clvlab as cl
-from clvlab.drawing import html
-from clvlab.report.page import tear_sheet_page
+from clvlab.report import html
+from clvlab.report.tearsheet import tear_sheet_page
 from tests.browser import widgets
 from tests.browser.jupyter import chromium
 from tests.browser.widgets import WIDGETS

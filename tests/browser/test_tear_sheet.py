@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.report.page import tear_sheet_page
+from clvlab.report.tearsheet import tear_sheet_page
 from tests.browser.pages import cut_off
 
 pytestmark = pytest.mark.browser

@@ -9,7 +9,7 @@ import pytest
 from clvlab.cli.options import params_of
 from clvlab.cli.search import _spelt
 from clvlab.errors import UnknownRunError
-from clvlab.report.listing import find_run
+from clvlab.report.run_list import find_run
 from tests.commands import clvlab
 
 SIGNATURES = "cryptography.hazmat.primitives.asymmetric.ed25519"

@@ -4,11 +4,11 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.lab.results.overfitting import sweep_verdict
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.proof.seal import SealedRun
-from clvlab.report.means import means_of
+from clvlab.report.headline import means_of
+from clvlab.report.search import sweep_verdict
 from clvlab.runs import run as runs
 from clvlab.words import short_p_value
 

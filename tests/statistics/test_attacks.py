@@ -6,7 +6,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.errors import StatisticsError
-from clvlab.report.honest import honest_search
+from clvlab.report.search import honest_search
 from tests.length import length
 from tests.simulations import attacks
 

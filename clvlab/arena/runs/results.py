@@ -9,9 +9,11 @@ import polars as pl
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.base.cache import BoundedCache
 from clvlab.law.schema import Reason
-from clvlab.report.headline import cumulative_line, interval_bar, verdict_of
+from clvlab.report.html import Html
+from clvlab.report.svg import cumulative_line, interval_bar
 from clvlab.statistics import Estimate, cluster_mean
 from clvlab.statistics.by_date import cumulative
+from clvlab.statistics.verdict import verdict_of
 
 _KEPT_BYTES = 32 << 20
 _DRAWN = 12  # agents with pictures; the others have their figures
@@ -31,8 +33,8 @@ class AgentResult:
     estimate: Estimate
     sentence: str
     tone: str
-    interval: str
-    by_date: str
+    interval: Html
+    by_date: Html
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +97,11 @@ def run_result(rows: pl.DataFrame) -> ShownResult:
 def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentResult:
     mean = cluster_mean(scored["clv_bps"], scored["fixture_id"])
     said = verdict_of(mean)
-    interval = interval_bar(mean.mean, mean.low, mean.high) if drawn else ""
-    return AgentResult(agent_id, mean, said.sentence, said.tone, interval, _by_date(scored) if drawn else "")
+    interval = interval_bar(mean.mean, mean.low, mean.high) if drawn else Html("")
+    return AgentResult(agent_id, mean, said.sentence, said.tone, interval, _by_date(scored) if drawn else Html(""))
 
 
-def _by_date(scored: pl.DataFrame) -> str:
+def _by_date(scored: pl.DataFrame) -> Html:
     """Draw the sum by the time of the last scored decision on each fixture, as evidence rows lack the time of the close."""
     last = scored.select(pl.col("ts_ms").max().over("fixture_id"))["ts_ms"]
     found = cumulative(scored["clv_bps"], scored["fixture_id"], last)

@@ -19,7 +19,7 @@ from clvlab.lab.laboratory.methods import Verbs
 from clvlab.lab.laboratory.place import Backend
 from clvlab.lab.laboratory.requests import HoldOut, agent_spec, agent_specs, capturing, live_request, run_request
 from clvlab.lab.results.pack import Pack
-from clvlab.lab.results.planning import SearchPlan
+from clvlab.lab.results.plan import SearchPlan
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope

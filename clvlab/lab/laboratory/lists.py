@@ -11,10 +11,10 @@ import polars as pl
 
 from clvlab.arena.templates import cards
 from clvlab.arena.templates import strategy as catalogued
-from clvlab.drawing import html
-from clvlab.drawing.showing import Shown
 from clvlab.law.schema import Schema
 from clvlab.packs.reader import Pack
+from clvlab.report.export import Shown
+from clvlab.report.html import Html, card
 from clvlab.runs.card import ANSWERS_PUBLIC
 from clvlab.words import counted
 
@@ -62,27 +62,21 @@ class Listing(Shown):
     def __repr__(self) -> str:
         return f"{self.title}: {counted(self.frame.height, 'row')}; next: {self.next_step}"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> Html:
         shown = self.frame.head(_SHOWN_ROWS)
-        return html.block(
-            self.title,
-            self._tables(shown) if shown.height else "<p>No rows.</p>",
-            html.rest(self.frame.height, shown.height, ".frame"),
-        )
+        return card("listing.html", self.title, tables=self._tables(shown), height=self.frame.height, shown=shown.height)
 
-    def _tables(self, shown: pl.DataFrame) -> str:
-        return f'<div class="wide">{html.table(shown.columns, shown.rows())}</div>'
+    def _tables(self, shown: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        """Return the tables that have rows, by the heading of each."""
+        return {"": shown} if shown.height else {}
 
 
 class _Standings(Listing):
     """A leaderboard: rows that may hold the past stand under a heading of their own."""
 
-    def _tables(self, shown: pl.DataFrame) -> str:
-        firm, doubtful = shown.remove("hindsight_possible"), shown.filter("hindsight_possible")
-        parts = [super()._tables(firm)] if firm.height else []
-        if doubtful.height:
-            parts.append(html.section(ANSWERS_PUBLIC, html.table(doubtful.columns, doubtful.rows())))
-        return "".join(parts)
+    def _tables(self, shown: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        parts = {"": shown.remove("hindsight_possible"), ANSWERS_PUBLIC: shown.filter("hindsight_possible")}
+        return {heading: part for heading, part in parts.items() if part.height}
 
 
 class AgentListing(Listing):
@@ -94,19 +88,10 @@ class AgentListing(Listing):
         next_step = "clvlab.backtest(pack, agent, params={name: value})"
         super().__init__("Strategy templates, by parameter", _frame(rows, _PARAMETERS), next_step)
 
-    def _repr_html_(self) -> str:
-        return html.block(
-            "Strategy templates",
-            *(
-                html.section(card["strategy"], f"<p>{html.escape(card['summary'])}</p>", self._table(card))
-                for card in self._cards
-            ),
-            f'<p class="quiet">next: {html.escape(self.next_step)}</p>',
-        )
-
-    def _table(self, card: Mapping[str, Any]) -> str:
-        own = self.frame.filter(agent=card["strategy"]).drop("agent")
-        return f'<div class="wide">{html.table(own.columns, own.rows())}</div>'
+    def _repr_html_(self) -> Html:
+        tables = [self.frame.filter(agent=one["strategy"]).drop("agent") for one in self._cards]
+        agents = [(one["strategy"], one["summary"], table) for one, table in zip(self._cards, tables, strict=True)]
+        return card("agents.html", "Strategy templates", agents=agents, next_step=self.next_step)
 
 
 def _parameters(card: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -23,13 +23,12 @@ from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
 from clvlab.lab.laboratory.searches import LabPacks, capture_feed, follow_feed, make_plan, walk_grid
 from clvlab.lab.results.bets import GradedBets
-from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
-from clvlab.lab.results.planning import SearchPlan
+from clvlab.lab.results.plan import SearchPlan
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import VerificationResult, verification_of
-from clvlab.lab.results.sweeping import Trial, sweep_grid
-from clvlab.lab.results.walking import WalkForward
+from clvlab.lab.results.sweep import GridWork, Trial, sweep_grid
+from clvlab.lab.results.walk_forward import WalkForward
 from clvlab.packs import reader
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of

@@ -10,7 +10,6 @@ from typing import Any, NoReturn, Self
 
 from clvlab.base.names import names_checked
 from clvlab.bets.record import BetsFormat
-from clvlab.drawing.showing import check_settings
 from clvlab.engine.agent import Agent
 from clvlab.errors import PageError, QueryError, StatisticsError, UnknownRunError, UnsupportedError
 from clvlab.lab.laboratory.lists import Listing
@@ -18,16 +17,16 @@ from clvlab.lab.laboratory.place import Backend
 from clvlab.lab.laboratory.requests import Folds, agent_spec, agent_specs, asked_as, run_request, several
 from clvlab.lab.progress import Progress
 from clvlab.lab.results.bets import GradedBets
-from clvlab.lab.results.comparison import Comparison
-from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult
-from clvlab.lab.results.sweeping import Sweep, check_draws
-from clvlab.lab.results.walking import WalkForward
+from clvlab.lab.results.sweep import GridWork, Sweep, check_draws
+from clvlab.lab.results.walk_forward import WalkForward
 from clvlab.lab.validation import shown
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.report.comparison import Comparison
+from clvlab.report.export import check_settings
 from clvlab.runs.search.search import check_trials, grid_of
 from clvlab.sources.tables.files import Frame
 from clvlab.statistics.measures import measure_of

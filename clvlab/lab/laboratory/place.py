@@ -14,13 +14,12 @@ from clvlab.bets.record import BetsFormat
 from clvlab.lab.laboratory.lists import Listing
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
 from clvlab.lab.results.bets import GradedBets
-from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack
-from clvlab.lab.results.planning import SearchPlan
+from clvlab.lab.results.plan import SearchPlan
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import VerificationResult
-from clvlab.lab.results.sweeping import Trial
-from clvlab.lab.results.walking import WalkForward
+from clvlab.lab.results.sweep import GridWork, Trial
+from clvlab.lab.results.walk_forward import WalkForward
 from clvlab.law.schema import OUTCOMES, SCORES
 from clvlab.proof.events import DECISION_EVENTS
 from clvlab.proof.evidence import read_evidence

@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from clvlab.agents.isolation.agent import code_name
-from clvlab.drawing import html
 from clvlab.engine.agent import Agent, Identity, sealable
 from clvlab.errors import PackTamperedError, StatisticsError
 from clvlab.lab.laboratory.place import Backend
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
 from clvlab.lab.progress import shown_state
-from clvlab.lab.results.grid import GridWork
 from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.pack import Pack as StoredPack
-from clvlab.lab.results.planning import PlanVerbs, SearchPlan
+from clvlab.lab.results.plan import PlanVerbs, SearchPlan
 from clvlab.lab.results.result import Result
-from clvlab.lab.results.sweeping import Sweep
-from clvlab.lab.results.walking import WalkForward, walk
+from clvlab.lab.results.sweep import GridWork, Sweep
+from clvlab.lab.results.walk_forward import WalkForward, walk
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256
+from clvlab.report.html import Html, render
 from clvlab.runs.folds import check_folds, folds_of, hold_out_of
 from clvlab.runs.live.request import LiveRequest
 from clvlab.runs.run import Run
@@ -107,11 +106,10 @@ def follow_feed(
         return kept.live(request, agents, folder, look, store_pack)
 
 
-def _newest(view: LiveView) -> str:
+def _newest(view: LiveView) -> Html:
     """Return the newest decisions as a table, the last one first; all are pending."""
     shown = view.decisions(view.count - _NEWEST).select(*_COLUMNS).select(pl.all().reverse())
-    rows = html.table(shown.columns, shown.rows())
-    return html.section("Newest decisions, pending until the seal", rows, whole=True) if shown.height else ""
+    return render("newest.html", shown=shown)
 
 
 PLAN_SCHEMA = "clvlab-plan/1"

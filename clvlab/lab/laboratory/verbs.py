@@ -16,17 +16,17 @@ from clvlab.lab.laboratory.lists import AgentListing, Listing
 from clvlab.lab.laboratory.local import HERE
 from clvlab.lab.laboratory.methods import Verbs
 from clvlab.lab.laboratory.requests import agent_spec, check_audit, pack_given, several
-from clvlab.lab.results.audit import AuditReport
-from clvlab.lab.results.grid import GridWork
-from clvlab.lab.results.leaderboard import Leaderboard
 from clvlab.lab.results.pack import Joined, Pack, merge_holdouts, shut_together
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
+from clvlab.lab.results.sweep import GridWork
 from clvlab.lab.validation import shown
 from clvlab.law.tape import Tape
 from clvlab.packs.matching.names import read_aliases
 from clvlab.packs.views.concatenation import concatenated
 from clvlab.packs.views.join import join_of
+from clvlab.report.cards import AuditReport
+from clvlab.report.comparison import Leaderboard
 from clvlab.runs import audits, run_folder
 from clvlab.runs.audits import Audit, audit_all
 from clvlab.runs.spec import resolve

@@ -11,16 +11,15 @@ from clvlab.agents.registry import of_sealed_config
 from clvlab.agents.template import Template
 from clvlab.bets.columns import Meaning
 from clvlab.bets.grades import FLAGS, BetRows, GradingPlan
-from clvlab.drawing import html
-from clvlab.lab.results.report import Report, Scores
 from clvlab.lab.results.result import Result
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.report.means import spelt_mean
+from clvlab.report.cards import Report, Scores
+from clvlab.report.headline import spelt_mean
+from clvlab.report.html import Html, card
 from clvlab.runs.run import Run
 from clvlab.words import counted, plus
 
 _SHOWN = 12
-_UNTRUSTED = "Untrusted: prices and results as the bettor tells them, which no verifier can check and the law never sees."
 
 
 class GradedBets(Result):
@@ -112,18 +111,18 @@ class GradedBets(Result):
         left = self._rows.unmatched.height
         return f"{said}{f'; {left:,} not on the tape' if left else ''}; next: .bets, .unmatched, {steps}"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> Html:
         rows, unmatched = self._rows, self._rows.unmatched
-        return html.block(
-            "",
-            super()._repr_html_(),
-            html.section("Bets", html.strip(_counts(rows))),
-            *(f"<p>{html.escape(note)}</p>" for note in rows.notes),
-            html.section(f"Not on the tape: {counted(unmatched.height, 'bet')}", _unmatched_table(unmatched))
-            if unmatched.height
-            else "",
-            html.fence("By the bettor's word", f"<p>{_UNTRUSTED}</p>", html.strip(_by_word(rows))),
-            html.details("What was read", f"<p>{html.escape(rows.columns.words)}</p>", _flags_table(rows.flags)),
+        return card(
+            "bets.html",
+            run=super()._repr_html_(),
+            counts=_counts(rows),
+            notes=rows.notes,
+            unmatched=unmatched.height,
+            shown=[_told(one) for one in unmatched.head(_SHOWN).iter_rows(named=True)],
+            by_word=_by_word(rows),
+            read=rows.columns.words,
+            flags=[(name, count, FLAGS[name]) for name, count in rows.flags.items()],
         )
 
 
@@ -145,17 +144,13 @@ def _by_word(rows: BetRows) -> dict[str, str]:
     }
 
 
-def _unmatched_table(unmatched: pl.DataFrame) -> str:
-    rows = [(_told(one), html.noted(one["detail"], one["reason"])) for one in unmatched.head(_SHOWN).iter_rows(named=True)]
-    return html.table(["bet", "why"], rows) + html.rest(unmatched.height, len(rows), ".unmatched")
-
-
-def _told(row: Mapping[str, Any]) -> html.Html:
-    """Return a bet as its row tells it: what it was on, and when."""
+def _told(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return a bet as its row tells it, what it was on and when, and why it is not on the tape."""
     on = [row.get(f"told_{name}") for name in (Meaning.FIXTURE, Meaning.HOME, Meaning.AWAY, Meaning.MARKET, Meaning.SIDE)]
     when = " ".join(row.get(f"told_{name}") or "" for name in (Meaning.DATE, Meaning.TIME)).strip()
-    return html.noted(", ".join(text for text in on if text), f"row {row['row']:,}{f', {when}' if when else ''}")
-
-
-def _flags_table(flags: Mapping[str, int]) -> str:
-    return html.table(["flag", "bets", "which"], [(name, count, FLAGS[name]) for name, count in flags.items()]) if flags else ""
+    return {
+        "on": ", ".join(text for text in on if text),
+        "when": f"row {row['row']:,}{f', {when}' if when else ''}",
+        "detail": row["detail"],
+        "reason": row["reason"],
+    }

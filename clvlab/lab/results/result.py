@@ -9,8 +9,6 @@ from typing import Any, Self
 import polars as pl
 
 from clvlab.base.names import did_you_mean, names_checked
-from clvlab.drawing import html
-from clvlab.drawing.showing import Shown
 from clvlab.errors import (
     ArgumentError,
     StatisticsError,
@@ -18,19 +16,19 @@ from clvlab.errors import (
     UnknownPackError,
     UnsupportedError,
 )
-from clvlab.lab.explorer import Explorer
-from clvlab.lab.results.audit import AuditReport
-from clvlab.lab.results.card import MovedLines, agent_card
-from clvlab.lab.results.comparison import Comparison
-from clvlab.lab.results.leaderboard import Leaderboard
-from clvlab.lab.results.report import Report, Scores
 from clvlab.lab.results.run import Run as SealedRunView
 from clvlab.lab.results.run import VerificationResult
 from clvlab.lab.validation import fixture_ids_given
+from clvlab.lab.widgets.explorer import Explorer
 from clvlab.law.metrics import rank
 from clvlab.packs import reader
 from clvlab.packs.views.view_file import view_file
 from clvlab.report.bankrolls import HALF_KELLY, BankrollFan
+from clvlab.report.cards import AuditReport, Report, Scores, agent_card
+from clvlab.report.comparison import Comparison, Leaderboard
+from clvlab.report.export import Shown
+from clvlab.report.html import Html
+from clvlab.report.moved_lines import MovedLines
 from clvlab.report.plots import Plots
 from clvlab.report.selection import Selection
 from clvlab.report.tearsheet import TearSheet
@@ -353,12 +351,13 @@ class Result(Shown):
             steps = ".report['warnings'] says why, .scores, .run.verify()"
         return f"{self._title}: {said}; next: {steps}"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> Html:
+        identity = {"run": self.run_id, "evidence hash": self.run.evidence_hash}
+        audits = [{f"look-ahead audit of {name}": repr(found)} for name, found in self.audits.items()]
         if len(self.parts) > 1:
-            return self._shown_leaderboard()
+            return self.leaderboard.card(self._title, checks=self.verify().checks, folded=[identity, *audits])
         run = self.read
         reported = self.report if run.is_made and self._is_reported else None
-        identity = {"run": self.run_id, "evidence hash": self.run.evidence_hash}
         return agent_card(
             self._title if reported is None else reported.title,
             run.marked,
@@ -366,19 +365,5 @@ class Result(Shown):
             metrics(run.outcomes),
             self.verify().checks,
             warnings=() if reported is None else reported["warnings"],
-            folded=[*([html.facts(identity)] if reported is None else reported.folded()), *self._audited()],
+            folded=[identity if reported is None else reported.facts(), *audits],
         )
-
-    def _shown_leaderboard(self) -> str:
-        return html.block(
-            self._title,
-            *self.leaderboard.parts(),
-            html.marks(self.verify().checks),
-            html.details(
-                "Details", html.facts({"run": self.run_id, "evidence hash": self.run.evidence_hash}), *self._audited()
-            ),
-        )
-
-    def _audited(self) -> list[str]:
-        """Say what its audits found, as HTML."""
-        return [html.facts({f"look-ahead audit of {name}": repr(found)}) for name, found in self.audits.items()]

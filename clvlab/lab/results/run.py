@@ -10,15 +10,15 @@ import polars as pl
 
 from clvlab.api.runs import InspectorRecord, ProofArtifactResponse, VerifyResponse
 from clvlab.arena.runs.bundles import push_run
-from clvlab.drawing import html
-from clvlab.drawing.showing import Shown
 from clvlab.errors import EvidenceError, FileError
-from clvlab.lab.proofs.card import ProofCard, state, verdicts_html
-from clvlab.lab.proofs.widgets import EvidenceBrowser, MerklePath, Playground
+from clvlab.lab.widgets.proofs import EvidenceBrowser, MerklePath, Playground
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
+from clvlab.report.export import Shown
+from clvlab.report.html import Html, card
+from clvlab.report.proofs.verification import ProofCard, state, verification_card
 from clvlab.runs import run_folder
 from clvlab.runs.card import proof_card
 from clvlab.runs.inspector import inspect_decision
@@ -59,8 +59,8 @@ class VerificationResult(Shown):
         named = f" ({failed})" if failed else ""
         return f"Verification of {self.source.run_id}: {state(self.source)}{named}; next: .frame shows what each check rests on"
 
-    def _repr_html_(self) -> str:
-        return verdicts_html(self.source)
+    def _repr_html_(self) -> Html:
+        return verification_card(self.source)
 
 
 class Run:
@@ -159,17 +159,9 @@ class Run:
     def _events(self) -> int:
         return self.source.events.count(b"\n")
 
-    def _repr_html_(self) -> str:
-        return html.block(
-            f"Run {self.run_id}",
-            html.facts(
-                {
-                    "events": self._events,
-                    "evidence hash": self.evidence_hash,
-                    "manifest hash": self.manifest_hash,
-                }
-            ),
-        )
+    def _repr_html_(self) -> Html:
+        facts = {"events": self._events, "evidence hash": self.evidence_hash, "manifest hash": self.manifest_hash}
+        return card("facts.html", f"Run {self.run_id}", facts=facts)
 
 
 def _check_seq(seq: object) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 import clvlab as cl
-from clvlab.drawing import axes as drawing
-from clvlab.lab.explorer import explorer as still
+from clvlab.report import axes as drawing
 from clvlab.report.breakdowns import dated_pictures
+from clvlab.report.explorer import page as still
 from clvlab.statistics import cluster_mean
 
 _SVG = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="520" color="#808080"'
@@ -51,13 +51,13 @@ def main(folder: Path) -> None:
     plot, view = season.plot, season.explore(90000167, position=70).view
     pictures = {"naive-t": draw_missed, "clv": plot.clv, "by-time": plot.by_time, "permutation": plot.permutation}
     for name, draw in pictures.items():
-        drawn = drawing.svg(draw, name.replace("-", " "), (5.2, 2.9))
+        drawn = str(drawing.svg(draw, name.replace("-", " "), (5.2, 2.9)))
         (folder / f"{name}.svg").write_text(drawn.replace("<svg", _SVG, 1), encoding="utf-8")
     sheet = season.tear_sheet()
-    by_date = dated_pictures(sheet.scored, sheet.level)[0].replace(' width="100%"', "", 1)
+    by_date = str(dated_pictures(sheet.scored, sheet.level)[0]).replace(' width="100%"', "", 1)
     (folder / "by-date.svg").write_text(by_date.replace("<svg", _SVG, 1), encoding="utf-8")
-    explorer = drawing.svg(lambda ax: still.draw(view, ax), "explorer", (8.4, 3.6))
-    merkle = cl.backtest("starter", "cumulative-drift").run.merkle_path(5).svg()
+    explorer = str(drawing.svg(lambda ax: still.draw(view, ax), "explorer", (8.4, 3.6)))
+    merkle = str(cl.backtest("starter", "cumulative-drift").run.merkle_path(5).svg())
     for name, drawn in {"explorer": explorer, "merkle-path": merkle}.items():
         (folder / f"{name}.svg").write_text(drawn.replace("<svg", _SVG.replace("520", "760"), 1), encoding="utf-8")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from clvlab.drawing import axes as drawing
+from clvlab.report import axes as drawing
 from tests.benchmarks.field.page import by_tool
 from tests.benchmarks.field.parts import PARTS
 
@@ -34,7 +34,7 @@ def draw(kept: Mapping[str, Any], folder: Path) -> None:
     """Draw the pictures of the parts that were measured."""
     for name, (part, what) in PICTURES.items():
         if part in kept["parts"]:
-            drawn = drawing.svg(partial(_curves, part, kept["parts"][part], what), name.replace("-", " "), (6.2, 3.1))
+            drawn = str(drawing.svg(partial(_curves, part, kept["parts"][part], what), name.replace("-", " "), (6.2, 3.1)))
             (folder / f"{name}.svg").write_text(drawn.replace("<svg", _SVG, 1), encoding="utf-8")
 
 

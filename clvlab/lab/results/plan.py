@@ -1,0 +1,198 @@
+"""A search that was planned: what it may see, and what is kept from it until one configuration is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import polars as pl
+
+from clvlab.errors import StatisticsError
+from clvlab.lab.progress import Progress
+from clvlab.lab.results.result import Result
+from clvlab.lab.results.sweep import GridWork, Sweep
+from clvlab.lab.results.walk_forward import WalkForward
+from clvlab.report.export import Shown
+from clvlab.report.html import Html, card
+from clvlab.runs.search.search import spoken
+from clvlab.statistics.verdict import Tone, Verdict
+
+if TYPE_CHECKING:
+    from clvlab.arena.searches import KeptPlan  # needs the libraries of the store
+
+
+class Opening(Protocol):
+    """Notes an opening for a configuration, or for another one again, and runs it over what is held out."""
+
+    def __call__(self, params: Mapping[str, Any], *, again: bool) -> Result: ...
+
+
+_FIRST = ("points of the grid", "training fixtures", "planned as entry", "opened")
+
+
+@dataclass(frozen=True)
+class PlanVerbs:
+    """What a plan asks of the laboratory that made it.
+
+    Attributes
+    ----------
+    kept
+        Returns the plan as it stands.
+    sweep, walk
+        Search the training fixtures.
+    open
+        Runs a configuration over what is held out.
+    trials
+        Counts the trials that are on record over the pack.
+    """
+
+    kept: Callable[[], KeptPlan]
+    sweep: Callable[[GridWork], Sweep]
+    walk: Callable[[GridWork], WalkForward]
+    open: Opening
+    trials: Callable[[], int]
+
+
+@dataclass(frozen=True)
+class SearchPlan(Shown):
+    """A search that stands in the log before it is made; made by ``Lab.plan()``.
+
+    Attributes
+    ----------
+    grid
+        Values of each parameter.
+    training, held_out
+        Fixtures that may be searched, and those that are shut until ``open``.
+    """
+
+    grid: Mapping[str, tuple[Any, ...]]
+    training: tuple[int, ...] = field(repr=False)
+    held_out: tuple[int, ...] = field(repr=False)
+    verbs: PlanVerbs = field(repr=False)
+
+    @cached_property
+    def _kept(self) -> KeptPlan:
+        return self.verbs.kept()
+
+    @property
+    def plan_id(self) -> str:
+        return self._kept.plan_id
+
+    @property
+    def index(self) -> int:
+        """Entry of the laboratory's log that has the plan's hash."""
+        return self._kept.index
+
+    @property
+    def payload(self) -> Mapping[str, Any]:
+        """What was planned; its SHA-256 as canonical JSON is the plan's hash."""
+        return self._kept.payload
+
+    def sweep(self, *, executor: Executor | None = None, progress: Progress | bool = True) -> Sweep:
+        """Score the grid over the training fixtures, by the plan's objective; see ``Lab.sweep``."""
+        return self.verbs.sweep(GridWork(executor, progress))
+
+    def walk_forward(self, *, executor: Executor | None = None, progress: Progress | bool = True) -> WalkForward:
+        """Walk the grid forward over the plan's folds of the training fixtures; see ``Lab.walk_forward``."""
+        return self.verbs.walk(GridWork(executor, progress))
+
+    def open(self, params: Mapping[str, Any] | None = None, *, again: bool = False) -> Result:
+        """Run one configuration over what was held out. The opening stands in the log before its first tick is read.
+
+        Parameters
+        ----------
+        params
+            A point of the grid; by default the best one over the training fixtures, which are then searched.
+        again
+            Open for another configuration than before, which the log shows. The same one again gives the same run.
+
+        Raises
+        ------
+        StatisticsError
+            No point of the grid; or the agent is another one than was planned.
+        LogConflictError
+            It was opened for another configuration, and ``again`` was not said.
+        PackTamperedError
+            The pack is not the one that was planned over.
+        """
+        if type(again) is not bool:
+            raise StatisticsError(f"again is True or False, not {again!r:.80}")
+        chosen = self.sweep(progress=False).best().params if params is None else params
+        if not isinstance(chosen, Mapping):
+            raise StatisticsError(f"a point of the grid is a mapping from parameters to values, not {chosen!r:.80}")
+        # The grid's own value, of its own type: 20.0 is 20 in Python, and would be another configuration in the log.
+        point = {
+            name: value
+            for name, values in self.grid.items()
+            for value in values
+            if name in chosen and type(value) is type(chosen[name]) and value == chosen[name]
+        }
+        if point.keys() != self.grid.keys() or chosen.keys() != self.grid.keys():
+            told = f"with {spoken(chosen)}" if chosen else "without parameters"
+            raise StatisticsError(f"the plan has no point {told}: it is about {', '.join(self.grid)}")
+        return self.verbs.open(point, again=again)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row per fact of the plan as it stands now: (fact, value)."""
+        kept = self.verbs.kept()
+        points = 1
+        for values in self.grid.values():
+            points *= len(values)
+        opened = ", ".join(str(index) for index, _ in kept.openings)
+        times = {0: "not yet", 1: f"once in this log, as entry {opened}"}
+        facts = {
+            "plan": kept.plan_id,
+            "hash": kept.plan_hash,
+            "planned as entry": f"{kept.index:,}",
+            "objective": str(kept.payload["objective"]),
+            "points of the grid": f"{points:,}",
+            "training fixtures": f"{len(self.training):,}",
+            "fixtures held out": f"{len(self.held_out):,}, {kept.payload['hold_out']['content_hash']}",
+            "trials over these fixtures' packs before the plan": f"{kept.trials_before:,}",
+            "trials over these fixtures' packs by now": f"{self.verbs.trials():,}",
+            "opened": times.get(len(kept.openings), f"{len(kept.openings)} times, as entries {opened}"),
+            "opened by other plans": _opened_elsewhere(kept),
+        }
+        return pl.DataFrame(list(facts.items()), schema={"fact": pl.String, "value": pl.String}, orient="row")
+
+    def __repr__(self) -> str:
+        kept = self.verbs.kept()
+        opened = {0: "not opened", 1: "opened once"}.get(len(kept.openings), f"opened {len(kept.openings)} times")
+        steps = ".sweep(), .walk_forward(), .open()"
+        others = {0: "", 1: ", with 1 opening by other plans"}.get(
+            len(kept.elsewhere), f", with {len(kept.elsewhere)} openings by other plans"
+        )
+        held = f"{len(self.held_out)} fixtures held out, {opened}{others}"
+        return f"Plan {kept.plan_id} at entry {kept.index:,}: {held}; next: {steps}"
+
+    def _repr_html_(self) -> Html:
+        kept, facts = self.verbs.kept(), dict(self.frame.iter_rows())
+        tone = Tone.UNCLEAR if kept.openings[1:] or kept.elsewhere else Tone.NOTHING
+        return card(
+            "plan.html",
+            f"Search plan {self.plan_id}",
+            said=Verdict(_sentence(kept, len(self.held_out)), tone),
+            first={name: facts[name] for name in _FIRST},
+            plan=self.frame,
+        )
+
+
+def _sentence(kept: KeptPlan, held_out: int) -> str:
+    """Say how far what is held out was looked at."""
+    times = {0: "was not opened", 1: "was opened once"}.get(len(kept.openings), f"was opened {len(kept.openings)} times")
+    others = {0: "", 1: "; another plan opened some of them"}.get(
+        len(kept.elsewhere), f"; other plans opened some of them {len(kept.elsewhere)} times"
+    )
+    return f"{held_out:,} fixtures are held out, and the plan {times}{others}."
+
+
+def _opened_elsewhere(kept: KeptPlan) -> str:
+    """Return in words how often other plans opened the same fixtures, or some of them."""
+    before = [str(index) for index in kept.elsewhere if index < kept.index]
+    since = [str(index) for index in kept.elsewhere if index > kept.index]
+    told = [f"{len(own)} {when}, as {', '.join(own)}" for own, when in ((before, "before it"), (since, "since")) if own]
+    return "; ".join(told) or "never"

@@ -1,0 +1,365 @@
+"""A sweep: one agent with many parameters over one tape, and what is left of the best when all the trials are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from clvlab.base.names import names_checked
+from clvlab.engine.agent import Agent
+from clvlab.errors import ArgumentError, ExecutorError, StatisticsError
+from clvlab.lab.progress import Progress, shown_progress
+from clvlab.lab.results.pack import Pack as LabPack
+from clvlab.lab.results.result import Result
+from clvlab.law.closing import Window
+from clvlab.report import axes as drawing
+from clvlab.report.cautions import cautions_of_points
+from clvlab.report.comparison import mean_table
+from clvlab.report.export import Shown, check_settings
+from clvlab.report.html import Html, card
+from clvlab.report.search import OverfittingResult, best_points, draw_heatmap, grid_picture, overfitting_of, sweep_verdict
+from clvlab.runs.search.scorer import point_scores
+from clvlab.runs.search.search import Search, check_trials, grid_points, grid_size, search_of, spoken
+from clvlab.runs.search.sums import KeptSums, search_points
+from clvlab.statistics import BoundedClusters, Family, family_of
+from clvlab.statistics.measures import MEASURES, Measure, measure_of, stacked
+from clvlab.statistics.overfitting import Statistic
+from clvlab.statistics.verdict import Verdict
+from clvlab.words import p_value
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+# How a search is worked on, and what its agent is called.
+
+
+@dataclass(frozen=True, slots=True)
+class GridWork:
+    """How a search is worked on.
+
+    Attributes
+    ----------
+    executor
+        Who computes; see ``parallel_map``.
+    progress
+        Whether a bar is shown, or what is told of each point.
+
+    Raises
+    ------
+    ExecutorError
+        What is no executor.
+    """
+
+    executor: Executor | None = None
+    progress: Progress | bool = True
+
+    def __post_init__(self) -> None:
+        if self.executor is not None and not isinstance(self.executor, Executor):
+            raise ExecutorError(
+                f"an executor is a concurrent.futures.Executor, not {self.executor!r:.80}: leave it out for all cores of this "
+                "machine, or give ProcessPoolExecutor(4)"
+            )
+        if not isinstance(self.progress, bool) and not callable(self.progress):
+            raise ArgumentError(f"progress is True, False, or what is called after each point, not {self.progress!r:.80}")
+
+
+def agent_name(agent: str | Agent) -> str:
+    """Return what an agent is called in a title."""
+    return agent if isinstance(agent, str) else agent.identity.agent_id
+
+
+Seal = Callable[[Mapping[str, Any]], Result]
+_SHOWN_ROWS = 40
+_LEAST_RESAMPLES = 1_000
+_COLUMNS = {"n", "fixtures", "low", "high", "t", "p_alone", "p_family", "p_worst", *(one.mean for one in MEASURES.values())}
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What all trials of a sweep have in common."""
+
+    pack: LabPack
+    agent: str | Agent
+    seal: Seal
+    search: Search
+
+    def score(self, params: Mapping[str, Any]) -> pl.DataFrame:
+        """Ask the agent again at a point."""
+        self.pack.source.check_open(self.search.fixture_ids)  # a plan may hold them out by now
+        return point_scores(self.search, params)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One point of the grid: scored, and not sealed.
+
+    Attributes
+    ----------
+    number
+        Row in the sweep's ``frame``.
+    params
+        Parameters of this point.
+    sums
+        ``FIXTURE_SUMS``: what its decisions measure in each fixture.
+    """
+
+    number: int
+    params: Mapping[str, Any]
+    sums: pl.DataFrame
+    setting: _Setting
+
+    @property
+    def scores(self) -> pl.DataFrame:
+        """``SCORES`` with ``at_close``: the agent is asked again, as a sweep keeps no decisions."""
+        return self.setting.score(self.params)
+
+    def seal(self) -> Result:
+        """Run it again as a backtest, audited and sealed; its scores are those of the trial."""
+        return self.setting.seal(self.params)
+
+    def __repr__(self) -> str:
+        return f"Trial {self.number} with {spoken(self.params)}; next: .seal()"
+
+
+def check_draws(level: float, seed: int, resamples: int) -> None:
+    """Refuse what no sweep is judged by; see ``Sweep``.
+
+    Raises
+    ------
+    StatisticsError
+        As ``check_settings``, or too few resamples.
+    """
+    check_settings(level, seed, resamples=resamples)
+    if resamples < _LEAST_RESAMPLES:
+        raise StatisticsError(
+            f"a sweep is judged by {_LEAST_RESAMPLES:,} resamples or more, not {resamples}: with few, one seed announces what "
+            "another does not"
+        )
+
+
+def sweep_grid(
+    pack: LabPack,
+    agent: str | Agent,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    seal: Seal,
+    kept: KeptSums | None = None,
+    fixture_ids: Sequence[int] | None = None,
+    window: Window | None = None,
+    executor: Executor | None = None,
+    progress: Progress | bool = True,
+) -> tuple[Trial, ...]:
+    """Score an agent at every point of a grid, the last parameter fastest; see ``clvlab.sweep``.
+
+    ``seal`` makes a backtest of the parameters of a point.
+    """
+    taken = [name for name in grid if name in _COLUMNS]
+    if taken:
+        raise StatisticsError(f"the frame of a sweep has a column {taken[0]!r} of its own: give the parameter another name")
+    count = grid_size(grid)
+    search = search_of(pack.source, agent, fixture_ids, window or Window(), next(grid_points(grid)))
+
+    setting, trials = _Setting(pack, agent, seal, search), []
+    with shown_progress(f"sweep of {agent_name(agent)}", count, progress=progress) as tell:
+        found = search_points(search, grid_points(grid), count, executor=executor, kept=kept)
+        for number, (params, sums) in enumerate(zip(grid_points(grid), found, strict=True)):
+            trials.append(Trial(number, params, sums, setting))
+            tell(number + 1, count)
+    return tuple(trials)
+
+
+@dataclass(frozen=True)
+class Sweep(Shown):
+    """The trials of a grid; made by ``clvlab.sweep()``.
+
+    Attributes
+    ----------
+    sources
+        The trials.
+    grid
+        Values of each parameter.
+    earlier_trials
+        Trials made before this sweep, which count as well.
+    by
+        Name of the measure that points are judged by: ``clv``, ``edge`` or ``price_ratio``.
+    level
+        Of the intervals.
+    resamples, seed
+        Of the highest that chance gives over all points.
+    """
+
+    sources: tuple[Trial, ...]
+    grid: Mapping[str, tuple[Any, ...]]
+    earlier_trials: int = 0
+    by: str = "clv"
+    level: float = 0.95
+    resamples: int = 5_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_draws(self.level, self.seed, self.resamples)
+        check_trials(self.earlier_trials)
+        measure_of(self.by)
+
+    @property
+    def trials(self) -> int:
+        """Trials on record: the points of the grid and those made before."""
+        return len(self.sources) + self.earlier_trials
+
+    @property
+    def _measure(self) -> Measure:
+        return measure_of(self.by)
+
+    @cached_property
+    def sums(self) -> BoundedClusters:
+        """What the points measure per fixture (row), a column each, and how many decisions."""
+        return stacked(self._each, self._measure)[0]
+
+    @property
+    def _each(self) -> list[pl.DataFrame]:
+        return [trial.sums for trial in self.sources]
+
+    @cached_property
+    def family(self) -> Family:
+        """What is left of each point when all trials count, those made before too."""
+        return family_of(self.sums, earlier=self.earlier_trials, resamples=self.resamples, seed=self.seed)
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """One row per point: parameters, ``n`` decisions, ``fixtures``, the mean it is judged by, ``low``, ``high``, ``t``.
+
+        ``p_alone`` is the one-sided p-value as if nothing else had been tried, ``p_family`` that of the highest over all
+        trials, and ``p_worst`` the same if what nobody saw loses its whole price; see ``clvlab.statistics.Family``. Null with
+        fewer than five fixtures. The means by the other measures come last. Entries at the closing message are left out.
+        """
+        found = mean_table(self._each, self._measure, self.level)
+        table = found.rename({"p_value": "p_alone"})
+        for name, p_values in (("p_worst", self.family.p_worst), ("p_family", self.family.p_values)):
+            table.insert_column(table.get_column_index("p_alone") + 1, pl.Series(name, p_values).fill_nan(None))
+        params = [pl.Series(name, [trial.params[name] for trial in self.sources], strict=False) for name in self.grid]
+        return pl.DataFrame(params).hstack(table)
+
+    @names_checked
+    def best(self, by: str | None = None) -> Trial:
+        """Return the point with the highest mean among those with an interval; the first one of equals.
+
+        Parameters
+        ----------
+        by
+            A measure, ``clv``, ``edge`` or ``price_ratio``; or ``t``, of the measure of this sweep, which is the default.
+
+        Raises
+        ------
+        StatisticsError
+            No point has scored decisions in five fixtures, or ``by`` is none of them.
+        """
+        column = "t" if by == "t" else measure_of(by or self.by).mean
+        known = self.frame.with_row_index("number").drop_nulls(["low", column])
+        if known.is_empty():
+            raise StatisticsError("no point of the grid has an interval: they have scored decisions in too few fixtures")
+        return self.sources[int(known.sort(column, descending=True, maintain_order=True)["number"][0])]
+
+    @names_checked
+    def overfitting(self, blocks: int = 16, *, statistic: Statistic = "mean") -> OverfittingResult:
+        """Return how often the best point of one half of the fixtures is no better than the median in the other half.
+
+        Parameters
+        ----------
+        blocks
+            Even, from 4 to 20: the fixtures are cut into as many blocks in order of kickoff, and all halves of them tried.
+        statistic
+            What chooses and ranks: ``mean`` of the measure of this sweep over decisions, or its cluster ``t``.
+
+        Raises
+        ------
+        StatisticsError
+            Too few points or fixtures, or blocks that can't be halved.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> grid = {"warmup_ticks": [5, 10, 15, 20, 30, 40], "cooldown_s": [0, 3600]}
+        >>> found = cl.sweep("season", "cumulative-drift", grid, progress=False).overfitting(blocks=8)
+        >>> found.source.configurations, found.source.splits, 0 <= found.pbo <= 1
+        (12, 70, True)
+        """
+        points = self.frame.select(list(self.grid))
+        fixtures = self.sources[0].setting.pack.source.fixtures.select("fixture_id", "kickoff_ts_ms")
+        return overfitting_of(self._each, points, self._measure, fixtures, blocks, statistic)
+
+    @names_checked
+    def heatmap(self, x: str | None = None, y: str | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the mean over two parameters (the first two with several values), averaged over the others.
+
+        A dot marks a point whose family-wise p-value is below 1 - ``level``.
+
+        Raises
+        ------
+        StatisticsError
+            No such parameter.
+        MissingLibraryError
+            matplotlib is not installed.
+        """
+        several = [name for name, values in self.grid.items() if len(values) > 1] or list(self.grid)
+        x = x or several[0]
+        y = y or next((name for name in several if name != x), None)
+        for name in (x, y):
+            if name is not None and name not in self.grid:
+                raise StatisticsError(f"the grid has no parameter {name!r}; it has: {', '.join(self.grid)}")
+        ax = drawing.axes_or_new(ax)
+        draw_heatmap(self.frame, self.grid, self._measure, x, y, 1 - self.level, ax)
+        return ax
+
+    @property
+    def line(self) -> str:
+        """The sweep in one sentence."""
+        passed = self.frame.filter(pl.col("p_family") < 1 - self.level).height
+        alone = self.frame.filter(pl.col("p_alone") < 1 - self.level).height
+        said = (
+            f"{len(self.sources)} points, {self.trials} trials on record: by {self._measure.title}, {alone} above zero taken "
+            f"alone, {passed} when all trials are counted"
+        )
+        found = self.family
+        if np.isnan(found.scores).all():
+            return f"{said}; no point has a t"
+        top = int(np.nanargmax(found.scores))
+        return (
+            f"{said}; best t {self.frame['t'][top]:.2f}, with a fixture that nobody saw {found.scores[top]:z.2f} on the normal "
+            f"scale, where chance gives {found.expected_max:z.2f}: p {p_value(found.p_values[top])}"
+        )
+
+    def __repr__(self) -> str:
+        return f"Sweep of {agent_name(self.sources[0].setting.agent)}: {self.line}; next: .frame, .heatmap(), .best().seal()"
+
+    @property
+    def cautions(self) -> list[str]:
+        """What a reader has to know before the figures: means that are skewed or thin, and closes that are missing."""
+        return cautions_of_points(self.sums, self._each)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is left when all trials are counted, in one sentence."""
+        return sweep_verdict(self.frame, self.trials, 1 - self.level)
+
+    def _repr_html_(self) -> Html:
+        measure, alpha = self._measure, 1 - self.level
+        return card(
+            "sweep.html",
+            f"Sweep of {agent_name(self.sources[0].setting.agent)} on {self.sources[0].setting.pack.pack_id}",
+            said=self.verdict,
+            cautions=self.cautions,
+            grid=grid_picture(self.frame, self.grid, measure, alpha),
+            best=best_points(self.frame, self.grid, measure),
+            alpha=alpha,
+            measure=measure,
+            line=self.line,
+            shown=self.frame.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True).head(_SHOWN_ROWS),
+            height=self.frame.height,
+        )

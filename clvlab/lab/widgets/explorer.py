@@ -1,0 +1,452 @@
+"""The explorer as a notebook shows it: a widget, or a picture and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from clvlab.lab.widgets.interactive import Interactive
+from clvlab.report.explorer.exploration import Exploration, matching
+from clvlab.report.explorer.figure import (
+    clock,
+    layout,
+    legend,
+    reach,
+    selection_ring,
+    traces,
+)
+from clvlab.report.explorer.page import market_card, record_card
+from clvlab.report.explorer.view import ReplayMarket
+from clvlab.report.export import optional
+from clvlab.report.html import Html, card, render
+from clvlab.report.proofs.verification import verification_card
+from clvlab.words import counted
+
+# The explorer as a widget: controls that move an ``Exploration``, and a plotly figure that shows its view.
+
+
+# A widget of no height that makes plotly figures beside it follow the width of the cell.
+#
+# The figure widget draws before its cell stands on the page, at a width of its own, and looks again only when the window
+# changes.
+
+
+_FITTING_ESM = """
+export default {
+  render({ el }) {
+    let width = -1;
+    const tell = () => window.dispatchEvent(new Event("resize"));
+    const seen = new ResizeObserver(() => {
+      if (el.clientWidth !== width) { width = el.clientWidth; tell(); }
+    });
+    seen.observe(el);
+    document.addEventListener("plotlywidget-after-render", tell);
+    return () => { seen.disconnect(); document.removeEventListener("plotlywidget-after-render", tell); };
+  },
+};
+"""
+
+
+def fitter() -> Any:
+    """Make the widget.
+
+    Raises
+    ------
+    MissingLibraryError
+        anywidget is not installed.
+    """
+    anywidget = optional("anywidget", "the explorer")
+    return type("Fitter", (anywidget.AnyWidget,), {"_esm": _FITTING_ESM})(
+        layout={"width": "100%", "height": "0px", "margin": "0"}
+    )
+
+
+# A widget of no height that hears the keys pressed in the explorer, and gives what stands there names for screen readers.
+#
+# JupyterLab is asked to keep its own shortcuts to itself there: ``b`` would put a cell below this one.
+
+
+KEYS = {
+    " ": "play or pause",
+    "ArrowLeft": "a message back",
+    "ArrowRight": "a message on",
+    "Home": "to the first message",
+    "End": "show everything",
+    "p": "previous decision",
+    "n": "next decision",
+    "-": "slower",
+    "+": "faster",
+}
+"""What each key does, by its name in a browser."""
+
+# Whoever types into a field or chooses from a list means the field; a button keeps its own Space and the slider its arrows.
+_KEYS_ESM = """
+const FIELDS = "input:not([type=button]), textarea, select, [contenteditable=true]";
+export default {
+  render({ model, el }) {
+    let root = null;
+    const press = event => {
+      const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+      if (event.ctrlKey || event.metaKey || event.altKey || !model.get("heard").includes(key)) return;
+      if (event.target.closest(FIELDS) || (key === " " && event.target.closest("button, summary"))) return;
+      if (event.target.closest(".noUi-handle") && /^(Arrow|Home|End)/.test(key)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      model.send({ key });
+    };
+    const quiet = event => event.target.setAttribute("data-lm-suppress-shortcuts", "true");
+    const name = () => {
+      root.querySelector(".noUi-handle")?.setAttribute("aria-label", "messages that have come");
+      root.querySelector(".clvlab-record")?.setAttribute("aria-live", "polite");
+      const chart = root.querySelector(".clvlab-chart");
+      if (!chart) return;
+      chart.tabIndex = 0;
+      chart.setAttribute("role", "group");
+      chart.setAttribute("aria-label", model.get("label"));
+    };
+    const settle = new ResizeObserver(() => {
+      if (!root && (root = el.closest(".clvlab-explorer"))) {
+        root.addEventListener("focusin", quiet);
+        root.addEventListener("keydown", press);
+      }
+      if (root) name();
+    });
+    settle.observe(el);
+    return () => {
+      settle.disconnect();
+      root?.removeEventListener("keydown", press);
+      root?.removeEventListener("focusin", quiet);
+    };
+  },
+};
+"""
+
+
+def keyboard(pressed: Callable[[str], object], label: str) -> Any:
+    """Make the widget.
+
+    Parameters
+    ----------
+    pressed
+        Called with one of ``KEYS``.
+    label
+        What a screen reader says of the chart.
+
+    Raises
+    ------
+    MissingLibraryError
+        anywidget is not installed.
+    """
+    anywidget, traitlets = optional("anywidget", "the explorer"), optional("traitlets", "the explorer")
+    traits = {"heard": traitlets.List(list(KEYS)).tag(sync=True), "label": traitlets.Unicode(label).tag(sync=True)}
+    made = type("Keyboard", (anywidget.AnyWidget,), {"_esm": _KEYS_ESM, **traits})(layout={"width": "100%", "height": "0px"})
+    made.on_msg(lambda _, message, buffers: pressed(str(message.get("key", ""))))  # noqa: ARG005  ipywidgets gives three
+    return made
+
+
+# The style of the explorer: where its parts stand, in the ink of the page.
+
+
+# The ink of the figure follows the page, whatever its theme; what plotly draws on its own ground keeps its own. The record
+# stands beside the chart where there is room, and below it where there is none.
+STYLE = """<style>
+.clvlab-explorer{color:var(--jp-content-font-color1,inherit);container-type:inline-size}
+.clvlab-explorer .infolayer text,.clvlab-explorer .xaxislayer-above text,.clvlab-explorer .yaxislayer-above text
+{fill:currentColor!important}
+.clvlab-explorer .js-plotly-plot{width:100%}
+.clvlab-explorer .clvlab-stage{display:grid;grid-template-columns:minmax(0,1fr);gap:.5rem 1rem;align-items:start;width:100%}
+.clvlab-explorer .clvlab-record{margin:0;overflow:visible;height:auto;width:auto!important;min-width:0}
+.clvlab-explorer .clvlab-record>*{min-width:0;width:100%}.clvlab-explorer .clvlab-chart{min-width:0}
+.clvlab-explorer .clvlab-record .clvlab{font-size:12px;overflow-wrap:anywhere}
+.clvlab-explorer .clvlab-record :is(th,td){padding-right:.4rem}
+.clvlab-explorer kbd{font:inherit;border:1px solid rgba(128,128,128,.6);border-radius:3px;padding:0 .3em}
+.clvlab-explorer .legend{display:flex;flex-wrap:wrap;gap:0 1.1rem;list-style:none;margin:0;padding:0 0 0 3.2rem}
+.clvlab-explorer .legend li{margin:0;white-space:nowrap}.clvlab-explorer .legend span{font-weight:700}
+.clvlab-explorer .clvlab-record .clvlab h4{margin-top:0}
+@container (min-width:44rem){.clvlab-explorer .clvlab-stage{grid-template-columns:minmax(0,1fr) clamp(17rem,28%,22rem)}}
+</style>"""
+
+
+_MOST_FIXTURES = 300  # in the list at once; the search narrows it
+_SEARCH = "team, date or number"
+_STEPS = 60  # of the replay, from the first message to the last
+_SPEEDS = {"¼×": 1600, "½×": 800, "1×": 400, "2×": 200, "4×": 100}  # milliseconds a step; a step takes some 40
+_CONFIG = {
+    "displaylogo": False,
+    "doubleClick": "autosize",
+    "modeBarButtons": [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "autoScale2d"], ["toImage"]],
+    "responsive": True,
+}
+_LABEL = "Chart of the market; the buttons Previous decision and Next decision open what stands on it."
+
+
+class ExplorerWidget:
+    """Controls and picture of an explorer; ``box`` is what is displayed."""
+
+    def __init__(self, explorer: Exploration) -> None:
+        self.explorer = explorer
+        self.widgets = optional("ipywidgets", "the explorer")
+        self.fitter = fitter()
+        self.graphs = optional("plotly.graph_objects", "the explorer")
+        self._quiet = False  # while the code itself moves a control
+        self._controls()
+        self.keyboard = keyboard(self.press, _LABEL)
+        self.figure = self.graphs.FigureWidget()
+        self.figure.set_trait("_config", _CONFIG)
+        self.box = self._box()
+        self.drawn: ReplayMarket | None = None
+        self.seq: int | None = None
+        explorer.followers.append(self._follow)
+        self._follow()
+
+    def _controls(self) -> None:
+        make, wide = self.widgets, {"width": "auto", "max_width": "100%"}
+        self.search = make.Text(placeholder=_SEARCH, description="Find", layout=wide, continuous_update=False)
+        self.fixture = make.Dropdown(description="Fixture", layout=wide)
+        self.market = make.Dropdown(description="Market", layout=wide)
+        self.play = make.Play(interval=_SPEEDS["1×"], min=0, layout=wide)
+        self.slider = make.IntSlider(description="Replay", min=0, readout=False, layout={"flex": "1 1 12rem", "width": "auto"})
+        speeds = [*_SPEEDS.items()]
+        self.speed = make.Dropdown(description="Speed", options=speeds, value=self.play.interval, layout={"width": "10rem"})
+        self.now = make.HTML()
+        self.back, self.on = (make.Button(description=said, layout=wide) for said in ("◂ Message", "Message ▸"))
+        self.back.tooltip, self.on.tooltip = "a message back", "a message on"
+        self.previous = make.Button(description="Previous decision", layout=wide)
+        self.following = make.Button(description="Next decision", layout=wide)
+        self.verify = make.Button(description="Verify the run", button_style="primary", layout=wide)
+        self.summary, self.legend, self.record, self.verdict = (make.HTML() for _ in range(4))
+        for widget, name in ((self.record, "record"), (self.verdict, "verdict"), (self.verify, "verify")):
+            widget.add_class(f"clvlab-{name}")
+        make.jslink((self.play, "value"), (self.slider, "value"))
+        self.speed.observe(lambda _: setattr(self.play, "interval", self.speed.value), "value")
+        self.search.observe(lambda _: self._search(), "value")
+        self.fixture.observe(self._when(self._choose_fixture), "value")
+        self.market.observe(self._when(self._choose_market), "value")
+        self.slider.observe(self._when(self._move), "value")
+        self.back.on_click(lambda _: self._go(-1))
+        self.on.on_click(lambda _: self._go(1))
+        self.previous.on_click(lambda _: self._step(-1))
+        self.following.on_click(lambda _: self._step(1))
+        self.verify.on_click(lambda _: self._verify())
+        self._list_fixtures(self.explorer.fixtures)
+
+    def _box(self) -> Any:
+        make = self.widgets
+        row = {"flex_flow": "row wrap", "align_items": "center", "width": "100%"}
+        chart = make.VBox([self.legend, self.figure, self.fitter, self.keyboard])
+        chart.add_class("clvlab-chart")
+        stage = make.Box([chart, self.record])
+        stage.add_class("clvlab-stage")
+        parts = [
+            make.HTML(STYLE, layout={"display": "none"}),
+            make.HBox([self.search, self.fixture, self.market], layout=row),
+            make.HBox([self.play, self.back, self.on, self.slider, self.now, self.speed], layout=row),
+            make.HBox([self.previous, self.following, self.verify], layout=row),
+            self.summary,
+            stage,
+            self.verdict,
+        ]
+        box = make.VBox(parts, layout={"width": "100%"})
+        box.add_class("clvlab-explorer")
+        return box
+
+    def press(self, key: str) -> None:
+        """Do what a key stands for; ``KEYS`` says what that is."""
+        match key:
+            case " ":
+                if not self.play.playing and self.slider.value >= self.slider.max:
+                    self.slider.value = 0
+                self.play.playing = not self.play.playing
+            case "ArrowLeft" | "ArrowRight":
+                self._go(-1 if key == "ArrowLeft" else 1)
+            case "Home":
+                self.slider.value = 0
+            case "End":
+                self.slider.value = self.slider.max
+            case "p" | "n":
+                self._step(-1 if key == "p" else 1)
+            case "-" | "+":
+                intervals = list(_SPEEDS.values())
+                at = intervals.index(self.speed.value) + (1 if key == "+" else -1)
+                self.speed.value = intervals[min(max(at, 0), len(intervals) - 1)]
+
+    def _go(self, messages: int) -> None:
+        """Stop, and go a few messages on or back."""
+        self.play.playing = False
+        self.slider.value = min(max(self.slider.value + messages, 0), self.slider.max)
+
+    def _when(self, act: Any) -> Any:
+        """Run an act when a person moved the control, not when the code did."""
+        return lambda _: None if self._quiet else act()
+
+    def _search(self) -> None:
+        """Offer the fixtures that hold what was searched for, and choose the first, unless the chosen one is among them."""
+        found = matching(self.explorer.fixtures, self.search.value)
+        self._list_fixtures(found)
+        if found.height and self.explorer.fixture_id not in found["fixture_id"]:
+            self.explorer.show(found["fixture_id"][0])
+        else:
+            self._say()
+
+    def _list_fixtures(self, found: pl.DataFrame) -> None:
+        """Offer fixtures, the chosen one among them."""
+        rows = self.explorer.fixtures
+        chosen = rows.filter(pl.col("fixture_id") == self.explorer.fixture_id)
+        listed = pl.concat([found.head(_MOST_FIXTURES), chosen]).unique("fixture_id", keep="first", maintain_order=True)
+        shown = listed.select("label", "fixture_id", "decisions").iter_rows()
+        options = [(f"{label} · {fixture} ({counted(count, 'decision')})", fixture) for label, fixture, count in shown]
+        self._set(self.fixture, options=options, value=self.explorer.fixture_id)
+        self.search.placeholder = _SEARCH if rows.height <= _MOST_FIXTURES else f"{_SEARCH}, in {rows.height:,} fixtures"
+
+    def _set(self, control: Any, **values: Any) -> None:
+        self._quiet = True
+        try:
+            for name, value in values.items():
+                setattr(control, name, value)
+        finally:
+            self._quiet = False
+
+    def _choose_fixture(self) -> None:
+        if self.fixture.value is not None:
+            self.explorer.show(self.fixture.value)
+
+    def _choose_market(self) -> None:
+        self.explorer.show(self.explorer.fixture_id, self.market.value)
+
+    def _follow(self) -> None:
+        """Show what the explorer now shows, whoever moved it: a control, or a line of code."""
+        if self.drawn is not self.explorer.market:
+            self._open()
+        else:
+            self._redraw()
+        for control in (self.slider, self.play):
+            self._set(control, value=self.explorer.view.position)
+        self._say()
+
+    def _open(self) -> None:
+        """Draw another market: other sides, so other traces."""
+        explorer, self.drawn = self.explorer, self.explorer.market
+        if self.fixture.value != explorer.fixture_id:
+            self._list_fixtures(matching(explorer.fixtures, self.search.value))
+        options = [(f"{key} ({count:,})", key) for key, count in explorer.markets.iter_rows()]
+        self._set(self.market, options=options, value=explorer.market.market_key if options else None)
+        for control in (self.slider, self.play):
+            self._set(control, max=max(explorer.view.messages, 1))
+        self.play.step = max(1, explorer.view.messages // _STEPS)
+        self.seq = None
+        self._show_record()
+        self._set_figure(explorer.view)
+
+    def _set_figure(self, view: Any) -> None:
+        figure, self._quiet = self.figure, True  # a new range is no zoom
+        try:
+            with figure.batch_update():
+                figure.data = ()
+                figure.update_layout(layout(view))
+            figure.add_traces(traces(view))
+        finally:
+            self._quiet = False
+        for trace in figure.data:
+            if trace.mode == "markers":
+                trace.on_click(self._clicked)
+        figure.layout.on_change(self._zoomed, "xaxis.range")
+
+    def _move(self) -> None:
+        whole = self.slider.value >= self.explorer.view.messages
+        self.explorer.seek(None if whole else self.slider.value, self.explorer.span_ms)
+
+    def _zoomed(self, _: Any, limits: Any) -> None:
+        """Draw what is seen in full detail."""
+        if self._quiet or not limits:
+            return
+        span_ms = (_ts_ms(limits[0]), _ts_ms(limits[1]))
+        self.explorer.seek(self.explorer.position, None if span_ms == self.explorer.market.span_ms else span_ms)
+
+    def _redraw(self) -> None:
+        figure = self.figure
+        with figure.batch_update():
+            for trace, new in zip(figure.data, traces(self.explorer.view, self.seq), strict=True):
+                trace.update({name: value for name, value in new.items() if name in _MOVING})
+            if self.explorer.span_ms is None:  # in a zoom a person has chosen both axes
+                figure.layout.yaxis.range = reach(self.explorer.view)
+        self._show_record()
+
+    def _say(self) -> None:
+        explorer = self.explorer
+        now = explorer.view.now_ms
+        self.legend.value = legend(explorer.view)
+        said = "everything shown" if now is None else f"{clock(now)} UTC" if now else "before the first message"
+        self.now.value = render("now.html", text=said)
+        asked = self.search.value.strip()
+        missing = repr(asked)[:80] if asked and matching(explorer.fixtures, asked).is_empty() else ""
+        self.summary.value = card("summary.html", label=explorer.label, line=explorer.line, missing=missing)
+
+    def _clicked(self, trace: Any, points: Any, _: Any) -> None:
+        if points.point_inds:
+            self._open_record(int(trace.customdata[points.point_inds[0]]))
+
+    def _step(self, by: int) -> None:
+        """Open the decision before or after the open one, in order of time."""
+        seqs = self.explorer.frame["seq"].to_list()
+        if not seqs:
+            return
+        at = seqs.index(self.seq) + by if self.seq in seqs else (0 if by > 0 else -1)
+        self._open_record(seqs[at % len(seqs)])
+
+    def _open_record(self, seq: int) -> None:
+        self.seq = seq
+        ring = selection_ring(self.explorer.view, seq)
+        self.figure.data[-1].update(x=ring["x"], y=ring["y"])
+        self._show_record()
+
+    def _show_record(self) -> None:
+        """Show the record of the chosen decision, unless the replay has not come to it."""
+        seq, explorer = self.seq, self.explorer
+        if seq is None or seq not in explorer.frame["seq"]:
+            self.record.value = card("keys.html")
+        else:
+            self.record.value = record_card(seq, explorer.record(seq), known=explorer.known)
+
+    def _verify(self) -> None:
+        self.verify.disabled, self.verdict.value = True, card("empty.html", "Recomputing the seven checks ...")
+        try:
+            source = self.explorer.source
+            self.verdict.value = verification_card(source.verification)
+        finally:
+            self.verify.disabled = False
+
+
+def _ts_ms(limit: float | str) -> int:
+    """Read an end of an axis of dates: a number as we set it, a text as plotly gives it after a zoom."""
+    return int(np.datetime64(limit.replace(" ", "T"), "ms").astype(np.int64)) if isinstance(limit, str) else int(limit)
+
+
+_MOVING = frozenset({"x", "y", "text", "customdata", "name"})
+
+
+class Explorer(Exploration, Interactive):
+    """A backtest, market by market; made by ``Result.explore``.
+
+    ``.show(...)`` chooses what is seen, ``.view`` gives it as frames, ``.frame`` the decisions, ``.record(seq)`` one of them,
+    and ``.query`` the call that shows the same again.
+
+    Examples
+    --------
+    >>> from clvlab.lab import backtest
+    >>> explorer = backtest("starter", "cumulative-drift").explore(90000005)
+    >>> explorer.view.sides, explorer.frame.height > 0
+    (('draw', 'part1', 'part2'), True)
+    """
+
+    def __repr__(self) -> str:
+        shown = f"{self.label} (fixture {self.fixture_id}), market {self.market.market_key!r}"
+        return f"Explorer of {shown}: {self.line}; next: .show(), .frame, .query"
+
+    def _repr_html_(self) -> Html:
+        return market_card(self.label, self.line, self.view)
+
+    def _build(self) -> Any:
+        return ExplorerWidget(self).box

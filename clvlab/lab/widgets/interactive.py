@@ -1,0 +1,129 @@
+"""Results with a live face: a widget where there is a kernel, and a picture and a table everywhere else."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from clvlab.errors import MissingLibraryError
+from clvlab.report.export import Shown, optional
+from clvlab.report.html import render
+
+# The still picture and the widget are two outputs of a cell, one after the other: where the second one lives, the first one
+# steps aside. In a page without widgets this style is not there either, and the picture stays.
+_ASIDE = "".join(
+    f"{cell}:has(.clvlab-still):has(+ {cell} .clvlab-live){{display:none!important}}"
+    for cell in (".jp-OutputArea-child", ".output_container")
+)
+_STYLE = f"""<style>{_ASIDE}
+.clvlab-live :focus-visible{{outline:2px solid #3b82c4!important;outline-offset:1px}}
+.clvlab-live button[data-pick]{{all:unset;cursor:pointer;text-decoration:underline;text-underline-offset:2px}}
+.clvlab-live [data-pick]{{cursor:pointer}}
+.clvlab-live tr:has([data-pick]):hover{{background:rgba(128,128,128,.15)}}
+.clvlab-live tr.chosen{{box-shadow:inset 3px 0 #3b82c4;font-weight:600}}
+</style>"""
+
+
+class Interactive(Shown):
+    """A result that is also a widget.
+
+    A cell shows both faces: JupyterLab the widget, and a viewer without a kernel, as an exported page is, the HTML.
+    """
+
+    @cached_property
+    def widget(self) -> Any:
+        """The ipywidgets widget, the same at each call; ``display(result.widget)`` shows it alone.
+
+        Raises
+        ------
+        MissingLibraryError
+            ipywidgets is not installed, or what the widget needs besides.
+        """
+        make = optional("ipywidgets", "a widget")
+        box = self._build()
+        box.children = (make.HTML(_STYLE, layout={"display": "none"}), *box.children)
+        box.add_class("clvlab-live")
+        return box
+
+    @abstractmethod
+    def _build(self) -> Any: ...
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002  IPython names them
+        return self._view() | self._still()
+
+    def _ipython_display_(self) -> None:
+        """Show picture and widget one after the other: an export that runs the cells keeps only the widget of an output."""
+        show = optional("IPython.display", "a notebook").publish_display_data
+        show(self._still())
+        if view := self._view():
+            show(view)
+
+    def _view(self) -> dict[str, Any]:
+        try:
+            view = self.widget._repr_mimebundle_()
+        except MissingLibraryError:  # the HTML says what to install
+            return {}
+        return {kind: content for kind, content in view.items() if kind != "text/plain"}
+
+    def _still(self) -> dict[str, Any]:
+        return {"text/plain": repr(self), "text/html": render("still.html", card=self._repr_html_())}
+
+
+# A widget of HTML in which elements can be picked, by pointer and by keyboard: those with a ``data-pick``.
+
+
+# Arrows go from one element to the next as Tab does; the focus stays when the content is drawn anew. JupyterLab is asked to
+# keep its shortcuts to itself here, or Enter would edit the cell.
+_ESM = """
+export default {
+  render({ model, el }) {
+    el.addEventListener("focusin", event => event.target.setAttribute("data-lm-suppress-shortcuts", "true"));
+    const picks = () => [...el.querySelectorAll("[data-pick]")];
+    const draw = () => {
+      const held = el.contains(document.activeElement) ? document.activeElement.dataset.pick : undefined;
+      el.innerHTML = model.get("content");
+      if (held !== undefined) (picks().find(p => p.dataset.pick === held) ?? picks()[0])?.focus();
+    };
+    const pick = target => { if (target) model.send({ pick: target.dataset.pick }); };
+    el.addEventListener("click", event => {
+      const row = event.target.closest("[data-pick]") ?? event.target.closest("tr")?.querySelector("[data-pick]");
+      if (row && el.contains(row) && !String(getSelection())) { row.focus(); pick(row); }
+    });
+    el.addEventListener("keydown", event => {
+      const all = picks(), at = all.indexOf(document.activeElement);
+      if (at < 0) return;
+      const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+      if (step) all[Math.min(Math.max(at + step, 0), all.length - 1)].focus();
+      else if ((event.key === "Enter" || event.key === " ") && all[at].tagName !== "BUTTON") pick(all[at]);
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    model.on("change:content", draw);
+    draw();
+    return () => model.off("change:content", draw);
+  },
+};
+"""
+
+
+def picker(picked: Callable[[str], object]) -> Any:
+    """Make the widget; its ``content`` is the HTML.
+
+    Parameters
+    ----------
+    picked
+        Called with the ``data-pick`` of an element when somebody picks it.
+
+    Raises
+    ------
+    MissingLibraryError
+        anywidget is not installed.
+    """
+    anywidget, traitlets = optional("anywidget", "this widget"), optional("traitlets", "this widget")
+    content = traitlets.Unicode("").tag(sync=True)
+    made = type("Picker", (anywidget.AnyWidget,), {"_esm": _ESM, "content": content})(layout={"width": "100%"})
+    made.on_msg(lambda _, message, buffers: picked(str(message.get("pick", ""))))  # noqa: ARG005  ipywidgets gives three
+    return made

@@ -1,0 +1,142 @@
+"""Pictures in a page: SVG in the ink of the page, the same bytes each time, with nothing to fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from io import StringIO
+from re import DOTALL, sub
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, filterwarnings
+
+from clvlab.report.export import optional
+from clvlab.report.html import Html, escaped, visible
+from clvlab.report.svg import BLUE as BLUE
+from clvlab.report.svg import GREY as GREY
+from clvlab.report.svg import RED as RED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHIELD = "\u200b"  # before a name, which matplotlib hides where it begins with an underscore
+_INK = "#010203"  # replaced by the colour of the text around the picture
+_STYLE = {
+    "svg.hashsalt": "clvlab",
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a name with two dollars is no formula
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+}
+_STYLING = RLock()  # matplotlib's settings are those of the whole process: two pictures at once would mix them up
+_INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+
+
+def axes_or_new(ax: Axes | None) -> Any:
+    """Return the axes, or those of a new pyplot figure, which a notebook shows by itself in the ink of its theme.
+
+    Raises
+    ------
+    MissingLibraryError
+        matplotlib is not installed.
+    """
+    if ax is not None:
+        return ax
+    pyplot = optional("matplotlib.pyplot", "a plot")
+    with _STYLING, pyplot.rc_context(_STYLE):
+        figure, new = pyplot.subplots(figsize=(6.4, 3.6))
+    # A notebook asks for it first; files of the figure stay black on white.
+    figure._repr_html_ = partial(_page_part, figure)
+    return new
+
+
+def _page_part(figure: Any) -> str:
+    with _STYLING, optional("matplotlib", "a plot").rc_context(_STYLE), _letters_of_any_script():
+        black = _ink(figure, _INK)
+        try:
+            width = figure.get_size_inches()[0] * 96
+            return f'<div style="max-width:{width:.0f}px">{_saved(figure, _title(figure))}</div>'
+        finally:
+            for restore in black:
+                restore()
+
+
+def _title(figure: Any) -> str:
+    """What a screen reader says: the titles of a figure."""
+    titles = (ax.get_title(place) for ax in figure.axes for place in ("left", "center", "right"))
+    return "; ".join(title for title in titles if title) or "figure"
+
+
+def _ink(figure: Any, colour: str) -> list[Callable[[], object]]:
+    """Colour what is black, as everything is by default, take the white out of legends, and return what undoes both."""
+    same, text = optional("matplotlib.colors", "a plot").same_color, optional("matplotlib.text", "a plot").Text
+    figure.draw_without_rendering()  # ticks are made when they are drawn first
+    drawn = figure.findobj(text)
+    lines = [line for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) for line in axis.get_ticklines()]
+    edges = [spine for ax in figure.axes for spine in ax.spines.values()]
+    black = [(own.set_color, own.get_color()) for own in drawn]
+    black += [(own.set_markeredgecolor, own.get_markeredgecolor()) for own in lines]
+    black += [(own.set_edgecolor, own.get_edgecolor()) for own in edges]
+    found = [(put, was) for put, was in black if same(was, "black")]
+    for put, _ in found:
+        put(colour)
+    frames = [ax.get_legend().get_frame() for ax in figure.axes if ax.get_legend() is not None]
+    seen = [frame.get_visible() for frame in frames]
+    for frame in frames:
+        frame.set_visible(False)
+    undone = [*found, *((frame.set_visible, was) for frame, was in zip(frames, seen, strict=True))]
+    return [partial(put, was) for put, was in undone]
+
+
+def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (4.8, 3.0)) -> Html:
+    """Draw on new axes and return the picture as an SVG element.
+
+    Parameters
+    ----------
+    draw
+        Takes the axes.
+    title
+        What a screen reader says.
+    size
+        Width and height in inches; the page scales it.
+    """
+    matplotlib = optional("matplotlib", "a picture")
+    figures = optional("matplotlib.figure", "a picture")
+    with _STYLING, matplotlib.rc_context(_STYLE | dict.fromkeys(_INKED, _INK)), _letters_of_any_script():
+        figure = figures.Figure(figsize=size, layout="tight")
+        draw(figure.add_subplot())
+        # Laid out once, in one pass, and drawn once: with a layout at work, saving draws everything twice.
+        figure.get_layout_engine().execute(figure)
+        figure.set_layout_engine("none")
+        return _saved(figure, title)
+
+
+def _saved(figure: Any, title: str) -> Html:
+    """Return a figure as an SVG element, with the ink of the page in place of ours."""
+    text = StringIO()
+    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    drawn = sub(r".*?(?=<svg)", "", text.getvalue(), count=1, flags=DOTALL)
+    # Inside a page the names of the format are known; the style would reach the whole page.
+    drawn = sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", drawn, flags=DOTALL)
+    head, _, body = drawn.partition(">")
+    head = sub(r' (?:xmlns(?::\w+)?|version|width|height)="[^"]*"', "", head)
+    head = head.replace("<svg", f'<svg role="img" aria-label="{escaped(title)}"', 1)
+    shown = visible(f"{head}>{body}".replace(SHIELD, ""))
+    return Html(shown.replace(_INK, "currentColor"))
+
+
+@contextmanager
+def _letters_of_any_script() -> Iterator[None]:
+    """Draw letters that matplotlib's font lacks without a warning: they stay text, and the page has fonts of its own."""
+    with catch_warnings():
+        filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
+        yield

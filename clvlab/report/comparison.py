@@ -1,0 +1,339 @@
+"""Agents in the order in which the law ranks them, with the interval of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import polars as pl
+
+from clvlab.errors import StatisticsError
+from clvlab.law.metrics import rank
+from clvlab.law.schema import Schema
+from clvlab.report.export import Shown, check_settings
+from clvlab.report.headline import forest
+from clvlab.report.html import Html, card
+from clvlab.runs import ranking
+from clvlab.runs.card import ANSWERS_PUBLIC, may_hold_past
+from clvlab.runs.run import Run
+from clvlab.statistics import Clusters, cluster_errors, estimates, paired_difference
+from clvlab.statistics.means import finite
+from clvlab.statistics.measures import MEASURES, Measure, fixture_sums, measure_of, stacked
+from clvlab.statistics.verdict import SEARCH, Phrases, Tone, Verdict, verdict
+from clvlab.words import interval
+
+# Backtests beside each other: what differs between them, and by how much, fixture by fixture.
+
+
+_KEY = ("fixture_id", "tick_seq", "market_key", "side")
+
+
+def mean_table(sums: Sequence[pl.DataFrame], measure: Measure, level: float) -> pl.DataFrame:
+    """Return one row for each of several ``FIXTURE_SUMS``: the mean that is asked for, its errors, the others.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``n, fixtures``, the mean under its name, ``low, high, t, p_value`` of it, and the means by the other measures.
+    """
+    found = estimates(stacked(sums, measure)[0], level=level)
+    named = {
+        "n": [one.n for one in found],
+        "fixtures": [one.n_clusters for one in found],
+        measure.mean: [one.mean for one in found],
+        "low": [one.low for one in found],
+        "high": [one.high for one in found],
+        "t": [one.t for one in found],
+        "p_value": [one.p_value for one in found],
+    }
+    for other in MEASURES.values():
+        if other is not measure:
+            named[other.mean] = [finite(mean) for mean in cluster_errors(stacked(sums, other)[0]).means]
+    schema = {name: pl.Int64 if name in ("n", "fixtures") else pl.Float64 for name in named}
+    return pl.DataFrame(named, schema=schema)
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Number the names that are there more than once: ``a, b, a (2)``."""
+    return [name if not (n := names[:k].count(name)) else f"{name} ({n + 1})" for k, name in enumerate(names)]
+
+
+@dataclass(frozen=True)
+class Comparison(Shown):
+    """Several agents over the same pack; made by ``clvlab.compare()``.
+
+    Attributes
+    ----------
+    sources
+        The agents; the others are compared with the first.
+    by
+        Name of the measure that is compared: ``clv``, ``edge`` or ``price_ratio``.
+    level
+        Of all intervals.
+    """
+
+    sources: tuple[Run, ...]
+    by: str = "clv"
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_settings(self.level)
+        measure_of(self.by)
+        if len(self.sources) < 2:
+            raise StatisticsError(f"a comparison needs at least two backtests, not {len(self.sources)}")
+        first = self.sources[0]
+        for other in self.sources[1:]:
+            if other.content_hash != first.content_hash:
+                raise StatisticsError(
+                    f"backtests over different packs have no fixtures in common: {first.pack_id!r} is {first.content_hash}, "
+                    f"{other.pack_id!r} is {other.content_hash}"
+                )
+
+    @cached_property
+    def names(self) -> list[str]:
+        return unique_names([source.agent_id for source in self.sources])
+
+    @cached_property
+    def _each(self) -> list[pl.DataFrame]:
+        return [fixture_sums(source.marked) for source in self.sources]
+
+    @cached_property
+    def _sums(self) -> tuple[Clusters, pl.Series]:
+        return stacked(self._each, self._measure)
+
+    @property
+    def _measure(self) -> Measure:
+        return measure_of(self.by)
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """One row per backtest: the mean that is compared, its interval, cluster t and one-sided p, and the other means."""
+        means = mean_table(self._each, self._measure, self.level)
+        return means.insert_column(0, pl.Series("agent", self.names))
+
+    @cached_property
+    def differences(self) -> pl.DataFrame:
+        """One row per other backtest: its mean less that of the first, paired by fixture, in the unit of the measure."""
+        rows = []
+        for k in range(1, len(self.sources)):
+            one = paired_difference(self._sums[0], k, 0, level=self.level)
+            rows.append((f"{self.names[k]} - {self.names[0]}", one.n_clusters, one.difference, one.low, one.high, one.t))
+        numbers: Schema = dict.fromkeys((self._measure.mean, "low", "high", "t"), pl.Float64)
+        return pl.DataFrame(rows, schema={"difference": pl.String, "fixtures": pl.Int64, **numbers}, orient="row")
+
+    @cached_property
+    def fixtures(self) -> pl.DataFrame:
+        """One row per fixture: the mean of each backtest in it, in the measure's unit; null without a scored decision."""
+        sums, fixtures = self._sums
+        means = {
+            name: pl.select(pl.when(pl.Series(n) > 0).then(pl.Series(s) / pl.Series(n))).to_series()
+            for name, s, n in zip(self.names, sums.sums.T, sums.counts.T, strict=True)
+        }
+        return pl.DataFrame({"fixture_id": fixtures} | means)
+
+    @cached_property
+    def settings(self) -> pl.DataFrame:
+        """One row per setting that is not the same everywhere: (setting, one column per backtest), as text."""
+        each = [_settings(source) for source in self.sources]
+        known = list(dict.fromkeys(name for own in each for name in own))
+        rows = [(name, *(own.get(name) for own in each)) for name in known]
+        differing = [row for row in rows if len(set(row[1:])) > 1]
+        return pl.DataFrame(differing, schema=dict.fromkeys(["setting", *self.names], pl.String), orient="row")
+
+    @property
+    def yardsticks(self) -> str:
+        """Say by what each backtest closes, where that is not the same for all; else nothing."""
+        closes = [_closing(source) for source in self.sources]
+        if len(set(closes)) == 1:
+            return ""
+        each = ", ".join(f"{name} by {close}" for name, close in zip(self.names, closes, strict=True))
+        return f"The yardsticks differ: {each}; what differs may be the closes."
+
+    @cached_property
+    def overlap(self) -> pl.DataFrame:
+        """One row per pair: positions (tick, market and side) of both, of one alone, and the shared part of all in percent."""
+        keys = [source.scores.drop_nulls(["market_key", "side"]).select(_KEY).unique() for source in self.sources]
+        rows = []
+        for a, b in combinations(range(len(keys)), 2):
+            both = keys[a].join(keys[b], on=_KEY, how="semi").height
+            either = keys[a].height + keys[b].height - both
+            shared = 100 * both / either if either else None
+            rows.append((f"{self.names[a]}, {self.names[b]}", both, keys[a].height - both, keys[b].height - both, shared))
+        schema = {
+            "pair": pl.String,
+            "both": pl.Int64,
+            "first_only": pl.Int64,
+            "second_only": pl.Int64,
+            "shared_pct": pl.Float64,
+        }
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def __repr__(self) -> str:
+        said = "; ".join(
+            f"{row['difference']}: "
+            + ("no difference to estimate" if row[self._measure.mean] is None else _said(row, self._measure))
+            for row in self.differences.iter_rows(named=True)
+        )
+        differ = f"{self.yardsticks} " if self.yardsticks else ""
+        steps = "next: .differences, .settings, .overlap, .fixtures"
+        return f"Comparison of {len(self.sources)} backtests: {differ}{said}; {steps}"
+
+    def _repr_html_(self) -> Html:
+        measure = self._measure
+        tables = {
+            f"Mean {measure.title}, {measure.unit}": self.frame,
+            f"Difference of mean {measure.title}, paired by fixture, {measure.unit}": self.differences,
+            "Settings that differ": self.settings,
+            "Positions in common": self.overlap,
+        }
+        return card(
+            "comparison.html",
+            f"Comparison on {self.sources[0].pack_id}",
+            said=self.verdict,
+            yardsticks=self.yardsticks,
+            differences=forest(self.differences.rename({"difference": "agent"}), measure),
+            each=forest(self.frame, measure),
+            measure=measure,
+            level=self.level,
+            tables=tables,
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        """What can be said of the differences, in one sentence."""
+        rows, first = self.differences.rows(named=True), self.names[0]
+        if len(rows) == 1:
+            other, row = self.names[1], rows[0]
+            words = Phrases(
+                f"{other} is ahead of {first}", f"{other} is behind {first}", f"{other} less {first} can't be told from zero",
+                f"{other} and {first} have no scored fixture in common",
+            )  # fmt: skip
+            return verdict(
+                row[self._measure.mean], row["low"], row["high"], fixtures=row["fixtures"], unit=self._measure.short,
+                wording=words, caveat="",
+            )  # fmt: skip
+        ahead = sum(row["low"] is not None and row["low"] > 0 for row in rows)
+        behind = sum(row["high"] is not None and row["high"] < 0 for row in rows)
+        tone = Tone.UNCLEAR if bool(ahead) == bool(behind) else Tone.BEATS if ahead else Tone.LOSES
+        others = len(rows) - ahead - behind
+        rest = f"; {others} can't be told apart from it" if others else ""
+        return Verdict(f"Beside {first}, each taken alone: {ahead} ahead, {behind} behind{rest}.", tone)
+
+
+def _closing(source: Run) -> str:
+    """Say which message of a market is its close, and whose prices count there."""
+    window = source.started["window"]
+    ends = window["end_rule"] if window["duration_s"] is None else f"{window['end_rule']} of {window['duration_s']} s"
+    age = f", at most {window['max_close_age_s']} s old" if "max_close_age_s" in window else ""
+    return f"{window.get('close_source', 'the consensus')} ({ends}, {window['closing_policy']}{age})"
+
+
+def _said(row: dict[str, Any], measure: Measure) -> str:
+    return f"{row[measure.mean]:+.2f} {measure.unit}{interval(row['low'], row['high'], '.2f')}"
+
+
+def _settings(source: Run) -> dict[str, str | None]:
+    """Return everything that shapes a backtest, as text: agent, parameters, window, policy, fixtures."""
+    started, agent = source.started, source.agent
+    named: dict[str, object] = {name: agent[name] for name in ("strategy", "strategy_version", "source_sha256")}
+    named |= {f"config.{name}": value for name, value in agent["config"].items()}
+    named |= {f"window.{name}": value for name, value in started["window"].items()}
+    named |= {f"policy.{name}": value for name, value in started["policy"].items()}
+    named["fixtures"] = len(started["binding"]["fixture_ids"])
+    return {name: None if value is None else str(value) for name, value in named.items()}
+
+
+_RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "total_clv_bps", "sim_pnl")
+
+
+@dataclass(frozen=True)
+class Leaderboard(Shown):
+    """Backtests ranked by mean CLV as the law ranks them, or laid out by another mean; made by ``clvlab.leaderboard()``."""
+
+    sources: tuple[Run, ...]
+    by: str = "clv"
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_settings(self.level)
+        measure_of(self.by)
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """``OUTCOMES`` with the law's ``rank``; beside it ``fixtures``, ``low``, ``high``, ``t`` and ``p_value`` of the mean.
+
+        Agents that can't hold the past come first; those of which ``hindsight_possible`` is true come after them.
+        By another measure than CLV, rows are in order of its mean, which stands under its name; the rank is still the law's.
+        Means and intervals leave entries at the closing message out, which the law ranks.
+        """
+        if not self.sources:
+            return ranking.leaderboard([]).with_columns(hindsight_possible=pl.lit(value=False))
+        measure = measure_of(self.by)
+        found = mean_table([fixture_sums(source.marked) for source in self.sources], measure, self.level)
+        held = [may_hold_past(source.agent, source.started["source_mode"]) for source in self.sources]
+        made = pl.concat([source.outcomes for source in self.sources]).hstack(found.drop("n", "mean_clv_bps"))
+        ranked = rank(made.with_columns(hindsight_possible=pl.Series(held, dtype=pl.Boolean)))
+        if self.by != "clv":
+            ranked = ranked.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True)
+        return ranked.sort("hindsight_possible", maintain_order=True)
+
+    def __repr__(self) -> str:
+        firm = self._firm
+        first = "" if firm.is_empty() else f", {firm['agent_id'][0]} first"
+        return f"Leaderboard of {len(self.sources)} backtests{first}; next: .frame, clvlab.compare(backtests)"
+
+    @property
+    def _firm(self) -> pl.DataFrame:
+        """Rows of agents that can't hold the past."""
+        return self.frame.remove("hindsight_possible")
+
+    def card(self, title: str, *, checks: Mapping[str, str] | None = None, folded: Sequence[Mapping[str, object]] = ()) -> Html:
+        """Show what is said of the first, the forest of all, and the whole ranking folded away.
+
+        Agents that may hold the past have a forest of their own, of whose first nothing is said.
+
+        Parameters
+        ----------
+        title
+            What is ranked.
+        checks, folded
+            The seven verdicts of a run by name, and facts that only open when they are asked for.
+        """
+        measure, rows = measure_of(self.by), self.frame
+        firm, doubtful = (part.rename({"agent_id": "agent"}) for part in (self._firm, rows.filter("hindsight_possible")))
+        named = dict.fromkeys((*_RANKING[:2], measure.mean, "low", "high", "t", "p_value", *_RANKING[2:]))
+        return card(
+            "leaderboard.html",
+            title,
+            said=self._said() if firm.height else None,
+            firm=forest(firm, measure) if firm.height else None,
+            doubtful=forest(doubtful, measure) if doubtful.height else None,
+            answers_public=ANSWERS_PUBLIC,
+            measure=measure,
+            level=self.level,
+            ranking=rows.select([column for column in named if column in rows.columns]),
+            checks=checks,
+            folded=folded,
+        )
+
+    def _said(self) -> Verdict:
+        """Say what can be said of the first agent that can't hold the past."""
+        measure, rows = measure_of(self.by), self._firm
+        first = rows.row(0, named=True)
+        name = first["agent_id"]
+        words = Phrases(
+            f"{name} stands first, above zero", f"{name} stands first, below zero",
+            f"{name} stands first, not distinguishable from zero", f"{name} stands first: nothing was scored",
+        )  # fmt: skip
+        best = f"the best of {rows.height} looks better than it is" if rows.height > 1 else SEARCH
+        return verdict(
+            first[measure.mean], first["low"], first["high"], fixtures=first["fixtures"], unit=measure.short,
+            wording=words, caveat=best,
+        )  # fmt: skip
+
+    def _repr_html_(self) -> Html:
+        measure = measure_of(self.by)
+        return self.card(f"Leaderboard by mean {measure.title} ({measure.unit})")

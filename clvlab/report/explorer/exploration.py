@@ -1,0 +1,236 @@
+"""What there is to explore in a backtest, what of it is chosen, and what is known of that. Knows no widget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Self
+
+import polars as pl
+
+from clvlab.api.runs import InspectorRecord
+from clvlab.errors import EvidenceError, StatisticsError, UnknownFixtureError, UnknownMarketError
+from clvlab.law.schema import Action
+from clvlab.law.tape import Tape
+from clvlab.report.explorer.figure import LATEST_MS
+from clvlab.report.explorer.view import MarketView, ReplayMarket, market
+from clvlab.report.proofs.evidence import Lines
+from clvlab.report.selection import Selection
+from clvlab.runs.inspector import decision_record
+from clvlab.runs.run import Run
+from clvlab.words import TO_DAY, counted
+
+# What fixtures are called, so that a person finds one: who plays, when, and its number.
+
+
+def fixture_labels(fixtures: pl.DataFrame) -> pl.Series:
+    """Return a label a fixture: the teams, or the number where they are not known, and the date in UTC where it is.
+
+    Parameters
+    ----------
+    fixtures
+        (fixture_id, names, kickoff_ts_ms).
+
+    Examples
+    --------
+    >>> row = {"fixture_id": 7, "names": "Heath - Glen", "kickoff_ts_ms": 1_767_387_600_000}
+    >>> fixture_labels(pl.DataFrame(row)).to_list()
+    ['Heath - Glen, 2 Jan 2026']
+    """
+    names = pl.when(pl.col("names").fill_null("") == "").then(pl.format("fixture {}", "fixture_id")).otherwise("names")
+    date = pl.from_epoch(pl.col("kickoff_ts_ms").clip(None, LATEST_MS), time_unit="ms").dt.strftime(f", {TO_DAY}")
+    return fixtures.select(pl.concat_str(names, date.fill_null("")).alias("label")).to_series()
+
+
+def matching(fixtures: pl.DataFrame, asked: str) -> pl.DataFrame:
+    """Keep the fixtures whose label or number holds every word that was asked for, whatever its case."""
+    held = pl.concat_str(pl.col("fixture_id").cast(pl.String), pl.lit(" "), "label").str.to_lowercase()
+    words = asked.lower().split()
+    return fixtures.filter(pl.all_horizontal(held.str.contains(word, literal=True) for word in words)) if words else fixtures
+
+
+_WHOLE = Selection()
+
+
+class Exploration:
+    """A backtest, market by market.
+
+    Parameters
+    ----------
+    source
+        The backtest. The market on which most was decided is chosen first.
+    selection
+        Which decisions are looked at, and with them which fixtures and markets; see ``TearSheet.only``. All by default.
+
+    Raises
+    ------
+    StatisticsError
+        Nothing was decided of what is selected.
+
+    Attributes
+    ----------
+    fixture_id, market, view
+        What is chosen, and how far the replay of it has come.
+    tape, decisions
+        Of the fixture.
+    position, span_ms
+        As for ``show``.
+    followers
+        Called after every change of what is seen.
+    """
+
+    def __init__(self, source: Run, selection: Selection = _WHOLE) -> None:
+        self.source, self.selection = source, selection
+        self.followers: list[Callable[[], None]] = []
+        if self.fixtures.is_empty():
+            raise StatisticsError(f"nothing was decided of {selection.words}: choose a part that has decisions")
+        first = self.fixtures.sort("decisions", descending=True, maintain_order=True)["fixture_id"][0]
+        self._load(first)
+        self.show(first)
+
+    @cached_property
+    def fixtures(self) -> pl.DataFrame:
+        """One row per replayed fixture: (fixture_id, names, kickoff_ts_ms, decisions, label), in the order of the pack.
+
+        Of a selection, those with a decision of it.
+        """
+        decided = self._scores.group_by("fixture_id").agg(decisions=pl.len().cast(pl.Int64))
+        replayed = pl.Series(self.source.fixture_ids, dtype=pl.Int64).implode()
+        own = self.source.pack.fixtures.filter(pl.col("fixture_id").is_in(replayed))
+        own = own.select("fixture_id", "names", "kickoff_ts_ms")
+        joined = own.join(decided, on="fixture_id", how="left", maintain_order="left")
+        named = joined.with_columns(pl.col("decisions").fill_null(0), fixture_labels(own))
+        return named if self.selection.is_whole else named.filter(pl.col("decisions") > 0)
+
+    @cached_property
+    def _scores(self) -> pl.DataFrame:
+        """The decisions that are looked at, with their time and action."""
+        made, closes = self.source.evidence.decisions.select("ts_ms", "action"), self.source.evidence.closes
+        scores = pl.concat([self.source.scores, made], how="horizontal")
+        if self.selection.is_whole:
+            return scores
+        closing = closes.select("fixture_id", "close_ts_ms").unique()
+        timed = scores.join(closing, on="fixture_id", how="left", maintain_order="left")
+        return timed.filter(self.selection.matching(self.source.pack)).drop("close_ts_ms")
+
+    @cached_property
+    def _lines(self) -> tuple[Lines, Lines]:
+        return Lines(self.source.sealed.events), Lines(self.source.sealed.scores)
+
+    def show(
+        self,
+        fixture_id: int,
+        market_key: str | None = None,
+        *,
+        position: int | None = None,
+        span_ms: tuple[int, int] | None = None,
+    ) -> Self:
+        """Choose what is seen, and return the explorer.
+
+        Parameters
+        ----------
+        fixture_id
+            One of ``.fixtures``.
+        market_key
+            One of ``.markets``; by default the one with the most decisions.
+        position
+            Messages of the market that have come; everything by default.
+        span_ms
+            First and last time of the picture; the whole market by default.
+
+        Raises
+        ------
+        UnknownFixtureError, UnknownMarketError
+        """
+        if fixture_id not in self.fixtures["fixture_id"]:
+            raise UnknownFixtureError(fixture_id, self.source.pack.pack_id, tuple(self.fixtures["fixture_id"]))
+        if self.fixture_id != fixture_id:
+            self._load(fixture_id)
+        self.market: ReplayMarket = market(self.tape, self.source.window, self._market_key(market_key), self.decisions)
+        return self.seek(position, span_ms)
+
+    def _load(self, fixture_id: int) -> None:
+        self.fixture_id = fixture_id
+        self.tape: Tape = self.source.pack.tape([fixture_id])
+        self.decisions = self._scores.filter(pl.col("fixture_id") == fixture_id)
+
+    def seek(self, position: int | None = None, span_ms: tuple[int, int] | None = None) -> Self:
+        """Move the replay and the zoom within the market that is shown, as ``show`` does, and return the explorer."""
+        self.position, self.span_ms = position, span_ms
+        self.view: MarketView = self.market.view(position, span_ms)
+        for follow in self.followers:
+            follow()
+        return self
+
+    @property
+    def markets(self) -> pl.DataFrame:
+        """One row per market of the fixture, on the tape or only in a decision: (market_key, decisions).
+
+        Of a selection, those with a decision of it.
+        """
+        keys = self.tape.series.select("market_key").unique(maintain_order=True)
+        decided = self.decisions.drop_nulls("market_key").group_by("market_key").agg(decisions=pl.len().cast(pl.Int64))
+        joined = keys.join(decided, on="market_key", how="full", coalesce=True)
+        known = joined.with_columns(pl.col("decisions").fill_null(0)).sort("market_key")
+        return known if self.selection.is_whole else known.filter(pl.col("decisions") > 0)
+
+    def _market_key(self, asked: str | None) -> str:
+        known = self.markets
+        if asked is None:
+            most = known.sort("decisions", descending=True, maintain_order=True)["market_key"]
+            return most[0] if most.len() else ""
+        if asked not in known["market_key"]:
+            raise UnknownMarketError(asked, self.fixture_id, tuple(known["market_key"]))
+        return asked
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The decisions on the market as far as the replay has come: ``clvlab.report.explorer.view.MARKS``."""
+        return self.view.decided.drop("n")
+
+    @property
+    def query(self) -> str:
+        """The call on the backtest that shows the same again."""
+        chosen = {"position": self.position, "span_ms": self.span_ms}
+        more = "".join(f", {name}={value!r}" for name, value in chosen.items() if value is not None)
+        only = "" if self.selection.is_whole else ", only=sheet.selection"
+        return f"bt.explore({self.fixture_id}, {self.market.market_key!r}{more}{only})"
+
+    def record(self, seq: int) -> InspectorRecord:
+        """Return the inspector record of the decision at event ``seq``, whole: nothing of it is hidden by the replay.
+
+        Raises
+        ------
+        EvidenceError
+            No decision at ``seq``.
+        """
+        events, scores = self._lines
+        if not 1 <= seq <= len(scores):  # decisions are numbered from 1, and each has a score row
+            raise EvidenceError(f"run {self.source.sealed.run_id} has no decision at seq {seq}: it has {len(scores)}, from 1")
+        return decision_record(self.source.sealed.run_id, seq, events.get(seq), scores.get(seq - 1))
+
+    @property
+    def known(self) -> bool:
+        """Whether the replay has come to the close, so that verdicts are no news from the future."""
+        return self.view.now_ms is None or self.view.close is not None
+
+    @property
+    def label(self) -> str:
+        """Who plays, and when."""
+        return str(self.fixtures.filter(pl.col("fixture_id") == self.fixture_id)["label"][0])
+
+    @property
+    def line(self) -> str:
+        """What is seen, in a sentence."""
+        view = self.view
+        counts = dict(view.decided.group_by("outcome").len().sort("len", "outcome", descending=[True, False]).iter_rows())
+        astray = self.decisions.filter(pl.col("action") == Action.BACK)["market_key"].null_count()
+        waits = int((self.decisions["action"] == Action.WAIT).sum())
+        shown = ("" if view.now_ms is None else f"{view.position:,} of ") + counted(view.messages, "message")
+        part = f"of {self.selection.words} alone: " if self.selection.words else ""
+        said = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
+        return (
+            f"{part}{shown}; {counted(view.decided.height, 'decision')}{': ' if said else ''}{said}"
+            + (f"; {counted(waits, 'WAIT')} in the fixture" if waits else "")
+            + (f"; {counted(astray, 'BACK')} of no market" if astray else "")
+        )

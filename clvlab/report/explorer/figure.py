@@ -1,0 +1,220 @@
+"""A view as traces of a plotly figure: plain values, so that no widget is needed to see what would be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from clvlab.report.axes import BLUE, GREY, RED
+from clvlab.report.explorer.view import Close, MarketView, ShownOutcome
+from clvlab.report.html import Html, card, escaped
+from clvlab.words import TO_SECOND, amount, percent
+
+Trace = Mapping[str, object]
+"""A trace as plotly takes it, coordinates as arrays or lists."""
+GREEN = "#2f9e44"
+# Like those of the other pictures these stand on white and on black.
+SIDE_COLOURS = (BLUE, "#c9822b", "#8b6fc9", "#3aa6a0", "#b5659d", "#8f8a3a")
+# Colour, and a form for those who see no colour: of plotly, and of matplotlib.
+SYMBOLS = {
+    ShownOutcome.BEAT: (GREEN, "triangle-up", "^"),
+    ShownOutcome.BEHIND: (RED, "triangle-down", "v"),
+    ShownOutcome.UNMOVED: (GREY, "circle", "o"),
+    ShownOutcome.PENDING: (GREY, "circle-open", "h"),
+    ShownOutcome.INVALID: (GREY, "x", "x"),
+    ShownOutcome.OPEN: (GREY, "diamond", "D"),
+}
+SIGNS = dict(zip(ShownOutcome, "▲▼●○✕◆", strict=True))
+"""The same forms as letters."""
+# No date type of ours, of plotly or of matplotlib goes on for ever: what is later is shown at the end of the year 9899.
+LATEST_MS = 250_246_627_200_000
+CLOCK = pl.from_epoch(pl.col("ts_ms").clip(None, LATEST_MS), time_unit="ms").dt.strftime(TO_SECOND)
+_SHADE = "rgba(138,138,138,0.22)"
+_GRID = "rgba(138,138,138,0.25)"
+
+
+def side_colour(number: int) -> str:
+    return SIDE_COLOURS[number % len(SIDE_COLOURS)]
+
+
+def clock(ts_ms: int) -> str:
+    """A time in UTC, to the second."""
+    return str(pl.DataFrame({"ts_ms": [ts_ms]}).select(CLOCK).item())
+
+
+def traces(view: MarketView, seq: int | None = None) -> list[Trace]:
+    """Return the traces of a view: times without a price, a line a side, decisions by outcome, the close, the chosen decision.
+
+    Their number depends on the sides alone, so that a move of the replay changes coordinates only. Text is escaped, since
+    plotly reads tags.
+    """
+    return [
+        _anchor(view),
+        _suspended(view),
+        *_lines(view),
+        *(_marks(view, outcome) for outcome in ShownOutcome),
+        *_close(view),
+        selection_ring(view, seq),
+    ]
+
+
+def selection_ring(view: MarketView, seq: int | None) -> Trace:
+    """Return the ring around a decision, of no point where none is chosen or the replay has not come to it."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "marker": {"symbol": "circle-open", "size": 22, "color": GREY, "line": {"width": 2}},
+        "hoverinfo": "skip",
+    } | _points(view.decided.filter(pl.col("seq").eq_missing(seq) & pl.lit(seq is not None)))
+
+
+def layout(view: MarketView) -> Mapping[str, object]:
+    """Axes, margins and legend; no colour of the ground, which is the page's."""
+    axis = {"gridcolor": _GRID, "zeroline": False, "linecolor": GREY}
+    return {
+        "autosize": True,
+        "height": 400,
+        "margin": {"l": 52, "r": 12, "t": 8, "b": 44},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": GREY},
+        "hovermode": "closest",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": BLUE},
+        "showlegend": False,
+        "xaxis": axis
+        | {"type": "date", "range": [min(end, LATEST_MS) for end in view.span_ms], "title": {"text": "time, UTC"}},
+        "yaxis": axis | {"title": {"text": "consensus probability, %"}, "range": list(reach(view))},
+        "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+    }
+
+
+def legend(view: MarketView) -> Html:
+    """Return the legend as HTML: the sides with the last prices that were seen, the outcomes that are on the picture.
+
+    plotly's own takes its room before it knows its width, and then stands on the picture.
+    """
+    last = {side: line for (side,), line in view.lines.partition_by("side", as_dict=True).items()}
+    none = view.lines.clear()
+    items = [(side_colour(at), "━", f"{side} {_last(last.get(side, none))}") for at, side in enumerate(view.sides)]
+    seen = set(view.marks["outcome"])
+    items += [(SYMBOLS[outcome][0], SIGNS[outcome], outcome.value) for outcome in ShownOutcome if outcome.value in seen]
+    items += [(GREY, "▮", "suspended")] * (view.suspensions.height > 0)
+    items += [(GREY, "╎", _close_name(view.close))] if view.close else []
+    return card("legend.html", items=items)
+
+
+def _close_name(close: Close) -> str:
+    return f"close ({close.kind.replace('_', ' ')})"
+
+
+def reach(view: MarketView) -> tuple[int, int]:
+    """Return the ends of the axis of probabilities: whole steps of five around what has been seen, and nothing of what comes.
+
+    A replay that goes on only ever widens them.
+    """
+    seen = pl.concat([view.lines["prob_bps"].cast(pl.Int64), view.marks["prob_bps"]]).drop_nulls()
+    if seen.is_empty():
+        return 0, 100
+    low, high = seen.sort()[[0, -1]].to_list()
+    return 5 * ((low - 100) // 500), 5 * (-(-(high + 100) // 500))
+
+
+def _anchor(view: MarketView) -> Trace:
+    """Nothing to see: the first and last time of the market.
+
+    When coordinates change plotly guesses the kind of an axis anew, by its first trace, and these are dates; and a double click
+    shows all that there is, these two included.
+    """
+    ends = [clock(end) for end in view.whole_ms]
+    return {"type": "scatter", "mode": "lines", "x": ends, "y": [None, None], "hoverinfo": "skip"}
+
+
+def _lines(view: MarketView) -> Sequence[Trace]:
+    """Draw the sides.
+
+    Only decisions answer to the pointer: a line runs through each of them, and would answer in its place.
+    """
+    by_side = view.lines.partition_by("side", as_dict=True)
+    drawn = []
+    for number, side in enumerate(view.sides):
+        line = by_side.get((side,), view.lines.clear())
+        drawn.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": str(escaped(side)),
+                "line": {"color": side_colour(number), "width": 1.6, "shape": "hv"},
+                "hoverinfo": "skip",
+            }
+            | _points(line)
+        )
+    return drawn
+
+
+def _last(line: pl.DataFrame) -> str:
+    return percent(line["prob_bps"][-1] if line.height else None) or "no price"
+
+
+def _points(frame: pl.DataFrame) -> dict[str, object]:
+    # As floats they travel to the browser as they are; a null becomes NaN, which is a gap.
+    return {"x": frame["ts_ms"].clip(None, LATEST_MS).cast(pl.Float64).to_numpy(), "y": (frame["prob_bps"] / 100).to_numpy()}
+
+
+def _suspended(view: MarketView) -> Trace:
+    spans = view.suspensions
+    corners = spans.select(pl.all().clip(None, LATEST_MS)).select(
+        pl.concat_list("from_ts_ms", "from_ts_ms", "to_ts_ms", "to_ts_ms", pl.lit(None, pl.Int64))
+    )
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "suspended",
+        "x": corners.to_series().explode().to_list() if spans.height else [],
+        "y": [0, 1, 1, 0, None] * spans.height,
+        "yaxis": "y2",
+        "fill": "toself",
+        "fillcolor": _SHADE,
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+    }
+
+
+def _marks(view: MarketView, outcome: ShownOutcome) -> Trace:
+    marks = view.marks.filter(pl.col("outcome") == outcome)
+    colour, symbol, _ = SYMBOLS[outcome]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": outcome.value,
+        "marker": {"color": colour, "symbol": symbol, "size": 10, "line": {"width": 1, "color": colour}},
+        "customdata": marks["seq"].to_list(),
+        "text": [_said(row) for row in marks.with_columns(at=CLOCK).iter_rows(named=True)],
+        "hovertemplate": "%{text}<extra></extra>",
+    } | _points(marks)
+
+
+def _said(mark: Mapping[str, Any]) -> str:
+    clv = "" if mark["clv_bps"] is None else f", CLV {amount(mark['clv_bps'])}"
+    more = f"<br>and {mark['n'] - 1:,} more here: zoom in" if mark["n"] > 1 else ""
+    return (
+        f"decision {mark['seq']:,}: {escaped(mark['side'] or 'no side')} at {percent(mark['prob_bps'])}{clv}"
+        f"<br>{mark['at']}{more}"
+    )
+
+
+def _close(view: MarketView) -> list[Trace]:
+    close = view.close
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": _close_name(close) if close else "close",
+            "x": [min(close.ts_ms, LATEST_MS)] * 2 if close else [],
+            "y": [0, 1] if close else [],
+            "yaxis": "y2",
+            "line": {"color": GREY, "width": 1.2, "dash": "dash"},
+            "hoverinfo": "skip",
+        }
+    ]

@@ -1,0 +1,179 @@
+"""One decision as HTML: what was known, what was proposed, what the law says and why, and, fenced off, what is only claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from clvlab.api.runs import AgentAction, InspectorRecord, PolicyVerdict, UntrustedMetadata
+from clvlab.errors import MissingLibraryError
+from clvlab.law.schema import Action, Reason
+from clvlab.report import axes as drawing
+from clvlab.report.explorer.figure import CLOCK, LATEST_MS, SYMBOLS, clock, side_colour
+from clvlab.report.explorer.view import MarketView, ShownOutcome
+from clvlab.report.html import Html, card
+from clvlab.runs.inspector import quote_of
+from clvlab.statistics.verdict import Tone
+from clvlab.words import REASON_RULES, amount, odds, percent, seconds
+
+
+def reasoning(record: InspectorRecord) -> str:
+    """Say how the law comes to its result: the first rule that failed, or the sums behind CLV and edge."""
+    law = record["recompute"]
+    if law["reason"] != Reason.SCORED:
+        return REASON_RULES[law["reason"]]
+    entry, close = law["entry_prob_bps"], law["close_prob_bps"]
+    quote = quote_of(record)
+    edge = law["recomputed_edge_bps"]
+    said = f"CLV = close {close:,} - entry {entry:,} = {law['clv_bps']:+,} bps of probability."
+    if edge is None:
+        return said
+    at = f"the price {odds(quote)}" if quote is not None else f"the fair price of {entry:,} bps"
+    return f"{said} Edge = close {close:,} bps at {at}: {amount(edge)} of the stake, which ranks nothing."
+
+
+def record_card(seq: int, record: InspectorRecord, *, known: bool = True) -> Html:
+    """Show an inspector record.
+
+    Parameters
+    ----------
+    seq, record
+        Number of the event, and what ``Run.decision`` gives for it.
+    known
+        Whether the close has come; if not, everything that depends on it stays hidden.
+    """
+    action, state = record["agent_action"], record["market_state"]
+    return card(
+        "record.html",
+        f"Decision {seq:,} of {record['agent_id']}",
+        known=known,
+        done=_action(action),
+        tone=_tone(record, known=known),
+        clv_bps=record["recompute"]["clv_bps"],
+        reasoning=reasoning(record),
+        law=_law(record),
+        state=state,
+        age=None if state is None or state["suspended"] else seconds(state["age_ms"] / 1000),
+        chosen=action["side"],
+        stake=action["stake"] or "none",
+        proposed={
+            "time (UTC)": clock(record["ts_ms"]),
+            "fixture, tick": f"{record['fixture_id']}, {record['tick_seq']:,}",
+            "stake": action["stake"],
+            "limit, decimal odds": odds(action["limit_odds_milli"]),
+        },
+        gate=_gate(record["policy"]),
+        policy=record["policy"],
+        claims=_claims(record["untrusted_llm_metadata"]),
+    )
+
+
+def _tone(record: InspectorRecord, *, known: bool) -> Tone | None:
+    """Return the tone of what the law gives; `None` while that is not known, or where it gives nothing."""
+    clv = record["recompute"]["clv_bps"]
+    if not known or clv is None:
+        return None
+    return Tone.BEATS if clv > 0 else Tone.LOSES if clv < 0 else Tone.UNCLEAR
+
+
+def _gate(policy: PolicyVerdict | None) -> str:
+    if policy is None:
+        return "nothing asked for"
+    return "allowed" if all(phase["allowed"] for phase in (policy["pre"], policy["post"])) else "refused"
+
+
+def _action(action: AgentAction) -> str:
+    if action["type"] == Action.WAIT:
+        return "WAIT"
+    return f"BACK {action['side'] or 'no side'} in {action['market_key'] or 'no market'}"
+
+
+def _law(record: InspectorRecord) -> dict[str, object]:
+    law = record["recompute"]
+    age = law["closing_age_ms"]
+    return {
+        "reason": law["reason"],
+        "entry, close": f"{percent(law['entry_prob_bps']) or 'none'}, {percent(law['close_prob_bps']) or 'none'}",
+        "closed by": law["close_kind"] if age is None else f"{law['close_kind']}, {seconds(age / 1000)} after the last message",
+    }
+
+
+def _claims(claims: UntrustedMetadata) -> Mapping[str, object]:
+    edge = claims["claimed_edge_bps"]
+    shown = {"reason": claims["reason"], "confidence": claims["confidence"]}
+    return shown | {"claimed edge": None if edge is None else amount(edge)}
+
+
+# The explorer where no widget runs: a picture of the market and a table of the decisions on it.
+
+
+_SHOWN_ROWS = 12
+
+
+def market_card(names: str, line: str, view: MarketView) -> Html:
+    """Show a view: what is seen, in a sentence; the picture; the first decisions."""
+    rows = view.decided.head(_SHOWN_ROWS).with_columns(at=CLOCK)
+    try:
+        picture, missing = drawing.svg(lambda ax: draw(view, ax), f"line of {view.market_key}", (8.4, 3.6)), ""
+    except MissingLibraryError as error:
+        picture, missing = None, str(error)
+    return card(
+        "market.html",
+        f"{names}: {view.market_key}",
+        line=line,
+        picture=picture,
+        missing=missing,
+        decisions=[
+            (str(row["seq"]), row["at"], row["side"], percent(row["prob_bps"]), _clv(row["clv_bps"]), row["outcome"])
+            for row in rows.iter_rows(named=True)
+        ],
+        height=view.decided.height,
+    )
+
+
+def _clv(clv_bps: int | None) -> str:
+    return "" if clv_bps is None else amount(clv_bps)
+
+
+def draw(view: MarketView, ax: Any) -> None:
+    """Draw a view on axes of matplotlib."""
+    for number, side in enumerate(view.sides):
+        line = view.lines.filter(pl.col("side") == side)
+        probs = (line["prob_bps"] / 100).to_numpy()
+        ax.step(_times(line["ts_ms"]), probs, where="post", color=side_colour(number), linewidth=1.2, label=_plain(side))
+    for start, end in zip(*(_times(view.suspensions[name]) for name in ("from_ts_ms", "to_ts_ms")), strict=True):
+        ax.axvspan(start, end, color=drawing.GREY, alpha=0.2, linewidth=0)
+    if view.close:
+        ax.axvline(_times(pl.Series([view.close.ts_ms]))[0], color=drawing.GREY, linestyle="--", linewidth=1, label="close")
+    for outcome in ShownOutcome:
+        marks = view.marks.filter(pl.col("outcome") == outcome)
+        if marks.height:
+            colour, _, marker = SYMBOLS[outcome]
+            ax.scatter(
+                _times(marks["ts_ms"]),
+                (marks["prob_bps"] / 100).to_numpy(),
+                color=colour,
+                marker=marker,
+                s=26,
+                zorder=3,
+                label=outcome.value,
+            )
+    start, end = _times(pl.Series(view.span_ms))
+    if start < end:
+        ax.set_xlim(start, end)
+    now = f" (replay at {clock(view.now_ms)})" if view.now_ms is not None else ""
+    ax.set(xlabel=f"time, UTC{now}", ylabel="consensus probability, %")
+    if view.sides or view.marks.height:
+        ax.legend(ncols=6, loc="lower left", bbox_to_anchor=(0, 1))
+
+
+def _times(ts_ms: pl.Series) -> np.ndarray:
+    return ts_ms.clip(None, LATEST_MS).to_numpy().astype("datetime64[ms]")
+
+
+def _plain(text: str) -> str:
+    """Keep matplotlib from reading mathematics into a name, and from hiding one that starts with an underscore."""
+    return drawing.SHIELD + text.replace("$", r"\$")

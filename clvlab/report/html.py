@@ -1,0 +1,154 @@
+"""HTML from templates: all text is escaped, nothing hides in it, and a page fetches nothing."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from re import Match, sub
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from clvlab import words
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")  # categories of Unicode that show nothing, or turn what is beside them
+_KEPT = "\n\t"
+_ABSENT = "–"
+
+
+class Html(Markup):
+    """Text that is HTML already: text of this type, and no other, is shown as it is."""
+
+    __slots__ = ()
+
+
+class _Letters(dict[int, str | int]):
+    """Each code point as it is shown; those that hide are spelt."""
+
+    def __missing__(self, code: int) -> str | int:
+        hidden = chr(code) not in _KEPT and unicodedata.category(chr(code)) in _HIDDEN
+        self[code] = f"[U+{code:04X}]" if hidden else code
+        return self[code]
+
+
+_LETTERS = _Letters()
+
+
+def visible(value: Any) -> Any:
+    r"""Return text in which nothing hides: letters that turn a line around or show nothing stand as their code point.
+
+    Examples
+    --------
+    >>> visible("safe\u202egnp.exe"), visible(None), visible(7)
+    ('safe[U+202E]gnp.exe', '–', 7)
+    """
+    if value is None:
+        return _ABSENT
+    if isinstance(value, Markup) or not isinstance(value, str) or (value.isascii() and value.isprintable()):
+        return value
+    return value.translate(_LETTERS)
+
+
+def escaped(text: str) -> Html:
+    """Return a text as HTML, for pictures, which no template makes."""
+    return Html(escape(visible(text)))
+
+
+def unbroken(text: str) -> str:
+    """Return a text in which no unit parts from its number at the end of a line."""
+    return sub(r"(?<=\d) (?=%|bps)", "\u00a0", text)
+
+
+def cell(value: object) -> object:
+    """Return a value as a table shows it: numbers with the digits that people read, hashes as code."""
+    match value:
+        case None:
+            return Html('<span class="quiet">none</span>')
+        case bool():
+            return words.yes(value)
+        case float():
+            return f"{value:,.2f}"
+        case int():
+            return f"{value:,}"
+        case Markup():
+            return value
+    text = str(value)
+    return Html(sub("sha256:[0-9a-f]{64}", r"<code>\g<0></code>", str(escaped(text)))) if "sha256:" in text else text
+
+
+def numeric(rows: Sequence[Sequence[object]], columns: int) -> list[bool]:
+    """Return which columns of a table have a number, and so stand right."""
+    return [any(isinstance(row[column], int | float) for row in rows) for column in range(columns)]
+
+
+def drawn(content: str) -> Html:
+    """Hide pictures where there is no style: a notebook that is not trusted shows only the letters of a picture."""
+    depth = 0
+
+    def framed(tag: Match[str]) -> str:
+        nonlocal depth
+        depth += -1 if tag[0] == "</svg>" else 1
+        if tag[0] == "</svg>":
+            return "</svg></span>" if depth == 0 else "</svg>"
+        return '<span class="drawn" style="display:none"><svg' if depth == 1 else "<svg"
+
+    return Html(sub(r"<svg\b|</svg>", framed, str(content)))
+
+
+_FILTERS = {
+    "amount": words.amount,
+    "cell": cell,
+    "count": words.count,
+    "counted": words.counted,
+    "drawn": drawn,
+    "estimate": words.estimate,
+    "interval": words.interval,
+    "numeric": numeric,
+    "odds": words.odds,
+    "percent": words.percent,
+    "share": words.share,
+    "unbroken": unbroken,
+}
+"""What templates write figures with."""
+
+
+def environment(*folders: Path) -> Environment:
+    """Return what renders the templates of this package, and those of other folders; ``m`` has the macros in all of them."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only here: a backtest shows nothing
+
+    made = Environment(
+        loader=FileSystemLoader([*folders, _TEMPLATES]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= _FILTERS
+    made.globals["m"] = made.get_template("macros.html").module
+    return made
+
+
+_environment = cache(environment)
+
+
+def render(template: str, /, **values: object) -> Html:
+    """Return what a template makes of values; text in them is escaped."""
+    return Html(_environment().get_template(template).render(values))
+
+
+def card(template: str, heading: str = "", /, **values: object) -> Html:
+    """Return what a template makes of values, in the style of cards, under a heading, which may be empty."""
+    return render("card.html", heading=heading, content=render(template, **values))
+
+
+def page(title: str, content: Html) -> str:
+    """Return a page that needs no other file."""
+    return f"{render('page.html', title=title, content=content)}\n"

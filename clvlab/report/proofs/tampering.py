@@ -1,0 +1,436 @@
+"""Tampering with a copy of a sealed run, and the seven checks before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import orjson
+import polars as pl
+
+from clvlab.errors import EvidenceError
+from clvlab.proof.anchor import Anchor
+from clvlab.proof.canonical import canonical, sha256
+from clvlab.proof.checks import CHECKS, Verdict
+from clvlab.proof.events import Kind, score_lines
+from clvlab.proof.merkle import root_of_lines
+from clvlab.proof.seal import SealedRun
+from clvlab.proof.verify import Verification, verify
+from clvlab.report.html import Html, card, render
+from clvlab.report.proofs.evidence import Lines
+from clvlab.report.proofs.verification import state
+from clvlab.words import CHECK_MEANINGS
+
+# Where two files differ, byte by byte, with what stands around it.
+
+
+_Line = dict[str, Any]
+"""A line of a run as JSON: a copy may have been tampered with, so nothing is known of its fields."""
+_AROUND = 60  # bytes of context on either side
+_MOST = 240  # bytes of a difference on the screen
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The bytes from the first that differs to the last, before and after.
+
+    Attributes
+    ----------
+    file, line
+        Where they stand; lines are numbered from 0.
+    offset
+        Of the first byte that differs, in the file.
+    before, after
+        What stood there and what stands there; either may be empty.
+    lead, trail
+        What both have before it and behind it, within the line.
+    """
+
+    file: str
+    line: int
+    offset: int
+    before: bytes
+    after: bytes
+    lead: bytes
+    trail: bytes
+
+    def to_html(self) -> Html:
+        """Show both, the difference struck out and underlined, for those who see no colour."""
+        return render(
+            "difference.html",
+            file=self.file,
+            line=self.line,
+            offset=self.offset,
+            sizes=(len(self.before), len(self.after)),
+            first=(self.before[:1].hex(), self.after[:1].hex()),
+            lead=_text(self.lead),
+            trail=_text(self.trail),
+            before=_text(self.before[:_MOST]),
+            after=_text(self.after[:_MOST]),
+            most=_MOST if max(len(self.before), len(self.after)) > _MOST else 0,
+        )
+
+
+def _text(text: bytes) -> str:
+    return text.decode("utf-8", "backslashreplace").replace("\n", "↵")
+
+
+def difference(file: str, before: bytes, after: bytes) -> Difference | None:
+    """Return where two contents of a file differ; null where they don't.
+
+    Examples
+    --------
+    >>> found = difference("events.jsonl", b"stake 100, part1", b"stake 900, part1")
+    >>> found.offset, found.before, found.after
+    (6, b'1', b'9')
+    """
+    if before == after:
+        return None
+    start = _common(before, after)
+    rest = min(len(before), len(after)) - start
+    tail = _common(before[len(before) - rest :][::-1], after[len(after) - rest :][::-1]) if rest else 0
+    ends = len(before) - tail, len(after) - tail
+    lead = before[max(start - _AROUND, before.rfind(b"\n", 0, start) + 1) : start]
+    stop = before.find(b"\n", ends[0])
+    trail = before[ends[0] : min(ends[0] + _AROUND, stop if stop >= 0 else len(before))]
+    return Difference(file, before.count(b"\n", 0, start), start, before[start : ends[0]], after[start : ends[1]], lead, trail)
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """Count the bytes that both begin with."""
+    size = min(len(one), len(other))
+    differ = np.frombuffer(one[:size], np.uint8) != np.frombuffer(other[:size], np.uint8)
+    return int(differ.argmax()) if differ.any() else size
+
+
+# Ways to tamper with a copy of a run, from an edited byte to a seal that is closed again over a lie.
+
+
+FILES = ("events.jsonl", "scores.jsonl", "manifest.json", "receipts.jsonl")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The bytes of a run, to be changed: every change returns another copy."""
+
+    run: SealedRun
+    receipts: bytes = b""
+
+    def read(self, file: str) -> bytes:
+        """Return the bytes of one of ``FILES``.
+
+        Raises
+        ------
+        EvidenceError
+            No such file.
+        """
+        run = self.run
+        held = dict(zip(FILES, (run.events, run.scores, run.manifest, self.receipts), strict=True))
+        if file not in held:
+            raise _unknown(file)
+        return held[file]
+
+    def write(self, file: str, content: bytes) -> Copy:
+        """Return a copy with another content of one of ``FILES``; refuses as ``read`` does."""
+        match file:
+            case "events.jsonl":
+                return replace(self, run=replace(self.run, events=content))
+            case "scores.jsonl":
+                return replace(self, run=replace(self.run, scores=content))
+            case "manifest.json":
+                return replace(self, run=replace(self.run, manifest=content))
+            case "receipts.jsonl":
+                return replace(self, receipts=content)
+        raise _unknown(file)
+
+    def differences(self, other: Copy) -> list[Difference]:
+        """Return where each of ``FILES`` differs from that of another copy, in their order, the other's bytes before."""
+        found = (difference(file, other.read(file), self.read(file)) for file in FILES)
+        return [own for own in found if own is not None]
+
+
+def _unknown(file: str) -> EvidenceError:
+    return EvidenceError(f"a run has no file {file!r} to tamper with, only {', '.join(FILES)}")
+
+
+def closed_again(copy: Copy) -> Copy:
+    """Close the seal over what was changed: scores re-derived where the evidence can be read, a manifest of the new hashes."""
+    run = copy.run
+    found = verify(run)
+    scores = run.scores if found.scores is None else score_lines(found.scores)
+    stated = _object(run.manifest) | {
+        "evidence_hash": sha256(run.events),
+        "evidence_root": root_of_lines(run.events),
+        "event_count": run.events.count(b"\n"),
+        "score_root": root_of_lines(scores),
+    }
+    return replace(copy, run=replace(run, scores=scores, manifest=canonical(stated)))
+
+
+def _object(text: bytes) -> dict[str, object]:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise EvidenceError(f"the manifest can't be read, so no seal can be closed over it: {error}") from error
+    if not isinstance(value, dict):
+        raise EvidenceError("the manifest is no JSON object, so no seal can be closed over it")
+    return value
+
+
+def _changed(copy: Copy, file: str, wanted: Callable[[_Line], bool], change: Callable[[_Line], None]) -> Copy:
+    """Change the first line that is wanted, and write it as canonical JSON again."""
+    lines = copy.read(file).split(b"\n")
+    for number, line in enumerate(lines[:-1]):
+        value = orjson.loads(line)
+        if wanted(value):
+            change(value)
+            lines[number] = canonical(value)
+            return copy.write(file, b"\n".join(lines))
+    raise EvidenceError(f"run {copy.run.run_id} has no line in {file} on which this could be tried")
+
+
+def _raise_stake(copy: Copy) -> Copy:
+    def change(event: _Line) -> None:
+        event["payload"]["action"]["stake"] += 800
+
+    return _changed(copy, "events.jsonl", _is_back, change)
+
+
+def _is_back(event: _Line) -> bool:
+    return event["kind"] == Kind.DECISION and type(event["payload"]["action"]["stake"]) is int
+
+
+def _raise_score(copy: Copy) -> Copy:
+    return _changed(copy, "scores.jsonl", _is_scored, lambda row: row.update(clv_bps=row["clv_bps"] + 500))
+
+
+def _is_scored(row: _Line) -> bool:
+    return type(row["clv_bps"]) is int
+
+
+def _drop_worst(copy: Copy) -> Copy:
+    rows = copy.run.scores.split(b"\n")[:-1]
+    scored = [row for row in rows if _is_scored(orjson.loads(row))]
+    if not scored:
+        raise EvidenceError(f"run {copy.run.run_id} has no scored decision to drop")
+    worst = min(scored, key=lambda row: orjson.loads(row)["clv_bps"])
+    return copy.write("scores.jsonl", b"".join(row + b"\n" for row in rows if row != worst))
+
+
+def _relabel(copy: Copy) -> Copy:
+    return _changed(
+        copy,
+        "events.jsonl",
+        lambda event: event["kind"] == Kind.RUN_STARTED,
+        lambda event: event["payload"]["agents"][0].update(strategy="another-strategy"),
+    )
+
+
+def _forge_receipt(copy: Copy) -> Copy:
+    receipt = {"kind": "VENUE_RECEIPT", "payload": {"odds_milli": 9000}, "seq": 1}
+    first, _, rest = copy.run.events.partition(b"\n")
+    return copy.write("events.jsonl", first + b"\n" + canonical(receipt) + b"\n" + rest)
+
+
+def _forge_execution(copy: Copy) -> Copy:
+    receipt = {
+        "agent_id": "nobody", "decision_seq": 0, "non_scoring": True, "odds_milli": 9000, "run_id": copy.run.run_id,
+        "stake": 100, "status": "filled", "ts_ms": 0, "venue": "paper",
+    }  # fmt: skip
+    return copy.write("receipts.jsonl", copy.receipts + canonical(receipt) + b"\n")
+
+
+def _rebind(copy: Copy) -> Copy:
+    return copy.write("manifest.json", canonical(_object(copy.run.manifest) | {"run_id": "run_" + "0" * 32}))
+
+
+ATTACKS: dict[str, Callable[[Copy], Copy]] = {
+    "raise a stake": _raise_stake,
+    "raise a score": _raise_score,
+    "drop the worst score": _drop_worst,
+    "relabel the strategy": _relabel,
+    "put a receipt into the evidence": _forge_receipt,
+    "add a receipt that no action stands behind": _forge_execution,
+    "name another run in the manifest": _rebind,
+}
+
+
+class Tampering:
+    """A copy of a sealed run to tamper with: each act changes the copy and returns this object.
+
+    Attributes
+    ----------
+    attacks
+        Names for ``attack``.
+    source, copy
+        The run, which stays as it is, and the copy as it stands.
+    changes
+        What was done to the copy, in words.
+    """
+
+    attacks = tuple(ATTACKS)
+
+    def __init__(self, run: SealedRun, receipts: bytes = b"", anchor: Anchor | None = None) -> None:
+        self.source = run
+        self._untouched = Copy(run, receipts)
+        self._anchor = anchor
+        self.restore()
+
+    def restore(self) -> Self:
+        """Begin again with the untouched bytes."""
+        self.changes: list[str] = []
+        self.copy = self._untouched
+        return self._forget()
+
+    def _forget(self) -> Self:
+        """Let go of what was derived from the bytes before."""
+        for name in ("verification", "differences"):
+            self.__dict__.pop(name, None)
+        return self
+
+    def _take(self, copy: Copy, change: str) -> Self:
+        self.copy = copy
+        self.changes.append(change)
+        return self._forget()
+
+    def attack(self, name: str) -> Self:
+        """Tamper in one of the ways of ``.attacks``.
+
+        Raises
+        ------
+        EvidenceError
+            Another name, or a run that has nothing to try it on, or no longer has.
+        """
+        if name not in ATTACKS:
+            raise EvidenceError(f"no attack {name!r}; there are: {', '.join(ATTACKS)}")
+        try:
+            return self._take(ATTACKS[name](self.copy), name)
+        except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError) as error:
+            raise EvidenceError(f"the copy is too damaged already to {name}: {error!r}") from error
+
+    def replace(self, file: str, old: str, new: str) -> Self:
+        """Replace the first occurrence of a text in a file.
+
+        Raises
+        ------
+        EvidenceError
+            No such file, or no such text in it.
+        """
+        before = self.copy.read(file)
+        if old.encode() not in before:
+            raise EvidenceError(f"{file} does not hold {old!r}")
+        return self._take(self.copy.write(file, before.replace(old.encode(), new.encode(), 1)), f"{file}: {old} -> {new}")
+
+    def line(self, file: str, number: int) -> str:
+        """Return a line of the copy, numbered from 0, without its line feed; bytes that are no UTF-8 as escapes.
+
+        Raises
+        ------
+        EvidenceError
+            No such file, or no such line in it.
+        """
+        return self.copy.read(file)[slice(*self._span(file, number))].decode("utf-8", "backslashreplace")
+
+    def write_line(self, file: str, number: int, text: str) -> Self:
+        """Write a line of a file anew; refuses as ``line`` does."""
+        before, (start, end) = self.copy.read(file), self._span(file, number)
+        return self._take(
+            self.copy.write(file, before[:start] + text.encode("utf-8", "surrogatepass") + before[end:]),
+            f"{file}, line {number}: written anew",
+        )
+
+    def flip(self, file: str, offset: int, bit: int = 0) -> Self:
+        """Flip one bit, 0 to 7, of the byte at an offset.
+
+        Raises
+        ------
+        EvidenceError
+            No such file, byte or bit.
+        """
+        before = bytearray(self.copy.read(file))
+        if not (0 <= offset < len(before) and 0 <= bit < 8):
+            raise EvidenceError(f"{file} has {len(before)} bytes of 8 bits, so no bit {bit} of byte {offset}")
+        before[offset] ^= 1 << bit
+        return self._take(self.copy.write(file, bytes(before)), f"{file}: bit {bit} of byte {offset} flipped")
+
+    def flip_in_line(self, file: str, number: int) -> Self:
+        """Flip the lowest bit of the byte in the middle of a line; refuses as ``line`` does."""
+        return self.flip(file, sum(self._span(file, number)) // 2)
+
+    def close_seal(self) -> Self:
+        """Close the seal again over the changed bytes, as a forger does who knows the format.
+
+        Raises
+        ------
+        EvidenceError
+            A manifest that can't be read.
+        """
+        return self._take(closed_again(self.copy), "seal closed again over all this")
+
+    def _span(self, file: str, number: int) -> tuple[int, int]:
+        lines = Lines(self.copy.read(file))
+        if not 0 <= number < len(lines):
+            raise EvidenceError(f"{file} has no line {number}: it has {len(lines)}, numbered from 0")
+        return lines.span(number)
+
+    @cached_property
+    def verification(self) -> Verification:
+        """The seven checks of the copy as it stands."""
+        if self.copy is self._untouched:
+            return self.untouched
+        return verify(self.copy.run, self.copy.receipts, anchor=self._anchor)
+
+    @cached_property
+    def untouched(self) -> Verification:
+        """The seven checks of the run itself."""
+        return verify(self.source, self._untouched.receipts, anchor=self._anchor)
+
+    @property
+    def first_change(self) -> tuple[str, int] | None:
+        """File and line of the first byte that is not as sealed; null while nothing is changed."""
+        return (self.differences[0].file, self.differences[0].line) if self.differences else None
+
+    @cached_property
+    def differences(self) -> list[Difference]:
+        """Where the files of the copy are not as sealed, a difference a file."""
+        return self.copy.differences(self._untouched)
+
+    @property
+    def red(self) -> list[str]:
+        """The checks that fail."""
+        return [name for name in CHECKS if self.verification.checks[name].verdict == Verdict.FAIL]
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row per check: (check, untouched, now, detail)."""
+        before, now = self.untouched.checks, self.verification.checks
+        rows = [(name, before[name].verdict.value, now[name].verdict.value, now[name].detail) for name in CHECKS]
+        return pl.DataFrame(rows, schema=dict.fromkeys(("check", "untouched", "now", "detail"), pl.String), orient="row")
+
+    def card(self, *, refused: str = "", live: bool = False) -> Html:
+        """Show what was changed, and the checks before and after.
+
+        Parameters
+        ----------
+        refused
+            Why the last act was refused.
+        live
+            Whether it is shown in a widget.
+        """
+        checks, published, now = self.verification.checks, self.untouched.manifest_hash, self.copy.run.manifest_hash
+        return card(
+            "tampering.html",
+            f"A copy of {self.source.run_id}, to tamper with",
+            refused=refused,
+            state=state(self.verification).capitalize(),
+            changes=[change[:300] for change in self.changes],
+            red={name: checks[name].detail for name in self.red},
+            unseen=bool(self.changes) and not self.red and published != now,
+            differences=[found.to_html() for found in self.differences],
+            checks=[(*row, CHECK_MEANINGS[row[0]]) for row in self.frame.iter_rows()],
+            hashes={"manifest hash, as published": published, "manifest hash, now": now},
+            live=live,
+        )

@@ -1,0 +1,506 @@
+"""A search over a grid and what is left of its best point when everything that was tried is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isclose
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from clvlab.agents.template import Params
+from clvlab.engine.agent import Agent
+from clvlab.law.closing import Window
+from clvlab.packs.reader import Pack
+from clvlab.report import axes as drawing
+from clvlab.report.axes import BLUE, GREY, RED
+from clvlab.report.cautions import cautions_of_points
+from clvlab.report.export import Shown, optional
+from clvlab.report.html import Html, card
+from clvlab.report.svg import cell_grid
+from clvlab.runs.search.search import check_trials, grid_of, grid_points, grid_size, search_of, spoken
+from clvlab.runs.search.sums import search_points
+from clvlab.statistics import Clusters, Estimate, Overfitting, estimates, family_of, overfitting
+from clvlab.statistics.means import finite
+from clvlab.statistics.measures import MEASURES, Measure, stacked
+from clvlab.statistics.overfitting import Statistic
+from clvlab.statistics.verdict import Phrases, Tone, Verdict, verdict_of
+from clvlab.words import p_value, short_p_value
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+# What the best point of a sweep is worth on fixtures that did not choose it.
+
+
+# The picture of a sweep.
+
+
+_LABELLED_CELLS = 60
+_DARK = "#111111"  # on cells, which have colours of their own: black would become the ink of the page
+
+
+def draw_heatmap(
+    frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, x: str, y: str | None, alpha: float, ax: Any
+) -> Any:
+    """Draw the mean over one or two parameters; white is zero, grey is no scored decision.
+
+    Parameters
+    ----------
+    frame
+        Rows in order of the grid, with the mean of the measure and ``p_family``.
+    grid
+        Values of each parameter, in the order of the rows: the last one changes fastest.
+    measure
+        What is drawn the mean of.
+    x, y
+        Parameters along the axes; means over the others are drawn.
+    alpha
+        Family-wise p-values below it get a dot, where no other parameter is averaged over.
+    ax
+        Where to draw.
+    """
+    shape = tuple(len(values) for values in grid.values())
+    names = list(grid)
+    others = tuple(k for k, name in enumerate(names) if name not in (x, y))
+    means = frame[measure.mean].to_numpy().astype(float).reshape(shape)
+    counted = ~np.isnan(means)
+    with np.errstate(invalid="ignore"):
+        cells = np.where(counted, means, 0).sum(axis=others) / counted.sum(axis=others)
+    averaged = any(shape[k] > 1 for k in others)
+    good = np.asarray((frame["p_family"].fill_null(1) < alpha).to_numpy().reshape(shape).any(axis=others) & (not averaged))
+    if y is None:
+        cells, good = cells[None, :], good[None, :]
+    elif names.index(x) < names.index(y):
+        cells, good = cells.T, good.T
+    reach = float(np.nanmax(np.abs(cells), initial=0)) or 1.0
+    colours = optional("matplotlib", "a heatmap").colormaps["RdBu"].with_extremes(bad=GREY)
+    image = ax.pcolormesh(cells, cmap=colours, vmin=-reach, vmax=reach)
+    ax.figure.colorbar(image, ax=ax, label=f"mean {measure.title}, {measure.unit}")
+    for (row, column), mean in np.ndenumerate(cells):
+        if cells.size <= _LABELLED_CELLS and not np.isnan(mean):
+            ink = "white" if abs(mean) > 0.6 * reach else _DARK
+            ax.text(
+                column + 0.5,
+                row + 0.5,
+                f"{mean:+.0f}" if reach >= 10 else f"{mean:+.1f}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=ink,
+            )
+        if good[row, column]:
+            ax.plot(column + 0.85, row + 0.8, marker="o", markersize=3, color=_DARK)
+    ax.set_xticks(np.arange(len(grid[x])) + 0.5, [str(value) for value in grid[x]])
+    ax.set_xlabel(x)
+    if y is None:
+        ax.set_yticks([])
+    else:
+        ax.set_yticks(np.arange(len(grid[y])) + 0.5, [str(value) for value in grid[y]])
+        ax.set_ylabel(y)
+    dots = f"dot: family-wise p < {alpha:.2g}" if not averaged else "means over the other parameters"
+    ax.set_title(f"Mean {measure.title} by {x}" + (f" and {y}" if y else "") + f" ({dots})", fontsize=9)
+
+
+# The picture of what a choice was worth where it was not made.
+
+
+MOST_DOTS = 1_500
+
+
+def draw_splits(found: Overfitting, quantity: str, ax: Any) -> Any:
+    """Draw what each split chose: its figure in the half that chose it, and in the other one; equally spaced splits of many.
+
+    Parameters
+    ----------
+    found
+        The splits.
+    quantity
+        What the figures are, in words with their unit.
+    ax
+        Where to draw.
+    """
+    step = -(-found.splits // MOST_DOTS)
+    shown = np.arange(0, found.splits, step)
+    below = 2 * found.ranks[shown] <= 1
+    for chosen, colour, label in ((~below, BLUE, "above the median"), (below, RED, "at or below it")):
+        own = shown[chosen]
+        ax.scatter(found.in_sample[own], found.out_of_sample[own], s=7, color=colour, alpha=0.45, linewidths=0, label=label)
+    ax.axhline(0, color=GREY, linewidth=0.8)
+    if np.isfinite(found.slope):
+        ends = np.array([found.in_sample.min(), found.in_sample.max()])
+        ax.plot(ends, found.intercept + found.slope * ends, color=GREY, linewidth=1.2, label=f"slope {found.slope:+.2f}")
+    ax.legend()
+    dots = f"one dot a split, {shown.size:,} of {found.splits:,}" if step > 1 else "one dot a split"
+    ax.set(
+        xlabel=f"{quantity}, in the half that chose ({dots})",
+        ylabel="in the other half",
+        title=f"PBO {found.pbo:.2f}: the choice out of sample",
+    )
+    return ax
+
+
+# What can be said of the points of a grid, and their picture.
+
+
+_MOST_COLUMNS, _MOST_ROWS = 12, 20
+_ALPHA = 0.05  # of sentences that do not name it
+
+
+def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
+    """Say what is left of the points of a sweep when all trials are counted.
+
+    Parameters
+    ----------
+    frame
+        ``Sweep.frame``.
+    trials
+        Trials on record: these points and those made before.
+    alpha
+        A point stays where its family-wise p is below.
+
+    Examples
+    --------
+    >>> points = pl.DataFrame({"p_alone": [0.01, 0.2], "p_family": [0.19, 1.0]})
+    >>> sweep_verdict(points, 24, 0.05).sentence
+    'No point stays above zero when all 24 trials are counted (best p .19); taken alone 1 would.'
+    """
+    known = frame.drop_nulls("p_family")
+    if known.is_empty():
+        return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
+    left, alone = (known.filter(pl.col(name) < alpha).height for name in ("p_family", "p_alone"))
+    best = short_p_value(float(known["p_family"].sort()[0]))
+    counted = (
+        f"when all {trials:,} trials are counted (best {best}{'' if isclose(alpha, _ALPHA) else f', judged at {alpha:.2g}'})"
+    )
+    if left:
+        verb = "stays" if left == 1 else "stay"
+        return Verdict(
+            f"{left:,} of {frame.height:,} points {verb} above zero {counted}; taken alone {alone:,} would.", Tone.BEATS
+        )
+    return Verdict(f"No point stays above zero {counted}; taken alone {alone:,} would.", Tone.UNCLEAR)
+
+
+def grid_picture(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, alpha: float) -> Html:
+    """Draw the means of a grid over its parameters with several values; empty where no picture holds them.
+
+    Parameters
+    ----------
+    frame
+        ``Sweep.frame``.
+    grid
+        Values of each parameter.
+    measure
+        What the means are of.
+    alpha
+        A point whose family-wise p is below gets a frame.
+    """
+    several = [name for name, values in grid.items() if len(values) > 1] or list(grid)
+    x, y = several[0], several[1] if len(several) > 1 else None
+    if len(grid[x]) > _MOST_COLUMNS or (y and len(grid[y]) > _MOST_ROWS) or len(several) > 2:
+        return Html("")
+    values, notes, framed = {}, {}, []
+    for point in frame.iter_rows(named=True):
+        if point[measure.mean] is None:
+            continue
+        place = (grid[y].index(point[y]) if y else 0, grid[x].index(point[x]))
+        values[place] = point[measure.mean]
+        if point["p_family"] is not None:
+            notes[place] = short_p_value(point["p_family"])
+            framed += [place] if point["p_family"] < alpha else []
+    return cell_grid(
+        [str(value) for value in grid[x]], [str(value) for value in grid[y]] if y else [""], values, notes, framed=framed,
+        across=x, down=y or "", title=f"mean {measure.title} over the grid",
+    )  # fmt: skip
+
+
+def best_points(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure) -> pl.DataFrame:
+    """Return the best points of a grid that no picture holds: parameters, mean, interval and p."""
+    best = frame.drop_nulls(measure.mean).sort(measure.mean, descending=True, maintain_order=True).head(10)
+    return best.select(*grid, measure.mean, "low", "high", "p_family")
+
+
+_SHOWN_ROWS = 10
+_STABLE, _WORTHLESS = 0.1, 0.45
+_READING = (
+    "PBO near one half: the choice among these points is worth nothing, though all of them may be good or bad. Near 0 the same "
+    "points stay good. The slope leans below zero by construction, because what one half has the other lacks. Halves of one "
+    "sample share its luck: PBO is no p-value."
+)
+
+
+def overfitting_of(
+    sums: Sequence[pl.DataFrame], points: pl.DataFrame, measure: Measure, fixtures: pl.DataFrame, blocks: int,
+    statistic: Statistic,
+) -> OverfittingResult:  # fmt: skip
+    """Choose among the points of a sweep in each half of its fixtures; see ``clvlab.statistics.overfitting``.
+
+    Parameters
+    ----------
+    sums
+        ``FIXTURE_SUMS`` of each point; fixtures in which none decided are left out.
+    points
+        Their parameters, a row each.
+    measure
+        What they are judged by.
+    fixtures
+        ``fixture_id, kickoff_ts_ms`` of the pack: blocks are cut in order of kickoff, then of id, unknown kickoffs last.
+    blocks, statistic
+        Number of blocks, and what chooses: ``mean`` or ``t``.
+
+    Raises
+    ------
+    StatisticsError
+        Too few points or fixtures, or blocks that can't be halved.
+    """
+    clusters, ids = stacked(sums, measure)
+    kickoffs = pl.DataFrame({"fixture_id": ids}).with_row_index("row").join(fixtures, on="fixture_id", how="left")
+    order = kickoffs.sort("kickoff_ts_ms", "fixture_id", nulls_last=True)["row"].to_numpy()
+    in_time = Clusters(clusters.sums[order], clusters.counts[order], clusters.squares[order])
+    return OverfittingResult(overfitting(in_time, blocks=blocks, statistic=statistic), points, measure)
+
+
+@dataclass(frozen=True)
+class OverfittingResult(Shown):
+    """How often the best point of one half of the fixtures is no better than the median point in the other half.
+
+    Made by ``Sweep.overfitting()``; of no influence on any score or rank.
+
+    Attributes
+    ----------
+    source
+        The splits.
+    points
+        Parameters of the points, a row each.
+    measure
+        What they are judged by.
+    """
+
+    source: Overfitting
+    points: pl.DataFrame = field(repr=False)
+    measure: Measure
+
+    @property
+    def pbo(self) -> float:
+        """Probability of backtest overfitting, 0..1."""
+        return self.source.pbo
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row per split: (point, in_sample, out_of_sample, rank, logit).
+
+        ``point`` is the number of the point that was chosen, ``rank`` its relative rank out of sample, 0..1. Samples are in the
+        unit of the measure, or in standard errors where ``t`` chose.
+        """
+        found = self.source
+        return pl.DataFrame(
+            {
+                "point": found.chosen,
+                "in_sample": found.in_sample,
+                "out_of_sample": found.out_of_sample,
+                "rank": found.ranks,
+                "logit": found.logits,
+            }
+        )
+
+    @property
+    def chosen(self) -> pl.DataFrame:
+        """One row per point that was ever chosen, the most frequent first: (point, parameters, share of the splits)."""
+        point, times = np.unique(self.source.chosen, return_counts=True)
+        table = pl.DataFrame({"point": point}).hstack(self.points[point.tolist()])
+        return table.with_columns(share=pl.Series(times / self.source.splits)).sort("share", "point", descending=[True, False])
+
+    @property
+    def quantity(self) -> str:
+        """What chooses and ranks, in words with its unit."""
+        title = self.measure.title
+        return f"mean {title}, {self.measure.unit}" if self.source.statistic == "mean" else f"cluster t of {title}"
+
+    @property
+    def line(self) -> str:
+        """What came out, in one sentence."""
+        found = self.source
+        left = f", the last {found.left_out} fixtures left out" if found.left_out else ""
+        unjudged = f" ({found.unjudged} more lack decisions in some half)" if found.unjudged else ""
+        slope = f"{found.slope:+.2f}" if np.isfinite(found.slope) else "none"
+        return (
+            f"PBO {found.pbo:.2f} of {found.configurations} points{unjudged} by {self.quantity.partition(',')[0]}, over "
+            f"{found.splits:,} splits of {found.blocks} blocks of {found.fixtures} fixtures{left}; the choice is below zero "
+            f"out of sample in {100 * found.loss:.0f} % of them, slope of out of sample on in sample {slope}"
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the choice among these points is worth, in one sentence."""
+        found = self.source
+        said = f"PBO {found.pbo:.2f} of {found.configurations} points over {found.splits:,} splits"
+        if found.pbo >= _WORTHLESS:
+            return Verdict(f"The choice among these points is worth nothing: {said}.", Tone.LOSES)
+        if found.pbo > _STABLE:
+            return Verdict(f"Part of what the choice promises is luck: {said}.", Tone.UNCLEAR)
+        return Verdict(f"The points that are chosen stay good out of sample: {said}.", Tone.BEATS)
+
+    def scatter(self, ax: Axes | None = None) -> Axes:
+        """Draw what each split chose: in the half that chose it against the other half.
+
+        Raises
+        ------
+        MissingLibraryError
+            matplotlib is not installed.
+        """
+        ax = drawing.axes_or_new(ax)
+        draw_splits(self.source, self.quantity, ax)
+        return ax
+
+    def __repr__(self) -> str:
+        return f"Overfitting: {self.line}; next: .frame, .chosen, .scatter()"
+
+    def _repr_html_(self) -> Html:
+        return card(
+            "overfitting.html",
+            "Overfitting of the choice",
+            said=self.verdict,
+            scatter=drawing.svg(self.scatter, "in sample against out of sample"),
+            line=self.line,
+            asked=self.measure.sentence,
+            reading=_READING,
+            shown=self.chosen.head(_SHOWN_ROWS),
+            height=self.chosen.height,
+        )
+
+
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point: its parameters, its mean CLV, and its p-values when all points are counted, null without an interval.
+
+    See ``Family``: ``p_worst`` is that if what nobody saw loses its whole price.
+    """
+
+    params: Params
+    clv: Estimate
+    p_family: float | None
+    p_worst: float | None
+
+    def facts(self) -> Mapping[str, object]:
+        """Return it as JSON values."""
+        clv = self.clv
+        figures = {"mean_clv_bps": clv.mean, "low": clv.low, "high": clv.high, "n": clv.n, "fixtures": clv.n_clusters}
+        return {
+            "params": dict(self.params),
+            **figures,
+            "p_alone": clv.p_value,
+            "p_family": self.p_family,
+            "p_worst": self.p_worst,
+        }
+
+
+@dataclass(frozen=True)
+class HonestSearch:
+    """The points of a grid, and how many trials they are judged among.
+
+    Attributes
+    ----------
+    points
+        The last parameter fastest.
+    trials
+        Points, and the trials made before.
+    cautions
+        What a reader has to know before the figures.
+    """
+
+    points: tuple[Point, ...]
+    trials: int
+    cautions: tuple[str, ...]
+
+    @property
+    def best(self) -> Point | None:
+        """The point with the highest mean among those with an interval; null if there is none."""
+        known = [point for point in self.points if point.clv.low is not None]
+        return max(known, key=lambda point: point.clv.mean or 0.0, default=None)
+
+    @property
+    def said(self) -> Verdict:
+        """What is left of the best point, in words."""
+        best = self.best
+        if best is None or best.p_family is None:
+            return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
+        clv, passed = best.clv, best.p_family < 1 - _LEVEL
+        chance = f"p {p_value(best.p_family)} counting all {self.trials:,} trials"
+        words = Phrases(
+            above="The best point beats the closing line", around="The best point is what luck over a grid can give"
+        )
+        spelt = verdict_of(clv, wording=words, caveat="")
+        if not passed and spelt.tone is Tone.BEATS:
+            alone = spelt.sentence.partition(": ")[2].rstrip(".")
+            return Verdict(f"{words.around}: {alone} taken alone, but {chance}.", Tone.UNCLEAR)
+        return Verdict(f"{spelt.sentence.rstrip('.')}, {chance}.", spelt.tone)
+
+    def facts(self) -> Mapping[str, object]:
+        """Return the search as JSON values."""
+        best = self.best
+        return {
+            "trials": self.trials,
+            "verdict": self.said.sentence,
+            "tone": self.said.tone.value,
+            "cautions": list(self.cautions),
+            "best": None if best is None else best.facts(),
+            "points": [point.facts() for point in self.points],
+        }
+
+
+def honest_search(
+    pack: Pack,
+    agent: str | Agent,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    window: Window | None = None,
+    fixture_ids: Sequence[int] | None = None,
+    earlier: int = 0,
+    tell: Callable[[int, int], None] = lambda done, of: None,  # noqa: ARG005  nobody is told
+) -> HonestSearch:
+    """Score an agent at every point of a grid, unsealed, and judge them together.
+
+    Parameters
+    ----------
+    pack, agent, window, fixture_ids
+        As for ``backtest_spec``.
+    grid
+        Values of each parameter.
+    earlier
+        Trials made before on these fixtures, which count as well.
+    tell
+        Told how many points are done, and of how many.
+
+    Raises
+    ------
+    StatisticsError
+        As ``grid_of`` and ``check_trials``.
+    UnknownAgentError, AgentError, UnknownFixtureError
+        As for ``search_of``.
+    """
+    values = grid_of(grid)
+    check_trials(earlier)
+    each, count = list(grid_points(values)), grid_size(values)
+    found = []
+    for sums in search_points(search_of(pack, agent, fixture_ids, window or Window(), each[0]), each, count):
+        found.append(sums)
+        tell(len(found), count)
+    clusters = stacked(found, MEASURES["clv"])[0]
+    family = family_of(clusters, earlier=earlier)
+    points = zip(each, estimates(clusters, level=_LEVEL), family.p_values, family.p_worst, strict=True)
+    return HonestSearch(
+        tuple(Point(params, clv, finite(p), finite(worst)) for params, clv, p, worst in points),
+        count + earlier,
+        tuple(cautions_of_points(clusters, found)),
+    )
+
+
+def named(point: Point) -> str:
+    """Return the parameters of a point in words."""
+    return spoken(point.params)

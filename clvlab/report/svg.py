@@ -1,0 +1,588 @@
+"""Pictures that need no library: SVG as wide as its place, with letters of one size on a telephone and on a desk.
+
+Places along a line are percentages, so that the picture stretches and its text does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from math import floor, log10
+
+from clvlab.report.html import Html, escaped
+from clvlab.words import amount, counted, day, plus, signed, with_interval
+
+BLUE, RED, GREY = "#3b82c4", "#d1495b", "#8a8a8a"  # they stand on white and on black
+_WIDTH = 1000
+
+
+def picture(title: str, height: int, *parts: str) -> Html:
+    """Frame parts as an SVG element: as wide as its place, ``height`` pixels high; the title is for screen readers."""
+    return Html(
+        f'<svg role="img" aria-label="{escaped(title)}" width="100%" height="{height}" '
+        f'font-family="system-ui,sans-serif" font-size="11" fill="currentColor">{"".join(parts)}</svg>'
+    )
+
+
+def stretched(height: int, *parts: str) -> str:
+    """Frame paths whose places are 0 to 1000 along the line; their strokes keep their width."""
+    return (
+        f'<svg width="100%" height="{height}" viewBox="0 0 {_WIDTH} {height}" preserveAspectRatio="none">{"".join(parts)}</svg>'
+    )
+
+
+def path(points: Sequence[tuple[float, float]], *, closed: bool = False) -> str:
+    """Return the ``d`` of a path through points, the first number of each a share of the width."""
+    steps = " ".join(f"{_WIDTH * x:.1f},{y:.1f}" for x, y in points)
+    return f"M{steps}{'Z' if closed else ''}"
+
+
+def text(at: float, y: float, said: str, *, anchor: str = "middle", quiet: bool = False, bold: bool = False) -> str:
+    """Return a text at a share of the width; it turns inward at the edges."""
+    style = ' opacity=".7"' if quiet else ""
+    style += ' font-weight="600"' if bold else ""
+    return f'<text x="{100 * at:.2f}%" y="{y:g}" text-anchor="{anchor}"{style}>{escaped(said)}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, colour: str = "currentColor", width: float = 1, more: str = "") -> str:
+    """Return a straight line between shares of the width and pixels from the top."""
+    ends = f'x1="{100 * x1:.2f}%" y1="{y1:g}" x2="{100 * x2:.2f}%" y2="{y2:g}"'
+    return f'<line {ends} stroke="{colour}" stroke-width="{width:g}"{more}/>'
+
+
+def dot(at: float, y: float, *, hollow: bool = False, radius: float = 4.5) -> str:
+    """Return a point; a hollow one has no interval."""
+    fill = f'fill="none" stroke="{BLUE}" stroke-width="1.5"' if hollow else f'fill="{BLUE}"'
+    return f'<circle cx="{100 * at:.2f}%" cy="{y:g}" r="{radius:g}" {fill}/>'
+
+
+def round_steps(low: float, high: float, most: int = 4) -> list[float]:
+    """Return at most ``most`` + 1 round numbers between two bounds.
+
+    Examples
+    --------
+    >>> round_steps(-130.0, 420.0)
+    [0, 200, 400]
+    """
+    if not high > low:
+        return [low]
+    rough = (high - low) / most
+    size = 10 ** floor(log10(rough))
+    step = next(size * times for times in (1, 2, 5, 10) if size * times >= rough * (1 - 1e-9))
+    first = -floor(-low / step)
+    return [step * number for number in range(first, floor(high / step) + 1)]
+
+
+# The picture of numbers in a grid: a colour for each, the number in it, and a frame around those that stand out.
+
+
+_GRID_LABEL = 0.17
+_GRID_ROW, _GRID_HEAD = 36, 34
+_STRONGEST = 0.5  # text stays readable on it, light or dark
+
+
+def cell_grid(
+    columns: Sequence[str],
+    rows: Sequence[str],
+    values: Mapping[tuple[int, int], float],
+    notes: Mapping[tuple[int, int], str],
+    *,
+    framed: Collection[tuple[int, int]] = (),
+    across: str = "",
+    down: str = "",
+    title: str = "",
+) -> Html:
+    """Draw a grid of numbers, blue above zero and red below, as an SVG element that is as wide as its place.
+
+    Parameters
+    ----------
+    columns, rows
+        Labels.
+    values
+        Numbers by (row, column), from 0; a place without one stays empty.
+    notes
+        A second line for each.
+    framed
+        Places that stand out.
+    across, down
+        Names of what changes along the columns, and along the rows.
+    title
+        What a screen reader says.
+
+    Examples
+    --------
+    >>> drawn = cell_grid(["5", "10"], ["a"], {(0, 0): 12.0, (0, 1): -3.0}, {(0, 0): "p .01"}, framed=[(0, 0)])
+    >>> drawn.count("<rect"), "+12" in drawn, "p .01" in drawn
+    (3, True, True)
+    """
+    reach = max(map(abs, values.values()), default=0.0) or 1.0
+    digits, width = (0 if reach >= 10 else 1), (1 - _GRID_LABEL) / max(len(columns), 1)
+    parts = [
+        text(_GRID_LABEL, 11, across, anchor="start", quiet=True),
+        text(0, _GRID_HEAD - 5, down, anchor="start", quiet=True),
+    ]
+    parts += [text(_GRID_LABEL + width * (k + 0.5), _GRID_HEAD - 5, name) for k, name in enumerate(columns)]
+    parts += [text(0, _GRID_HEAD + _GRID_ROW * k + 21, name, anchor="start") for k, name in enumerate(rows)]
+    for (row, column), value in values.items():
+        x, y, inside = _GRID_LABEL + width * column, _GRID_HEAD + _GRID_ROW * row, _GRID_HEAD + _GRID_ROW * row + 15
+        place = f'x="{100 * x + 0.2:.2f}%" y="{y + 1}" width="{100 * width - 0.4:.2f}%" height="{_GRID_ROW - 2}"'
+        opacity = _STRONGEST * abs(value) / reach
+        parts.append(f'<rect {place} fill="{BLUE if value >= 0 else RED}" fill-opacity="{opacity:.3f}"/>')
+        if (row, column) in framed:
+            parts.append(f'<rect {place} fill="none" stroke="currentColor" stroke-width="2"/>')
+        parts.append(text(x + width / 2, inside, plus(value, digits), bold=(row, column) in framed))
+        parts.append(text(x + width / 2, inside + 14, notes.get((row, column), ""), quiet=True))
+    return picture(title, _GRID_HEAD + _GRID_ROW * len(rows) + 4, *parts)
+
+
+# The picture of one mean: its interval on a line, and zero.
+
+
+_EDGE = 0.2  # room for numbers on both sides, also on a telephone
+_MIDDLE, _BAR_HEIGHT = 27, 50
+
+
+def interval_bar(mean: float | None, low: float | None, high: float | None, *, unit: str = "bps", digits: int = 1) -> Html:
+    """Draw a mean and its interval beside zero, as an SVG element that is as wide as its place; empty without a mean.
+
+    Parameters
+    ----------
+    mean
+        Null without values.
+    low, high
+        Bounds of its interval; a hollow point is a mean without one.
+    unit
+        Unit of all three.
+    digits
+        Number of decimals.
+
+    Examples
+    --------
+    >>> drawn = interval_bar(34.2, -6.1, 76.8)
+    >>> "mean +34.2 bps, interval -6.1 to +76.8" in drawn, interval_bar(None, None, None) == ""
+    (True, True)
+    """
+    if mean is None:
+        return Html("")
+    known = low is not None and high is not None
+    bounds = [0.0, mean, *(bound for bound in (low, high) if bound is not None)]
+    least, most = min(bounds), max(bounds)
+    reach = (most - least) or 1.0
+
+    def at(value: float) -> float:
+        return _EDGE + (1 - 2 * _EDGE) * (value - least) / reach
+
+    said, away, toward = amount(mean, unit, digits), *(("start", "end") if mean >= 0 else ("end", "start"))
+    parts = [
+        line(0, _MIDDLE, 1, _MIDDLE, width=1, more=' opacity=".2"'),
+        line(at(0), _MIDDLE - 14, at(0), _MIDDLE + 10, more=' stroke-dasharray="3 2" opacity=".7"'),
+        text(at(0), 11, "0 ", anchor=toward, quiet=True),
+    ]
+    if low is not None and high is not None:
+        parts += [
+            line(at(low), _MIDDLE, at(high), _MIDDLE, BLUE, 6, ' stroke-opacity=".55"'),
+            *(line(at(end), _MIDDLE - 6, at(end), _MIDDLE + 6, BLUE, 2) for end in (low, high)),
+            text(at(low), _BAR_HEIGHT - 3, plus(low, digits), anchor="end"),
+            text(at(high), _BAR_HEIGHT - 3, plus(high, digits), anchor="start"),
+        ]
+    parts += [dot(at(mean), _MIDDLE, hollow=not known), text(at(mean), 11, said, anchor=away, bold=True)]
+    return picture(f"mean {with_interval(said, low, high, digits)}", _BAR_HEIGHT, *parts)
+
+
+# Pictures that stand in the cells of a table: intervals on one scale, and small lines.
+
+
+_ROW_HEIGHT = 20
+_ROW_EDGE = 0.03
+
+
+def scale(bounds: Sequence[float | None]) -> tuple[float, float]:
+    """Return the least and greatest of bounds, zero among them: the scale that all rows of a forest share.
+
+    Examples
+    --------
+    >>> scale([None, 3.0, 8.0]), scale([])
+    ((0.0, 8.0), (0.0, 1.0))
+    """
+    known = [0.0, *(bound for bound in bounds if bound is not None)]
+    least, most = min(known), max(known)
+    return (least, most) if most > least else (least, least + 1.0)
+
+
+def interval_cell(mean: float | None, low: float | None, high: float | None, within: tuple[float, float]) -> Html:
+    """Draw one row of a forest: a mean and its interval beside zero; a hollow point has no interval.
+
+    Parameters
+    ----------
+    mean
+        Empty without one.
+    low, high
+        Null without an interval.
+    within
+        Scale of all rows; see ``scale``.
+    """
+    if mean is None:
+        return Html("")
+    least, most = within
+
+    def at(value: float) -> float:
+        return _ROW_EDGE + (1 - 2 * _ROW_EDGE) * (value - least) / (most - least)
+
+    middle, parts = _ROW_HEIGHT / 2, [line(at(0), 0, at(0), _ROW_HEIGHT, more=' stroke-dasharray="3 2" opacity=".5"')]
+    known = low is not None and high is not None
+    if low is not None and high is not None:
+        parts.append(line(at(low), middle, at(high), middle, BLUE, 2.5))
+    parts.append(dot(at(mean), middle, hollow=not known, radius=3.5))
+    return picture(with_interval(plus(mean, 1), low, high), _ROW_HEIGHT, *parts)
+
+
+def scale_axis(within: tuple[float, float]) -> Html:
+    """Draw the numbers of a scale over the rows that share it; see ``scale``."""
+    least, most = within
+    places = [(mark, _ROW_EDGE + (1 - 2 * _ROW_EDGE) * (mark - least) / (most - least)) for mark in round_steps(least, most, 4)]
+    said = [text(at, 11, f"{mark:+,g}" if mark else "0", anchor=_inward(at, 0.1)) for mark, at in places]
+    return picture(f"scale from {plus(least)} to {plus(most)}", 15, *said)
+
+
+def _inward(at: float, edge: float) -> str:
+    """Return how a text stands at its place: within the picture near its edges."""
+    return "start" if at < edge else "end" if at > 1 - edge else "middle"
+
+
+def sparkline(totals: Sequence[float]) -> Html:
+    """Draw how a sum went, beside zero; empty without two values."""
+    if len(totals) < 2:
+        return Html("")
+    least, most = scale(totals)
+
+    def y(value: float) -> float:
+        return _ROW_HEIGHT - 2 - (_ROW_HEIGHT - 4) * (value - least) / (most - least)
+
+    points = [(number / (len(totals) - 1), y(total)) for number, total in enumerate(totals)]
+    drawn = f'<path d="{path(points)}" fill="none" stroke="{BLUE}" stroke-width="1.4" vector-effect="non-scaling-stroke"/>'
+    zero = line(0, y(0), 1, y(0), more=' opacity=".3"')
+    return picture(f"from {plus(totals[0])} to {plus(totals[-1])}", _ROW_HEIGHT, zero, stretched(_ROW_HEIGHT, drawn))
+
+
+DAY_MS = 86_400_000
+_MONTHS = (1, 2, 3, 6, 12, 24, 60)
+_DAYS = (1, 2, 7, 14)
+
+
+def day_of(time_ms: float) -> date:
+    """Return the day, UTC, of milliseconds since 1970."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).date()
+
+
+def spelt(time_ms: float) -> str:
+    """Spell the day, UTC, of milliseconds since 1970.
+
+    Examples
+    --------
+    >>> spelt(0)
+    '1 Jan 1970'
+    """
+    return day(day_of(time_ms))
+
+
+def day_marks(first_ms: float, last_ms: float, most: int = 5) -> list[tuple[float, str]]:
+    """Return times, UTC milliseconds, and dates to write at them: at most ``most``, on round days or months.
+
+    Examples
+    --------
+    >>> [said for _, said in day_marks(1_754_000_000_000, 1_778_000_000_000)]
+    ['Sep 2025', 'Nov', 'Jan 2026', 'Mar', 'May']
+    """
+    if last_ms - first_ms < _DAYS[-1] * DAY_MS * most:
+        return _days(first_ms, last_ms, most)
+    found = next((marks for step in _MONTHS if len(marks := _months(first_ms, last_ms, step)) <= most), [])
+    return found or _days(first_ms, last_ms, most)
+
+
+def _days(first_ms: float, last_ms: float, most: int) -> list[tuple[float, str]]:
+    first, last = -(-first_ms // DAY_MS), last_ms // DAY_MS
+    if first > last:
+        return [((first_ms + last_ms) / 2, day(day_of(first_ms)))]
+    step = next((days for days in _DAYS if (last - first) / days < most), _DAYS[-1])
+    marks = [DAY_MS * (first + step * number) for number in range(int((last - first) // step) + 1)]
+    return [(mark, day(day_of(mark), year=not k)) for k, mark in enumerate(marks)]
+
+
+def _months(first_ms: float, last_ms: float, step: int) -> list[tuple[float, str]]:
+    first, last = day_of(first_ms), day_of(last_ms)
+    found: list[tuple[float, str]] = []
+    year = None
+    for number in range(12 * first.year + first.month - 1, 12 * last.year + last.month):
+        begun = datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)
+        time_ms = 1000 * begun.timestamp()
+        if number % step == 0 and first_ms <= time_ms <= last_ms:
+            found.append((time_ms, f"{begun:%b}" if begun.year == year else f"{begun:%b %Y}"))
+            year = begun.year
+    return found
+
+
+# A number for each day, as a calendar: weeks along, weekdays down; months along and years down where there are many.
+
+
+_MOST_WEEKS = 60
+_LABEL = 0.07
+_HEAD, _MAP_FLOOR, _TALL = 18, 18, 15
+_WEEKDAYS = ("Mon", "", "Wed", "", "Fri", "", "Sun")
+_Cell = tuple[int, int, float, str]
+
+
+def calendar_map(days: Mapping[date, tuple[float, int]], *, unit: str = "bps", what: str = "decision") -> Html:
+    """Draw means by day, blue above zero and red below, the stronger the further; empty without a day.
+
+    Parameters
+    ----------
+    days
+        Mean and count of each day.
+    unit
+        Unit of the means.
+    what
+        What is counted, one of it.
+
+    Examples
+    --------
+    >>> drawn = calendar_map({date(2026, 1, 5): (12.0, 3), date(2026, 1, 6): (-4.0, 1)})
+    >>> drawn.count("<rect"), "5 Jan 2026: +12 bps, 3 decisions" in drawn
+    (2, True)
+    """
+    if not days:
+        return Html("")
+    first = min(days) - timedelta(days=min(days).weekday())
+    weeks = (max(days) - first).days // 7 + 1
+    if weeks > _MOST_WEEKS:
+        return _by_month(days, unit, what)
+    cells = [
+        ((when - first).days // 7, when.weekday(), mean, f"{day(when)}: {amount(mean, unit)}, {counted(n, what)}")
+        for when, (mean, n) in sorted(days.items())
+    ]
+    sundays = [first + timedelta(days=7 * week + 6) for week in range(weeks)]
+    heads = {k: f"{day:%b}" for k, day in enumerate(sundays) if k == 0 or day.month != sundays[k - 1].month}
+    return _drawn(cells, weeks, heads, _WEEKDAYS, unit)
+
+
+def _by_month(days: Mapping[date, tuple[float, int]], unit: str, what: str) -> Html:
+    sums: dict[tuple[int, int], tuple[float, int]] = {}
+    for when, (mean, n) in days.items():
+        total, count = sums.get((when.year, when.month), (0.0, 0))
+        sums[when.year, when.month] = total + mean * n, count + n
+    years = range(min(days).year, max(days).year + 1)
+    cells = [
+        (
+            month - 1,
+            years.index(year),
+            total / n,
+            f"{date(year, month, 1):%b %Y}: {amount(total / n, unit)}, {counted(n, what)}",
+        )
+        for (year, month), (total, n) in sorted(sums.items())
+    ]
+    heads = {k: f"{date(2000, k + 1, 1):%b}" for k in range(0, 12, 2)}
+    return _drawn(cells, 12, heads, [str(year) for year in years], unit)
+
+
+def _drawn(cells: list[_Cell], columns: int, heads: Mapping[int, str], rows: tuple[str, ...] | list[str], unit: str) -> Html:
+    # a few extreme days would leave all others pale
+    sizes = sorted(abs(mean) for _, _, mean, _ in cells)
+    reach = sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))] or 1.0
+    width = (1 - _LABEL) / max(columns, 8)
+    parts = [
+        text(_LABEL + width * column, _HEAD + _MAP_FLOOR - 6, said, anchor="start", quiet=True)
+        for column, said in heads.items()
+    ]
+    top = _HEAD + _MAP_FLOOR
+    parts += [text(0, top + _TALL * k + 11, said, anchor="start", quiet=True) for k, said in enumerate(rows)]
+    for column, row, mean, hint in cells:
+        colour = (BLUE if mean > 0 else RED) if mean else GREY
+        opacity = 0.15 + 0.8 * min(abs(mean) / reach, 1.0)
+        parts.append(
+            f'<rect x="{100 * (_LABEL + width * column):.2f}%" y="{top + _TALL * row}" width="{92 * width:.2f}%" '
+            f'height="{_TALL - 2}" fill="{colour}" fill-opacity="{opacity:.2f}"><title>{escaped(hint)}</title></rect>'
+        )
+    said = f"Mean CLV by {'day' if rows == _WEEKDAYS else 'month'} of the close, {unit}"
+    head = text(0, 11, f"{said} (red: below 0)", anchor="start", bold=True)
+    return picture(said, top + _TALL * len(rows) + 2, head, *parts)
+
+
+# The picture of how many things lie where in time.
+
+
+_COLUMNS_TOP, _COLUMNS_FLOOR, _COLUMNS_HEIGHT = 20, 82, 102
+_MOST_BARS = 70
+_BINS = (1, 7, 28, 91, 364)
+
+
+def time_columns(times_ms: Sequence[int], *, what: str = "fixture") -> Html:
+    """Draw how many times lie on each day, or in spans of days where there are many, as an SVG element; empty without any.
+
+    Parameters
+    ----------
+    times_ms
+        UTC milliseconds, in any order.
+    what
+        What is counted, one of it.
+
+    Examples
+    --------
+    >>> drawn = time_columns([0, 3_600_000, 172_800_000])
+    >>> drawn.count("<rect"), "3 fixtures, 1 Jan 1970 to 3 Jan 1970" in drawn, time_columns([]) == ""
+    (2, True, True)
+    """
+    if not times_ms:
+        return Html("")
+    first, last = min(times_ms) // DAY_MS, max(times_ms) // DAY_MS
+    size = next((days for days in _BINS if (last - first) // days < _MOST_BARS), (last - first) // _MOST_BARS + 1)
+    bars = (last - first) // size + 1
+    counts = [0] * bars
+    for time_ms in times_ms:
+        counts[(time_ms // DAY_MS - first) // size] += 1
+    most, width = max(counts), 1 / bars
+    begun, ended = first * DAY_MS, (first + bars * size) * DAY_MS
+    said = f"{counted(len(times_ms), what)}, {spelt(first * DAY_MS)} to {spelt(last * DAY_MS)}"
+    rects = [
+        f'<rect x="{100 * width * (number + 0.1):.2f}%" width="{80 * width:.2f}%" y="{_COLUMNS_FLOOR - height:.1f}" '
+        f'height="{height:.1f}" fill="{BLUE}" fill-opacity=".8"/>'
+        for number, count in enumerate(counts)
+        if (height := (_COLUMNS_FLOOR - _COLUMNS_TOP) * count / most)
+    ]
+    per = "a day" if size == 1 else f"in {size} days"
+    return picture(
+        said,
+        _COLUMNS_HEIGHT,
+        text(0, 11, said, anchor="start", bold=True),
+        text(1, 11, f"at most {most:,} {per}", anchor="end", quiet=True),
+        *rects,
+        line(0, _COLUMNS_FLOOR, 1, _COLUMNS_FLOOR, more=' opacity=".4"'),
+        *(
+            text(at, _COLUMNS_HEIGHT - 4, day, anchor=_inward(at, 0.08), quiet=True)
+            for time_ms, day in day_marks(begun, ended, 4)
+            if 0 <= (at := (time_ms - begun) / (ended - begun)) <= 1
+        ),
+    )
+
+
+# Pictures of a number by date: a line with a band around it, and how far a sum has fallen.
+
+
+_TOP, _FLOOR, _HEIGHT = 22, 146, 166
+
+
+def cumulative_line(
+    times_ms: Sequence[float],
+    totals: Sequence[float],
+    lows: Sequence[float | None],
+    highs: Sequence[float | None],
+    *,
+    unit: str = "bps",
+    title: str = "Cumulative CLV",
+) -> Html:
+    """Draw a sum by date and its band, as an SVG element that is as wide as its place; empty without two dates.
+
+    Parameters
+    ----------
+    times_ms
+        UTC milliseconds, ascending.
+    totals
+        The sum up to each.
+    lows, highs
+        Bounds of the band; null where there is none yet.
+    unit
+        Unit of the sum.
+    title
+        What is summed.
+
+    Examples
+    --------
+    >>> drawn = cumulative_line([0, 864e5, 2 * 864e5], [1.0, 3.0, 2.0], [None, -1.0, -2.0], [None, 7.0, 6.0])
+    >>> drawn.count("<path"), "1 Jan 1970" in drawn, cumulative_line([0], [1.0], [None], [None]) == ""
+    (2, True, True)
+    """
+    if len(times_ms) < 2 or times_ms[-1] <= times_ms[0]:
+        return Html("")
+    first, last = times_ms[0], times_ms[-1]
+    banded = [
+        (t, low, high) for t, low, high in zip(times_ms, lows, highs, strict=True) if low is not None and high is not None
+    ]
+    inner = [0.0, *totals, *_kept([bound for _, low, high in banded for bound in (low, high)], totals)]
+    least, most = min(inner), max(inner)
+    reach = (most - least) or 1.0
+
+    def x(time_ms: float) -> float:
+        return (time_ms - first) / (last - first)
+
+    def y(value: float) -> float:
+        return _FLOOR - (_FLOOR - _TOP - 12) * (min(max(value, least), most) - least) / reach
+
+    band = [(x(t), y(low)) for t, low, _ in banded] + [(x(t), y(high)) for t, _, high in reversed(banded)]
+    paths = [
+        *([f'<path d="{path(band, closed=True)}" fill="{BLUE}" fill-opacity=".2"/>'] if len(banded) > 1 else []),
+        f'<path d="{path([(x(t), y(total)) for t, total in zip(times_ms, totals, strict=True)])}" fill="none" '
+        f'stroke="{BLUE}" stroke-width="1.8" stroke-linejoin="round" vector-effect="non-scaling-stroke"/>',
+    ]
+    head = text(0, 11, f"{title}, {unit}", anchor="start", bold=True)
+    rules = _rules([(value, y(value)) for value in round_steps(least, most, 3)])
+    said = f"{title} by date: {amount(totals[-1], unit)} at the end"
+    return picture(said, _HEIGHT, head, stretched(_FLOOR + 2, *paths), *rules, *_dates(first, last, _HEIGHT - 4))
+
+
+def fall_area(
+    times_ms: Sequence[float], falls: Sequence[float], *, unit: str = "bps", title: str = "Fall from the peak"
+) -> Html:
+    """Draw how far a sum lies below its last peak, by date, as an SVG element; empty without two dates.
+
+    Parameters
+    ----------
+    times_ms
+        UTC milliseconds, ascending.
+    falls
+        Distances from the peak, at most 0.
+    unit, title
+        As for ``cumulative_line``.
+
+    Examples
+    --------
+    >>> "deepest -8 bps on 2 Jan 1970" in fall_area([0, 864e5, 2 * 864e5], [0.0, -8.0, -4.0])
+    True
+    """
+    if len(times_ms) < 2 or times_ms[-1] <= times_ms[0]:
+        return Html("")
+    first, last, deepest = times_ms[0], times_ms[-1], min(falls)
+    when = spelt(times_ms[list(falls).index(deepest)])
+    floor, height = 84, 104
+
+    def y(fall: float) -> float:
+        return _TOP + 4 + (floor - _TOP - 4) * (fall / deepest if deepest else 0.0)
+
+    points = [((t - first) / (last - first), y(fall)) for t, fall in zip(times_ms, falls, strict=True)]
+    area = f'<path d="{path([(0.0, y(0)), *points, (1.0, y(0))], closed=True)}" fill="{RED}" fill-opacity=".35"/>'
+    shown = f"{title}, at most {deepest:,.0f} {unit}" if deepest else f"{title}: none"
+    said = f"{title}, deepest {amount(deepest, unit)} on {when}" if deepest else f"{title}: none"
+    rules = _rules([(value, y(value)) for value in round_steps(deepest, 0, 2)])
+    head = text(0, 11, shown, anchor="start", bold=True)
+    return picture(said, height, head, stretched(floor + 2, area), *rules, *_dates(first, last, height - 4))
+
+
+def _rules(places: Sequence[tuple[float, float]]) -> list[str]:
+    """Draw a line and its number at each height; the one at zero is darker."""
+    return [
+        part
+        for value, y in places
+        for part in (
+            line(0, y, 1, y, more=f' opacity="{0.6 if value == 0 else 0.15}"'),
+            text(0, y - 3, signed(value, 0), anchor="start", quiet=True),
+        )
+    ]
+
+
+def _dates(first_ms: float, last_ms: float, y: float) -> list[str]:
+    marks = [((t - first_ms) / (last_ms - first_ms), said) for t, said in day_marks(first_ms, last_ms, 4)]
+    return [text(at, y, said, anchor=_inward(at, 0.06), quiet=True) for at, said in marks]
+
+
+def _kept(bounds: list[float], totals: Sequence[float]) -> list[float]:
+    """Leave out bounds so wide, while fixtures were few, that the line would be flat; the band is cut off there."""
+    reach = 3 * max(max(totals), 0.0, -min(totals))
+    last = bounds[-2:]
+    return [bound for bound in bounds if abs(bound) <= reach] + last
