@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 import clvlab as cl
-from clvlab.report import axes as drawing
+from clvlab.report import axes
 from clvlab.report.breakdowns import dated_pictures
 from clvlab.report.explorer import page as still
 from clvlab.statistics import cluster_mean
@@ -37,10 +37,10 @@ def naive_and_clustered(seed: int = 0) -> dict[int, tuple[float, float]]:
 def draw_missed(ax: object) -> None:
     missed = naive_and_clustered()
     places = np.arange(len(missed))
-    for shift, kind, colour in ((-0.2, 0, drawing.RED), (0.2, 1, drawing.BLUE)):
+    for shift, kind, colour in ((-0.2, 0, axes.RED), (0.2, 1, axes.BLUE)):
         name = ("decisions as if independent", "interval over fixtures")[kind]
         ax.bar(places + shift, [100 * both[kind] for both in missed.values()], 0.38, color=colour, label=name)
-    ax.axhline(5, color=drawing.GREY, linewidth=0.8)
+    ax.axhline(5, color=axes.GREY, linewidth=0.8)
     ax.set_xticks(places, [str(size) for size in missed])
     ax.set(xlabel="decisions per fixture", ylabel="false alarms, % (promised: 5)", title="An agent without any edge")
     ax.legend()
@@ -51,12 +51,12 @@ def main(folder: Path) -> None:
     plot, view = season.plot, season.explore(90000167, position=70).view
     pictures = {"naive-t": draw_missed, "clv": plot.clv, "by-time": plot.by_time, "permutation": plot.permutation}
     for name, draw in pictures.items():
-        drawn = str(drawing.svg(draw, name.replace("-", " "), (5.2, 2.9)))
+        drawn = str(axes.svg(draw, name.replace("-", " "), (5.2, 2.9)))
         (folder / f"{name}.svg").write_text(drawn.replace("<svg", _SVG, 1), encoding="utf-8")
     sheet = season.tear_sheet()
     by_date = str(dated_pictures(sheet.scored, sheet.level)[0]).replace(' width="100%"', "", 1)
     (folder / "by-date.svg").write_text(by_date.replace("<svg", _SVG, 1), encoding="utf-8")
-    explorer = str(drawing.svg(lambda ax: still.draw(view, ax), "explorer", (8.4, 3.6)))
+    explorer = str(axes.svg(lambda ax: still.draw(view, ax), "explorer", (8.4, 3.6)))
     merkle = str(cl.backtest("starter", "cumulative-drift").run.merkle_path(5).svg())
     for name, drawn in {"explorer": explorer, "merkle-path": merkle}.items():
         (folder / f"{name}.svg").write_text(drawn.replace("<svg", _SVG.replace("520", "760"), 1), encoding="utf-8")
