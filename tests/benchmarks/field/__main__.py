@@ -95,7 +95,7 @@ def _measure(asked: argparse.Namespace) -> int:
 
 
 def _print(name: str, part: dict[str, Any]) -> None:
-    if any(tool.with_failed for tool in PARTS[name].tools.values()):
+    if any(tool.beside for tool in PARTS[name].tools.values()):
         sys.stdout.write(f"\n{page.compared({name: part})}\n")
     sys.stdout.write(f"\n{page.growth(name, part)}\n")
     sys.stdout.writelines(f"note: {text}\n" for text in dict.fromkeys(note["text"] for note in part["notes"]))

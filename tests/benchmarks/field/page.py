@@ -42,7 +42,7 @@ def _compared(name: str, part: Kept) -> list[tuple[str, ...]]:
     rows = []
     for label in (label for label in tools if label in seconds):
         taken, package = seconds[label][size], tools[label].package
-        beside = labels.get(tools[label].with_failed or "")
+        beside = labels.get(tools[label].beside or "")
         shares = ""
         if beside in seconds:
             ratios = spread([one / other for one, other in zip(taken, seconds[beside][size], strict=True)])
