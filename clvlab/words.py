@@ -64,7 +64,7 @@ def signed_like(number: float, *others: float) -> str:
 
     Examples
     --------
-    >>> signed_beside(34.2, 34.2, -6.1, 76.8), signed_beside(0.04, 12.0, 0.04, 24.0), signed_beside(0.0)
+    >>> signed_like(34.2, 34.2, -6.1, 76.8), signed_like(0.04, 12.0, 0.04, 24.0), signed_like(0.0)
     ('+34', '+0.04', '0')
     """
     together = others or (number,)

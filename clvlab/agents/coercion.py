@@ -22,7 +22,7 @@ def as_agent(agent: object) -> Agent:
     >>> import polars as pl
     >>> def favourites(ticks, *, least_bps=6000):
     ...     return ticks.filter(pl.col("prob_bps") >= least_bps)
-    >>> agent_given(favourites).identity.config
+    >>> as_agent(favourites).identity.config
     {'least_bps': 6000, 'markets': [''], 'stake': 100}
     """
     if isinstance(agent, type):

@@ -222,7 +222,7 @@ def compose_key(name: str, period: str = "", **parameters: str | float | None) -
 
     Examples
     --------
-    >>> spelled_key(TOTAL_GOALS, line=2.50), spelled_key("team_totals", "half=1", of="Ash", point=-0.0), spelled_key("h2h")
+    >>> compose_key(TOTAL_GOALS, line=2.50), compose_key("team_totals", "half=1", of="Ash", point=-0.0), compose_key("h2h")
     ('OVERUNDER_PARTICIPANT_GOALS||line=2.5', 'team_totals|half=1|of=Ash|point=0', 'h2h||')
     """
     values = {one: value for one, value in parameters.items() if value is not None}

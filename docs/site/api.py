@@ -134,6 +134,7 @@ PAGES = (
             f"{_SHEETS}.bankrolls.BankrollFan",
             f"{_SHEETS}.moved_lines.MovedLines",
             "clvlab.statistics.verdict.Verdict",
+            f"{_SHEETS}.html.Html",
         ),
     ),
     ApiPage(

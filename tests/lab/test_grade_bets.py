@@ -97,7 +97,7 @@ def test_bets_show_themselves_and_what_rests_on_the_bettors_word(graded):
 
     assert "Not on the tape: 2 bets" in shown
     assert "Untrusted" in shown
-    assert "fixture from &#x27;fixture&#x27;" in shown
+    assert "fixture from &#39;fixture&#39;" in shown
     assert repr(graded).startswith("10 bets of bets on 'starter': mean CLV")
     assert "2 not on the tape" in repr(graded)
     assert graded.columns["side"] == "side"

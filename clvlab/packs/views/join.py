@@ -212,7 +212,7 @@ def _difference(stated: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         ours, theirs = ({tuple(pair) for pair in pairs} for pairs in sources)
         if differ := sorted(ours ^ theirs):
             first, second, swapped = differ[0]
-            pair = f"fixture {first} and {second} of {name!r}{' swapped round' * bool(swapped)}"
+            pair = f"fixture {first} and {second} of {name!r}{' turned round' * bool(swapped)}"
             return f"its view pairs {pair}, matching does not" if differ[0] in ours else f"its view does not pair {pair}"
     return f"its view says {dict(stated)!r:.200}, matching {dict(found)!r:.200}"
 

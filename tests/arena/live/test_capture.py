@@ -51,7 +51,7 @@ def feed(pack):
 def test_a_feed_that_ends_becomes_a_verified_pack_and_its_segments_go_into_it(feed, pack, tmp_path):
     states = []
 
-    made = capture(feed, tmp_path / "mine", Stop(), tell=states.append)
+    made = capture(feed, tmp_path / "mine", Stop(), on_state=states.append)
 
     assert fixture_digests(made.tape()) == fixture_digests(pack.tape())
     assert list(tmp_path.iterdir()) == [made.folder]
@@ -69,7 +69,7 @@ def test_it_ends_when_its_time_has_come(pack, tmp_path):
     def tell(state):
         now[0] = state.messages
 
-    made = capture(slow, tmp_path / "mine", Stop(), until_ts_ms=1, tell=tell, clock=lambda: now[0])
+    made = capture(slow, tmp_path / "mine", Stop(), until_ts_ms=1, on_state=tell, clock=lambda: now[0])
 
     assert 0 < made.tape().messages.height < pack.tape().messages.height
 
@@ -99,7 +99,7 @@ def test_a_feed_that_can_t_go_on_keeps_what_came_and_the_same_command_goes_on(fe
             file.write(b'{"at":17,"mess')
     states = []
 
-    made = capture(feed, tmp_path / "mine", Stop(), tell=states.append)
+    made = capture(feed, tmp_path / "mine", Stop(), on_state=states.append)
 
     assert fixture_digests(made.tape()) == fixture_digests(pack.tape())
     assert (states[-1].gaps, states[-1].lost_bytes) == ({"restart": 2}, 14)
@@ -176,7 +176,7 @@ def test_a_folder_with_something_else_in_it_is_let_be(feed, tmp_path):
 def test_what_was_put_into_the_folder_meanwhile_stays(feed, tmp_path):
     folder = segments_folder(tmp_path / "mine")
 
-    capture(feed, tmp_path / "mine", Stop(), tell=lambda _: (folder / "notes.txt").write_text("of somebody"))
+    capture(feed, tmp_path / "mine", Stop(), on_state=lambda _: (folder / "notes.txt").write_text("of somebody"))
 
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
@@ -329,7 +329,7 @@ def test_the_state_says_what_was_refused_what_is_missing_and_what_is_silent(feed
             yield Cut(GapCause.QUOTA, 8_000)
 
     states = []
-    capture(Odd(feed, 0, None), tmp_path / "mine", Stop(), tell=states.append, clock=lambda: 10_000)
+    capture(Odd(feed, 0, None), tmp_path / "mine", Stop(), on_state=states.append, clock=lambda: 10_000)
 
     state = states[-1]
     assert state.messages == 41
@@ -343,7 +343,7 @@ def test_the_state_says_what_was_refused_what_is_missing_and_what_is_silent(feed
 def test_the_oldest_open_markets_come_first(feed, tmp_path):
     states = []
 
-    capture(feed, tmp_path / "mine", Stop(), tell=states.append)
+    capture(feed, tmp_path / "mine", Stop(), on_state=states.append)
 
     ages = [market.age_s for market in states[-1].oldest]
     assert len(ages) == 10

@@ -161,7 +161,7 @@ def test_a_view_is_a_pack_wherever_packs_are_taken(written):
     assert walked.frame.height == 1
     assert cl.backtests([view, "starter"], "baseline")[0].run_id == bt.run_id
     assert "1X2" in str(bt.tear_sheet()._repr_html_())
-    assert "view of &#x27;whole&#x27;" in view._repr_html_() or "view of 'whole'" in view._repr_html_()
+    assert "view of &#39;whole&#39;" in view._repr_html_() or "view of 'whole'" in view._repr_html_()
     assert bt.explore() is not None
     assert view.price_path().known.height
     assert view.results.height == 40
