@@ -194,6 +194,9 @@ class Scores(pl.DataFrame):
         optional("pandas", "to_pandas()")
         return super().to_pandas(*arguments, **options)
 
+    def _repr_html_(self, *, _from_series: bool = False) -> Html:
+        return Html(super()._repr_html_(_from_series=_from_series))  # polars has escaped what is in it
+
 
 class Report(dict[str, Any], Shown):
     """A backtest report: a dict that shows itself."""

@@ -66,6 +66,7 @@ class TestEveryResult:
         assert page.startswith("<!DOCTYPE html>")
         assert page.partition("</head>")[0].count("<title>") == 1
         assert not re.search(r"https?://|<script|<link|url\((?!#)|@import|(?:src|href)=.(?!#|data:)", page)
+        assert not re.search("&lt;/?(?:div|table|svg|p|span)", page)  # what is HTML is shown as HTML, not as its source
 
     def test_has_a_repr_of_one_line_with_a_next_step(self, results, name):
         if name == "scores":
