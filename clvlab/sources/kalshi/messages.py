@@ -429,7 +429,9 @@ def listed_share(name: str, line: int, kind: str, ticker: str, said: Mapping[str
     at_ms = time_in_name(name)
     if at_ms is None:
         raise ValueError("it carries no time: name the file by it, as kalshi_2026-06-25T200000Z.json")
-    yes, no = (_levels(said[side], price_millionths) for side in ("_yes", "_no"))
+    # A dump may write a level at which nothing rests: its price is not read.
+    resting = ([(at, size) for at, size in said[side] or () if number(size) > 0] for side in ("_yes", "_no"))
+    yes, no = (_levels(levels, price_millionths) for levels in resting)
     return quote_share(ticker, at_ms, _book_quote(yes, no), name, line)
 
 

@@ -244,6 +244,19 @@ def test_both_sides_of_a_match_may_be_one_ticker_and_a_fixture_cant_stand_twice(
         imported(tmp_path / "other", {"markets": []}, assets={"fixtures": [fixture, fixture]})
 
 
+@pytest.mark.parametrize("nothing", [[45, 0], [40, 0], [250, "0.00"], ["none", 0]])
+def test_a_level_of_an_order_book_at_which_nothing_rests_is_not_read(tmp_path, nothing):
+    read = []
+    for number, levels in enumerate(([[40, 1]], [[40, 1], nothing])):
+        (tmp_path / str(number)).mkdir()
+        book = tmp_path / str(number) / "kalshi_2026-02-25T200000Z.json"
+        book.write_text(json.dumps({"KX-RAIN": {"_yes": levels, "_no": [[58, 1]]}}))
+        import_source("kalshi", [book], tmp_path / f"p{number}", import_options(mapping=ONE, lenient=False))
+        read.append(verify_pack(tmp_path / f"p{number}").tape().ticks().collect())
+
+    assert read[0].equals(read[1])
+
+
 @pytest.mark.realdata
 def test_the_real_order_books_need_a_time_in_their_files_name(realdata, tmp_path):
     given = realdata / "other" / "kalshi_orderbook.json.gz"
