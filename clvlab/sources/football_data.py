@@ -27,7 +27,7 @@ from clvlab.packs.files import whole
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.rows import RESULTS, Payout
 from clvlab.sources.books import QUOTES, QuoteSpill, at_ticks, batches, book_ticks
-from clvlab.sources.source import NO_ODDS, ImportStats, Normalised, Options, SourcePart, files_below, fixture_ids_of
+from clvlab.sources.source import NO_ODDS, ImportResult, ImportStats, Options, SourcePart, files_below, fixture_ids_of
 from clvlab.words import counted
 
 # Rows of football-data.co.uk: encodings, headers of every generation, dates in UK time.
@@ -306,8 +306,8 @@ class OfferedBooks:
         if not known:
             return pl.DataFrame(schema=BOOKS)
         rows = self._spill.rows(known).sort("file", "line")
-        said = book_ticks(rows, ids, options, _ANY, ImportStats(lenient=True)).books
-        return pl.DataFrame(schema=BOOKS) if said is None else at_ticks(said, ticks)
+        frame = book_ticks(rows, ids, options, _ANY, ImportStats(lenient=True)).books
+        return pl.DataFrame(schema=BOOKS) if frame is None else at_ticks(frame, ticks)
 
 
 # How bets on football are settled by the score.
@@ -322,12 +322,12 @@ _OPPOSITE = {
 }
 
 
-def settled(market: Market | UnreadKey, home: int, away: int) -> dict[str, Payout]:
+def settlement(market: Market | UnreadKey, home: int, away: int) -> dict[str, Payout]:
     """Settle the sides of a market by the goals of a match; nothing of one that is not read, or about anything else than these.
 
     Examples
     --------
-    >>> settled(Market.parse("OVER_UNDER_25||"), 2, 1)["over"].value, settled(Market.parse("totals_h1||point=2.5"), 2, 1)
+    >>> settlement(Market.parse("OVER_UNDER_25||"), 2, 1)["over"].value, settlement(Market.parse("totals_h1||point=2.5"), 2, 1)
     ('won', {})
     """
     if isinstance(market, UnreadKey) or any(market.scope):
@@ -387,7 +387,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return files_below(paths, (".csv", ".csv.gz"))
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
     """Read seasons, and return each match at most two ticks a market."""
     preference = options.closing or CLOSING
     unknown = [name for name in preference if name not in _PREFIXES]
@@ -408,7 +408,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
                 quotes = list(_quotes(match, preference, account))
                 if offered is not None:
                     offered.add(match)
-                settled += _settled(match, {quote[1] for quote in quotes})
+                settled += _results(match, {quote[1] for quote in quotes})
                 rows += quotes
                 if len(rows) >= options.chunk_rows // 4:
                     spill.add(pl.DataFrame(rows, schema=QUOTES, orient="row"))
@@ -421,7 +421,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         options.progress(f"{name}: {counted(len(fixtures), 'match', 'matches')} so far")
     ids = fixture_ids_of(fixtures)
     results = pl.DataFrame([(ids[row[0]], *row[1:]) for row in settled], schema=RESULTS, orient="row")
-    return Normalised(
+    return ImportResult(
         parts=_parts(spill, offered, ids, options, account),
         fixtures=tuple(
             Fixture(fixture_id=ids[source_id], names=(home, away), source_id=source_id, kickoff_ts_ms=kickoff)
@@ -450,7 +450,7 @@ def _quotes(match: MatchRow, preference: Sequence[str], account: ImportStats) ->
     """Return the quotes of one match: before it, and at its close."""
     start = start_ms(match)
     for market in MARKETS:
-        chosen = _chosen(match, market, preference, account)
+        chosen = _choose_source(match, market, preference, account)
         if chosen is None:
             continue
         source, before, close = chosen
@@ -467,7 +467,7 @@ def _quotes(match: MatchRow, preference: Sequence[str], account: ImportStats) ->
             yield from quote_rows(match, key, source, ts_ms, odds)
 
 
-def _chosen(
+def _choose_source(
     match: MatchRow, market: FileMarket, preference: Sequence[str], account: ImportStats
 ) -> tuple[str, dict[str, float], dict[str, float]] | None:
     """Return the first source with closing odds: pre-match odds if it has them, and closing odds; else pre-match odds."""
@@ -484,11 +484,11 @@ def _chosen(
     return first, before[first], {}
 
 
-def _settled(match: MatchRow, keys: set[str]) -> Iterator[tuple[str, str, str, str, str]]:
+def _results(match: MatchRow, keys: set[str]) -> Iterator[tuple[str, str, str, str, str]]:
     """Settle the markets of a match that was played."""
     if match.goals is None:
         return
     home, away = match.goals
     for key in sorted(keys):
-        for side, result in settled(Market.parse(key), home, away).items():
+        for side, result in settlement(Market.parse(key), home, away).items():
             yield (match.source_id, key, side, result.value, f"{home}-{away}")

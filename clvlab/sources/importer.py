@@ -27,8 +27,8 @@ from clvlab.sources.archives import Archives, archives_in, is_archive
 from clvlab.sources.capture.records import Header, records_of
 from clvlab.sources.mapping import read_mapping
 from clvlab.sources.providers import IMPORTERS, SOURCES, Normaliser
-from clvlab.sources.recognition import Recognised, content_of, is_of_betfair, probabilities_in, recognised
-from clvlab.sources.source import Normalised, Options, SourcePart, as_part, left_files, silent
+from clvlab.sources.recognition import Recognition, content_of, is_of_betfair, probabilities_in, recognition_of
+from clvlab.sources.source import ImportResult, Options, SourcePart, as_part, left_files, silent
 from clvlab.sources.tables.files import FRAME_FILE, frame_csv, is_frame
 from clvlab.words import counted
 
@@ -46,7 +46,7 @@ class ImportReport:
     manifest: PackManifest
     quality: Quality
     unread: tuple[RefusedRows, ...]
-    recognised: Recognised | None = None
+    recognised: Recognition | None = None
 
 
 def import_source(source: str | None, paths: Sequence[Path], folder: Path, options: Options | None = None) -> ImportReport:
@@ -80,15 +80,15 @@ def import_source(source: str | None, paths: Sequence[Path], folder: Path, optio
     pack_id_of(folder)
     archives = archives_in(paths, partial(_is_kept, source))
     if not archives:
-        return _told_and_imported(source, paths, folder, options)
+        return _import_paths(source, paths, folder, options)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with StagingPath(folder.parent) as scratch:
         unpacked = Archives(scratch)
-        given = unpacked.unpacked(paths, archives)
+        files = unpacked.extract(paths, archives)
         if unpacked.left and not options.lenient:
             raise SourceError("{}: {}".format(*unpacked.left[0]))
         try:
-            return _told_and_imported(source, given, folder, options, left_files(unpacked.left))
+            return _import_paths(source, files, folder, options, left_files(unpacked.left))
         except SourceError as error:  # names of files are those in the archive, not where they were unpacked
             raise SourceError(str(error).replace(f"{scratch}{os.sep}", "")) from error
 
@@ -98,18 +98,21 @@ def _is_kept(source: str | None, archive: Path) -> bool:
     return archive.suffix == ".tar" and (source == "betfair" or (source is None and is_of_betfair(archive)))
 
 
-def _told_and_imported(
+def _import_paths(
     source: str | None, paths: Sequence[Path], folder: Path, options: Options, left: tuple[RefusedRows, ...] = ()
 ) -> ImportReport:
     """Import what is given; ``left`` of archives is counted with what is refused."""
     if source is None:
         form = {"odds_format": options.odds_format} if options.odds_format else {}
-        told = recognised(paths, {**form, **(options.mapping or {})})
-        return replace(_imported(told.source, paths, folder, _read_so(told, options), left), recognised=told)
+        recognition = recognition_of(paths, {**form, **(options.mapping or {})})
+        return replace(
+            _import_found(recognition.source, paths, folder, _options_for(recognition, options), left),
+            recognised=recognition,
+        )
     try:
-        return _imported(source, paths, folder, options, left)
+        return _import_found(source, paths, folder, options, left)
     except SourceError as error:
-        looks = _looks_like(paths, options)
+        looks = _recognition_of(paths, options)
         fair = None if options.odds_format or options.mapping else next(filter(None, map(probabilities_in, paths)), None)
         if fair is not None:
             raise SourceError(f"{error}; {fair}: leave out the source to be told what can be done with them") from error
@@ -118,28 +121,28 @@ def _told_and_imported(
         raise SourceError(f"{error}; by its content this is {looks}") from error
 
 
-def _imported(
+def _import_found(
     source: str, paths: Sequence[Path], folder: Path, options: Options, left: tuple[RefusedRows, ...]
 ) -> ImportReport:
     find, normalise = IMPORTERS[source]
     files = find(paths)
     manifest, quality = import_files(files, normalise, folder, options, left)
-    return ImportReport(manifest, quality, _unread(paths, files.values()))
+    return ImportReport(manifest, quality, _unread_files(paths, files.values()))
 
 
-def _read_so(told: Recognised, options: Options) -> Options:
+def _options_for(recognition: Recognition, options: Options) -> Options:
     """Return the options that read a file as it was recognised: a table by its delimiter and what its columns hold."""
-    own, said = dict(told.mapping or {}), dict(options.mapping or {})
-    if told.source == "csv" and told.delimiter != ",":
-        own["delimiter"] = told.delimiter
-    if "columns" in own and isinstance(said.get("columns"), Mapping):
-        said["columns"] = {**own["columns"], **said["columns"]}
-    return replace(options, mapping={**own, **said} or None)
+    own, chosen = dict(recognition.mapping or {}), dict(options.mapping or {})
+    if recognition.source == "csv" and recognition.delimiter != ",":
+        own["delimiter"] = recognition.delimiter
+    if "columns" in own and isinstance(chosen.get("columns"), Mapping):
+        chosen["columns"] = {**own["columns"], **chosen["columns"]}
+    return replace(options, mapping={**own, **chosen} or None)
 
 
-def _looks_like(paths: Sequence[Path], options: Options) -> Recognised | None:
+def _recognition_of(paths: Sequence[Path], options: Options) -> Recognition | None:
     try:
-        return recognised(paths, options.mapping)
+        return recognition_of(paths, options.mapping)
     except SourceError:  # it looks like nothing: what was wrong with it is all there is to say
         return None
 
@@ -206,18 +209,20 @@ def import_files(
     return written, report
 
 
-def _consensus(result: Normalised, options: Options) -> str:
+def _consensus(result: ImportResult, options: Options) -> str:
     limit = options.max_overround
     return result.consensus if limit is None else f"{result.consensus}; books beyond an overround of {limit:g} are suspended"
 
 
-def _tape(kickoffs: pl.DataFrame, result: Normalised, part: pl.DataFrame | SourcePart) -> tuple[Tape, pl.DataFrame | None]:
+def _tape(kickoffs: pl.DataFrame, result: ImportResult, part: pl.DataFrame | SourcePart) -> tuple[Tape, pl.DataFrame | None]:
     ticks, books = as_part(part)
     own = kickoffs.filter(pl.col("fixture_id").is_in(ticks["fixture_id"].unique().implode()))
     return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy), books
 
 
-def _check_some(quality: QualityAccount, result: Normalised, files: Mapping[str, Path], left: tuple[RefusedRows, ...]) -> None:
+def _check_some(
+    quality: QualityAccount, result: ImportResult, files: Mapping[str, Path], left: tuple[RefusedRows, ...]
+) -> None:
     refused = [*result.account.refused_rows(), *left]
     if quality.counts["ticks"] > (quality.counts["suspended"] if refused else 0):
         return
@@ -233,7 +238,7 @@ def _check_some(quality: QualityAccount, result: Normalised, files: Mapping[str,
     )
 
 
-def _check_weights(options: Options, result: Normalised) -> None:
+def _check_weights(options: Options, result: ImportResult) -> None:
     unknown = sorted(options.weights.keys() - result.account.book_names)
     if unknown:
         raise SourceError(
@@ -241,7 +246,7 @@ def _check_weights(options: Options, result: Normalised) -> None:
         )
 
 
-def _report(quality: QualityAccount, result: Normalised, files: int, left: tuple[RefusedRows, ...]) -> Quality:
+def _report(quality: QualityAccount, result: ImportResult, files: int, left: tuple[RefusedRows, ...]) -> Quality:
     account = result.account
     return quality.report(
         files=files,
@@ -255,11 +260,11 @@ def _report(quality: QualityAccount, result: Normalised, files: int, left: tuple
     )
 
 
-def _unread(paths: Sequence[Path], read: Iterable[Path]) -> tuple[RefusedRows, ...]:
+def _unread_files(paths: Sequence[Path], read: Iterable[Path]) -> tuple[RefusedRows, ...]:
     below = {file for path in paths if path.is_dir() for file in path.rglob("*") if file.is_file()}
     unread = [file for file in sorted(below - set(read)) if not is_archive(file)]
-    told = [(file.name, content_of(file)) for file in unread[:_LOOKED_AT]]
-    return left_files([*told, *((file.name, "files that were not looked at") for file in unread[_LOOKED_AT:])])
+    contents = [(file.name, content_of(file)) for file in unread[:_LOOKED_AT]]
+    return left_files([*contents, *((file.name, "files that were not looked at") for file in unread[_LOOKED_AT:])])
 
 
 # From the segments of a capture to a pack that keeps them, and shows how they became its ticks.

@@ -27,8 +27,8 @@ from clvlab.sources.kalshi import messages as kalshi_messages
 from clvlab.sources.polymarket import history as polymarket
 from clvlab.sources.polymarket import messages as polymarket_messages
 from clvlab.sources.polymarket import pmxt
-from clvlab.sources.scraped import oddsharvester, oddsportal
-from clvlab.sources.source import Normalised, Options
+from clvlab.sources.scrapers import oddsharvester, oddsportal
+from clvlab.sources.source import ImportResult, Options
 from clvlab.sources.tables import table, trades
 from clvlab.sources.the_odds_api import history as the_odds_api
 from clvlab.sources.the_odds_api import messages as the_odds_api_messages
@@ -169,21 +169,21 @@ def feed_of(settings: FeedSettings, name: str | None = None) -> Feed:
     """
     name = name or settings.feed
     if name is None or name not in FEEDS:
-        asked = "no feed is named: set CLVLAB_FEED to" if name is None else f"there is no feed {name!r}: name"
-        raise FeedError(f"{asked} one of {', '.join(FEEDS)}")
+        problem = "no feed is named: set CLVLAB_FEED to" if name is None else f"there is no feed {name!r}: name"
+        raise FeedError(f"{problem} one of {', '.join(FEEDS)}")
     entry = FEEDS[name]
     prefix = f"{name.replace('-', '_')}_"
-    given = {
+    arguments = {
         field.removeprefix(prefix): value.get_secret_value() if isinstance(value, SecretStr) else value
         for field, value in settings
         if field.startswith(prefix) and value is not None
     }
-    missing = [variable_of(prefix + need) for need in entry.needs if not given.get(need)]
+    missing = [variable_of(prefix + need) for need in entry.needs if not arguments.get(need)]
     if missing:
         raise FeedError(f"the feed {name!r} needs {' and '.join(missing)}")
     if name == "replay":
-        given["pack"] = open_pack(given["pack"])
-    feed = cast(Feed, _class_of(entry)(**given))
+        arguments["pack"] = open_pack(arguments["pack"])
+    feed = cast(Feed, _class_of(entry)(**arguments))
     feed.health.skew_s = settings.feed_skew_s
     return feed
 
@@ -198,7 +198,7 @@ def _class_of(entry: _Entry) -> Any:
 
 
 _Finder = Callable[[Sequence[Path]], Mapping[str, Path]]
-Normaliser = Callable[[Mapping[str, Path], Options, Path], Normalised]
+Normaliser = Callable[[Mapping[str, Path], Options, Path], ImportResult]
 
 # source -> (find its files below the given paths, normalise them with a folder for scratch files)
 IMPORTERS: Mapping[str, tuple[_Finder, Normaliser]] = MappingProxyType(

@@ -31,7 +31,7 @@ from clvlab.sources.archives import SHEETS, ArchiveKind, head_of, is_a_line, kin
 from clvlab.sources.betfair import runners as betfair_runners
 from clvlab.sources.kalshi.messages import parts_of
 from clvlab.sources.polymarket import pmxt
-from clvlab.sources.scraped import oddsharvester, oddsportal
+from clvlab.sources.scrapers import oddsharvester, oddsportal
 from clvlab.sources.tables import trades
 from clvlab.sources.tables.rows import delimiter_of, header_of
 from clvlab.words import counted
@@ -131,7 +131,7 @@ def _number(text: str) -> float | None:
 
 _MAX_ALIKE = 50
 _LIKE_BYTES = 1 << 16
-_SHOWN = 12
+_MAX_LISTED = 12
 _SEASON = ("Date", "HomeTeam", "AwayTeam"), ("Date", "Home", "Away", "League")
 _SEASON_ODDS = ("PSH", "PSCH", "AvgH", "AvgCH", "MaxH", "MaxCH", "B365H", "B365CH", "BbAvH", "BFEH", "BFECH", "FTR", "Res")
 _CHANGES = ("event_id", "commence_time", "bookmaker", "outcome", "snapshot_commit_time")
@@ -155,11 +155,11 @@ LOOKED_FOR: Mapping[str, str] = {
 }
 
 
-Told = tuple[str, str, str] | tuple[str, str, str, Mapping[str, Any]]  # source, what shows it, delimiter, mapping
+Finding = tuple[str, str, str] | tuple[str, str, str, Mapping[str, Any]]  # source, what shows it, delimiter, mapping
 
 
 @dataclass(frozen=True, slots=True)
-class Recognised:
+class Recognition:
     """A source, the file that shows it, and what in it does.
 
     Attributes
@@ -180,7 +180,7 @@ class Recognised:
         return f"{self.source}, for {self.file} has {self.why}"
 
 
-def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) -> Recognised:
+def recognition_of(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) -> Recognition:
     """Return the source that files or folders are of.
 
     Parameters
@@ -195,9 +195,9 @@ def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) 
     SourceError
         None that is known, or several; the message lists what was looked for.
     """
-    found: dict[str, list[Recognised]] = {}
+    found: dict[str, list[Recognition]] = {}
     why_not: list[SourceError] = []
-    seen: dict[tuple[ArchiveKind, str], list[Recognised]] = {}
+    seen: dict[tuple[ArchiveKind, str], list[Recognition]] = {}
     for path in paths:
         for file in _files_of(path):
             likeness = _likeness(file)
@@ -206,7 +206,7 @@ def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) 
                 found[alike[0].source].append(alike[0])
                 continue
             try:
-                one = recognised_file(file, mapping)
+                one = recognise_file(file, mapping)
             except SourceError as error:
                 if not path.is_dir():
                     raise
@@ -244,7 +244,7 @@ def _files_of(path: Path) -> list[Path]:
     return [file for file in sorted(path.rglob("*")) if file.is_file()]
 
 
-def recognised_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Recognised:
+def recognise_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Recognition:
     """Return the source that one file is of.
 
     Raises
@@ -252,19 +252,19 @@ def recognised_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Rec
     SourceError
         None that is known.
     """
-    found = _told(path, mapping or {})
+    found = _finding(path, mapping or {})
     if isinstance(found, str):
         looked = "".join(f"\n  {source}: {what}" for source, what in LOOKED_FOR.items())
         raise SourceError(
             f"{printable(path.name)!r} is of no source that is known: it holds {found}. Name the source before the file: "
             f"{command('packs', 'import', 'csv', path, '--out', 'FOLDER')}\nLooked for:{looked}"
         )
-    return Recognised(found[0], printable(path.name), *found[1:])
+    return Recognition(found[0], printable(path.name), *found[1:])
 
 
 def content_of(path: Path) -> str:
     """Return in words what a file holds that was not read."""
-    found = _told(path, {})
+    found = _finding(path, {})
     return found if isinstance(found, str) else f"files of {found[0]}, for they have {found[1]}"
 
 
@@ -281,14 +281,14 @@ def is_of_betfair(path: Path) -> bool:
     return kind_of(head) is ArchiveKind.TAR and not isinstance(_of_tar(path, head, {}), str)
 
 
-def _told(path: Path, mapping: Mapping[str, Any]) -> Told | str:
+def _finding(path: Path, mapping: Mapping[str, Any]) -> Finding | str:
     """Return source, what shows it and the delimiter; or in words what a file holds that is of no source."""
     head = head_of(path)
-    told: Callable[[Path, bytes, Mapping[str, Any]], Told | str] = _TELLERS.get(kind_of(head), _not_told)
-    return told(path, head, mapping)
+    inspect: Callable[[Path, bytes, Mapping[str, Any]], Finding | str] = _INSPECTIONS.get(kind_of(head), _foreign)
+    return inspect(path, head, mapping)
 
 
-def _not_told(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
+def _foreign(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
     kind = kind_of(head)
     packed = dict.fromkeys(
         (ArchiveKind.ZIP, ArchiveKind.SEVEN_ZIP, ArchiveKind.RAR, ArchiveKind.ZSTANDARD), ", which has to be unpacked"
@@ -299,7 +299,7 @@ def _not_told(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
     return f"{kind.value}{mend.get(kind, '')}"
 
 
-def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> Told | str:
+def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> Finding | str:
     try:
         columns = pq.read_schema(path).names
     except UNREADABLE as error:
@@ -311,13 +311,13 @@ def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> Told | 
     changes = "the-odds-api", f"the columns {_CHANGES[2]}, {_CHANGES[3]} and {_CHANGES[4]}", ""
     found = changes if {*_CHANGES} <= {*columns} else _of_columns(columns, mapping, "parquet")
     if found is None:
-        return f"Parquet with the columns {_listed(columns)}"
+        return f"Parquet with the columns {_list(columns)}"
     if found[0] != "trades" and path.suffix != ".parquet":
         return f"Parquet of {found[0]}, and its name does not end in .parquet: rename it"
     return found
 
 
-def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Told | str:
+def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Finding | str:
     try:
         text = head.decode("utf-8-sig", errors="strict")
     except UnicodeDecodeError as error:
@@ -348,14 +348,16 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Told | str
     if found is not None:
         return found[0], found[1], delimiter, found[3] if len(found) == 4 else {}
     if (usual := oddsportal.columns_of(columns)) is not None:
-        shown = [usual.named["date"], usual.named["home"], usual.named["away"], *usual.sides.values()]
-        return "oddsportal", f"the columns {', '.join(shown)}", delimiter
-    said = mapping.get("columns")
-    lacks = f", nor {said['fixture']!r:.80} as the mapping says" if isinstance(said, Mapping) and "fixture" in said else ""
-    return f"a CSV with the columns {_listed(columns)}, which name no fixture, time and odds{lacks}"
+        present = [usual.named["date"], usual.named["home"], usual.named["away"], *usual.sides.values()]
+        return "oddsportal", f"the columns {', '.join(present)}", delimiter
+    mapped = mapping.get("columns")
+    lacks = (
+        f", nor {mapped['fixture']!r:.80} as the mapping says" if isinstance(mapped, Mapping) and "fixture" in mapped else ""
+    )
+    return f"a CSV with the columns {_list(columns)}, which name no fixture, time and odds{lacks}"
 
 
-def _of_probabilities(found: Probabilities, columns: Sequence[str], delimiter: str) -> Told | str:
+def _of_probabilities(found: Probabilities, columns: Sequence[str], delimiter: str) -> Finding | str:
     """Tell a table of probabilities: one that says when they stood is read, without odds."""
     if {"fixture", "time"} <= {*columns} and "odds" not in columns:
         mapping = {"probabilities": found.sides, "percent": found.percent}
@@ -368,7 +370,7 @@ def _of_probabilities(found: Probabilities, columns: Sequence[str], delimiter: s
     )
 
 
-def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) -> Told | None:
+def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) -> Finding | None:
     """Tell a table by columns that both CSV and Parquet can have."""
     named = {*columns}
     price = next((column for column in trades.PRICES if column in named), None)
@@ -385,11 +387,11 @@ def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) 
     return None
 
 
-def _listed(columns: Sequence[str]) -> str:
-    return ", ".join(columns[:_SHOWN]) + (f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else "")
+def _list(columns: Sequence[str]) -> str:
+    return ", ".join(columns[:_MAX_LISTED]) + (f" and {len(columns) - _MAX_LISTED} more" if len(columns) > _MAX_LISTED else "")
 
 
-def _of_json(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Told | str:
+def _of_json(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Finding | str:
     try:
         if is_a_line(head):
             document = orjson.loads(head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0])
@@ -403,7 +405,7 @@ def _of_json(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Told | str
     if found is not None:
         return *found, ""
     some = document[0] if isinstance(document, list) and document else document
-    keys = f"the keys {_listed([str(key) for key in some])}" if isinstance(some, dict) and some else f"{str(some)[:60]!r}"
+    keys = f"the keys {_list([str(key) for key in some])}" if isinstance(some, dict) and some else f"{str(some)[:60]!r}"
     return f"JSON with {keys}"
 
 
@@ -431,19 +433,19 @@ def of_document(document: Any) -> tuple[str, str] | None:
     return None
 
 
-def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Told | str:
+def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Finding | str:
     names: list[str] = []
     try:
         with tarfile.open(fileobj=io.BytesIO(head), mode="r|") as tar:
-            names.extend(member.name for member in islice((member for member in tar if member.isfile()), _SHOWN))
+            names.extend(member.name for member in islice((member for member in tar if member.isfile()), _MAX_LISTED))
     except (tarfile.TarError, EOFError, OSError):
         pass  # the head ends within a member: the names before it are enough
     if path.suffix == ".tar" and any(_MARKET.fullmatch(Path(name).name) for name in names):
         return "betfair", f"files named as Betfair's markets, such as {names[0]}", ""
-    return f"a tar archive of {_listed([printable(name) for name in names]) or 'nothing that is a file'}"
+    return f"a tar archive of {_list([printable(name) for name in names]) or 'nothing that is a file'}"
 
 
-_TELLERS: Mapping[ArchiveKind, Callable[[Path, bytes, Mapping[str, Any]], Told | str]] = {
+_INSPECTIONS: Mapping[ArchiveKind, Callable[[Path, bytes, Mapping[str, Any]], Finding | str]] = {
     ArchiveKind.PARQUET: _of_parquet,
     ArchiveKind.TEXT: _of_text,
     ArchiveKind.JSON: _of_json,

@@ -35,11 +35,11 @@ _YES, _NO = "yes", "no"
 LEAVE_OUT = "leave-out"
 
 
-class _Mapped(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
-class _MappedFixture(_Mapped):
+class _FixtureEntry(_StrictModel):
     """A fixture: an id of one's own, its names with the home team first, its kickoff, and the sides of its markets."""
 
     id: str | int
@@ -59,16 +59,16 @@ class _MappedFixture(_Mapped):
         }
 
 
-class _Mapping(_Mapped):
+class _AssetEntries(_StrictModel):
     """The fixtures, what their kickoffs are, and what becomes of assets that it does not name."""
 
-    fixtures: tuple[_MappedFixture, ...] = ()
+    fixtures: tuple[_FixtureEntry, ...] = ()
     kickoff_kind: KickoffKind = KickoffKind.SCHEDULED
     others: str | None = None
     columns: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _known(self) -> _Mapping:
+    def _check_others(self) -> _AssetEntries:
         if self.others not in (None, LEAVE_OUT):
             raise ValueError(f"others is {LEAVE_OUT!r} or nothing, not {self.others!r:.80}")
         return self
@@ -78,12 +78,12 @@ def _word(name: Any) -> str:
     return {True: _YES, False: _NO}[name] if isinstance(name, bool) else str(name)
 
 
-def _asset(said: Any) -> Any:
+def _asset(value: Any) -> Any:
     """Return an asset, with a mark before it where the side is its ``no``."""
-    if isinstance(said, Mapping) and len(said) == 1 and _word(next(iter(said))) in (_YES, _NO):
-        ((which, asset),) = said.items()
+    if isinstance(value, Mapping) and len(value) == 1 and _word(next(iter(value))) in (_YES, _NO):
+        ((which, asset),) = value.items()
         return f"{_word(which)}:{asset}"
-    return f"{_YES}:{said}" if isinstance(said, str | int) and not isinstance(said, bool) else said
+    return f"{_YES}:{value}" if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +195,13 @@ def asset_map(source: str, options: Options) -> AssetMap:
     SourceError
         It is none, a kickoff has no zone, or an asset or a fixture stands in it twice.
     """
-    given = dict(options.mapping or {})
-    if "fixtures" not in given and given.keys() & {"sides", "market"}:
-        raise SourceError(f"{source} takes a mapping of fixtures, not of a table's columns: {', '.join(map(repr, given))}")
+    raw = dict(options.mapping or {})
+    if "fixtures" not in raw and raw.keys() & {"sides", "market"}:
+        raise SourceError(f"{source} takes a mapping of fixtures, not of a table's columns: {', '.join(map(repr, raw))}")
     try:
-        mapping = _Mapping.model_validate(given)
+        mapping = _AssetEntries.model_validate(raw)
     except ValidationError as error:
-        raise SourceError(f"no mapping of assets: {_said(error)}") from error
+        raise SourceError(f"no mapping of assets: {_problem(error)}") from error
     ids = fixture_ids_of(str(one.id) for one in mapping.fixtures)
     if len(ids) != len(mapping.fixtures):
         twice = next(name for name, count in Counter(str(one.id) for one in mapping.fixtures).items() if count > 1)
@@ -224,16 +224,16 @@ def asset_map(source: str, options: Options) -> AssetMap:
     return AssetMap(source, ordered, markets, kickoff, mapping.others == LEAVE_OUT, mapping.columns)
 
 
-def _said(error: ValidationError) -> str:
+def _problem(error: ValidationError) -> str:
     wrong = error.errors()[0]
     if wrong["type"] == "extra_forbidden":
         place, name = wrong["loc"][:-1], str(wrong["loc"][-1])
-        return f"{name!r} is no key{among(name, _MappedFixture.model_fields if place else _Mapping.model_fields)}"
+        return f"{name!r} is no key{among(name, _FixtureEntry.model_fields if place else _AssetEntries.model_fields)}"
     where = ".".join(str(part) for part in wrong["loc"])
     return f"{where}: {wrong['msg'].removeprefix('Value error, ')}" if where else wrong["msg"].removeprefix("Value error, ")
 
 
-def _kickoff(one: _MappedFixture, options: Options) -> int:
+def _kickoff(one: _FixtureEntry, options: Options) -> int:
     text = one.kickoff.isoformat() if isinstance(one.kickoff, datetime) else one.kickoff
     try:
         return time_ms(text, zone_of(options.time_zone))
@@ -241,9 +241,9 @@ def _kickoff(one: _MappedFixture, options: Options) -> int:
         raise SourceError(f"the kickoff of {str(one.id)!r:.120} in the mapping: {error}") from error
 
 
-def _market(fixture_id: int, key: str, said: Mapping[str, str]) -> AssetMarket:
+def _market(fixture_id: int, key: str, assets: Mapping[str, str]) -> AssetMarket:
     """Make a market; one of a single asset that is its ``yes`` has the other side of the same asset besides."""
-    marked = dict(said)
+    marked = dict(assets)
     if list(marked) == [_YES]:
         marked[_NO] = f"{_NO}:{marked[_YES].partition(':')[2]}"
     split = {side: (asset.partition(":")[2], asset.startswith(f"{_NO}:")) for side, asset in marked.items()}
@@ -478,11 +478,11 @@ class ShareSpill:
         if (market.fixture_id, market.key) not in self.quoted:
             account.note("markets that serve to enter, not to close: a trade is no standing quote")
             age_s = TRADE_AGE_S if options.max_age_s is None else options.max_age_s
-            yield from _traded(market, rows, age_s * 1000, account)
+            yield from _trade_states(market, rows, age_s * 1000, account)
             return
         account.note("trades beside quotes of their market are left out", int(rows["is_trade"].sum()))
         last_ms = None
-        for state in _quoted(market, rows.filter(~pl.col("is_trade")), account):
+        for state in _quote_states(market, rows.filter(~pl.col("is_trade")), account):
             last_ms = state.ts_ms if state.ts_ms < kickoff_ms and not state.suspended else last_ms
             yield state
         if last_ms is None or kickoff_ms - last_ms > CLOSE_WITHIN_S * 1000:
@@ -491,24 +491,24 @@ class ShareSpill:
             )
 
 
-def _quoted(market: AssetMarket, rows: pl.DataFrame, account: ImportStats) -> Iterator[State]:
+def _quote_states(market: AssetMarket, rows: pl.DataFrame, account: ImportStats) -> Iterator[State]:
     """Make a state of the quotes of each time; where an asset has none at that time the market is suspended."""
     for ts_ms, group in groupby(rows.iter_rows(named=True), key=lambda row: int(row["ts_ms"])):
         quotes: dict[str, Quote] = {}
         for row in group:
-            said, first = Quote(row["bid"], row["ask"]), row["asset"] not in quotes
+            quote, first = Quote(row["bid"], row["ask"]), row["asset"] not in quotes
             if first:
-                quotes[row["asset"]] = said
-            elif quotes[row["asset"]] == said:
+                quotes[row["asset"]] = quote
+            elif quotes[row["asset"]] == quote:
                 account.note("quotes that repeat another were dropped")
             else:
-                text = f"{row['asset']} is quoted {quotes[row['asset']]} and {said} at {ts_ms}"
+                text = f"{row['asset']} is quoted {quotes[row['asset']]} and {quote} at {ts_ms}"
                 account.refuse(row["file"], row["line"], text, "an asset is quoted twice at one time")
         shares = ShareMarket(market.fixture_id, market.key, tuple(market.sides))
         for asset in market.assets:
-            quote = quotes.get(asset)
+            last = quotes.get(asset)
             for side, opposite in market.sides_of(asset):
-                shares.quote(side, quote.opposite if quote is not None and opposite else quote, ts_ms)
+                shares.quote(side, last.opposite if last is not None and opposite else last, ts_ms)
         if len(quotes) < len(market.assets):
             account.note("times at which an asset of a market has no quote are suspended")
         else:
@@ -526,7 +526,7 @@ class _Last(NamedTuple):
     takes_yes: bool
 
 
-def _traded(market: AssetMarket, rows: pl.DataFrame, age_ms: int, account: ImportStats) -> Iterator[State]:
+def _trade_states(market: AssetMarket, rows: pl.DataFrame, age_ms: int, account: ImportStats) -> Iterator[State]:
     """Make a state at each trade: the last trades of the sides, normalised, if none of them is too old."""
     last: dict[str, _Last] = {}
     repeated = pl.col("trade").is_not_null() & ~pl.struct("asset", "trade").is_first_distinct()
@@ -549,7 +549,7 @@ def _trade_state(market: AssetMarket, ts_ms: int, fresh: Mapping[str, _Last], ac
     shares = largest_remainder(weights)
     return head(
         prob_bps=tuple(shares[side] for side in sides),
-        odds_milli=tuple(_taken_odds(_of(side, market, fresh)) for side in sides),
+        odds_milli=tuple(_ask_odds(_of(side, market, fresh)) for side in sides),
     )
 
 
@@ -558,7 +558,7 @@ def _of(side: str, market: AssetMarket, fresh: Mapping[str, _Last]) -> _Last:
     return _Last(trade.ts_ms, WHOLE - trade.price, not trade.takes_yes) if side in market.opposite else trade
 
 
-def _taken_odds(trade: _Last) -> int | None:
+def _ask_odds(trade: _Last) -> int | None:
     """Return the odds at which a side was taken; where its other side was taken, nobody is known to have offered it."""
     return odds_milli(Decimal(trade.price) / WHOLE) if trade.takes_yes else None
 

@@ -27,7 +27,7 @@ _LARGEST = 10  # overround; what is more is a percentage
 _EXAMPLES = 5
 _BREAKS_OFF = "a file can't be read to its end"
 _PLACE = re.compile(r"^(:\d+)?: ")
-_MAX_SAID = 300
+_MAX_TEXT = 300
 _MOST_REASONS = 20
 _OTHERS = "files are left out for other reasons"
 
@@ -111,11 +111,11 @@ class Options:
             if type(flag) is not bool:
                 raise ArgumentError(f"{name} is True or False, not {flag!r:.80}")
         if not callable(self.progress):
-            said = f"progress is called with a line of text now and then, such as print; {self.progress!r:.80} can't be"
-            raise ArgumentError(said)
+            problem = f"progress is called with a line of text now and then, such as print; {self.progress!r:.80} can't be"
+            raise ArgumentError(problem)
         if self.mapping is not None and not isinstance(self.mapping, Mapping):
-            said = f"a mapping says what columns mean, as {{'columns': {{'time': 'when'}}}}, not {self.mapping!r:.80}"
-            raise SourceError(said)
+            problem = f"a mapping says what columns mean, as {{'columns': {{'time': 'when'}}}}, not {self.mapping!r:.80}"
+            raise SourceError(problem)
         check_close_age(self.max_close_age_s)
         object.__setattr__(self, "margin", Margin(self.margin))
         object.__setattr__(self, "weights", dict(self.weights or {}))
@@ -131,7 +131,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedRow:
     """A source row that was not read."""
 
     file: str
@@ -179,7 +179,7 @@ class ImportStats:
         SourceError
             When strict.
         """
-        refused = Refused(file, line, reason)
+        refused = RefusedRow(file, line, reason)
         if not self.lenient:
             raise SourceError(f"{refused} (lenient reading would count it and go on)")
         self._count(kind, str(refused))
@@ -200,14 +200,14 @@ class ImportStats:
         """
         if not self.lenient:
             raise error
-        said = _PLACE.sub("", printable(str(error)).removeprefix(printable(file)))
-        kind = f"a file {said}" if said.startswith(_BREAKS_OFF.removeprefix("a file ")) else f"{reason}: {said}"
+        message = _PLACE.sub("", printable(str(error)).removeprefix(printable(file)))
+        kind = f"a file {message}" if message.startswith(_BREAKS_OFF.removeprefix("a file ")) else f"{reason}: {message}"
         self.leave_file(file, kind)
         self.broken = self.broken or error
 
     def leave_file(self, file: str, reason: str) -> None:
         """Count a file that is left out, for one of so many reasons at most: beyond them it is one of all the others."""
-        kind = reason[:_MAX_SAID]
+        kind = reason[:_MAX_TEXT]
         self._reasons.add(kind if len(self._reasons) < _MOST_REASONS else _OTHERS)
         self._count(kind if kind in self._reasons else _OTHERS, printable(file))
 
@@ -240,7 +240,7 @@ class SourcePart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Normalised:
+class ImportResult:
     """What a source says.
 
     Attributes

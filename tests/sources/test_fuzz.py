@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from clvlab.errors import ClvlabError, SourceError
 from clvlab.packs.verification import verify_pack
 from clvlab.sources.importer import import_source
-from clvlab.sources.recognition import recognised
+from clvlab.sources.recognition import recognition_of
 from clvlab.sources.source import Options
 from tests.length import length
 from tests.samples import oddsharvester, oddsportal, pmxt
@@ -126,7 +126,7 @@ def damaged(documents, dice):
 def becomes_a_pack_or_an_error(source, path, folder, **options):
     before = {entry.name for entry in folder.iterdir()}
     with suppress(SourceError):
-        recognised([path])
+        recognition_of([path])
     try:
         import_source(source, [path], folder / "p", Options(**options))
     except ClvlabError:

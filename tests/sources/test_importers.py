@@ -13,7 +13,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.verification import verify_pack
 from clvlab.sources.importer import import_source
 from clvlab.sources.providers import IMPORTERS
-from clvlab.sources.recognition import recognised
+from clvlab.sources.recognition import recognition_of
 from clvlab.sources.source import Options
 from tests.sources import test_fuzz as fuzz
 from tests.sources.betfair import test_runners as runners
@@ -91,7 +91,7 @@ def test_every_importer_has_a_sample():
 
 @every_importer
 def test_its_file_is_told(sample, tmp_path):
-    assert recognised([sample.write(tmp_path)], sample.mapping).source == sample.source
+    assert recognition_of([sample.write(tmp_path)], sample.mapping).source == sample.source
 
 
 @every_importer

@@ -6,7 +6,7 @@ import pytest
 from clvlab.errors import SourceError
 from clvlab.packs.verification import verify_pack
 from clvlab.sources.betfair.history import JUMPED
-from clvlab.sources.clock import NOT_BORNE_OUT, jumps, timed
+from clvlab.sources.clock import NOT_BORNE_OUT, jumps, with_sound_times
 from clvlab.sources.importer import import_source
 from tests.sources.betfair import test_history as betfair
 from tests.sources.capture.test_captures_as_files import MESSAGE, later, polymarket, txline
@@ -86,7 +86,7 @@ def test_what_comes_after_a_jump_decides(times, false):
     ],
 )
 def test_a_book_is_of_the_last_sound_time_where_its_own_is_not_borne_out(times, sound):
-    found = list(timed(enumerate(times)))
+    found = list(with_sound_times(enumerate(times)))
 
     assert found == list(enumerate(sound))
 

@@ -33,7 +33,7 @@ class GapCause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class FeedMessage:
     """A message, verbatim.
 
     Attributes
@@ -56,7 +56,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """From here on messages may be missed, until the next ``Resumed``.
+    """From here on messages may be missed, until the next ``Resumption``.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumption:
     """Messages come again.
 
     Attributes
@@ -92,7 +92,7 @@ class Resumed:
     replayed: bool = False
 
 
-Item = Received | Cut | Resumed
+Item = FeedMessage | Cut | Resumption
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class Health:
     error
         What went wrong last, without a secret; None while all is well.
     owed_since_ms
-        Since when messages were missed that are just being sent again, so that a ``Resumed`` has promised them; None if none.
+        Since when messages that a ``Resumption`` promised, and are now being sent again, were missed; None without any.
     skew_s
         How far a message's time may be beyond its arrival, as the settings say.
     """
@@ -131,7 +131,7 @@ class Health:
     owed_since_ms: int | None = None
     skew_s: int = SKEW_S
 
-    def note(self, message: Received) -> None:
+    def note(self, message: FeedMessage) -> None:
         """Take note of a message."""
         self.connected, self.retries, self.error = True, 0, None
         self.heard_ts_ms = self.data_ts_ms = message.received_ts_ms
@@ -193,7 +193,7 @@ class Feed(Protocol):
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return messages as they come, until it is told to stop or the feed has ended; it connects again by itself.
 
-        Every connection after the first is a ``Cut`` and a ``Resumed``, in their places among the messages.
+        Every connection after the first is a ``Cut`` and a ``Resumption``, in their places among the messages.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ class Feed(Protocol):
             What to subscribe to; everything if empty.
         after
             Mark of the last message that is known: the feed first sends what was missed since, if it can, and says by a first
-            ``Resumed`` whether it did.
+            ``Resumption`` whether it did.
 
         Raises
         ------

@@ -119,21 +119,21 @@ def made_up_markets(seed: int, *, events: int = 2, messages: int = 2000, start_m
     chance = random.Random(seed)  # noqa: S311 - no secret
     markets = [_market(event, n, chance, start_ms) for event in range(1, events + 1) for n in range(len(_KINDS))]
     closing = markets[::2]
-    told = [market.define() | {"img": True, "rc": [market.quote(n) for n in range(len(market.prob))]} for market in markets]
-    while len(told) < messages * 9 // 10:
-        told += _moved(chance.choice(markets), chance)
-    told += [market.define(status="SUSPENDED") for market in markets if market not in closing]
-    while len(told) < messages - 2 * len(markets):
-        told += _moved(chance.choice(closing), chance)
-    told += [market.define(status="OPEN", inPlay=True) for market in markets]
-    told += [market.settle(chance.randrange(len(market.prob))) for market in markets]
+    changes = [market.define() | {"img": True, "rc": [market.quote(n) for n in range(len(market.prob))]} for market in markets]
+    while len(changes) < messages * 9 // 10:
+        changes += _move(chance.choice(markets), chance)
+    changes += [market.define(status="SUSPENDED") for market in markets if market not in closing]
+    while len(changes) < messages - 2 * len(markets):
+        changes += _move(chance.choice(closing), chance)
+    changes += [market.define(status="OPEN", inPlay=True) for market in markets]
+    changes += [market.settle(chance.randrange(len(market.prob))) for market in markets]
     return [
         {"op": "mcm", "pt": start_ms + STEP_MS * n + chance.randrange(1000), "clk": None, "mc": [change]}
-        for n, change in enumerate(told)
+        for n, change in enumerate(changes)
     ]
 
 
-def _moved(market: _MadeMarket, chance: random.Random) -> list[MarketChange]:
+def _move(market: _MadeMarket, chance: random.Random) -> list[MarketChange]:
     """Return a change of one runner's offers, or now and then a suspension and its end."""
     if chance.random() < 0.01:
         return [market.define(status="SUSPENDED"), market.define(status="OPEN")]
@@ -233,10 +233,10 @@ class Exchange:
 
     def message(self, number: int, market_filter: Mapping[str, Any]) -> StreamMessage:
         """Return a message of the script, with the changes that a filter takes in."""
-        changes = self.wanted(self.script[number].get("mc") or (), market_filter)
+        changes = self.matches(self.script[number].get("mc") or (), market_filter)
         return {"op": "mcm", "pt": self.time_ms(number), "mc": changes}
 
-    def wanted(self, changes: Sequence[MarketChange], market_filter: Mapping[str, Any]) -> list[MarketChange]:
+    def matches(self, changes: Sequence[MarketChange], market_filter: Mapping[str, Any]) -> list[MarketChange]:
         """Return the changes of the markets that a filter takes in, by their ids and those of their events."""
         market_ids, event_ids = market_filter.get("marketIds"), market_filter.get("eventIds")
         return [
@@ -271,8 +271,8 @@ class Conversation:
 
     def converse(self) -> None:
         self._say({"op": "connection", "connectionId": f"devfeed-{id(self)}"})
-        self._authenticate(self._asked())
-        wants = self._asked()
+        self._authenticate(self._request())
+        wants = self._request()
         self._id, self._filter = wants.get("id", 0), wants.get("marketFilter") or {}
         self._heartbeat_s = (wants.get("heartbeatMs") or 5000) / 1000
         if wants.get("op") != "marketSubscription":
@@ -290,7 +290,7 @@ class Conversation:
         self._exchange.finished.set()
         self._rest_for(float("inf"))
 
-    def _authenticate(self, asked: Mapping[str, Any]) -> None:
+    def _authenticate(self, request: Mapping[str, Any]) -> None:
         exchange = self._exchange
         planned = exchange.plan.due(exchange.published, *_REFUSALS)
         if planned is not None:
@@ -298,11 +298,11 @@ class Conversation:
             self._refuse(_REFUSALS[planned.fault])
         if exchange.refusal:
             self._refuse(exchange.refusal)
-        if asked.get("appKey") != exchange.app_key:
-            self._refuse("INVALID_APP_KEY" if asked.get("appKey") else "NO_APP_KEY")
-        if asked.get("session") != exchange.session:
+        if request.get("appKey") != exchange.app_key:
+            self._refuse("INVALID_APP_KEY" if request.get("appKey") else "NO_APP_KEY")
+        if request.get("session") != exchange.session:
             self._refuse("INVALID_SESSION_INFORMATION")
-        self._say({"op": "status", "id": asked.get("id"), "statusCode": "SUCCESS", "connectionClosed": False})
+        self._say({"op": "status", "id": request.get("id"), "statusCode": "SUCCESS", "connectionClosed": False})
 
     def _refuse(self, code: str) -> None:
         self._say({
@@ -319,7 +319,7 @@ class Conversation:
             missed = (exchange.message(number, self._filter) for number in range(clk, published))
             self._send_parts("RESUB_DELTA", [message for message in missed if message["mc"]], published)
             return published
-        wanted, size = exchange.wanted(changes, self._filter), exchange.segment
+        wanted, size = exchange.matches(changes, self._filter), exchange.segment
         pt = exchange.time_ms(published - 1)
         parts: list[StreamMessage] = [{"op": "mcm", "pt": pt, "mc": wanted[n : n + size]} for n in range(0, len(wanted), size)]
         self._send_parts("SUB_IMAGE", parts, published)
@@ -382,7 +382,7 @@ class Conversation:
             pt = self._exchange.time_ms(self._at - 1)
             self._say({"op": "mcm", "id": self._id, "ct": "HEARTBEAT", "clk": str(self._at), "pt": pt})
 
-    def _asked(self) -> Mapping[str, Any]:
+    def _request(self) -> Mapping[str, Any]:
         """Return the client's next message."""
         while _CRLF not in self._rest:
             part = self._peer.recv(1 << 16)
@@ -390,8 +390,8 @@ class Conversation:
                 raise LeftError
             self._rest += part
         line, _, self._rest = self._rest.partition(_CRLF)
-        asked = orjson.loads(line)
-        return asked if isinstance(asked, dict) else {}
+        request = orjson.loads(line)
+        return request if isinstance(request, dict) else {}
 
     def _rest_for(self, seconds: float) -> None:
         """Send heartbeats alone for so long, and leave when the client does."""

@@ -86,8 +86,8 @@ class KalshiServer(ScriptServer):
 
     def accepts(self, request: Request) -> bool:
         """Whether the request is signed with the key."""
-        told = [request.headers.get(name, "") for name in (KEY, SIGNATURE, TIMESTAMP)]
-        return told[0] == KEY_ID and is_signed(self.key.public_key(), told[1], told[2], "GET", PATH)
+        headers = [request.headers.get(name, "") for name in (KEY, SIGNATURE, TIMESTAMP)]
+        return headers[0] == KEY_ID and is_signed(self.key.public_key(), headers[1], headers[2], "GET", PATH)
 
     def answer(self, path: str) -> bytes | None:
         """Return an event with its markets, or a market."""
@@ -97,7 +97,7 @@ class KalshiServer(ScriptServer):
         markets = {market["ticker"]: market for event in self.events.values() for market in event["markets"]}
         return orjson.dumps({"market": markets[name]}) if kind == "markets" and name in markets else None
 
-    def heard(self, peer: Peer, text: str) -> None:
+    def receive(self, peer: Peer, text: str) -> None:
         """Take commands to subscribe and to unsubscribe."""
         command = orjson.loads(text)
         if command["cmd"] == "unsubscribe":
@@ -114,32 +114,32 @@ class KalshiServer(ScriptServer):
         sid = len(peer.seqs) + 1
         peer.seqs[sid] = 0
         peer.sids |= dict.fromkeys(tickers, sid)
-        told = {"channel": "orderbook_delta", "sid": sid}
-        self.send(peer, orjson.dumps({"id": command["id"], "type": "subscribed", "msg": told}).decode())
+        subscription = {"channel": "orderbook_delta", "sid": sid}
+        self.send(peer, orjson.dumps({"id": command["id"], "type": "subscribed", "msg": subscription}).decode())
         self.follow(peer, tickers)
 
     def text(self, peer: Peer, change: LadderChange, added: int) -> str:
         """Write an ``orderbook_delta``."""
         cents, side = (change.price, "yes") if change.is_bid else (100 * CENT - change.price, "no")
         price = {"price_dollars": _dollars(cents), "delta_fp": f"{added}.00"} if self._in_dollars else {"price": cents // CENT}
-        told = {"market_ticker": change.share, "delta": added, **price, "side": side, "ts_ms": self.time_ms(change.ts_ms)}
-        return self._numbered(peer, "orderbook_delta", told)
+        delta = {"market_ticker": change.share, "delta": added, **price, "side": side, "ts_ms": self.time_ms(change.ts_ms)}
+        return self._numbered_message(peer, "orderbook_delta", delta)
 
     def snapshot(self, peer: Peer, share: str, truth: Ladders) -> str:
         """Write an ``orderbook_snapshot``, which carries no time."""
         no = {100 * CENT - price: size for price, size in truth.side(share, is_bid=False).items()}
-        told: dict[str, object] = {"market_ticker": share}
+        book: dict[str, object] = {"market_ticker": share}
         for side, bids in (("yes", truth.side(share, is_bid=True)), ("no", no)):
             if self._in_dollars:
-                told[f"{side}_dollars"] = [[_dollars(price), size] for price, size in bids.items()]
+                book[f"{side}_dollars"] = [[_dollars(price), size] for price, size in bids.items()]
             else:
-                told[side] = [[price // CENT, size] for price, size in bids.items()]
-        return self._numbered(peer, "orderbook_snapshot", told)
+                book[side] = [[price // CENT, size] for price, size in bids.items()]
+        return self._numbered_message(peer, "orderbook_snapshot", book)
 
-    def _numbered(self, peer: Peer, kind: str, told: Mapping[str, Any]) -> str:
-        sid = peer.sids[told["market_ticker"]]
+    def _numbered_message(self, peer: Peer, kind: str, body: Mapping[str, Any]) -> str:
+        sid = peer.sids[body["market_ticker"]]
         peer.seqs[sid] += 1
-        return orjson.dumps({"type": kind, "sid": sid, "seq": peer.seqs[sid], "msg": told}).decode()
+        return orjson.dumps({"type": kind, "sid": sid, "seq": peer.seqs[sid], "msg": body}).decode()
 
 
 def match_event(number: int, kickoff_ms: int = 1_782_417_600_000) -> Mapping[str, Any]:

@@ -53,10 +53,10 @@ class PolymarketServer(ScriptServer):
         parts = urlsplit(path)
         if parts.path != "/events":
             return None
-        asked = {values[0] for values in parse_qs(parts.query).values()}
-        return orjson.dumps([event for event in self.events if {event["slug"], event["id"]} & asked])
+        wanted = {values[0] for values in parse_qs(parts.query).values()}
+        return orjson.dumps([event for event in self.events if {event["slug"], event["id"]} & wanted])
 
-    def heard(self, peer: Peer, text: str) -> None:
+    def receive(self, peer: Peer, text: str) -> None:
         """Answer ``PING``, and a subscription."""
         if text == "PING":
             peer.socket.send("PONG")
@@ -66,13 +66,13 @@ class PolymarketServer(ScriptServer):
     def text(self, _peer: Peer, change: LadderChange, _added: int) -> str:
         """Write a ``price_change``."""
         bid, ask = self._truth.best(change.share)
-        told = {
+        entry = {
             "asset_id": change.share, "price": _dollars(change.price), "size": str(change.size),
             "side": "BUY" if change.is_bid else "SELL", "hash": f"{self.number:x}",
             "best_bid": _dollars(bid), "best_ask": _dollars(ask),
         }  # fmt: skip
         head = {"market": "0x0", "timestamp": str(self.time_ms(change.ts_ms)), "event_type": "price_change"}
-        return orjson.dumps({**head, "price_changes": [told]}).decode()
+        return orjson.dumps({**head, "price_changes": [entry]}).decode()
 
     def snapshot(self, _peer: Peer, share: str, truth: Ladders) -> str:
         """Write a ``book``."""

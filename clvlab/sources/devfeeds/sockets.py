@@ -262,7 +262,7 @@ class ScriptServer(ABC):
         """Whether a handshake carries what it must."""
 
     @abstractmethod
-    def heard(self, peer: Peer, text: str) -> None:
+    def receive(self, peer: Peer, text: str) -> None:
         """Take what a client sends; called under the lock."""
 
     @abstractmethod
@@ -321,7 +321,7 @@ class ScriptServer(ABC):
         try:
             for text in socket:
                 with self._guard:
-                    self.heard(peer, text if isinstance(text, str) else text.decode())
+                    self.receive(peer, text if isinstance(text, str) else text.decode())
         except ConnectionClosed:
             pass  # the client went away, or was cut off
         finally:

@@ -13,14 +13,14 @@ from clvlab.law.markets import key_parts
 from clvlab.law.message import Message
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
-from clvlab.sources.capture.replay import announced, messages_of
+from clvlab.sources.capture.replay import announced_fixtures, messages_of
 from clvlab.sources.devfeeds.faults import REFUSALS, FaultPlan, FeedFault, HttpRequest, HttpServer
 
 # What a server sends, and when: messages that are published one after the other, whether anybody listens or not.
 
 
 @dataclass(frozen=True, slots=True)
-class Scripted:
+class ScriptedMessage:
     """A message, so many seconds after the script began."""
 
     text: bytes
@@ -45,20 +45,20 @@ class Script:
         Once everything is published.
     """
 
-    messages: Iterable[Scripted]
+    messages: Iterable[ScriptedMessage]
     plan: FaultPlan = field(default_factory=FaultPlan)
     ahead: Callable[[bytes, float], bytes] = lambda text, _: text
     published: list[bytes] = field(default_factory=list, init=False)
     skew_s: float = field(default=0.0, init=False)
     ended: threading.Event = field(default_factory=threading.Event, init=False)
     _news: threading.Condition = field(default_factory=threading.Condition, init=False)
-    _begun: bool = field(default=False, init=False)
+    _started: bool = field(default=False, init=False)
 
     def begin(self, closing: threading.Event) -> None:
         """Publish from now on, unless it does."""
         with self._news:
-            begun, self._begun = self._begun, True
-        if not begun:
+            started, self._started = self._started, True
+        if not started:
             threading.Thread(target=self._publish, args=(closing,), name="clvlab-script", daemon=True).start()
 
     def wait(self, number: int, seconds: float) -> bool:
@@ -72,7 +72,7 @@ class Script:
             if closing.wait(max(0.0, start + scripted.at_s - time.monotonic())):
                 return
             with self._news:
-                self.published += self._faulted(scripted.text)
+                self.published += self._with_faults(scripted.text)
                 self._news.notify_all()
         with self._news:
             self.published += self._held
@@ -80,7 +80,7 @@ class Script:
 
     _held: list[bytes] = field(default_factory=list, init=False)
 
-    def _faulted(self, text: bytes) -> Iterator[bytes]:
+    def _with_faults(self, text: bytes) -> Iterator[bytes]:
         """Return what becomes of a message."""
         planned = self.plan.due(
             len(self.published), FeedFault.DUPLICATE, FeedFault.SWAP, FeedFault.HOLE, FeedFault.SKEW, FeedFault.MALFORMED
@@ -130,7 +130,7 @@ class TxLineServer(HttpServer):
 
     def __init__(
         self,
-        messages: Iterable[Scripted],
+        messages: Iterable[ScriptedMessage],
         plan: FaultPlan | None = None,
         *,
         fixtures: Iterable[Fixture] = (),
@@ -178,7 +178,7 @@ class TxLineServer(HttpServer):
         if parts == ["api", "odds", "stream"]:
             return self._stream(request, wanted)
         if parts == ["api", "fixtures", "snapshot"]:
-            return request.reply(200, orjson.dumps([_described(fixture) for fixture in self._fixtures.values()]))
+            return request.reply(200, orjson.dumps([_fixture_message(fixture) for fixture in self._fixtures.values()]))
         if parts[:3] == ["api", "odds", "updates"] and len(parts) == 6 and all(part.isdecimal() for part in parts[3:]):
             return self._block(request, *map(int, parts[3:]))
         return request.reply(404, b'{"message": "no such path"}')
@@ -245,7 +245,7 @@ def txline_message(message: Message, message_id: str) -> bytes:
     return orjson.dumps(raw)
 
 
-def _described(fixture: Fixture) -> dict[str, object]:
+def _fixture_message(fixture: Fixture) -> dict[str, object]:
     home, away = fixture.names if len(fixture.names) == 2 else (None, None)
     return {
         "FixtureId": fixture.fixture_id, "StartTime": fixture.kickoff_ts_ms, "Participant1": home, "Participant2": away,
@@ -283,7 +283,7 @@ def txline_server(
     chosen = set(fixture_ids) or set(pack.fixture_ids)
     return TxLineServer(
         [
-            Scripted(
+            ScriptedMessage(
                 txline_message(message._replace(ts_ms=message.ts_ms + shift_ms), f"dev:{number:08}"),
                 (message.ts_ms - first_ms) / 1000 / speed,
             )
@@ -292,7 +292,7 @@ def txline_server(
         plan,
         fixtures=[
             fixture.model_copy(update={"kickoff_ts_ms": fixture.kickoff_ts_ms and fixture.kickoff_ts_ms + shift_ms})
-            for fixture_id, fixture in announced(pack).items()
+            for fixture_id, fixture in announced_fixtures(pack).items()
             if fixture_id in chosen
         ],
         port=port,

@@ -25,12 +25,12 @@ from clvlab.sources.capture.connection import (
     base_url,
     client_of,
     provenance_at,
-    refused,
+    raise_refusal,
     secret,
     together,
     until_done,
 )
-from clvlab.sources.capture.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Health, Item, Resumption, Stop, now_ms
 from clvlab.sources.kalshi.messages import KalshiMessage, KalshiReader, is_readable
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class KalshiFeed:
             REST can't be asked, or knows no such event or ticker.
         """
         try:
-            described = self._described()
+            described = self._descriptions()
         except PASSING as error:
             raise FeedError(f"Kalshi can't be asked now ({error}): try again, or check CLVLAB_KALSHI_API_URL") from error
         found = {number: own for _, reader in described.values() for number, own in reader.fixtures.items()}
@@ -178,8 +178,8 @@ class KalshiFeed:
 
     def _items(self, stop: Stop, fixture_ids: Sequence[int], after: str | None) -> Iterator[Item]:
         if after is not None:
-            yield Resumed(now_ms())
-        described = until_done(self._patience.retry(self.health), stop, self._described)
+            yield Resumption(now_ms())
+        described = until_done(self._patience.retry(self.health), stop, self._descriptions)
         if described is None:
             return
         known = {number for _, reader in described.values() for number in reader.fixtures}
@@ -189,7 +189,9 @@ class KalshiFeed:
             path: [ticker for ticker, number in reader.tickers.items() if not fixture_ids or number in fixture_ids]
             for path, (_, reader) in described.items()
         }
-        following = _Following(self, {path: tickers for path, tickers in wanted.items() if tickers}, self._patience.answer_s)
+        following = _Subscriptions(
+            self, {path: tickers for path, tickers in wanted.items() if tickers}, self._patience.answer_s
+        )
         socket = Socket(
             url=self._url + self._path,
             settings="CLVLAB_KALSHI_KEY_ID, _PRIVATE_KEY_FILE and _URL",
@@ -202,18 +204,20 @@ class KalshiFeed:
         )
         yield from socket.listen(stop)
 
-    def answers(self, paths: Sequence[str]) -> list[Received]:
+    def answers(self, paths: Sequence[str]) -> list[FeedMessage]:
         """Ask REST, unsigned: what markets are is public."""
         with client_of(httpx2.URL(self._api_url), timeout=self._patience.answer_s) as client:
             return [self._answer(client, path) for path in paths]
 
-    def _answer(self, client: httpx2.Client, path: str) -> Received:
+    def _answer(self, client: httpx2.Client, path: str) -> FeedMessage:
         response = client.get(f"{self._api_url}/{path}", params={"with_nested_markets": "true"})
         if response.status_code != 200:
-            refused(response.status_code, response.headers, f"CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS and _API_URL, for {path!r}")
-        return Received(response.content, now_ms())
+            raise_refusal(
+                response.status_code, response.headers, f"CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS and _API_URL, for {path!r}"
+            )
+        return FeedMessage(response.content, now_ms())
 
-    def _described(self) -> dict[str, tuple[Received, KalshiReader]]:
+    def _descriptions(self) -> dict[str, tuple[FeedMessage, KalshiReader]]:
         described = {}
         for path, answer in zip(self._paths, self.answers(self._paths), strict=True):
             reader = KalshiReader()
@@ -225,7 +229,7 @@ class KalshiFeed:
         return described
 
 
-class _Following:
+class _Subscriptions:
     """What one connection after the other is subscribed to, by the path that describes it."""
 
     def __init__(self, feed: KalshiFeed, tickers: dict[str, list[str]], answer_s: float) -> None:
@@ -246,21 +250,21 @@ class _Following:
             self._subscribe(socket, name)
         return answers
 
-    def read(self, socket: ClientConnection, message: Received) -> Iterator[Item]:
+    def read(self, socket: ClientConnection, message: FeedMessage) -> Iterator[Item]:
         """Return a message, and a cut before the first one after a hole."""
         try:
-            said = orjson.loads(message.text)
-            kind, sid, seq = said["type"], said.get("sid"), said.get("seq")
+            answer = orjson.loads(message.text)
+            kind, sid, seq = answer["type"], answer.get("sid"), answer.get("seq")
         except (ValueError, LookupError, TypeError, AttributeError):
             yield message  # the reader refuses it; the next number shows the hole, as after a book that can't be read
             return
         if kind in ("subscribed", "ok"):
-            yield from self._began(said)
-        elif type(sid) is int and sid in self._subscribed and type(seq) is int and is_readable(said):
-            yield from self._counted(socket, self._subscribed[sid], sid, seq, message)
+            yield from self._start_subscription(answer)
+        elif type(sid) is int and sid in self._subscribed and type(seq) is int and is_readable(answer):
+            yield from self._count(socket, self._subscribed[sid], sid, seq, message)
         yield message
         if kind == "error":
-            self._refused(said)
+            self._raise_error(answer)
         if any(monotonic() > until for _, until in self._waiting.values()):
             raise LostError(GapCause.SILENCE, "a subscription is not answered")
 
@@ -273,18 +277,18 @@ class _Following:
         socket.send(orjson.dumps({"id": self._commands, "cmd": command, "params": params}).decode())
         return self._commands
 
-    def _began(self, said: KalshiMessage) -> Iterator[Item]:
+    def _start_subscription(self, answer: KalshiMessage) -> Iterator[Item]:
         """Kalshi may add what is asked for to a subscription that it has already."""
-        number, told = said.get("id"), said.get("msg")
-        sid = said.get("sid", told.get("sid") if isinstance(told, dict) else None)
+        number, body = answer.get("id"), answer.get("msg")
+        sid = answer.get("sid", body.get("sid") if isinstance(body, dict) else None)
         if type(number) is int and number in self._waiting and type(sid) is int:
             name, _ = self._waiting.pop(number)
             self._subscribed.setdefault(sid, _Subscription()).names.append(name)
             if self._cuts.is_open(name):
-                yield from self._cuts.placed(name, Resumed(now_ms()))
+                yield from self._cuts.pass_on(name, Resumption(now_ms()))
 
-    def _counted(
-        self, socket: ClientConnection, subscription: _Subscription, sid: int, seq: int, message: Received
+    def _count(
+        self, socket: ClientConnection, subscription: _Subscription, sid: int, seq: int, message: FeedMessage
     ) -> Iterator[Item]:
         if seq <= subscription.seq + 1:
             subscription.seq, subscription.last_ms = max(seq, subscription.seq), message.received_ts_ms
@@ -292,18 +296,18 @@ class _Following:
         del self._subscribed[sid]
         self._send(socket, "unsubscribe", {"sids": [sid]})
         for name in subscription.names:
-            yield from self._cuts.placed(name, Cut(GapCause.SEQUENCE, subscription.last_ms, tuple(self._tickers[name])))
+            yield from self._cuts.pass_on(name, Cut(GapCause.SEQUENCE, subscription.last_ms, tuple(self._tickers[name])))
             self._subscribe(socket, name)
 
-    def _refused(self, said: KalshiMessage) -> None:
-        told = said.get("msg")
-        code, text = (told.get("code"), told.get("msg")) if isinstance(told, dict) else (None, told)
+    def _raise_error(self, answer: KalshiMessage) -> None:
+        body = answer.get("msg")
+        code, text = (body.get("code"), body.get("msg")) if isinstance(body, dict) else (None, body)
         detail = f"Kalshi answers a command with error {code}: {text}"
         if code in _USELESS:
             raise FeedError(f"{detail}; check CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS, _KEY_ID and _PRIVATE_KEY_FILE")
         raise LostError(GapCause.CUT, detail)
 
 
-def _provider_ms(said: KalshiMessage) -> int | None:
-    found = said["msg"].get("ts_ms", said["msg"].get("ts"))
+def _provider_ms(answer: KalshiMessage) -> int | None:
+    found = answer["msg"].get("ts_ms", answer["msg"].get("ts"))
     return None if found is None else time_ms(found)

@@ -98,7 +98,7 @@ def is_description(message: KalshiMessage) -> bool:
     return "type" not in message and ("event" in message or "market" in message)
 
 
-def described(answer: KalshiMessage) -> KalshiEvent:
+def event_of(answer: KalshiMessage) -> KalshiEvent:
     """Read an answer.
 
     Raises
@@ -205,7 +205,7 @@ class KalshiReader:
             self._seqs.pop(message["msg"]["sid"], None)
         if kind not in (_SNAPSHOT, _DELTA):
             return ()
-        sid, seq, ticker, bids, change, named_ms = _told(message)
+        sid, seq, ticker, bids, change, named_ms = _book_message(message)
         if named_ms is not None and not self.clock.holds(named_ms):
             named_ms = None  # its amounts count all the same: without them the ladder would be another
         ladder, before = self._ladders.get(ticker), self._seqs.get(sid)
@@ -214,7 +214,7 @@ class KalshiReader:
             return ()  # sent twice: its amounts were added already
         self._seqs[sid] = seq
         ts_ms = named_ms or self._named_ms or received_ts_ms
-        touched = [] if before is None or seq == before + 1 else self._lost(sid, ts_ms)
+        touched = [] if before is None or seq == before + 1 else self._lose(sid, ts_ms)
         if ladder is not None and (change is None or ladder.sid == sid):
             if change is None:
                 ladder.sid, ladder.bids = sid, bids
@@ -223,10 +223,10 @@ class KalshiReader:
             ladder.quote(ts_ms)
             touched.append(ladder)
         markets = {(own.market.fixture_id, own.market.market_key): own.market for own in touched}
-        states = [market.moved(in_running=False) for market in markets.values()]
+        states = [market.new_state(in_running=False) for market in markets.values()]
         return [state for state in states if state is not None]
 
-    def _lost(self, sid: int, ts_ms: int) -> list[_Ladder]:
+    def _lose(self, sid: int, ts_ms: int) -> list[_Ladder]:
         """Hold the ladders of a subscription for unknown: a change of one of them is missing."""
         lost = [ladder for ladder in self._ladders.values() if ladder.sid == sid]
         for ladder in lost:
@@ -249,7 +249,7 @@ class KalshiReader:
         return forgotten
 
     def _describe(self, message: KalshiMessage) -> None:
-        event = described(message)
+        event = event_of(message)
         self._fixtures[event.fixture.fixture_id] = event.fixture
         for key, sides in event.markets.items():
             tickers = {ticker: side for side, ticker in sides.items() if ticker not in self._ladders}
@@ -259,7 +259,7 @@ class KalshiReader:
                 self._ladders |= {ticker: _Ladder(market, side if own else None) for ticker, side in tickers.items()}
 
 
-class _Told(NamedTuple):
+class _BookMessage(NamedTuple):
     """What a message of the book says; ``bids`` of a snapshot, ``change`` of a change, else None."""
 
     sid: int
@@ -270,31 +270,31 @@ class _Told(NamedTuple):
     ts_ms: int | None
 
 
-def _told(message: KalshiMessage) -> _Told:
-    sid, seq, said = message["sid"], message["seq"], message["msg"]
+def _book_message(message: KalshiMessage) -> _BookMessage:
+    sid, seq, body = message["sid"], message["seq"], message["msg"]
     bids, change = dict[str, _Bids](), None
     if message["type"] == _SNAPSHOT:
-        bids = {side: _bids(said, side) for side in ("yes", "no")}
+        bids = {side: _bids(body, side) for side in ("yes", "no")}
     else:
-        change = _change(said)
+        change = _change(body)
     if type(sid) is not int or type(seq) is not int:
         raise ValueError(f"sid {sid!r} and seq {seq!r} must be numbers")
-    if not isinstance(said["market_ticker"], str):
-        raise ValueError(f"{said['market_ticker']!r:.80} is no ticker")
-    return _Told(sid, seq, said["market_ticker"], bids, change, _time(said))
+    if not isinstance(body["market_ticker"], str):
+        raise ValueError(f"{body['market_ticker']!r:.80} is no ticker")
+    return _BookMessage(sid, seq, body["market_ticker"], bids, change, _time(body))
 
 
 def is_readable(message: KalshiMessage) -> bool:
     """Tell whether a reader can take a message: one of the book that it can't take is missing in the book."""
     try:
-        return message["type"] not in (_SNAPSHOT, _DELTA) or bool(_told(message))
+        return message["type"] not in (_SNAPSHOT, _DELTA) or bool(_book_message(message))
     except (ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
-def _bids(said: Mapping[str, Any], side: str) -> _Bids:
-    dollars = said.get(f"{side}_dollars_fp", said.get(f"{side}_dollars"))
-    return _levels(said.get(side), cents) if dollars is None else _levels(dollars, millionths)
+def _bids(body: Mapping[str, Any], side: str) -> _Bids:
+    dollars = body.get(f"{side}_dollars_fp", body.get(f"{side}_dollars"))
+    return _levels(body.get(side), cents) if dollars is None else _levels(dollars, millionths)
 
 
 def _levels(levels: Sequence[Sequence[Any]] | None, price: Callable[[Any], int]) -> _Bids:
@@ -308,12 +308,12 @@ def _book_quote(yes: _Bids, no: _Bids) -> Quote:
     return Quote(max(yes, default=0), WHOLE - max(no, default=0))
 
 
-def _change(said: Mapping[str, Any]) -> tuple[str, int, Decimal]:
-    side = said["side"]
+def _change(body: Mapping[str, Any]) -> tuple[str, int, Decimal]:
+    side = body["side"]
     if side not in ("yes", "no"):
         raise ValueError(f"a side is yes or no, not {side!r}")
-    price = millionths(said["price_dollars"]) if "price_dollars" in said else cents(said["price"])
-    return side, price, number(said["delta_fp"] if "delta_fp" in said else said["delta"])
+    price = millionths(body["price_dollars"]) if "price_dollars" in body else cents(body["price"])
+    return side, price, number(body["delta_fp"] if "delta_fp" in body else body["delta"])
 
 
 def _add(bids: _Bids, price: int, amount: Decimal) -> None:
@@ -322,8 +322,8 @@ def _add(bids: _Bids, price: int, amount: Decimal) -> None:
         bids[price] = size
 
 
-def _time(said: Mapping[str, Any]) -> int | None:
-    found = said.get("ts_ms", said.get("ts"))
+def _time(body: Mapping[str, Any]) -> int | None:
+    found = body.get("ts_ms", body.get("ts"))
     return None if found is None else time_ms(found)
 
 
@@ -366,27 +366,31 @@ def parts_of(answer: Any) -> list[tuple[str, Any, Any]] | None:
         return [("trade", ticker, answer)]
     if _CUTOFF in answer:
         return [("cutoff", None, answer)]
-    dumped = {name: said.get("candlesticks") if isinstance(said, dict) else said for name, said in answer.items()}
-    if any(_are_candlesticks(said) for said in dumped.values()) and all(isinstance(said, list) for said in dumped.values()):
+    dumped = {name: value.get("candlesticks") if isinstance(value, dict) else value for name, value in answer.items()}
+    if any(_are_candlesticks(value) for value in dumped.values()) and all(isinstance(value, list) for value in dumped.values()):
         return _candlesticks(dumped.items())
-    own = [said for name, said in answer.items() if _are_candlesticks(said)]
+    own = [value for name, value in answer.items() if _are_candlesticks(value)]
     if len(own) == 1:
         return _candlesticks([(ticker, own[0])])
-    books = {name: said for name, said in answer.items() if is_order_book(said)}
-    return [("order book", name, said) for name, said in books.items()] if books and len(books) == len(answer) else None
+    books = {name: value for name, value in answer.items() if is_order_book(value)}
+    return [("order book", name, value) for name, value in books.items()] if books and len(books) == len(answer) else None
 
 
-def is_candlestick(said: Any) -> bool:
+def is_candlestick(value: Any) -> bool:
     """Whether it is what a ticker was bid and offered at in a period."""
-    return isinstance(said, dict) and "end_period_ts" in said and any({name, f"{name}_close"} & said.keys() for name in _QUOTED)
+    return (
+        isinstance(value, dict) and "end_period_ts" in value and any({name, f"{name}_close"} & value.keys() for name in _QUOTED)
+    )
 
 
-def _are_candlesticks(said: Any) -> bool:
-    return isinstance(said, list) and bool(said) and is_candlestick(said[0])
+def _are_candlesticks(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and is_candlestick(value[0])
 
 
 def _candlesticks(of: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any, Any]]:
-    return [("candlestick", ticker, candle) for ticker, said in of for candle in (said if isinstance(said, list) else [said])]
+    return [
+        ("candlestick", ticker, candle) for ticker, value in of for candle in (value if isinstance(value, list) else [value])
+    ]
 
 
 def _market_parts(market: Any) -> list[tuple[str, Any, Any]]:
@@ -395,16 +399,16 @@ def _market_parts(market: Any) -> list[tuple[str, Any, Any]]:
     return [("market", _ticker(market), market)]
 
 
-def _ticker(said: Any) -> Any:
-    return said.get("ticker", said.get("market_ticker")) if isinstance(said, dict) else None
+def _ticker(value: Any) -> Any:
+    return value.get("ticker", value.get("market_ticker")) if isinstance(value, dict) else None
 
 
-def is_order_book(said: Any) -> bool:
+def is_order_book(value: Any) -> bool:
     """Whether it is a book of resting bids for yes and for no."""
-    return isinstance(said, dict) and {"_yes", "_no"} <= said.keys()
+    return isinstance(value, dict) and {"_yes", "_no"} <= value.keys()
 
 
-def listed_share(name: str, line: int, kind: str, ticker: str, said: Mapping[str, Any]) -> ListedShare:
+def listed_share(name: str, line: int, kind: str, ticker: str, content: Mapping[str, Any]) -> ListedShare:
     """Read a candlestick, an order book or a trade.
 
     Raises
@@ -412,32 +416,32 @@ def listed_share(name: str, line: int, kind: str, ticker: str, said: Mapping[str
     ValueError, KeyError, TypeError, AttributeError
     """
     if kind == "trade":
-        in_dollars = said.get("yes_price_dollars") is not None
-        price = trade_price(said["yes_price_dollars" if in_dollars else "yes_price"], in_dollars=in_dollars)
-        created = said["created_time"]
+        in_dollars = content.get("yes_price_dollars") is not None
+        price = trade_price(content["yes_price_dollars" if in_dollars else "yes_price"], in_dollars=in_dollars)
+        created = content["created_time"]
         ts_ms = of_iso(created) if isinstance(created, str) else of_unix(created)
         micros = micros_of_iso(created) if isinstance(created, str) else ts_ms * 1000
-        trade_id = None if said.get("trade_id") is None else str(said["trade_id"])
-        trade = Trade(ts_ms, micros, price, taker(said["taker_side"]), trade_id)
+        trade_id = None if content.get("trade_id") is None else str(content["trade_id"])
+        trade = Trade(ts_ms, micros, price, taker(content["taker_side"]), trade_id)
         return trade.share(ticker, name, line)
     if kind == "candlestick":
-        end = said["end_period_ts"]
+        end = content["end_period_ts"]
         if type(end) is not int:
             raise ValueError(f"end_period_ts {end!r:.80} is no time in seconds")
-        bid, ask = _close(said, "yes_bid", 0), _close(said, "yes_ask", WHOLE)
+        bid, ask = _close(content, "yes_bid", 0), _close(content, "yes_ask", WHOLE)
         return quote_share(ticker, of_unix(end), Quote(bid, ask), name, line)
     at_ms = time_in_name(name)
     if at_ms is None:
         raise ValueError("it carries no time: name the file by it, as kalshi_2026-06-25T200000Z.json")
-    yes, no = (_levels(said[side], price_millionths) for side in ("_yes", "_no"))
+    yes, no = (_levels(content[side], price_millionths) for side in ("_yes", "_no"))
     return quote_share(ticker, at_ms, _book_quote(yes, no), name, line)
 
 
 def _close(candle: Mapping[str, Any], name: str, nothing: int) -> int:
     """Return the price at the end of a period, or what it is where nobody offered one; dumps may have it alone."""
-    said = candle[name] if name in candle else {"close": candle[f"{name}_close"]}
-    if not isinstance(said, dict):
-        said = {"close": said}
-    in_dollars = "close_dollars" in said
-    price = said["close_dollars" if in_dollars else "close"]
+    prices = candle[name] if name in candle else {"close": candle[f"{name}_close"]}
+    if not isinstance(prices, dict):
+        prices = {"close": prices}
+    in_dollars = "close_dollars" in prices
+    price = prices["close_dollars" if in_dollars else "close"]
     return nothing if price is None else millionths(price) if in_dollars else price_millionths(price)

@@ -18,11 +18,11 @@ from clvlab.sources.capture.connection import (
     base_url,
     client_of,
     provenance_at,
-    refused,
+    raise_refusal,
     together,
     until_done,
 )
-from clvlab.sources.capture.feed import GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.feed import FeedMessage, GapCause, Health, Item, Resumption, Stop, now_ms
 from clvlab.sources.polymarket.messages import PolymarketReader
 
 URL = "wss://ws-subscriptions-clob.polymarket.com"
@@ -83,7 +83,7 @@ class PolymarketFeed:
             Gamma can't be asked, or knows no such event.
         """
         try:
-            readers = [reader for _, reader in self._described(self._events).values()]
+            readers = [reader for _, reader in self._descriptions(self._events).values()]
         except PASSING as error:
             raise FeedError(f"gamma can't be asked now ({error}): try again, or check CLVLAB_POLYMARKET_GAMMA_URL") from error
         found = [fixture for reader in readers for fixture in reader.fixtures.values()]
@@ -95,8 +95,8 @@ class PolymarketFeed:
 
     def _items(self, stop: Stop, fixture_ids: Sequence[int], after: str | None) -> Iterator[Item]:
         if after is not None:
-            yield Resumed(now_ms())
-        described = until_done(self._patience.retry(self.health), stop, lambda: self._described(self._events))
+            yield Resumption(now_ms())
+        described = until_done(self._patience.retry(self.health), stop, lambda: self._descriptions(self._events))
         if described is None:
             return
         known = {fixture_id for _, reader in described.values() for fixture_id in reader.fixtures}
@@ -130,21 +130,21 @@ class PolymarketFeed:
         )
 
     def _begin(self, socket: ClientConnection, assets: Sequence[str], events: Sequence[str]) -> list[Item]:
-        answers: list[Item] = [answer for answer, _ in self._described(events).values()]
+        answers: list[Item] = [answer for answer, _ in self._descriptions(events).values()]
         ask = {"assets_ids": list(assets), "type": "market", "custom_feature_enabled": True}
         socket.send(orjson.dumps(ask).decode())
         return answers
 
-    def _described(self, events: Sequence[str]) -> dict[str, tuple[Received, PolymarketReader]]:
+    def _descriptions(self, events: Sequence[str]) -> dict[str, tuple[FeedMessage, PolymarketReader]]:
         """Ask gamma about events: its answer about each, and a reader that took it."""
         with client_of(httpx2.URL(self._gamma_url), timeout=self._patience.answer_s) as client:
             return {event: self._answer(client, event) for event in events}
 
-    def _answer(self, client: httpx2.Client, event: str) -> tuple[Received, PolymarketReader]:
+    def _answer(self, client: httpx2.Client, event: str) -> tuple[FeedMessage, PolymarketReader]:
         by = "id" if event.isdecimal() else "slug"
         response = client.get(f"{self._gamma_url}/events", params={by: event})
         if response.status_code != 200:
-            refused(response.status_code, response.headers, "CLVLAB_POLYMARKET_GAMMA_URL and _EVENTS")
+            raise_refusal(response.status_code, response.headers, "CLVLAB_POLYMARKET_GAMMA_URL and _EVENTS")
         if response.content.strip() == b"[]":
             raise FeedError(f"Polymarket has no event {event!r}: check CLVLAB_POLYMARKET_EVENTS")
         reader = PolymarketReader()
@@ -152,10 +152,10 @@ class PolymarketFeed:
             reader.take(response.content, 0)
         except ValueError as error:
             raise LostError(GapCause.CUT, f"gamma's answer about {event!r} can't be read: {error}") from error
-        return Received(response.content, now_ms()), reader
+        return FeedMessage(response.content, now_ms()), reader
 
 
-def _read(_socket: ClientConnection, message: Received) -> Iterable[Item]:
+def _read(_socket: ClientConnection, message: FeedMessage) -> Iterable[Item]:
     yield message
     try:
         orjson.loads(message.text)
@@ -164,5 +164,5 @@ def _read(_socket: ClientConnection, message: Received) -> Iterable[Item]:
 
 
 def _provider_ms(text: bytes) -> int | None:
-    said = orjson.loads(text)
-    return int((said[0] if isinstance(said, list) else said)["timestamp"])
+    answer = orjson.loads(text)
+    return int((answer[0] if isinstance(answer, list) else answer)["timestamp"])

@@ -141,7 +141,8 @@ class AssetBooks:
                 book.quote(change.ts_ms)
                 touched[book.market.fixture_id, book.market.market_key] = book.market
         states = [
-            market.moved(in_running=in_running(market.fixture_id), after_ms=self._again_after_ms) for market in touched.values()
+            market.new_state(in_running=in_running(market.fixture_id), after_ms=self._again_after_ms)
+            for market in touched.values()
         ]
         return [state for state in states if state is not None]
 
@@ -289,7 +290,7 @@ def _markets(entry: GammaEvent, listed: Sequence[GammaMarket], names: Sequence[s
         outcomes = [str(market.get("groupItemTitle") or market["question"]) for market in exclusive]
         sides = match_sides(names, outcomes)
         key = MARKET_KEY if sides and "draw" in sides else f"{entry['slug']}||"
-        markets[key] = _paired(sides or outcomes, [_texts(market["clobTokenIds"])[0] for market in exclusive])
+        markets[key] = _asset_by_side(sides or outcomes, [_texts(market["clobTokenIds"])[0] for market in exclusive])
         listed = [market for market in listed if market not in exclusive]
     for market in listed:
         outcomes = _texts(market["outcomes"])
@@ -298,11 +299,11 @@ def _markets(entry: GammaEvent, listed: Sequence[GammaMarket], names: Sequence[s
         if not kind or key in markets:
             key = f"{market['slug']}||"
         of_match = match_sides(names, outcomes)
-        markets[key] = _paired(of_match or [outcome.lower() for outcome in outcomes], _texts(market["clobTokenIds"]))
+        markets[key] = _asset_by_side(of_match or [outcome.lower() for outcome in outcomes], _texts(market["clobTokenIds"]))
     return markets
 
 
-def _paired(sides: Sequence[str], assets: Sequence[str]) -> dict[str, str]:
+def _asset_by_side(sides: Sequence[str], assets: Sequence[str]) -> dict[str, str]:
     if len(set(sides)) < len(sides) or len(sides) != len(assets) or len(sides) < 2:
         raise ValueError(f"the sides {list(sides)} do not belong to {len(assets)} assets")
     return dict(sorted(zip(sides, assets, strict=True), key=lambda pair: pair[0].encode()))
@@ -354,14 +355,14 @@ class PolymarketReader:
                 self._describe(event)
             return ()
         changes = [change for part in (message if isinstance(message, list) else [message]) for change in _changes(part)]
-        changes = [self._timed(change, received_ts_ms) for change in changes]
+        changes = [self._at_sound_time(change, received_ts_ms) for change in changes]
         return self._books.take(changes, self._in_play.__contains__)
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
         """Hold the books of these assets for unknown until their next full ones, and their markets for suspended."""
         return self._books.forget(markets)
 
-    def _timed(self, change: Change, received_ts_ms: int) -> Change:
+    def _at_sound_time(self, change: Change, received_ts_ms: int) -> Change:
         """Return a change at its own time, or where that may not stand at the last one that could: its levels count."""
         if self.clock.holds(change.ts_ms):
             self._named_ms = max(self._named_ms or 0, change.ts_ms)

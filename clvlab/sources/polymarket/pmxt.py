@@ -20,7 +20,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.manifest import Capture, Gap
 from clvlab.sources.polymarket.messages import AssetBooks, Change, book_change, level_change
 from clvlab.sources.shares import AssetMap, StateSpill, asset_map, markets_of
-from clvlab.sources.source import ImportStats, Normalised, Options, files_below, reason_of
+from clvlab.sources.source import ImportResult, ImportStats, Options, files_below, reason_of
 from clvlab.sources.tables.rows import parquet_columns, parquet_rows
 from clvlab.words import counted
 
@@ -47,12 +47,12 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return named
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
     """Read the hours one after the other."""
     account = ImportStats(options.lenient)
     assets = asset_map("pmxt", options)
     hours = _hours(files)
-    reading = _Reading(assets, options, account, StateSpill(scratch))
+    reading = _HoursReader(assets, options, account, StateSpill(scratch))
     gaps = []
     before = None
     for hour, name in hours:
@@ -66,7 +66,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         before = hour
         options.progress(f"{name}: {counted(account.messages, 'row')} of mapped assets so far")
     reading.end(hours[-1][0] + _HOUR_MS)
-    return Normalised(
+    return ImportResult(
         parts=reading.spill.parts(options, account),
         fixtures=assets.fixtures,
         account=account,
@@ -89,20 +89,20 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 def _hours(files: Mapping[str, Path]) -> list[tuple[int, str]]:
     hours: dict[int, str] = {}
     for name in sorted(files):
-        said = _NAME.fullmatch(name)
-        if said is None:
+        match = _NAME.fullmatch(name)
+        if match is None:
             raise SourceError(f"{name!r} does not say of which hour it is")
         try:
-            hour = of_iso(f"{said[1]}:00+00:00")
+            hour = of_iso(f"{match[1]}:00+00:00")
         except ValueError as error:
-            raise SourceError(f"{name!r}: {said[1]!r} is no hour") from error
+            raise SourceError(f"{name!r}: {match[1]!r} is no hour") from error
         if hour in hours:
-            raise SourceError(f"two files are of the hour {said[1]}: {hours[hour]!r} and {name!r}")
+            raise SourceError(f"two files are of the hour {match[1]}: {hours[hour]!r} and {name!r}")
         hours[hour] = name
     return sorted(hours.items())
 
 
-class _Reading:
+class _HoursReader:
     """Reads hours in order, and keeps the states that they leave behind."""
 
     def __init__(self, assets: AssetMap, options: Options, account: ImportStats, spill: StateSpill) -> None:
@@ -209,18 +209,18 @@ def _change(row: Mapping[str, Any]) -> Change | None:
         raise ValueError(f"timestamp {ts_ms!r} is no time in milliseconds")
     if kind == _CHANGE:
         return level_change(row["asset_id"], ts_ms, row["side"], row["price"], row["size"])
-    bids, asks = (map(_told, _listed(row[name], name)) for name in ("bids", "asks"))
+    bids, asks = (map(_price_and_size, _levels(row[name], name)) for name in ("bids", "asks"))
     return book_change(row["asset_id"], ts_ms, bids, asks)
 
 
-def _listed(said: Any, name: str) -> list[Any]:
-    found = orjson.loads(said) if isinstance(said, str) else said
+def _levels(value: Any, name: str) -> list[Any]:
+    found = orjson.loads(value) if isinstance(value, str) else value
     if not isinstance(found, list):
         raise ValueError(f"{name} of a full book must be a list of levels, not {found!r:.80}")
     return found
 
 
-def _told(level: Any) -> tuple[Any, Any]:
+def _price_and_size(level: Any) -> tuple[Any, Any]:
     """Return price and size of a level, which is written as an object or as a pair."""
     if isinstance(level, dict):
         return level["price"], level["size"]

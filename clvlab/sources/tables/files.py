@@ -14,7 +14,7 @@ import pyarrow as pa
 from clvlab.errors import SourceError
 from clvlab.packs.parquet import batches, opened, parquet_schema
 from clvlab.packs.rows import UNREADABLE
-from clvlab.sources.mapping import Mapped, check_mapping
+from clvlab.sources.mapping import ColumnMap, check_mapping
 from clvlab.sources.source import ImportStats, Options
 from clvlab.sources.tables.rows import text_lines
 
@@ -29,7 +29,7 @@ class TableChunk:
     """Some rows of a table, as they are written, and what their columns mean; ``line`` counts them as the file does."""
 
     file: str
-    mapping: Mapped
+    mapping: ColumnMap
     rows: pl.DataFrame
     line: pl.Series
 
@@ -116,7 +116,7 @@ def _distinct(name: str, columns: list[str]) -> list[str]:
     return columns
 
 
-def readable(name: str, schema: pa.Schema, mapping: Mapped) -> pa.Schema:
+def readable(name: str, schema: pa.Schema, mapping: ColumnMap) -> pa.Schema:
     """Check that the types of mapped columns can have their meaning, and return those to read them as."""
     fields: dict[str, pa.Field] = {}
     by_side = {"odds": mapping.sides, "probability": mapping.probabilities, "result": mapping.results}
@@ -216,7 +216,7 @@ def plain_csv(frame: Any) -> bytes:
 
 
 def _csv(table: pl.DataFrame) -> bytes:
-    return table.select(_written(name, dtype) for name, dtype in table.schema.items()).write_csv().encode()
+    return table.select(_as_text(name, dtype) for name, dtype in table.schema.items()).write_csv().encode()
 
 
 def _is_pandas(value: object) -> bool:
@@ -234,8 +234,8 @@ def _polars(frame: Any) -> pl.DataFrame:
         table = pa.Table.from_pandas(_without_index(frame), preserve_index=False) if _is_pandas(frame) else pa.table(frame)
         return pl.DataFrame(pl.from_arrow(table.cast(pa.schema(map(_in_utc, table.schema)))))
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:  # errors of Arrow are values or types
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise SourceError(f"the frame can't be read: {said}; make each column one type, as by .astype(str)") from error
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SourceError(f"the frame can't be read: {message}; make each column one type, as by .astype(str)") from error
 
 
 def _in_utc(field: pa.Field) -> pa.Field:
@@ -265,7 +265,7 @@ def _is_whole(column: pl.Series) -> bool:
     return bool((known.is_finite() & (known == known.floor())).all())
 
 
-def _written(name: str, dtype: pl.DataType) -> pl.Expr:
+def _as_text(name: str, dtype: pl.DataType) -> pl.Expr:
     column = pl.col(name)
     if isinstance(dtype, pl.Datetime):
         exact = column.dt.cast_time_unit("us")

@@ -91,10 +91,10 @@ def _rows(name: str, header: list[str], reader: _Reader, account: ImportStats) -
 
 def text_lines(name: str, path: Path, account: ImportStats) -> Iterator[str]:
     """Return every line, an empty one for what is blank or refused, so that the reader counts as the file does."""
-    given = 0
+    last = 0
     for number, line in lines_of(path):
-        yield from ["\n"] * (number - given - 1)
-        given = number
+        yield from ["\n"] * (number - last - 1)
+        last = number
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
@@ -143,8 +143,8 @@ def parquet_rows(
                 yield pl.DataFrame(pl.from_arrow(table))
                 line += table.num_rows
     except (*UNREADABLE, pl.exceptions.PolarsError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise SourceError(f"{name}: can't be read to its end as Parquet, from row {line} on: {said}") from error
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SourceError(f"{name}: can't be read to its end as Parquet, from row {line} on: {message}") from error
 
 
 def _field(name: str, field: pa.Field, kind: str) -> pa.Field:
@@ -172,5 +172,5 @@ _FITTING: tuple[Callable[[pa.DataType], bool], ...] = (
 
 
 def _as_json(column: pa.ChunkedArray) -> pa.Array:
-    said = (None if one is None else orjson.dumps(one, default=str).decode() for one in column.to_pylist())
-    return pa.array(list(said), pa.string())
+    texts = (None if one is None else orjson.dumps(one, default=str).decode() for one in column.to_pylist())
+    return pa.array(list(texts), pa.string())

@@ -15,16 +15,16 @@ from clvlab.errors import FeedError
 from clvlab.packs.manifest import Fixture
 from clvlab.sources.capture.connection import (
     RefusedAnswer,
-    awaited,
     base_url,
     client_of,
+    error_text,
     is_passing,
     provenance_at,
     refusal,
-    said,
+    result_until,
     secret,
 )
-from clvlab.sources.capture.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Health, Item, Resumption, Stop, now_ms
 from clvlab.sources.capture.peer import Retry
 from clvlab.sources.the_odds_api.messages import fixture_of
 
@@ -108,66 +108,66 @@ class TheOddsApiFeed:
             try:
                 return self._events(client)
             except (httpx2.HTTPError, RefusedAnswer) as error:
-                raise FeedError(f"The Odds API can't be asked, see CLVLAB_THE_ODDS_API_URL: {said(error)}") from None
+                raise FeedError(f"The Odds API can't be asked, see CLVLAB_THE_ODDS_API_URL: {error_text(error)}") from None
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return every answer that differs from the one before; see ``Feed``. Nothing that was missed comes again."""
         owed, heard_ms, etag = after is not None, 0, ""
         retry = Retry(self.health, *self._waits)
-        asked: dict[str, str] | None = None
+        params: dict[str, str] | None = None
         with self._client() as client:
             while not stop.is_set:
                 started = monotonic()
                 try:
-                    if asked is None:
-                        asked = awaited(lambda: self._question(client, fixture_ids), stop)
+                    if params is None:
+                        params = result_until(lambda: self._params(client, fixture_ids), stop)
                         continue  # what is left is known now
                     self._check_reserve()
-                    answer = awaited(self._poll(client, asked, "" if owed else etag), stop)
+                    answer = result_until(self._poll(client, params, "" if owed else etag), stop)
                     if answer is None:
                         break
                     self._check(answer)
                     if answer.status_code == httpx2.codes.OK and not _is_list(answer.content):
                         heard_ms = heard_ms or now_ms()
-                        yield Received(answer.content, now_ms())  # kept; what the odds are then nobody knows
+                        yield FeedMessage(answer.content, now_ms())  # kept; what the odds are then nobody knows
                         raise httpx2.DecodingError("no list of events")
                 except (httpx2.HTTPError, RefusedAnswer) as error:
-                    retry.failed(said(error))
+                    retry.note_failure(error_text(error))
                     is_quota = isinstance(error, RefusedAnswer) and error.status == httpx2.codes.TOO_MANY_REQUESTS
                     if heard_ms and not owed:
                         owed = True
                         yield Cut(GapCause.QUOTA if is_quota else GapCause.CUT, heard_ms)
                     retry.wait(stop, error.retry_after_s if isinstance(error, RefusedAnswer) else 0.0)
                     continue
-                retry.succeeded()
+                retry.reset()
                 heard_ms = now_ms()
                 self.health.connected, self.health.heard_ts_ms = True, heard_ms
                 self.health.retries, self.health.error = 0, None
                 if owed:
                     owed = False
-                    yield Resumed(heard_ms)
+                    yield Resumption(heard_ms)
                 if answer.status_code == httpx2.codes.OK:
                     etag = answer.headers.get("etag", "")
-                    message = Received(answer.content, heard_ms)
+                    message = FeedMessage(answer.content, heard_ms)
                     self.health.note(message)
                     yield message
                 stop.wait(max(0.0, started + self._interval_s - monotonic()))
         self.health.connected = False
 
-    def _poll(self, client: httpx2.Client, asked: dict[str, str], etag: str) -> Callable[[], httpx2.Response]:
+    def _poll(self, client: httpx2.Client, params: dict[str, str], etag: str) -> Callable[[], httpx2.Response]:
         """Return a question after the odds; what is unchanged since ``etag`` is not sent again."""
         headers = {"If-None-Match": etag} if etag else {}
-        return lambda: client.get(f"/v4/sports/{self._sport}/odds", params=asked, headers=headers)
+        return lambda: client.get(f"/v4/sports/{self._sport}/odds", params=params, headers=headers)
 
-    def _question(self, client: httpx2.Client, fixture_ids: Sequence[int]) -> dict[str, str]:
+    def _params(self, client: httpx2.Client, fixture_ids: Sequence[int]) -> dict[str, str]:
         """Return the parameters of a poll, after a free request that shows key, sport and quota."""
         events = {event.fixture_id: str(event.source_id) for event in self._events(client)}
         unknown = sorted(set(fixture_ids) - events.keys())
         if unknown:
             raise FeedError(f"The Odds API has no fixture {unknown[0]} of {self._sport}: see CLVLAB_THE_ODDS_API_SPORT")
-        asked = {"regions": ",".join(self._regions), "markets": ",".join(self._markets)}
+        params = {"regions": ",".join(self._regions), "markets": ",".join(self._markets)}
         chosen = {"eventIds": ",".join(events[number] for number in fixture_ids)} if fixture_ids else {}
-        return asked | {"oddsFormat": "decimal", "dateFormat": "iso"} | chosen
+        return params | {"oddsFormat": "decimal", "dateFormat": "iso"} | chosen
 
     def _events(self, client: httpx2.Client) -> list[Fixture]:
         response = client.get(f"/v4/sports/{self._sport}/events", params={"dateFormat": "iso"})

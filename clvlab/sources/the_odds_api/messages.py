@@ -159,8 +159,8 @@ def event_quotes(
                 point = home_point(market["key"], side, outcome.get("point"))
                 priced = sides[market_key_of(market["key"], point, outcome.get("description"))]
                 if priced.setdefault(side, odds) != odds:
-                    said = f"{where}: {side} is priced {priced[side]} and {odds}"
-                    account.refuse(name, number, said, "a side is priced twice at one time")
+                    problem = f"{where}: {side} is priced {priced[side]} and {odds}"
+                    account.refuse(name, number, problem, "a side is priced twice at one time")
             for key, priced in sides.items():
                 if len(priced) < 2:
                     account.refuse(name, number, f"{where} has one side, {next(iter(priced))!r}", "a market has one side")
@@ -225,11 +225,11 @@ class TheOddsApiReader(StateReader):
             raise ValueError(f"no answer of The Odds API: {type(error).__name__} {error}") from error
         if len({event.fixture.fixture_id for event in events}) != len(events):
             raise ValueError("an event stands twice in one answer")
-        states = [state for event in events for state in self._quoted(event)]
+        states = [state for event in events for state in self._consensus_states(event)]
         newest = {event.fixture.fixture_id: event.newest_ms for event in events}
         self._fixtures |= {event.fixture.fixture_id: event.fixture for event in events}
         here = {(state.fixture_id, state.market_key) for state in states}
-        states += [self._vanished(market, newest.get(market[0], 0)) for market in self._known - here]
+        states += [self._withdrawn_state(market, newest.get(market[0], 0)) for market in self._known - here]
         changed = [state for state in states if self._is_new(state)]
         self._last |= {(state.fixture_id, state.market_key): state for state in states}
         self._known |= here
@@ -246,8 +246,8 @@ class TheOddsApiReader(StateReader):
 
     def _event(self, number: int, event: ApiEvent) -> _Event:
         """Read an event without taking note of it; a book that says a false time is read as one that quotes nothing."""
-        told = [(book, _updates(book)) for book in event.get("bookmakers") or ()]
-        sound = [(book, updates) for book, updates in told if all(self.clock.holds(ts_ms) for ts_ms in updates)]
+        books = [(book, _updates(book)) for book in event.get("bookmakers") or ()]
+        sound = [(book, updates) for book, updates in books if all(self.clock.holds(ts_ms) for ts_ms in updates)]
         event = {**event, "bookmakers": [book for book, _ in sound]}
         newest_ms = max((ts_ms for _, updates in sound for ts_ms in updates), default=0)
         markets: dict[str, dict[str, _OddsBook]] = defaultdict(dict)
@@ -261,7 +261,7 @@ class TheOddsApiReader(StateReader):
             raise ValueError(f"event {event['id']!r:.80} is {fixture.names!r:.80}, and was {known.names!r:.80}")
         return _Event(fixture, newest_ms, markets)
 
-    def _quoted(self, event: _Event) -> Iterator[State]:
+    def _consensus_states(self, event: _Event) -> Iterator[State]:
         """Return the consensus of each market of an event; its sides are those that were named first."""
         fixture_id, kickoff = event.fixture.fixture_id, event.fixture.kickoff_ts_ms or 0
         for key, books in event.markets.items():
@@ -284,13 +284,13 @@ class TheOddsApiReader(StateReader):
         prob, odds_milli, _ = book_prices(np.array([[book.odds[side] for side in sides] for book in books]), self._margin)
         numbers, zeros = np.arange(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
         seen_ms = np.array([book.seen_ms for book in books], dtype=np.int64)
-        said = BookMessages(zeros, zeros + newest_ms, numbers, seen_ms, prob, odds_milli)
-        ticks = consensus_ticks(said, zeros + 1, self._rules)
+        quotes = BookMessages(zeros, zeros + newest_ms, numbers, seen_ms, prob, odds_milli)
+        ticks = consensus_ticks(quotes, zeros + 1, self._rules)
         if ticks.suspended[0]:
             return nothing, nothing
         return tuple(ticks.prob_bps[0].tolist()), tuple(ticks.odds_milli[0].tolist())
 
-    def _vanished(self, market: tuple[int, str], newest_ms: int) -> State:
+    def _withdrawn_state(self, market: tuple[int, str], newest_ms: int) -> State:
         last = self._last[market]
         ts_ms, nothing = max(last.ts_ms, newest_ms), (None,) * len(last.sides)
         kickoff = self._fixtures[market[0]].kickoff_ts_ms or 0
@@ -298,7 +298,7 @@ class TheOddsApiReader(StateReader):
 
 
 def _updates(book: ApiBook) -> list[int]:
-    return [time_ms(said["last_update"]) for said in (book, *book["markets"]) if said.get("last_update") is not None]
+    return [time_ms(entry["last_update"]) for entry in (book, *book["markets"]) if entry.get("last_update") is not None]
 
 
 SOURCE = Source(

@@ -16,7 +16,7 @@ class Waits:
 
 def failed(retry, stop, times, at_least_s=0.0):
     for number in range(times):
-        retry.failed(f"no {number}")
+        retry.note_failure(f"no {number}")
         retry.wait(stop, at_least_s)
 
 
@@ -24,7 +24,7 @@ def test_waits_double_up_to_a_limit_and_begin_again_after_a_success():
     stop, retry = Waits(), Retry(Health(), first_s=1.0, most_s=6.0)
 
     failed(retry, stop, 5)
-    retry.succeeded()
+    retry.reset()
     failed(retry, stop, 1)
 
     bounds = [1.0, 2.0, 4.0, 6.0, 6.0, 1.0]

@@ -11,7 +11,7 @@ from clvlab.law.message import ticks_of
 from clvlab.law.tape import Tape
 from clvlab.packs.files import fixture_digests
 from clvlab.packs.verification import verify_pack
-from clvlab.sources.capture.feed import Received
+from clvlab.sources.capture.feed import FeedMessage
 from clvlab.sources.capture.peer import provenance_of
 from clvlab.sources.capture.recorder import Segments
 from clvlab.sources.capture.records import CaptureRecord, Header, read_header
@@ -33,7 +33,7 @@ def price(number, ts_ms, fixture_id=7):
 
 
 def received(text, at_ms):
-    return Received(text, at_ms)
+    return FeedMessage(text, at_ms)
 
 
 def header(feed="txline", *, live=False, fixture_ids=(), skew_s=60):
@@ -253,7 +253,9 @@ def conversation(feed, seed, *, jumping=False):
         far = chance.choice([*AHEAD.values(), 2 * MINUTE, -3653 * DAY]) + chance.randrange(60_000)
         false_ms = at_ms + far if number > 10 and chance.random() < 0.1 else None
         wrong_ms = own.choice([HOUR, DAY, -HOUR]) if jumping and own.random() < 0.1 else 0
-        items.append(Received(FEEDS[feed](number, at_ms - chance.randrange(900), false_ms), at_ms + wrong_ms, mark=str(number)))
+        items.append(
+            FeedMessage(FEEDS[feed](number, at_ms - chance.randrange(900), false_ms), at_ms + wrong_ms, mark=str(number))
+        )
     return items
 
 

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from clvlab.packs.verification import verify_pack
-from clvlab.sources.capture.feed import Received
+from clvlab.sources.capture.feed import FeedMessage
 from clvlab.sources.capture.recorder import Segments
 from clvlab.sources.capture.records import Header
 from clvlab.sources.devfeeds import kalshi, polymarket
@@ -86,7 +86,7 @@ LIES = {
 def test_a_lie_leaves_no_tick_and_the_rest_becomes_a_pack(tmp_path, feed, truth, lies):
     def packed(name, texts):
         segments = Segments(tmp_path / f"{name}.capture", Header(feed, "synthetic-devfeed", "cap", 1, None), None)
-        segments.write([Received(text, NOW + number) for number, text in enumerate(texts)])
+        segments.write([FeedMessage(text, NOW + number) for number, text in enumerate(texts)])
         segments.close()
         pack_capture(segments.paths(), tmp_path / name)
         return verify_pack(tmp_path / name)

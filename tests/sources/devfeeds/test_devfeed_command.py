@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from clvlab.sources.capture.feed import Cut, Received, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, Stop
 from clvlab.sources.providers import FeedSettings, feed_of
 from tests.commands import clvlab
 
@@ -34,7 +34,7 @@ def test_the_ticks_of_a_pack_come_over_the_settings_that_it_prints(monkeypatch):
     with process, closing(feed_of(FeedSettings()).listen(Stop())) as listened:
         for item in listened:
             items.append(item)
-            if sum(isinstance(one, Received) for one in items) == 300:
+            if sum(isinstance(one, FeedMessage) for one in items) == 300:
                 break
         said = process.stdout.read()
 

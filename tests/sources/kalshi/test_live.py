@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from clvlab.errors import FeedError
-from clvlab.sources.capture.feed import Cut, GapCause, Received, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Resumption, Stop
 from clvlab.sources.devfeeds.faults import read_plan
 from clvlab.sources.devfeeds.kalshi import KEY_ID, KalshiServer
 from clvlab.sources.kalshi.live import API_URL, URL, KalshiFeed
@@ -93,7 +93,7 @@ def test_a_hole_in_the_numbers_cuts_the_tickers_of_its_subscription_alone_until_
         items = heard(feed(to, key_file), to)
 
     (cut,) = cuts(items)
-    (resumed,) = [number for number, item in enumerate(items) if isinstance(item, Resumed)]
+    (resumed,) = [number for number, item in enumerate(items) if isinstance(item, Resumption)]
     assert cut.cause is GapCause.SEQUENCE
     assert len(cut.markets) == 3
     assert [json_of(item.text)["type"] for item in items[resumed + 1 : resumed + 3]] == ["subscribed", "orderbook_snapshot"]
@@ -115,7 +115,7 @@ def test_a_change_that_can_t_be_read_is_a_hole(key_file):
     (cut,) = cuts(items)
     assert cut.cause is GapCause.SEQUENCE
     assert len(cut.markets) == 3
-    assert sum(isinstance(item, Resumed) for item in items) == 1
+    assert sum(isinstance(item, Resumption) for item in items) == 1
 
 
 def test_neither_key_nor_signature_is_logged(key_file, caplog):
@@ -232,7 +232,7 @@ def test_health_says_how_it_is(key_file):
         own = feed(to, key_file)
         items = heard(own, to)
 
-    last = [item for item in items if isinstance(item, Received)][-1]
+    last = [item for item in items if isinstance(item, FeedMessage)][-1]
     assert last.provider_ts_ms == START_MS + 20_000 + 60_000
     assert own.health.clock_skew_ms == last.provider_ts_ms - last.received_ts_ms
     assert own.health.heard_ts_ms > own.health.data_ts_ms

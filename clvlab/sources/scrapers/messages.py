@@ -21,7 +21,7 @@ from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.sources.books import QUOTES, QuoteSpill, quote_parts
-from clvlab.sources.source import NO_ODDS, ImportStats, Normalised, Options, fixture_ids_of
+from clvlab.sources.source import NO_ODDS, ImportResult, ImportStats, Options, fixture_ids_of
 
 CLOSING_MS = 1000
 OPENING_MS = 24 * 3600 * 1000
@@ -35,7 +35,7 @@ _DAYS = ("%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d %b %Y", "%d %B %Y")
 
 
 @dataclass(slots=True)
-class _Scraped:
+class _ScrapedMatch:
     """A match: its teams and league, and what was said of its kickoff, by when it was."""
 
     home: str
@@ -51,12 +51,12 @@ class Scrapes:
     options: Options
     account: ImportStats
     spill: QuoteSpill
-    _matches: dict[str, _Scraped] = field(default_factory=dict)
+    _matches: dict[str, _ScrapedMatch] = field(default_factory=dict)
     _rows: list[tuple[object, ...]] = field(default_factory=list)
     _times: dict[tuple[str, str], set[int]] = field(default_factory=dict)
 
     def learn(
-        self, source_id: str, home: str, away: str, kickoff_ms: int | None, said_ms: int, league: str | None = None
+        self, source_id: str, home: str, away: str, kickoff_ms: int | None, at_ms: int, league: str | None = None
     ) -> None:
         """Take note of a match; of its kickoff the one said last counts, of its league the one said first.
 
@@ -67,10 +67,10 @@ class Scrapes:
         """
         if not home or not away or home == away:
             raise ValueError(f"no match: {home!r:.80} - {away!r:.80}")
-        known = self._matches.setdefault(source_id, _Scraped(home, away))
+        known = self._matches.setdefault(source_id, _ScrapedMatch(home, away))
         if (known.home, known.away) != (home, away):
             raise ValueError(f"{source_id} is {known.home} - {known.away} elsewhere, not {home} - {away}")
-        known.kickoffs[said_ms] = kickoff_ms
+        known.kickoffs[at_ms] = kickoff_ms
         known.league = known.league or league
 
     def odds(self, text: object, file: str, line: int) -> float | None:
@@ -95,7 +95,7 @@ class Scrapes:
         self.spill.add(pl.DataFrame(self._rows, schema=QUOTES, orient="row"))
         self._rows = []
 
-    def normalised(self, source: str) -> Normalised:
+    def result(self, source: str) -> ImportResult:
         """Return what was read."""
         self._flush()
         rules = self.options.rules(RULES)
@@ -104,7 +104,7 @@ class Scrapes:
         self.account.note("fixtures whose kickoff moved", moved)
         once = sum(len(times) == 1 for times in self._times.values())
         self.account.note("markets that can't be entered before their close: they were seen once", once)
-        return Normalised(
+        return ImportResult(
             parts=quote_parts(self.spill, ids, self.options, rules, self.account),
             fixtures=tuple(
                 Fixture(

@@ -20,8 +20,8 @@ import orjson
 from clvlab.base.times import of_iso, zone_of
 from clvlab.errors import SourceError
 from clvlab.sources.archives import ArchiveKind, head_of, json_documents, kind_of
-from clvlab.sources.scraped.messages import AVERAGE, CLOSING_MS, Scrapes, market_key_named, scrapes, side_named
-from clvlab.sources.source import Normalised, Options, files_below, league_named, reason_of
+from clvlab.sources.scrapers.messages import AVERAGE, CLOSING_MS, Scrapes, market_key_named, scrapes, side_named
+from clvlab.sources.source import ImportResult, Options, files_below, league_named, reason_of
 from clvlab.sources.tables.rows import opened_csv
 from clvlab.words import counted
 
@@ -47,7 +47,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return files_below(paths, (".json", ".jsonl", ".csv", ".json.gz", ".jsonl.gz", ".csv.gz"))
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
     """Read matches, and make consensus ticks of their books."""
     read = scrapes(options, scratch)
     zone = zone_of(options.time_zone)
@@ -62,7 +62,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         except SourceError as error:
             read.account.refuse_file(name, error)
         options.progress(f"{name}: {counted(read.account.messages, 'match', 'matches')} so far")
-    return read.normalised("oddsharvester")
+    return read.result("oddsharvester")
 
 
 def _rows(name: str, path: Path, read: Scrapes) -> Iterator[tuple[int, Mapping[str, Any]]]:
