@@ -29,7 +29,7 @@ from clvlab.packs.archives import UNPACKABLE, ArchiveEntry, Readable, decompress
 from clvlab.packs.files import MAX_CONTENT_BYTES, check_size, lines_of, packed, whole
 from clvlab.sources.source import ImportStats
 
-# The first bytes of a file, whatever it is named: unpacked, and told apart by what they are.
+# The first bytes of a file, whatever its name: unpacked, and classified.
 
 
 _READ_BYTES = 1 << 20
@@ -148,7 +148,7 @@ _MAX_NAME_BYTES = 200
 _CHUNK = 1 << 18
 _MAGIC_BYTES = 10
 _HEAD_BYTES = 4096
-_HEADERS = 1 << 30  # of a tar: what stands between its files
+_HEADERS = 1 << 30  # of a tar: the bytes between its files
 SHEETS = (b"[Content_Types].xml", b"mimetype")  # of Excel and OpenDocument, whose files are zips
 
 

@@ -299,7 +299,7 @@ def _market_ticks(
 def _by_side(
     messages: Mapping[str, npt.NDArray[np.generic]], prob_bps: Ints, odds_milli: Ints, sides: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return a row for each side of each message, null if a side has no price."""
+    """Return a row for each side of each message, ``None`` if a side has no price."""
     n, n_sides = prob_bps.shape
     long = pl.DataFrame(
         {name: np.repeat(column, n_sides) for name, column in messages.items()}

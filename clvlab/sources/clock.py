@@ -81,7 +81,7 @@ class ProviderClock:
             self.offset_ms = max(self.offset_ms, self._ahead_ms)
 
 
-# Jumps of time in history, where nobody wrote down when a message came: what comes after them says whether they are true.
+# Jumps of time in history, without arrivals: later messages confirm them or not.
 
 
 T = TypeVar("T")

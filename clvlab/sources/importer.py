@@ -1,4 +1,4 @@
-"""Making packs of files, of frames and of captures."""
+"""Packs made from files, frames and captures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LOOKED_AT = 1000
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import wrote, what it found, which files it left unread by reason, and the source if it told it."""
+    """The pack and quality report of an import, files left unread by reason, and the source if it was recognised."""
 
     manifest: PackManifest
     quality: Quality
@@ -55,19 +55,19 @@ def import_source(source: str | None, paths: Sequence[Path], folder: Path, optio
     Parameters
     ----------
     source
-        Name of an importer; told by the content of the files if None.
+        Name of an importer; recognised by the content of the files if ``None``.
     paths
         Files or folders of the source.
     folder
-        Where the pack will stand; its name becomes the pack id. Nothing is left there if anything fails.
+        Folder of the new pack; its name becomes the pack id. Nothing is left there if anything fails.
     options
-        Strict, with the source's defaults, if None.
+        Strict, with the source's defaults, if ``None``.
 
     Raises
     ------
     SourceError
-        Unknown source, nothing to read, or a row that can't be read; the message names file, line and reason, and the source
-        that the files look like where it is another one.
+        An unknown source, nothing to read, or a row that can't be read; the message names file, line and reason, and the source
+        that the files look like if it is another one.
     PackFormatError
         The folder exists, or the ticks break a rule of the format.
     """
@@ -94,14 +94,14 @@ def import_source(source: str | None, paths: Sequence[Path], folder: Path, optio
 
 
 def _is_kept(source: str | None, archive: Path) -> bool:
-    """Whether an archive is a tar of Betfair's, whose importer reads it as it is."""
+    """Return whether an archive is a tar of Betfair's, whose importer reads it as it is."""
     return archive.suffix == ".tar" and (source == "betfair" or (source is None and is_of_betfair(archive)))
 
 
 def _import_paths(
     source: str | None, paths: Sequence[Path], folder: Path, options: Options, left: tuple[RefusedRows, ...] = ()
 ) -> ImportReport:
-    """Import what is given; ``left`` of archives is counted with what is refused."""
+    """Import paths; ``left`` of archives is counted with the refused rows."""
     if source is None:
         form = {"odds_format": options.odds_format} if options.odds_format else {}
         recognition = recognition_of(paths, {**form, **(options.mapping or {})})
@@ -131,7 +131,7 @@ def _import_found(
 
 
 def _options_for(recognition: Recognition, options: Options) -> Options:
-    """Return the options that read a file as it was recognised: a table by its delimiter and what its columns hold."""
+    """Return the options with the recognised delimiter and columns of a table."""
     own, chosen = dict(recognition.mapping or {}), dict(options.mapping or {})
     if recognition.source == "csv" and recognition.delimiter != ",":
         own["delimiter"] = recognition.delimiter
@@ -148,7 +148,7 @@ def _recognition_of(paths: Sequence[Path], options: Options) -> Recognition | No
 
 
 def _hint(source: str, paths: Sequence[Path]) -> str:
-    """Say which source was probably meant: the name of one stands among the paths, or is nearly the one given."""
+    """Return which source was probably meant: its name is among the paths, or similar."""
     swapped = next((str(path) for path in paths if str(path) in IMPORTERS), None)
     return did_you_mean(source, IMPORTERS) if swapped is None else f"; the source comes first, then the files: {swapped!r}, ..."
 
@@ -160,12 +160,7 @@ def import_files(
     options: Options | None = None,
     left: tuple[RefusedRows, ...] = (),
 ) -> tuple[PackManifest, Quality]:
-    """Make a pack of files by name, as ``import_source`` does; returns what was written, and what was found.
-
-    Raises
-    ------
-    SourceError, PackFormatError
-    """
+    """Make a pack of files by name, as ``import_source`` does, and return it with its quality."""
     pack_id = pack_id_of(folder)
     if folder.exists() or folder.is_symlink():
         raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten: name another folder")
@@ -271,21 +266,21 @@ def _unread_files(paths: Sequence[Path], read: Iterable[Path]) -> tuple[RefusedR
 
 
 def pack_capture(segments: Sequence[Path], folder: Path, options: Options | None = None) -> PackManifest:
-    """Make a pack of a capture that has ended.
+    """Make a pack of an ended capture.
 
     Parameters
     ----------
     segments
-        Its files.
+        Files of the capture.
     folder
-        Where the pack will stand; its name becomes the pack id.
+        Folder of the new pack; its name becomes the pack id.
     options
         How many rows are held at a time.
 
     Raises
     ------
     SourceError
-        No segment, or one that can't be read, or no tick in all of them.
+        There is no segment, one can't be read, or no tick is in any.
     PackFormatError
         The folder exists.
     """
@@ -304,18 +299,18 @@ OPTIONS = tuple(one.name for one in fields(Options) if one.name not in _OURS)
 
 
 def import_options(*, mapping: Mapping[str, Any] | str | Path | None = None, **named: Any) -> Options:
-    """Return the options of an import that are given by name; ``lenient``, unless it is given otherwise.
+    """Return the options of an import by name; ``lenient`` unless set otherwise.
 
     Raises
     ------
     ArgumentError
-        There is no option of that name, or a value is of another kind than it must be.
+        An option is unknown, or its value has the wrong type.
     OddsError
         An unknown margin method or odds format.
     SourceError
-        A mapping file that can't be read, or a value that is no mapping.
+        A mapping file can't be read, or a value is not a mapping.
     WindowError
-        A ``max_close_age_s`` that is no positive number of seconds.
+        ``max_close_age_s`` is not a positive number of seconds.
     """
     for name in named:
         if name not in OPTIONS:
@@ -325,12 +320,7 @@ def import_options(*, mapping: Mapping[str, Any] | str | Path | None = None, **n
 
 
 def import_from(source: Any, paths: Any, folder: Path, options: Options) -> ImportReport:
-    """Import files, or a frame as the file ``frame.csv`` that it would be; see ``import_source`` and ``frame_csv``.
-
-    Raises
-    ------
-    SourceError, OddsError, PackFormatError
-    """
+    """Import files, or a frame as the file ``frame.csv``; see ``import_source`` and ``frame_csv``."""
     if not isinstance(source, str | None):
         raise SourceError(f"a source is named by a text, such as 'csv', not {type(source).__name__}: the source comes first")
     if not is_frame(paths):
@@ -352,7 +342,7 @@ def paths_of(value: Any) -> list[Path]:
     Raises
     ------
     SourceError
-        Something that is no path.
+        A value is not a path.
     """
     if isinstance(value, str | Path):
         return [Path(value)]
@@ -370,7 +360,7 @@ def paths_of(value: Any) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """Files or folders of a source, and where their pack will stand."""
+    """Files or folders of a source, and the folder of their pack."""
 
     source: str
     paths: tuple[Path, ...]
@@ -379,14 +369,14 @@ class Import:
 
 
 def import_all(imports: Sequence[Import], executor: Executor | None = None) -> Iterator[Path]:
-    """Make packs, in their order, and yield the folder of each; what is in one does not depend on who makes it.
+    """Make packs in order, and yield each folder; the content does not depend on the executor.
 
-    Packs that were made before another failed stay.
+    Packs that were made before another failed are kept.
 
     Raises
     ------
     PackFormatError
-        Two packs would stand in one folder; nothing is read then.
+        Two packs have one folder; nothing was read.
     ExecutorError, ClvlabError
         As ``parallel_map`` and ``import_source``.
     """

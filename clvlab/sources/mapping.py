@@ -1,4 +1,4 @@
-"""What the columns of somebody's table mean: given as a mapping, a small YAML file, or flags."""
+"""The meaning of a table's columns: a mapping, a small YAML file, or flags."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class ColumnMap(BaseModel):
 
     @property
     def by_side(self) -> list[str]:
-        """The columns of a wide table that belong to one side."""
+        """Columns of a wide table that belong to one side."""
         return [column for named in (self.sides, self.probabilities, self.results) for column in named.values()]
 
     @property
     def by_name(self) -> dict[str, str]:
-        """Of a wide table: side -> column of its odds, or of its probability where it has no odds."""
+        """Of a wide table: side -> column of its odds, or of its probability without odds."""
         return self.sides or self.probabilities
 
     @property
@@ -105,12 +105,12 @@ class ColumnMap(BaseModel):
 
 
 def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> ColumnMap:
-    """Check a mapping against the columns of a table; without a mapping, columns that are named by their meaning count.
+    """Check a mapping against the columns of a table; without one, columns named by their meaning count.
 
     Raises
     ------
     SourceError
-        A value that is not a mapping, or a mapping that names a column that is not there.
+        A value is not a mapping, or names a column that is missing.
     """
     raw = dict(mapping or {})
     taken = [
@@ -133,12 +133,12 @@ def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> Colu
     missing = sorted({*found.columns.values(), *found.by_side} - set(columns))
     if missing:
         meant = did_you_mean(missing[0], columns)
-        raise SourceError(f"the mapping names {missing[0]!r}, which is none of the columns {_list(columns)}{meant}")
+        raise SourceError(f"the mapping names {missing[0]!r}, which is not one of the columns {_list(columns)}{meant}")
     return found
 
 
 def _problem(error: ValidationError, columns: list[str]) -> str:
-    """Say what is wrong with a mapping: a key that is none, or what the columns leave open, with those that may be meant."""
+    """Return what is wrong with a mapping: an unknown key, or an ambiguous column, with likely alternatives."""
     wrong = error.errors()[0]
     key, own = str(wrong["loc"][0]) if wrong["loc"] else "", list(ColumnMap.model_fields)
     if wrong["type"] == "extra_forbidden":
@@ -167,7 +167,7 @@ def read_mapping(path: Path) -> dict[str, object]:
     Raises
     ------
     SourceError
-        The file can't be read, or is no mapping.
+        The file can't be read, or is not a mapping.
     """
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -181,12 +181,12 @@ def read_mapping(path: Path) -> dict[str, object]:
 
 
 def texts_by_name(option: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """Return what an option says that is given as ``NAME=VALUE``, and may be repeated.
+    """Return the values of a repeatable option ``NAME=VALUE``.
 
     Raises
     ------
     SourceError
-        Another form; the message names the option.
+        A value has another form; the message names the option.
     """
     split = [text.partition("=") for text in texts or ()]
     wrong = ["".join(parts) for parts in split if not all(parts)]
@@ -196,12 +196,12 @@ def texts_by_name(option: str, texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def weights_by_book(option: str, texts: Sequence[str] | None) -> dict[str, int]:
-    """Return the weights of books that are given as ``BOOK=N``.
+    """Return the weights of books given as ``BOOK=N``.
 
     Raises
     ------
     SourceError
-        Another form, or no whole number; the message names the option.
+        A value has another form, or is not a whole number; the message names the option.
     """
     weights = texts_by_name(option, texts)
     wrong = [f"{book}={number}" for book, number in weights.items() if not (number.isascii() and number.isdigit())]
@@ -213,7 +213,7 @@ def weights_by_book(option: str, texts: Sequence[str] | None) -> dict[str, int]:
 def with_flags(
     path: Path | None, columns: Mapping[str, str], sides: Mapping[str, str], market: str | None
 ) -> Mapping[str, object] | None:
-    """Return the mapping of a file with what flags say besides; None where nothing is said."""
+    """Return a file's mapping with the flags added; ``None`` without any."""
     found = {} if path is None else read_mapping(path)
     for key, named in (("columns", columns), ("sides", sides)):
         if named and isinstance(present := found.get(key) or {}, Mapping):  # anything else is refused where it is checked

@@ -1,4 +1,4 @@
-"""The providers by name: how files become packs, and how messages of a feed do."""
+"""The providers by name: importers of their files, and feeds with readers of their messages."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _Words = Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(_words)]
 
 
 class FeedSettings(BaseSettings):
-    """Settings of all feeds; each is a variable of its name, as ``CLVLAB_TXLINE_JWT``. What is not set is the feed's default.
+    """Settings of all feeds, each a variable such as ``CLVLAB_TXLINE_JWT``; an unset one has the feed's default.
 
     Raises
     ------
     pydantic.ValidationError
-        A value of the wrong type or out of bounds.
+        A value has the wrong type or is out of bounds.
     """
 
     model_config = SettingsConfigDict(env_prefix="CLVLAB_", env_ignore_empty=True, extra="ignore", hide_input_in_errors=True)
@@ -106,12 +106,12 @@ class FeedSettings(BaseSettings):
 
 
 def feed_settings() -> FeedSettings:
-    """Read the environment.
+    """Read the settings from the environment.
 
     Raises
     ------
     FeedError
-        A value that can't be used; no value is shown.
+        A value is not valid; the message shows no value.
     """
     try:
         return FeedSettings()
@@ -121,7 +121,7 @@ def feed_settings() -> FeedSettings:
 
 
 def variable_of(setting: str) -> str:
-    """Return the variable of a setting."""
+    """Return the environment variable of a setting."""
     return f"CLVLAB_{setting.upper()}"
 
 
@@ -130,7 +130,7 @@ def variable_of(setting: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Where a feed is made, and which settings it can't do without."""
+    """How a feed is made, and the settings it needs."""
 
     module: str
     class_name: str
@@ -151,19 +151,12 @@ FEEDS: Mapping[str, _Entry] = MappingProxyType(
 
 
 def feed_of(settings: FeedSettings, name: str | None = None) -> Feed:
-    """Make a feed.
-
-    Parameters
-    ----------
-    settings
-        Its keys and options.
-    name
-        Which one; that of the settings if None.
+    """Make the feed ``name``, or that of the settings if ``None``.
 
     Raises
     ------
     FeedError
-        None of that name, or a setting that it needs is missing or can't be used.
+        There is no feed of that name, or a setting that it needs is missing or not valid.
     MissingExtraError
         A library that it needs is not installed.
     """

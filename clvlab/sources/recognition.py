@@ -1,6 +1,6 @@
-"""Which source files are of, told by their content: what decides is a shape that only that source has, and it is named.
+"""The source of files, by their content: a shape that only one source has, which is named.
 
-Nothing is guessed of a table whose columns say nothing: it is refused, with what was looked for.
+A table whose columns say nothing is refused, with the shapes that were looked for.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from clvlab.sources.tables import trades
 from clvlab.sources.tables.rows import delimiter_of, header_of
 from clvlab.words import counted
 
-# Columns of probabilities in a table without odds, told by their names and by what they sum to.
+# Columns of probabilities in a table without odds, recognised by their names and sums.
 
 
 _SIDES = {
@@ -54,7 +54,7 @@ _OFF = 0.02  # of a sum from 1, which rounding to two places explains
 
 @dataclass(frozen=True, slots=True)
 class Probabilities:
-    """The columns by side, whether they are percent, and how many rows show it."""
+    """Columns by side, whether they are percent, and the number of rows that show it."""
 
     sides: Mapping[str, str]
     percent: bool
@@ -66,7 +66,7 @@ class Probabilities:
 
 
 def probabilities_of(text: str) -> Probabilities | None:
-    r"""Return the columns of probabilities in the head of a table; None where there are none.
+    r"""Return the columns of probabilities in the head of a table; ``None`` without them.
 
     They are named by the home team, the away team and maybe the draw, hold numbers from 0 to 1 or 0 to 100 in every row but
     blank ones, and sum to about 1 or 100 in nine rows of ten: odds never do.
@@ -99,7 +99,7 @@ def probabilities_of(text: str) -> Probabilities | None:
 
 
 def _styles(header: Sequence[str]) -> list[dict[str, str]]:
-    """Return the columns by side that are named alike, those with a draw first."""
+    """Return columns by side that are named in one style, those with a draw first."""
     teams: dict[tuple[str, str, int], dict[str, str]] = defaultdict(dict)
     draws: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
     for column in header:
@@ -160,14 +160,14 @@ Finding = tuple[str, str, str] | tuple[str, str, str, Mapping[str, Any]]  # sour
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """A source, the file that shows it, and what in it does.
+    """A source, the file that shows it, and the reason.
 
     Attributes
     ----------
     delimiter
-        What separates the cells of a CSV.
+        Separator of a CSV's cells.
     mapping
-        What columns mean that are known by what they hold.
+        Meaning of columns recognised by their content.
     """
 
     source: str
@@ -181,19 +181,12 @@ class Recognition:
 
 
 def recognition_of(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) -> Recognition:
-    """Return the source that files or folders are of.
-
-    Parameters
-    ----------
-    paths
-        What is to be imported.
-    mapping
-        What the caller says that columns mean.
+    """Return the source of files or folders; ``mapping`` is the caller's meaning of columns.
 
     Raises
     ------
     SourceError
-        None that is known, or several; the message lists what was looked for.
+        No known source fits, or several do; the message lists the known shapes.
     """
     found: dict[str, list[Recognition]] = {}
     why_not: list[SourceError] = []
@@ -223,7 +216,7 @@ def recognition_of(paths: Sequence[Path], mapping: Mapping[str, Any] | None = No
 
 
 def _likeness(file: Path) -> tuple[ArchiveKind, str]:
-    """Return what files that are of one source have in common: tables their header, others how they end."""
+    """Return a group's common mark: the header of tables, the ending of other files."""
     head = head_of(file, _LIKE_BYTES)
     kind = kind_of(head)
     return kind, head.partition(b"\n")[0].decode(errors="replace") if kind is ArchiveKind.TEXT else "".join(file.suffixes[-2:])
@@ -234,7 +227,7 @@ def _and_others(count: int) -> str:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return a file, or of a folder those that tell what it is."""
+    """Return a file, or the files of a folder that show its source."""
     if not path.is_dir():
         return [path]
     if (path / DESCRIPTOR).is_file():
@@ -245,12 +238,12 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def recognise_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Recognition:
-    """Return the source that one file is of.
+    """Return the source of one file.
 
     Raises
     ------
     SourceError
-        None that is known.
+        No known source fits.
     """
     found = _finding(path, mapping or {})
     if isinstance(found, str):
@@ -263,26 +256,26 @@ def recognise_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Reco
 
 
 def content_of(path: Path) -> str:
-    """Return in words what a file holds that was not read."""
+    """Return in words the content of an unread file."""
     found = _finding(path, {})
     return found if isinstance(found, str) else f"files of {found[0]}, for they have {found[1]}"
 
 
 def probabilities_in(path: Path) -> str | None:
-    """Return in words the probabilities that a table holds in place of odds; None where it holds none."""
+    """Return in words the probabilities that a table holds in place of odds; ``None`` without them."""
     head = head_of(path) if path.is_file() else b""
     found = probabilities_of(head.decode("utf-8-sig", errors="replace")) if kind_of(head) is ArchiveKind.TEXT else None
     return None if found is None else f"it holds probabilities, not odds, in the columns {found}"
 
 
 def is_of_betfair(path: Path) -> bool:
-    """Whether a tar holds files of Betfair's markets."""
+    """Return whether a tar holds files of Betfair's markets."""
     head = head_of(path)
     return kind_of(head) is ArchiveKind.TAR and not isinstance(_of_tar(path, head, {}), str)
 
 
 def _finding(path: Path, mapping: Mapping[str, Any]) -> Finding | str:
-    """Return source, what shows it and the delimiter; or in words what a file holds that is of no source."""
+    """Return source, reason and delimiter; or in words the content of a file of no known source."""
     head = head_of(path)
     inspect: Callable[[Path, bytes, Mapping[str, Any]], Finding | str] = _INSPECTIONS.get(kind_of(head), _foreign)
     return inspect(path, head, mapping)
@@ -321,7 +314,7 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Finding | 
     try:
         text = head.decode("utf-8-sig", errors="strict")
     except UnicodeDecodeError as error:
-        cut_off = error.start > len(head) - 4  # the end of the head may stand within a letter
+        cut_off = error.start > len(head) - 4  # the end of the head may be within a letter
         text = head[: error.start].decode("utf-8-sig") if cut_off else head.decode("cp1252", errors="replace")
     first = next((line for line in text.splitlines() if line.strip()), "")
     columns, delimiter = header_of(first), delimiter_of(first)
@@ -336,7 +329,7 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Finding | 
         market = next(column for column in columns if column.endswith(oddsharvester.ENDING))
         return "oddsharvester", f"the columns match_date and {market}", delimiter
     if {*_EVENT} <= named and "event_id" in named:
-        return "the fixtures of The Odds API's changes: give the file NAME_ticks.parquet that stands beside it"
+        return "the fixtures of The Odds API's changes: give the file NAME_ticks.parquet next to it"
     if mapping.get("odds_format") != OddsFormat.PROBABILITY and not mapping.get("sides") and not mapping.get("probabilities"):
         odds = oddsportal.columns_of(columns)
         fair = probabilities_of(text)
@@ -358,20 +351,20 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Finding | 
 
 
 def _of_probabilities(found: Probabilities, columns: Sequence[str], delimiter: str) -> Finding | str:
-    """Tell a table of probabilities: one that says when they stood is read, without odds."""
+    """Recognise a table of probabilities: with a time of each it is read, without odds."""
     if {"fixture", "time"} <= {*columns} and "odds" not in columns:
         mapping = {"probabilities": found.sides, "percent": found.percent}
         return "csv", f"the columns fixture and time, and probabilities without odds in {found}", delimiter, mapping
     return (
         f"probabilities, not odds: the columns {found}. Nobody offers them to be bet, and the table does not say when they "
-        "stood. To value bets by them give a CSV with a fixture, a time and odds beside them, and a mapping of them, as "
+        "stood. To value bets by them give a CSV with a fixture, a time and odds besides them, and a mapping of them, as "
         f"probabilities: {{{', '.join(f'{side}: {column}' for side, column in found.sides.items())}}}; if they are prices of "
         "an exchange, say so by --odds-format probability"
     )
 
 
 def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) -> Finding | None:
-    """Tell a table by columns that both CSV and Parquet can have."""
+    """Recognise a table by columns that both CSV and Parquet can have."""
     named = {*columns}
     price = next((column for column in trades.PRICES if column in named), None)
     if price is not None and "taker_side" in named:
@@ -398,7 +391,7 @@ def _of_json(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Finding | 
         else:
             document = orjson.loads(whole(path).removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
-        return f"JSON that breaks off or is none, at its line {error.lineno}: {error.msg}"
+        return f"JSON that breaks off or is not valid, at its line {error.lineno}: {error.msg}"
     except SourceError as error:
         return f"JSON that can't be read: {error}"
     found = of_document(document)
@@ -410,7 +403,7 @@ def _of_json(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Finding | 
 
 
 def of_document(document: Any) -> tuple[str, str] | None:
-    """Return the source of a JSON document and what shows it, or None."""
+    """Return the source of a JSON document and the reason, or ``None``."""
     some = document[0] if isinstance(document, list) and document else document
     if not isinstance(some, dict):
         return None

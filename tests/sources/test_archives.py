@@ -270,7 +270,7 @@ def test_the_archive_of_snapshots_is_read_file_by_file(realdata, tmp_path):
 
     older_files, log = report.quality.refused
     assert (report.quality.messages, older_files.count, log.count) == (674, 29, 1)
-    assert "the mapping names 'snapshot_taken_at_utc', which is none of the columns 'date'" in older_files.reason
+    assert "the mapping names 'snapshot_taken_at_utc', which is not one of the columns 'date'" in older_files.reason
     assert log.examples == ("data/heartbeat.csv",)
 
 

@@ -131,7 +131,7 @@ NOTHINGS = {
     "JSON with the keys a": b'{"a": 1}',
     "JSON with '\\[\\]'": b"[]",
     "JSON with '7'": b"[7]",
-    "JSON that breaks off or is none, at its line 1": b'[{"sport_key": "s", "commence_time"',
+    "JSON that breaks off or is not valid, at its line 1": b'[{"sport_key": "s", "commence_time"',
     "Parquet that can't be read": b"PAR1 and no more",
     "text that begins with 'hello'": b"hello\nworld\n",
     "a CSV with the columns a, b, which name no fixture": b"a,b\n1,2\n",

@@ -557,7 +557,7 @@ class BetfairReader:
         self._markets: dict[str, _Market] = {}
         self._events: dict[int, list[_Market]] = {}
         self._of_kind: Counter[tuple[int, str]] = Counter()
-        self._alone: set[tuple[int, str]] = set()  # kinds of which a market was told without its id
+        self._alone: set[tuple[int, str]] = set()  # kinds of which a market has ticks without its id in the key
         self._unknown: set[str] = set()
         self._touched: dict[str, None] = {}
         self._held_ms = 0

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import httpx2
 
 
-# Work that blocks, done in a thread of its own, so that a feed ends when it is told to, whatever its connection does.
+# Work that blocks, done in a thread of its own, so that a feed ends when stopped, whatever its connection does.
 
 
 _T = TypeVar("_T")
@@ -422,7 +422,7 @@ class Socket:
 
     def listen(self, stop: Stop) -> Iterator[Item]:
         """Return messages until stopped, with ``Cut`` and ``Resumption`` between two connections."""
-        is_cut = bool(self.markets)  # one of several: the others may bring messages before it stands
+        is_cut = bool(self.markets)  # one of several: the others may bring messages before it is up
         if is_cut:
             yield Cut(GapCause.CUT, now_ms(), self.markets)
         while (opened := until_done(self._retry, stop, self._open)) is not None:

@@ -167,7 +167,7 @@ class Segments:
         at_ms, before = item.received_ts_ms, self._open_cuts.before_message(item.received_ts_ms)
         self.mark = self.mark if item.mark is None else item.mark
         line = message_line(item.text, at_ms, item.mark)
-        if len(line) > MAX_LINE_BYTES:  # a line that nobody could read again would spoil the whole capture
+        if len(line) > MAX_LINE_BYTES:  # a line that could not be read again would spoil the whole capture
             return [_record_of(one) for one in (*before, *self._open_cuts.in_place_of_message(at_ms))]
         return [*map(_record_of, before), (line, CaptureRecord(at_ms, item.text, item.mark))]
 
@@ -423,7 +423,7 @@ class CaptureRecorder:
             while True:
                 if stop.is_set:
                     reading.stop.set()
-                over = not reading.is_alive()  # asked first: what it put down before is still to be taken
+                over = not reading.is_alive()  # checked first: earlier items are still to be taken
                 items = reading.take()
                 yield from self._write(items)
                 if time.monotonic() >= due:
@@ -483,7 +483,7 @@ class _FeedReader(Thread):
                     return
         except FeedError as error:
             self.error = error
-        except Exception as error:  # noqa: BLE001  the boundary of a thread: who captures is told
+        except Exception as error:  # noqa: BLE001  the boundary of a thread: the recorder raises it
             self.error = FeedError(f"the feed {self._feed.name} failed with {type(error).__name__}: {error}")
             self.error.__cause__ = error
 

@@ -1,4 +1,4 @@
-"""A pack played as if it came live, at the pace of its times or faster: for demos, and for tests of live runs."""
+"""A pack played as a live feed, at its own pace or faster: for demos, and for tests of live runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def messages_of(pack: Pack, fixture_ids: Sequence[int] = ()) -> list[Message]:
     Raises
     ------
     FeedError
-        A fixture that the pack does not have.
+        The pack does not have a fixture.
     """
     unknown = sorted(set(fixture_ids) - set(pack.fixture_ids))
     if unknown:
@@ -40,7 +40,7 @@ def _messages(tape: Tape) -> Iterator[Message]:
 
 
 def announced_fixtures(pack: Pack) -> dict[int, Fixture]:
-    """Return the fixtures of a pack with the kickoffs that were announced beforehand."""
+    """Return the fixtures of a pack with their announced kickoffs."""
     tape = pack.tape()
     kickoffs = dict((tape.fixtures if tape.announced is None else tape.announced).iter_rows())
     return {
@@ -60,16 +60,16 @@ class ReplayFeed:
     Parameters
     ----------
     pack
-        What is played.
+        Pack to play.
     speed
-        How much faster than it was; infinite for as fast as can be.
+        Multiple of the original pace; infinite for as fast as possible.
     shift
-        Whether its times are moved, so that the first message is of now.
+        Whether times are moved so that the first message is now.
 
     Raises
     ------
     FeedError
-        A speed that is not above 0.
+        The speed is not above 0.
     """
 
     name = "replay"
@@ -89,7 +89,7 @@ class ReplayFeed:
         return sorted(found, key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return the ticks in their order, and end after the last; a mark goes on where it stands, and nothing is missed."""
+        """Return the ticks in order, and end after the last; a mark continues after its tick, and nothing is missed."""
         messages, fixtures = messages_of(self.pack, fixture_ids), announced_fixtures(self.pack)
         at = 0
         if after is not None:
@@ -114,7 +114,7 @@ class ReplayFeed:
         return first or 0
 
     def _offset_ms(self, first_ms: int) -> int:
-        """Return how far times are moved, the same from the first call on."""
+        """Return how far times are moved, fixed by the first call."""
         if self._shift_ms is None:
             self._shift_ms = now_ms() - first_ms
         return self._shift_ms
@@ -139,14 +139,14 @@ def _read_mark(mark: str) -> tuple[int, int]:
     try:
         return int(number), int(shift_ms)
     except ValueError as error:
-        raise FeedError(f"{mark!r} is no mark of a replay: start it anew") from error
+        raise FeedError(f"{mark!r} is no mark of a replay: start it again") from error
 
 
 # The messages of a replay: a tick each, in a plain form of our own, so that the ticks of the pack come back as they were.
 
 
 class ReplayReader(StateReader):
-    """Reads ticks, with the names of their fixtures and the kickoffs as announced."""
+    """Reads ticks, with the names and announced kickoffs of their fixtures."""
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
         """Return the state of a tick's market."""

@@ -192,7 +192,7 @@ def _are_named(market_key: str, sides: tuple[str, ...]) -> bool:
 
 _MOST_REASONS = 100  # they quote what was sent: a provider could make up more than memory holds
 _OTHER = "other reasons"
-_MOST_FALSE = 1_000  # entries of the ledger: the last one goes on instead of one for each message of a provider that lies
+_MOST_FALSE = 1_000  # entries of the ledger: the last one is extended, instead of one for each message with a false time
 FALSE_TIME = "time"
 """Cause of the gaps that are no cut: a message came whose time does not stand."""
 

@@ -1,4 +1,4 @@
-"""Kalshi on this machine: REST's description of matches, and signed WebSocket order books that are made up."""
+"""Kalshi on this machine: REST descriptions of matches, and signed WebSockets with made-up order books."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class KalshiServer(ScriptServer):
     Parameters
     ----------
     events
-        What REST says of each, whose tickers are the shares of the script.
+        REST descriptions; their tickers are the script's shares.
     in_dollars
         Write prices as texts in dollars, not as numbers in cents.
 
     Attributes
     ----------
     key
-        Whose signature a handshake must carry, under the key id ``development``.
+        Key that must sign a handshake, under the key id ``development``.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class KalshiServer(ScriptServer):
         cls, *, matches: int = 2, messages: int = 1_000, seed: int = 0, start_ms: int | None = None, closes: bool = False,
         plan: FaultPlan | None = None, **how: Any,
     ) -> Self:  # fmt: skip
-        """Make up some matches of three outcomes each, from ``start_ms`` on, which is now if None."""
+        """Make up matches of three outcomes each, from ``start_ms`` on, now if ``None``."""
         start = now_ms() if start_ms is None else start_ms
         events = [match_event(number, kickoff_ms=start + 2 * _HOUR_MS) for number in range(1, matches + 1)]
         tickers = [market["ticker"] for event in events for market in event["markets"]]
@@ -76,7 +76,7 @@ class KalshiServer(ScriptServer):
 
     @property
     def api_url(self) -> str:
-        """Where REST answers."""
+        """Address of REST."""
         return self.http_url + _API.rstrip("/")
 
     def write_key(self, path: Path) -> Path:
@@ -85,7 +85,7 @@ class KalshiServer(ScriptServer):
         return path
 
     def accepts(self, request: Request) -> bool:
-        """Whether the request is signed with the key."""
+        """Return whether the request is signed with the key."""
         headers = [request.headers.get(name, "") for name in (KEY, SIGNATURE, TIMESTAMP)]
         return headers[0] == KEY_ID and is_signed(self.key.public_key(), headers[1], headers[2], "GET", PATH)
 
@@ -98,7 +98,7 @@ class KalshiServer(ScriptServer):
         return orjson.dumps({"market": markets[name]}) if kind == "markets" and name in markets else None
 
     def receive(self, peer: Peer, text: str) -> None:
-        """Take commands to subscribe and to unsubscribe."""
+        """Handle a command to subscribe or unsubscribe."""
         command = orjson.loads(text)
         if command["cmd"] == "unsubscribe":
             gone = {share for share, sid in peer.sids.items() if sid in command["params"]["sids"]}
@@ -126,7 +126,7 @@ class KalshiServer(ScriptServer):
         return self._numbered_message(peer, "orderbook_delta", delta)
 
     def snapshot(self, peer: Peer, share: str, truth: Ladders) -> str:
-        """Write an ``orderbook_snapshot``, which carries no time."""
+        """Write an ``orderbook_snapshot``, which has no time."""
         no = {100 * CENT - price: size for price, size in truth.side(share, is_bid=False).items()}
         book: dict[str, object] = {"market_ticker": share}
         for side, bids in (("yes", truth.side(share, is_bid=True)), ("no", no)):
@@ -143,7 +143,7 @@ class KalshiServer(ScriptServer):
 
 
 def match_event(number: int, kickoff_ms: int = 1_782_417_600_000) -> Mapping[str, Any]:
-    """Return what REST says of a match: the tickers of the first one are ``MATCH-1-HOM``, ``-TIE`` and ``-AWY``.
+    """Return the REST description of a match; the first one's tickers are ``MATCH-1-HOM``, ``-TIE`` and ``-AWY``.
 
     As at Kalshi the markets close two weeks after the kickoff, unless the match ends before.
     """

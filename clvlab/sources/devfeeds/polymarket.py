@@ -1,4 +1,4 @@
-"""Polymarket on this machine: gamma's description of matches, and the market channel over books that are made up."""
+"""Polymarket on this machine: gamma's descriptions of matches, and the market channel with made-up books."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ _HOUR_MS = 3_600_000
 
 
 class PolymarketServer(ScriptServer):
-    """Speaks gamma's ``/events`` and the market channel.
-
-    Parameters
-    ----------
-    events
-        What gamma says of each, whose assets are the shares of the script.
-    """
+    """Speaks gamma's ``/events`` and the market channel; the assets of ``events`` are the script's shares."""
 
     def __init__(
         self, events: Sequence[Mapping[str, Any]], script: LadderScript, plan: FaultPlan | None = None, **how: Any
@@ -37,7 +31,7 @@ class PolymarketServer(ScriptServer):
         cls, *, matches: int = 2, messages: int = 1_000, seed: int = 0, start_ms: int | None = None, closes: bool = False,
         plan: FaultPlan | None = None, **how: Any,
     ) -> Self:  # fmt: skip
-        """Make up some matches of three outcomes each, from ``start_ms`` on, which is now if None."""
+        """Make up matches of three outcomes each, from ``start_ms`` on, now if ``None``."""
         start = now_ms() if start_ms is None else start_ms
         events = [match_event(number, kickoff=iso_time(start + _HOUR_MS)) for number in range(1, matches + 1)]
         assets = [f"{number}{outcome}" for number in range(1, matches + 1) for outcome in "123"]
@@ -45,7 +39,7 @@ class PolymarketServer(ScriptServer):
         return cls(events, script, plan, **how)
 
     def accepts(self, request: Request) -> bool:
-        """No key is needed."""
+        """Return true: no key is needed."""
         return request.path == PATH
 
     def answer(self, path: str) -> bytes | None:
@@ -57,7 +51,7 @@ class PolymarketServer(ScriptServer):
         return orjson.dumps([event for event in self.events if {event["slug"], event["id"]} & wanted])
 
     def receive(self, peer: Peer, text: str) -> None:
-        """Answer ``PING``, and a subscription."""
+        """Answer ``PING`` or a subscription."""
         if text == "PING":
             peer.socket.send("PONG")
             return
@@ -85,7 +79,7 @@ class PolymarketServer(ScriptServer):
 
 
 def match_event(number: int, kickoff: str = "2026-06-25T20:00:00Z", assets: Sequence[str] = ()) -> Mapping[str, object]:
-    """Return what gamma says of a match: assets ``11``, ``12`` and ``13`` of the first one are home, draw and away."""
+    """Return gamma's description of a match; assets ``11``, ``12`` and ``13`` of the first one are home, draw and away."""
     home, away = f"Home {number}", f"Away {number}"
     own = assets or [f"{number}{outcome}" for outcome in "123"]
     titles = (home, f"Draw ({home} vs. {away})", away)

@@ -1,4 +1,4 @@
-"""A TxLINE of one process: the stream with its marks, and the blocks of five minutes."""
+"""TxLINE on this machine: the stream with its marks, and the blocks of five minutes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clvlab.sources.devfeeds.faults import REFUSALS, FaultPlan, FeedFault, HttpR
 
 @dataclass(frozen=True, slots=True)
 class ScriptedMessage:
-    """A message, so many seconds after the script began."""
+    """A message, and its time in seconds after the script began."""
 
     text: bytes
     at_s: float = 0.0
@@ -29,20 +29,20 @@ class ScriptedMessage:
 
 @dataclass
 class Script:
-    """Publishes messages in a thread of its own from the moment on at which somebody first asks.
+    """Publishes messages in a thread, from the first request on.
 
     Attributes
     ----------
     messages
-        By time.
+        Messages by time.
     plan
-        Faults, of which these are the script's: a message twice, after the next, left out, or cut off; a clock that is ahead.
+        Faults; the script's own are a message twice, swapped with the next, left out or cut off, and a clock that is ahead.
     ahead
-        Puts the provider's time in a message ahead, by seconds.
+        Moves the provider's time in a message ahead by seconds.
     published
-        What was sent so far, or would have been; only ever appended to.
+        Messages sent so far, or that would have been; append-only.
     ended
-        Once everything is published.
+        Whether everything is published.
     """
 
     messages: Iterable[ScriptedMessage]
@@ -55,14 +55,14 @@ class Script:
     _started: bool = field(default=False, init=False)
 
     def begin(self, closing: threading.Event) -> None:
-        """Publish from now on, unless it does."""
+        """Begin to publish, once."""
         with self._news:
             started, self._started = self._started, True
         if not started:
             threading.Thread(target=self._publish, args=(closing,), name="clvlab-script", daemon=True).start()
 
     def wait(self, number: int, seconds: float) -> bool:
-        """Wait until a message of that number is published; tell whether it is."""
+        """Wait until a message of that number is published; return whether it is."""
         with self._news:
             return self._news.wait_for(lambda: len(self.published) > number, seconds)
 
@@ -81,7 +81,7 @@ class Script:
     _held: list[bytes] = field(default_factory=list, init=False)
 
     def _with_faults(self, text: bytes) -> Iterator[bytes]:
-        """Return what becomes of a message."""
+        """Return a message after its faults."""
         planned = self.plan.due(
             len(self.published), FeedFault.DUPLICATE, FeedFault.SWAP, FeedFault.HOLE, FeedFault.SKEW, FeedFault.MALFORMED
         )
@@ -108,15 +108,15 @@ class TxLineServer(HttpServer):
     Parameters
     ----------
     messages
-        What is published, by time; it begins when somebody first listens.
+        Messages by time; the script begins when somebody first listens.
     plan
-        Its faults.
+        Faults.
     fixtures
-        What it says of fixtures; 403 to who listens to another one alone.
+        Known fixtures; asking for another one alone gets 403.
     jwt, api_token
-        What it lets in.
+        Accepted credentials.
     holds
-        How many messages it can send again; after a longer gap it says ``reset``.
+        Messages that can be sent again; after a longer gap it says ``reset``.
     heartbeat_s
         Seconds between two heartbeats.
     port
@@ -125,7 +125,7 @@ class TxLineServer(HttpServer):
     Attributes
     ----------
     script
-        With what was ``published``, in order.
+        Script with the ``published`` messages, in order.
     """
 
     def __init__(
@@ -151,22 +151,20 @@ class TxLineServer(HttpServer):
 
     @property
     def is_done(self) -> bool:
-        """Whether everything is published, and was sent to somebody."""
+        """Whether everything was published and sent to a client."""
         return self.script.ended.is_set() and self._at >= len(self.script.published)
 
     @property
     def published_count(self) -> int:
-        """How many messages were published."""
         return len(self.script.published)
 
     @property
     def variables(self) -> dict[str, str]:
-        """The settings with which it is listened to."""
+        """Settings to listen with."""
         own = {"URL": self.url, "JWT": self.jwt, "API_TOKEN": self._api_token}
         return {"CLVLAB_FEED": "txline"} | {f"CLVLAB_TXLINE_{name}": value for name, value in own.items()}
 
     def get(self, request: HttpRequest) -> None:
-        """Answer a GET."""
         if request.headers.get("Authorization") != f"Bearer {self.jwt}":
             return request.reply(401, b'{"message": "the token has expired"}')
         wanted = request.query.get("fixtureId")
@@ -184,7 +182,7 @@ class TxLineServer(HttpServer):
         return request.reply(404, b'{"message": "no such path"}')
 
     def _block(self, request: HttpRequest, day: int, hour: int, block: int) -> None:
-        """Answer what was published in five minutes; what is malformed has no time and is in none."""
+        """Answer with the messages of five minutes; a malformed one has no time and is in no block."""
         number = (day * 24 + hour) * 12 + block
         own = [text for text in self.script.published if (_number(text, "Ts") or -1) // _BLOCK_MS == number]
         request.reply(200, b"[" + b", ".join(own) + b"]")
@@ -220,7 +218,7 @@ class TxLineServer(HttpServer):
         return request.cut()
 
     def _place(self, request: HttpRequest) -> int:
-        """Return the number of the message to go on from, after ``reset`` if those before it are not held any more."""
+        """Return the number of the message to continue from, after ``reset`` if earlier ones are no longer held."""
         published, mark = len(self.script.published), request.headers.get("Last-Event-ID")
         if mark is None:
             return published
@@ -232,7 +230,7 @@ class TxLineServer(HttpServer):
 
 
 def txline_message(message: Message, message_id: str) -> bytes:
-    """Return a message of a tape as TxLINE would send it; what has no price of its own is suspended."""
+    """Return a tape's message as TxLINE would send it; what has no price of its own is suspended."""
     kind, period, parameters = key_parts(message.market_key)
     priced = None not in message.odds_milli
     percents = ["NA" if prob is None else f"{prob // 100}.{prob % 100:02}0" for prob in message.prob_bps]
@@ -270,12 +268,12 @@ def _ahead(text: bytes, seconds: float) -> bytes:
 def txline_server(
     pack: Pack, fixture_ids: Sequence[int] = (), *, speed: float = 60.0, plan: FaultPlan | None = None, port: int = 0
 ) -> TxLineServer:
-    """Return a server that sends some or all fixtures of a pack, with times moved so that the first message is of now.
+    """Return a server of some or all fixtures of a pack, with times moved so that the first message is now.
 
     Raises
     ------
     FeedError
-        A fixture that the pack does not have.
+        The pack does not have a fixture.
     """
     messages = messages_of(pack, fixture_ids)
     first_ms = messages[0].ts_ms if messages else 0

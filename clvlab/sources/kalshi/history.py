@@ -1,7 +1,7 @@
-"""Answers of Kalshi's REST interface for what is past: markets, candlesticks, trades; order books with a time in their name.
+"""Answers of Kalshi's REST interface about the past: markets, candlesticks, trades, and order books with a time in their name.
 
-A candlestick has the best bid and ask as its period ended, which is a quote of that time. A trade is no standing quote: a
-market of which there are trades only can serve to enter, not to close. Prices are cents or dollars by version.
+A candlestick has the best bid and ask at its period's end, which is a quote of that time. A trade is not a quote: a market of
+trades alone can serve to enter, not to close. Prices are cents or dollars by version.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
-    """Read answers in any order; what they quote is put in order of time."""
+    """Read answers in any order; their quotes are sorted by time."""
     account = ImportStats(options.lenient)
     assets = asset_map("kalshi", options)
     reading = _HistoryReader(assets, options, account, ShareSpill(assets, scratch))
@@ -64,7 +64,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
 
 @dataclass(slots=True)
 class _HistoryReader:
-    """Reads answers, and keeps what they say."""
+    """Reads answers and keeps their content."""
 
     assets: AssetMap
     options: Options
@@ -73,7 +73,6 @@ class _HistoryReader:
     results: dict[tuple[int, str, str], str] = field(default_factory=dict)
 
     def file(self, name: str, path: Path) -> None:
-        """Take the answers of a file."""
         try:
             for line, document in json_documents(name, path, self.account):
                 for number, answer in enumerate(document, line) if isinstance(document, list) else [(line, document)]:
@@ -117,7 +116,7 @@ class _HistoryReader:
             self.spill.add(share._replace(event=str(market.fixture_id)), market, self.options.chunk_rows)
 
     def _named_in(self, name: str) -> str:
-        """Return the ticker that a file's name holds: one that is mapped, else the name without its endings."""
+        """Return the ticker in a file's name: one that is mapped, else the name without its endings."""
         own = _ENDING.sub("", name.rpartition("/")[2])
         return max((ticker for ticker in self.assets.markets if ticker in own), key=len, default=own)
 

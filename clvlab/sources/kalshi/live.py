@@ -1,4 +1,4 @@
-"""Kalshi's order books: one subscription an event, with REST's answers about the events as messages among them."""
+"""Kalshi's order books: one subscription per event, with REST's answers about the events among the messages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RequestSigner:
     Raises
     ------
     FeedError
-        The file holds no RSA key in PEM without a password.
+        The file does not hold an RSA key in PEM without a password.
     """
 
     def __init__(self, key_id: str, private_key_file: Path) -> None:
@@ -57,7 +57,6 @@ class RequestSigner:
         self._private_key = _private_key(private_key_file)
 
     def headers(self, method: str, path: str, at_ms: int) -> dict[str, str]:
-        """Return the headers of a request."""
         from cryptography.hazmat.primitives.asymmetric import padding
         from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -67,7 +66,7 @@ class RequestSigner:
 
 
 def is_signed(public_key: RSAPublicKey, signature: str, at_ms: str, method: str, path: str) -> bool:
-    """Whether a request was signed with the private key of this public key."""
+    """Return whether a request was signed with this key's private key."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric import padding
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -106,7 +105,7 @@ _SILENCE_S = 20.0  # two of Kalshi's heartbeats
 
 @dataclass(slots=True)
 class _Subscription:
-    """What Kalshi numbers together on one connection, by the paths that describe it, and the last number that came."""
+    """Markets that Kalshi numbers together on one connection, by the paths that describe them, and the last number."""
 
     names: list[str] = field(default_factory=list)
     seq: int = 0
@@ -114,10 +113,10 @@ class _Subscription:
 
 
 class KalshiFeed:
-    """Order books of the markets of some events, or of some tickers by themselves.
+    """Order books of the markets of some events, or of single tickers.
 
-    REST is asked first and after every cut. A hole in the numbers of a subscription is a cut of its tickers, and mended by
-    subscribing to them again on the same connection.
+    REST is asked first and after every cut. A hole in a subscription's numbers is a cut of its tickers, which are subscribed to
+    again on the same connection.
 
     Parameters
     ----------
@@ -128,9 +127,9 @@ class KalshiFeed:
     tickers
         Markets to follow by themselves, each as a market of yes and no.
     url, path, api_url
-        Where the WebSocket and REST are.
+        Addresses of the WebSocket and REST.
     patience
-        How long to wait for what.
+        Waits.
     """
 
     name = "kalshi"
@@ -158,12 +157,12 @@ class KalshiFeed:
         self._patience = patience or Patience(silence_s=_SILENCE_S)
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return the events, by kickoff; an event that names none comes last.
+        """Return the events by kickoff, those without one last.
 
         Raises
         ------
         FeedError
-            REST can't be asked, or knows no such event or ticker.
+            REST can't be asked, or does not know an event or ticker.
         """
         try:
             described = self._descriptions()
@@ -173,7 +172,7 @@ class KalshiFeed:
         return sorted(found.values(), key=lambda own: (own.kickoff_ts_ms is None, own.kickoff_ts_ms or 0, own.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return messages as they come: of each connection REST's answers first. What was missed can't be had again."""
+        """Return messages on arrival, REST's answers first on each connection; missed messages can't be had again."""
         yield from together(stop, [lambda ending: self._items(ending, fixture_ids, after)])
 
     def _items(self, stop: Stop, fixture_ids: Sequence[int], after: str | None) -> Iterator[Item]:
@@ -205,7 +204,7 @@ class KalshiFeed:
         yield from socket.listen(stop)
 
     def answers(self, paths: Sequence[str]) -> list[FeedMessage]:
-        """Ask REST, unsigned: what markets are is public."""
+        """Ask REST, unsigned, as descriptions of markets are public."""
         with client_of(httpx2.URL(self._api_url), timeout=self._patience.answer_s) as client:
             return [self._answer(client, path) for path in paths]
 
@@ -230,7 +229,7 @@ class KalshiFeed:
 
 
 class _Subscriptions:
-    """What one connection after the other is subscribed to, by the path that describes it."""
+    """Subscriptions of one connection after the other, by the path that describes them."""
 
     def __init__(self, feed: KalshiFeed, tickers: dict[str, list[str]], answer_s: float) -> None:
         self._feed, self._tickers, self._answer_s = feed, tickers, answer_s
@@ -243,7 +242,7 @@ class _Subscriptions:
         self._waiting: dict[int, tuple[str, float]] = {}  # number of a command: what it subscribes to, and until when to wait
 
     def begin(self, socket: ClientConnection) -> list[Item]:
-        """Ask what the tickers are, and subscribe to all."""
+        """Ask for the tickers, and subscribe to all."""
         self._start()
         answers: list[Item] = list(self._feed.answers(list(self._tickers)))
         for name in self._tickers:
@@ -251,7 +250,7 @@ class _Subscriptions:
         return answers
 
     def read(self, socket: ClientConnection, message: FeedMessage) -> Iterator[Item]:
-        """Return a message, and a cut before the first one after a hole."""
+        """Return a message, after a cut if it is the first one after a hole."""
         try:
             answer = orjson.loads(message.text)
             kind, sid, seq = answer["type"], answer.get("sid"), answer.get("seq")
@@ -278,7 +277,7 @@ class _Subscriptions:
         return self._commands
 
     def _start_subscription(self, answer: KalshiMessage) -> Iterator[Item]:
-        """Kalshi may add what is asked for to a subscription that it has already."""
+        """Record a new subscription; Kalshi may add to an existing one instead."""
         number, body = answer.get("id"), answer.get("msg")
         sid = answer.get("sid", body.get("sid") if isinstance(body, dict) else None)
         if type(number) is int and number in self._waiting and type(sid) is int:

@@ -1,8 +1,8 @@
-"""Kalshi: snapshots of resting bids for yes and for no, and changes of them, after REST described the tickers.
+"""Kalshi: snapshots of resting bids for yes and no and their changes, after REST has described the tickers.
 
-A bid for no at a price is an offer of yes at one dollar less that price. Changes are amounts to add, so one counts once: by the
-number within its subscription, after a snapshot of the same subscription; after a hole in the numbers none does before the next
-snapshot. Snapshots may carry no time: they are as of the last time that Kalshi named, or of their arrival before it named one.
+A bid for no at a price is an offer of yes at one dollar less that price. Changes are amounts to add, so each counts once: by
+its number within the subscription, after a snapshot of the same subscription, and after a hole only from the next snapshot on.
+A snapshot without a time has the last time that Kalshi named, or that of its arrival before it named one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ListedEvent(TypedDict, total=False):
 
 
 class KalshiMessage(TypedDict, total=False):
-    """A message of the WebSocket, or REST's answer of an event with its markets, or of one market."""
+    """A message of the WebSocket, or REST's answer with an event and its markets, or with one market."""
 
     type: str
     id: int
@@ -86,7 +86,7 @@ class KalshiEvent:
     ----------
     markets
         Market key -> side -> ticker. An event whose markets exclude each other is one market with a side each; any other
-        ticker, and one that was asked for by itself, is a market with the sides ``no`` and ``yes`` of the same ticker.
+        ticker, also one followed by itself, is a market with the sides ``no`` and ``yes`` of the same ticker.
     """
 
     fixture: Fixture
@@ -94,17 +94,12 @@ class KalshiEvent:
 
 
 def is_description(message: KalshiMessage) -> bool:
-    """Whether a message is an answer of ``/events/{event_ticker}`` or of ``/markets/{ticker}``."""
+    """Return whether a message is an answer of ``/events/{event_ticker}`` or ``/markets/{ticker}``."""
     return "type" not in message and ("event" in message or "market" in message)
 
 
 def event_of(answer: KalshiMessage) -> KalshiEvent:
-    """Read an answer.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Return the event that an answer describes."""
     try:
         if "market" in answer:
             market = answer["market"]
@@ -119,7 +114,7 @@ def event_of(answer: KalshiMessage) -> KalshiEvent:
 
 def _event(ticker: str, title: str, listed: Sequence[ListedMarket], *, exclusive: bool) -> KalshiEvent:
     names = title_names(title)
-    # Not close_time: trading goes on while a match is played, and that time lies days or weeks behind its end.
+    # Not close_time: trading goes on while a match is played, and that time is days or weeks after its end.
     starts = [of_iso(market["occurrence_datetime"]) for market in listed if market.get("occurrence_datetime")]
     fixture = Fixture(fixture_id=fixture_id_of(ticker), names=names, source_id=ticker, kickoff_ts_ms=min(starts, default=None))
     tickers = [str(market["ticker"]) for market in listed]
@@ -132,7 +127,7 @@ def _event(ticker: str, title: str, listed: Sequence[ListedMarket], *, exclusive
 
 
 def title_names(title: str) -> tuple[str, ...]:
-    """The home team first, which ``A at B`` names last; the question that follows the names is left off."""
+    """Return the teams, the home team first, which ``A at B`` names last; the question after the names is left off."""
     plain = title.removesuffix("?").removesuffix(" Winner").strip()
     away, at, home = plain.partition(" at ")
     return (home, away) if at else names_of(plain)
@@ -144,7 +139,7 @@ _SNAPSHOT, _DELTA = "orderbook_snapshot", "orderbook_delta"
 
 @dataclass(slots=True)
 class _Ladder:
-    """Resting bids of a ticker; ``sid`` is the subscription of its last snapshot, None while the ladder is unknown."""
+    """Resting bids of a ticker; ``sid`` is the subscription of its last snapshot, ``None`` while the ladder is unknown."""
 
     market: ShareMarket
     own_side: str | None
@@ -152,7 +147,7 @@ class _Ladder:
     bids: dict[str, _Bids] = field(default_factory=dict)
 
     def quote(self, ts_ms: int) -> None:
-        """Tell the market: of a side of its own, or of both sides of a yes/no market."""
+        """Quote a side of a market, or both sides of a yes/no market."""
         yes = no = None
         if self.sid is not None:
             yes = _book_quote(self.bids["yes"], self.bids["no"])
@@ -165,12 +160,9 @@ class _Ladder:
 
 
 class KalshiReader:
-    """Reads the messages of the channel ``orderbook_delta``, and the REST answers among them.
+    """Reads messages of the channel ``orderbook_delta``, and REST's answers among them.
 
-    Attributes
-    ----------
-    fixtures
-        Events; ``source_id`` is the event's ticker, kickoff the earliest ``occurrence_datetime`` of its markets.
+    ``source_id`` of a fixture is the event's ticker, its kickoff the earliest ``occurrence_datetime`` of its markets.
     """
 
     def __init__(self) -> None:
@@ -183,7 +175,7 @@ class KalshiReader:
 
     @property
     def tickers(self) -> dict[str, int]:
-        """The fixture of every ticker that was described."""
+        """Fixture of every described ticker."""
         return {ticker: ladder.market.fixture_id for ticker, ladder in self._ladders.items()}
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
@@ -227,7 +219,7 @@ class KalshiReader:
         return [state for state in states if state is not None]
 
     def _lose(self, sid: int, ts_ms: int) -> list[_Ladder]:
-        """Hold the ladders of a subscription for unknown: a change of one of them is missing."""
+        """Mark the ladders of a subscription unknown: a change is missing."""
         lost = [ladder for ladder in self._ladders.values() if ladder.sid == sid]
         for ladder in lost:
             ladder.sid = None
@@ -235,7 +227,7 @@ class KalshiReader:
         return lost
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
-        """Hold the ladders of these tickers for unknown until their next snapshots, and their markets for suspended."""
+        """Mark the ladders of these tickers unknown until their next snapshots, and their markets suspended."""
         if not markets:
             self._seqs.clear()  # a new connection counts its subscriptions from the start
         forgotten = set()
@@ -260,7 +252,7 @@ class KalshiReader:
 
 
 class _BookMessage(NamedTuple):
-    """What a message of the book says; ``bids`` of a snapshot, ``change`` of a change, else None."""
+    """Content of a book message: ``bids`` of a snapshot, ``change`` of a change, else ``None``."""
 
     sid: int
     seq: int
@@ -285,7 +277,7 @@ def _book_message(message: KalshiMessage) -> _BookMessage:
 
 
 def is_readable(message: KalshiMessage) -> bool:
-    """Tell whether a reader can take a message: one of the book that it can't take is missing in the book."""
+    """Return whether a reader can take a message: an unreadable one of the book is missing in the book."""
     try:
         return message["type"] not in (_SNAPSHOT, _DELTA) or bool(_book_message(message))
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -298,13 +290,13 @@ def _bids(body: Mapping[str, Any], side: str) -> _Bids:
 
 
 def _levels(levels: Sequence[Sequence[Any]] | None, price: Callable[[Any], int]) -> _Bids:
-    """Return the bids of a side by their prices, which are written in one of several ways."""
+    """Return the bids of a side by price, which is written in one of several ways."""
     bids = {price(at): number(size) for at, size in levels or ()}
     return {at: size for at, size in bids.items() if size > 0}
 
 
 def _book_quote(yes: _Bids, no: _Bids) -> Quote:
-    """Return the best of a book, seen from yes: a bid for no is an offer of yes."""
+    """Return the best bid and ask of yes: a bid for no is an offer of yes."""
     return Quote(max(yes, default=0), WHOLE - max(no, default=0))
 
 
@@ -343,7 +335,7 @@ _QUOTED = ("yes_bid", "yes_ask")
 
 
 def parts_of(answer: Any) -> list[tuple[str, Any, Any]] | None:
-    """Return kind, ticker and content of what an answer holds; None if it is none of Kalshi's."""
+    """Return kind, ticker and content of the parts of an answer; ``None`` if it is not one of Kalshi's."""
     if not isinstance(answer, dict):
         return None
     ticker = answer.get("ticker", answer.get("market_ticker"))
@@ -377,7 +369,7 @@ def parts_of(answer: Any) -> list[tuple[str, Any, Any]] | None:
 
 
 def is_candlestick(value: Any) -> bool:
-    """Whether it is what a ticker was bid and offered at in a period."""
+    """Return whether it holds a ticker's bid and ask of a period."""
     return (
         isinstance(value, dict) and "end_period_ts" in value and any({name, f"{name}_close"} & value.keys() for name in _QUOTED)
     )
@@ -404,17 +396,12 @@ def _ticker(value: Any) -> Any:
 
 
 def is_order_book(value: Any) -> bool:
-    """Whether it is a book of resting bids for yes and for no."""
+    """Return whether it is a book of resting bids for yes and no."""
     return isinstance(value, dict) and {"_yes", "_no"} <= value.keys()
 
 
 def listed_share(name: str, line: int, kind: str, ticker: str, content: Mapping[str, Any]) -> ListedShare:
-    """Read a candlestick, an order book or a trade.
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError, AttributeError
-    """
+    """Return a candlestick, an order book or a trade as a row."""
     if kind == "trade":
         in_dollars = content.get("yes_price_dollars") is not None
         price = trade_price(content["yes_price_dollars" if in_dollars else "yes_price"], in_dollars=in_dollars)
@@ -438,7 +425,7 @@ def listed_share(name: str, line: int, kind: str, ticker: str, content: Mapping[
 
 
 def _close(candle: Mapping[str, Any], name: str, nothing: int) -> int:
-    """Return the price at the end of a period, or what it is where nobody offered one; dumps may have it alone."""
+    """Return the price at a period's end, or the value where nobody offered one; dumps may have it alone."""
     prices = candle[name] if name in candle else {"close": candle[f"{name}_close"]}
     if not isinstance(prices, dict):
         prices = {"close": prices}

@@ -1,7 +1,7 @@
-"""Polymarket price histories of 1X2 markets: ``<fixture>/{home,draw,away}.jsonl[.gz]`` beside a ``fixtures.json``.
+"""Polymarket price histories of 1X2 markets: ``<fixture>/{home,draw,away}.jsonl[.gz]`` next to a ``fixtures.json``.
 
 The three sides are quoted at nearly the same times and do not sum to one. Quotes at most 60 s apart are one round: a tick at
-its last time, normalised. A round that lacks a side says nothing about the market and is a suspended message.
+its last time, normalised. A round that lacks a side is a suspended message.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> ImportResult:
-    """Read the quotes of every fixture that ``fixtures.json`` lists, and make rounds of them."""
+    """Read the quotes of every fixture in ``fixtures.json``, and make rounds of them."""
     account = ImportStats(options.lenient)
     if _FIXTURES not in files:
         raise SourceError(f"there is no {_FIXTURES} among {sorted(files)}")
@@ -148,7 +148,7 @@ def _read(file: str, path: Path, fixture_id: int, name: str, account: ImportStat
 
 
 def _times(path: Path, fixture_id: int) -> Iterator[tuple[int, int, int]]:
-    """Return line number, fixture and time of each quote, as far as they can be read."""
+    """Return line number, fixture and time of each readable quote."""
     for number, line in lines_of(path):
         try:
             ts_s = orjson.loads(line)["ts"]
@@ -159,7 +159,7 @@ def _times(path: Path, fixture_id: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _rounds(quotes: Sequence[_Quote]) -> Iterator[dict[str, _Quote]]:
-    """Group quotes in order of time: a round ends 60 s after its first quote, or when a side comes again."""
+    """Group quotes in order of time: a round ends 60 s after its first quote, or when a side repeats."""
     current: dict[str, _Quote] = {}
     start = 0
     for quote in quotes:

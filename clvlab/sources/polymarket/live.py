@@ -1,4 +1,4 @@
-"""Polymarket's market channel: books of shares, with gamma's answers about them as messages among them."""
+"""Polymarket's market channel: books of shares, with gamma's answers about them among the messages."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ GAMMA_URL = "https://gamma-api.polymarket.com"
 class PolymarketFeed:
     """Books of the shares of some events.
 
-    Gamma is asked first and after every cut, so that what is captured says by itself which share is which side. The provider
-    numbers no messages: one that it leaves out can't be seen, while one that can't be read ends the connection, for only
-    full books tell what it said.
+    Gamma is asked first and after every cut, so that a capture says itself which share is which side. The provider numbers no
+    messages: one that it leaves out can't be detected, while one that can't be read ends the connection, as only full books
+    tell what it said.
 
     Parameters
     ----------
     events
         Slugs or numbers of the events to follow.
     url, path, gamma_url
-        Where the channel and gamma are.
+        Addresses of the channel and gamma.
     assets_per_connection
-        How many shares one connection may follow.
+        Most shares of one connection.
     heartbeat_s
-        How often to send ``PING``.
+        Time between two ``PING``.
     patience
-        How long to wait for what.
+        Waits.
     """
 
     name = "polymarket"
@@ -75,12 +75,12 @@ class PolymarketFeed:
         self._patience = patience or Patience()
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return the events, by kickoff; an event that names none comes last.
+        """Return the events by kickoff, those without one last.
 
         Raises
         ------
         FeedError
-            Gamma can't be asked, or knows no such event.
+            Gamma can't be asked, or does not know an event.
         """
         try:
             readers = [reader for _, reader in self._descriptions(self._events).values()]
@@ -90,7 +90,7 @@ class PolymarketFeed:
         return sorted(found, key=lambda own: (own.kickoff_ts_ms is None, own.kickoff_ts_ms or 0, own.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return messages as they come: of each connection gamma's answers first. What was missed can't be had again."""
+        """Return messages on arrival, gamma's answers first on each connection; missed messages can't be had again."""
         yield from together(stop, [lambda ending: self._items(ending, fixture_ids, after)])
 
     def _items(self, stop: Stop, fixture_ids: Sequence[int], after: str | None) -> Iterator[Item]:
@@ -136,7 +136,7 @@ class PolymarketFeed:
         return answers
 
     def _descriptions(self, events: Sequence[str]) -> dict[str, tuple[FeedMessage, PolymarketReader]]:
-        """Ask gamma about events: its answer about each, and a reader that took it."""
+        """Return gamma's answer about each event, with a reader that took it."""
         with client_of(httpx2.URL(self._gamma_url), timeout=self._patience.answer_s) as client:
             return {event: self._answer(client, event) for event in events}
 

@@ -1,7 +1,7 @@
 """PMXT's hourly files of Polymarket's order books: full books and changes of their levels, a Parquet file an hour.
 
-Changes count from a full book on. An hour without a file is a gap: every market is suspended from its start, and no change is
-applied before the next full book of its asset.
+Changes count after a full book. A missing hour is a gap: every market is suspended from its start, and changes are applied only
+after the next full book of their asset.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _READ = tuple(name for name in COLUMNS if name != "market")
 _NAME = re.compile(r"(?:.*/)?polymarket_orderbook_(\d{4}-\d\d-\d\dT\d\d)\.parquet")
 _HOUR_MS = 3_600_000
 _LATE_MS = 60_000  # beyond the hour of a file: a book with a time far ahead would take no change until then
-_AGAIN_MS = 60_000  # a market that does not move is told of again after that long, so that its close has an age
+_AGAIN_MS = 60_000  # a market that does not move is returned again after that long, so that its close has an age
 _FULL, _CHANGE = ("book_snapshot", "book"), "price_change"
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``polymarket_orderbook_YYYY-MM-DDTHH.parquet``, whose hours are UTC."""
+    """Return ``polymarket_orderbook_YYYY-MM-DDTHH.parquet``; hours are UTC."""
     found = files_below(paths, (".parquet",))
     named = {name: path for name, path in found.items() if _NAME.fullmatch(name) or path in paths}
     strange = next((name for name in named if not _NAME.fullmatch(name)), None)
@@ -48,7 +48,6 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
-    """Read the hours one after the other."""
     account = ImportStats(options.lenient)
     assets = asset_map("pmxt", options)
     hours = _hours(files)
@@ -103,7 +102,7 @@ def _hours(files: Mapping[str, Path]) -> list[tuple[int, str]]:
 
 
 class _HoursReader:
-    """Reads hours in order, and keeps the states that they leave behind."""
+    """Reads hours in order, and keeps the states after them."""
 
     def __init__(self, assets: AssetMap, options: Options, account: ImportStats, spill: StateSpill) -> None:
         self.spill = spill
@@ -113,11 +112,11 @@ class _HoursReader:
             self._books.name(market.fixture_id, market.key, market.sides, market.opposite)
 
     def cut(self, ts_ms: int, assets: Sequence[str] = ()) -> None:
-        """Hold books for unknown from a time on, and their markets for suspended."""
+        """Mark books unknown from a time on, and their markets suspended."""
         self.spill.add(self._books.suspend(assets, ts_ms), self._options.chunk_rows)
 
     def end(self, ts_ms: int) -> None:
-        """Hold what kicks off after the last hour for unknown from there on: the hours before its kickoff are missing."""
+        """Mark fixtures that kick off after the last hour unknown from then on: the hours before their kickoff are missing."""
         later = {fixture.fixture_id for fixture in self._assets.fixtures if (fixture.kickoff_ts_ms or 0) > ts_ms}
         open_still = [asset for asset, market in self._assets.markets.items() if market.fixture_id in later]
         if open_still:
@@ -128,7 +127,7 @@ class _HoursReader:
             self.cut(ts_ms, open_still)
 
     def hour(self, name: str, path: Path, hour: int) -> bool:
-        """Read a file, and tell whether it held anything, and all of it could be read."""
+        """Read a file, and return whether it has rows, all of them readable."""
         line, at_ms = 0, hour
         try:
             for rows in _batches(name, path, self._options.chunk_rows):
@@ -144,7 +143,7 @@ class _HoursReader:
         return bool(line)
 
     def _take(self, name: str, rows: pl.DataFrame, line: int, at_ms: int, hour: int) -> int:
-        """Take some rows of an hour, of which the first stands behind that line, and return the latest time in them."""
+        """Apply some rows of an hour, the first after that line, and return their latest time."""
         numbered = rows.with_row_index("line", line + 1)
         known = pl.col("asset_id").is_in(list(self._assets.markets))
         others = numbered.filter(~known).group_by("asset_id").len()
@@ -176,12 +175,12 @@ class _HoursReader:
 
 
 def _batches(name: str, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
-    """Read a file by batches of rows: times as milliseconds, assets as text.
+    """Read a file in batches of rows: times as milliseconds, assets as text.
 
     Raises
     ------
     SourceError
-        It can't be read to its end, or lacks a column.
+        The file can't be read to its end, or lacks a column.
     """
     missing = [column for column in _READ if column not in parquet_columns(name, path)]
     if missing:
@@ -191,7 +190,7 @@ def _batches(name: str, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
 
 
 def _times(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Read times: timestamps, which are UTC where they name no zone, or whole milliseconds."""
+    """Read times: timestamps, UTC without a zone, or whole milliseconds."""
     column = pl.col("timestamp")
     if isinstance(dtype, pl.Datetime):
         return column.dt.epoch("ms")
@@ -201,7 +200,7 @@ def _times(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def _change(row: Mapping[str, Any]) -> Change | None:
-    """Read a row; None if it is neither a book nor a change of one."""
+    """Return the change in a row; ``None`` if it is neither a book nor a change of one."""
     kind, ts_ms = row["event_type"], row["timestamp"]
     if kind not in (*_FULL, _CHANGE):
         return None
@@ -221,7 +220,7 @@ def _levels(value: Any, name: str) -> list[Any]:
 
 
 def _price_and_size(level: Any) -> tuple[Any, Any]:
-    """Return price and size of a level, which is written as an object or as a pair."""
+    """Return price and size of a level, an object or a pair."""
     if isinstance(level, dict):
         return level["price"], level["size"]
     if not isinstance(level, list) or len(level) != 2:

@@ -1,1 +1,1 @@
-"""What scrapers take from odds portals: OddsHarvester and OddsPortal."""
+"""Scrapers of odds portals: OddsHarvester and OddsPortal."""

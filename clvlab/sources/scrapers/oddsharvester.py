@@ -1,7 +1,7 @@
-"""OddsHarvester's files, JSON or CSV: a row a match, and for each market a list of books, which a CSV has as text in one cell.
+"""OddsHarvester's files, JSON or CSV: a row a match, with a list of books per market, which a CSV has as text in one cell.
 
-With histories every change of a book counts at its time. Without them a row that was scraped before the match is a quote of
-that time, and one that was scraped after it the close.
+With histories every change of a book counts at its time. Without them a row scraped before the match is a quote of that time,
+and one scraped after it the close.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
 
 
 def _rows(name: str, path: Path, read: Scrapes) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Return the matches of a file, numbered as its lines or, of a JSON document, as they come."""
+    """Return the matches of a file, numbered by line or, in a JSON document, by order."""
     if kind_of(head_of(path)) is not ArchiveKind.JSON:
         yield from opened_csv(name, path, read.account)[1]
         return
@@ -107,7 +107,7 @@ class _HistoricOdds(TypedDict):
 
 
 class _History(TypedDict, total=False):
-    """What a book said of a side: any of it may be missing or of another type until it was checked."""
+    """A book's history of a side: any field may be missing or of another type until checked."""
 
     opening_odds: _HistoricOdds | None
     odds_history: Sequence[_HistoricOdds] | None
@@ -137,7 +137,7 @@ def _market(read: Scrapes, market: str, cell: Any, odds_of: _Odds, last_ms: int,
 
 
 def _books(cell: Any, market: str) -> Sequence[Mapping[str, Any]]:
-    """Return the books of a market: a list, or the text of one as JSON or Python writes it."""
+    """Return the books of a market: a list, or its text as JSON or Python writes it."""
     found = cell
     if isinstance(cell, str):
         if len(cell) > _MAX_CELL:
@@ -157,7 +157,7 @@ def _books(cell: Any, market: str) -> Sequence[Mapping[str, Any]]:
 def _changes(
     read: Scrapes, book: Mapping[str, Any], sides: int, odds_of: _Odds, last_ms: int, zone: ZoneInfo | None
 ) -> Iterator[tuple[int, list[float | None]]]:
-    """Return the odds of all sides at each time at which one of them changed, before the last that are known."""
+    """Return the odds of all sides at each time at which one changed, before the last known ones."""
     histories: Sequence[_History] = book.get("odds_history_data") or ()
     if not histories:
         return

@@ -1,7 +1,7 @@
-"""Tables as people scrape them off OddsPortal: a row a match, or a row a match and book, with columns for 1, X and 2.
+"""Tables scraped off OddsPortal: a row a match, or a row a match and book, with columns for 1, X and 2.
 
-Columns are known by their usual names. The odds are the close; where there are opening odds beside them, these stand a day
-before the kickoff. The files tell no time of either: both are synthetic.
+Columns are known by their usual names. The odds are the close; opening odds, if any, are dated a day before the kickoff. The
+files have no time of either: both are synthetic.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CLOCK = re.compile(r"(.*?)[ ,T]+(\d{1,2}:\d{2})")
 
 @dataclass(frozen=True, slots=True)
 class ScrapedColumns:
-    """Which column holds what: meanings, the sides of the close, and those of opening odds where there are some."""
+    """Columns by meaning, and by side for the close and the opening odds, if any."""
 
     named: Mapping[str, str]
     sides: Mapping[str, str]
@@ -66,7 +66,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def columns_of(header: Sequence[str], mapping: Mapping[str, Mapping[str, str]] | None = None) -> ScrapedColumns | None:
-    """Return what the columns of a table mean, by their usual names or a mapping; None where a needed one is missing."""
+    """Return the meaning of a table's columns, by usual names or a mapping; ``None`` if a needed one is missing."""
     plain = {column.lower().replace(" ", "_"): column for column in header}
     chosen = dict((mapping or {}).get("columns") or {})
     named = {
@@ -88,7 +88,7 @@ def _side_columns(usual: tuple[str, ...] | None, plain: Mapping[str, str], befor
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
-    """Read matches, and make one tick or two of each."""
+    """Read matches into one or two ticks each."""
     read = scrapes(options, scratch)
     zone = zone_of(options.time_zone)
     for name, path in sorted(files.items()):
@@ -121,7 +121,7 @@ def _columns(name: str, header: Sequence[str], options: Options) -> ScrapedColum
             raise SourceError(f"{strange!r:.80} is no meaning here{among(strange, known)}")
         gone = next((column for column in named.values() if column not in header), None)
         if gone is not None:
-            raise SourceError(f"{name}: the mapping names {gone!r:.80}, which is none of the columns {header}")
+            raise SourceError(f"{name}: the mapping names {gone!r:.80}, which is not one of the columns {header}")
     columns = columns_of(header, mapping)
     if columns is None:
         raise SourceError(
@@ -152,12 +152,12 @@ def _match(
 
 
 def _kickoff(date: str, time: str, zone: ZoneInfo | None) -> tuple[int | None, int, str]:
-    """Return the kickoff, None where no time of day is told; its day; and what tells it from others of the same teams.
+    """Return the kickoff (``None`` without a time of day), its day, and a text that tells it from others of the same teams.
 
     Raises
     ------
     ValueError
-        No date, or a time of day without a zone.
+        The date is missing, or a time of day has no zone.
     """
     within = _CLOCK.fullmatch(date)
     day, clock = (within[1].strip(), within[2]) if within and day_of(within[1].strip()) else (date, time)

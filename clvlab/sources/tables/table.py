@@ -1,4 +1,4 @@
-"""Anybody's table of odds, CSV or Parquet, long or wide: what its columns mean is said by a mapping."""
+"""Any table of odds, CSV or Parquet, long or wide, whose columns a mapping explains."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no"
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """What some rows say: ``QUOTES``, facts of their fixtures, and results by side."""
+    """``QUOTES`` of some rows, facts of their fixtures, and results by side."""
 
     quotes: pl.DataFrame
     facts: pl.DataFrame
@@ -49,7 +49,7 @@ class TableRows:
 
 
 def table_rows(chunk: TableChunk, options: Options, account: ImportStats) -> TableRows:
-    """Return what the rows of a chunk mean; a row with a bad time, odds or flag is refused as a whole."""
+    """Return the content of a chunk; a row with a bad time, odds or flag is refused as a whole."""
     mapping = chunk.mapping
     zone = zone_of(options.time_zone or mapping.time_zone)
     form = OddsFormat(options.odds_format) if options.odds_format else mapping.odds_format
@@ -78,7 +78,7 @@ def table_rows(chunk: TableChunk, options: Options, account: ImportStats) -> Tab
 
 
 def _fair(long: pl.DataFrame, mapping: ColumnMap, file: str, account: ImportStats) -> tuple[pl.Series, pl.Series]:
-    """Return the probabilities of a table that gives them, and which rows say none or a valid one; the others are refused."""
+    """Return a table's probabilities, and which rows have a valid one or none; the others are refused."""
     if not mapping.has_fair:
         return pl.Series("fair", [None] * long.height, dtype=pl.Float64), pl.Series([True] * long.height, dtype=pl.Boolean)
     written = long["probability"]
@@ -94,7 +94,7 @@ def _fair(long: pl.DataFrame, mapping: ColumnMap, file: str, account: ImportStat
 def _heads(
     chunk: TableChunk, mapping: ColumnMap, zone: ZoneInfo | None, account: ImportStats
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """Return the columns that every quote of a row shares, and which rows can be read."""
+    """Return the columns that all quotes of a row share, and which rows can be read."""
     rows, columns = chunk.rows, mapping.columns
     nothing = pl.Series([None] * rows.height, dtype=pl.String)
 
@@ -183,7 +183,7 @@ def _times(column: pl.Series, zone: ZoneInfo | None, form: str | None = None) ->
 
 
 def _number(value: object) -> object:
-    """Return a text of digits as the number it is."""
+    """Return a text of digits as a number."""
     if not isinstance(value, str):
         return value
     try:
@@ -193,7 +193,7 @@ def _number(value: object) -> object:
 
 
 def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: ColumnMap) -> pl.DataFrame:
-    """Return one row per quote with its ``side``, ``price``, ``probability`` and ``result``; of a wide table, side by side."""
+    """Return one row per quote with ``side``, ``price``, ``probability`` and ``result``; a wide table is split by side."""
     shared = heads.drop("kickoff_ms", "home", "away", "league", "season")
     nothing = pl.lit(None, pl.String)
     own = mapping.columns
@@ -215,7 +215,7 @@ def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: ColumnMap) -> pl.Da
 
 
 def _format_of(price: object, form: OddsFormat) -> str:
-    """Say in which other format a price would be valid odds."""
+    """Return a hint at another format in which a price would be valid."""
     text = str(price).strip()
     if form is not OddsFormat.DECIMAL:
         return ""
@@ -241,7 +241,7 @@ def _prices_for(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:
 
 
 def _results(quotes: pl.DataFrame, chunk: TableChunk, account: ImportStats) -> pl.DataFrame:
-    """Return how sides were settled: each side's own result, or in a wide table the name of the one that won."""
+    """Return how sides were settled: each side's result, or in a wide table the winner's name."""
     named = quotes.filter(pl.col("result").is_not_null())
     text = pl.col("result").str.to_lowercase()
     if chunk.mapping.by_name and not chunk.mapping.results:
@@ -272,7 +272,7 @@ def find_parquet(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
-    """Read tables a chunk of rows at a time; a book's message is all its rows about one market at one time."""
+    """Read tables in chunks of rows; a book's message is all its rows about one market at one time."""
     account = ImportStats(options.lenient)
     rules = options.rules(_RULES)
     spill = QuoteSpill(scratch)
@@ -301,7 +301,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
 
 
 def _chunks(name: str, path: Path, options: Options, account: ImportStats) -> Iterator[TableChunk]:
-    """Read a file; when lenient, one that is no such table, as of an older header or of something else, is passed over."""
+    """Read a file; when lenient, one with another header or content is left out."""
     read = parquet_chunks if name.endswith(".parquet") else csv_chunks
     try:
         yield from read(name, path, options, account)
@@ -310,7 +310,7 @@ def _chunks(name: str, path: Path, options: Options, account: ImportStats) -> It
 
 
 class _KnownColumns:
-    """Names, kickoffs and results of the fixtures met so far."""
+    """Names, kickoffs and results of the fixtures so far."""
 
     def __init__(self, account: ImportStats) -> None:
         self.names: dict[str, tuple[str, ...]] = {}
@@ -323,11 +323,11 @@ class _KnownColumns:
 
     @property
     def moved_count(self) -> int:
-        """How many kickoffs were said otherwise before."""
+        """Number of kickoffs that differ from the first announced one."""
         return sum(self.announced[event][1] != kickoff for event, (_, kickoff) in self.kickoffs.items())
 
     def fixtures(self, ids: Mapping[str, int]) -> tuple[Fixture, ...]:
-        """Return the fixtures; where kickoffs moved, with the one that was announced first."""
+        """Return the fixtures; a moved kickoff with the first announced one."""
         announced = {event: kickoff for event, (_, kickoff) in self.announced.items()} if self.moved_count else {}
         return tuple(
             Fixture(
@@ -343,7 +343,7 @@ class _KnownColumns:
         )
 
     def learn(self, rows: TableRows) -> None:
-        """Take the facts of some more rows; of a kickoff the one said last counts."""
+        """Record facts of more rows; the last stated kickoff counts."""
         names = rows.facts.group_by("event").agg(pl.col("home", "away").drop_nulls().last())
         for event, home, away in names.iter_rows():
             self.names[event] = tuple(name for name in (home, away) if name) or self.names.get(event, ())
@@ -366,7 +366,7 @@ class _KnownColumns:
                 self._account.refuse(file, line, text, "a result changes")
 
     def results(self, ids: Mapping[str, int]) -> pl.DataFrame | None:
-        """Return ``RESULTS``, None where there are none."""
+        """Return ``RESULTS``, or ``None``."""
         settled: list[tuple[Any, ...]] = [
             (ids[event], market, side, result, None) for (event, market, side), result in self._settled.items()
         ]

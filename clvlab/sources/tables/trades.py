@@ -1,7 +1,7 @@
 """Archives of trades of Kalshi and Polymarket as tables, a row a trade: they can serve to enter, not to close.
 
-A trade says what somebody paid, not what is on offer: the probability of a side is its last trade's, and only the side that
-was taken has odds. Archives are read by what they are mapped to, some rows at a time.
+A trade is what somebody paid, not an offer: a side's probability is its last trade's, and only the side that was taken has
+odds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
-    """Read archives in any order; trades are put in order of time."""
+    """Read archives in any order; trades are sorted by time."""
     account = ImportStats(options.lenient)
     assets = asset_map("trades", options)
     spill = ShareSpill(assets, scratch)
@@ -72,7 +72,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
 def _take(
     name: str, rows: pl.DataFrame, spill: ShareSpill, zone: ZoneInfo | None, options: Options, account: ImportStats
 ) -> None:
-    """Take the trades of mapped assets among some rows."""
+    """Add the trades of mapped assets."""
     assets = spill.assets
     known = pl.col("asset").is_in(list(assets.markets))
     others = rows.filter(~known | known.is_null()).group_by("asset").len()
@@ -104,12 +104,12 @@ def _trade(row: Mapping[str, Any], zone: ZoneInfo | None) -> Trade:
 
 
 def _columns(name: str, header: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return meaning -> column, as the mapping says or as archives name them.
+    """Return meaning -> column, by the mapping or the archives' usual names.
 
     Raises
     ------
     SourceError
-        A column is missing, or the mapping names a meaning or a column that there is not.
+        A column is missing, or the mapping names an unknown meaning or column.
     """
     strange = next((meaning for meaning in chosen if meaning not in COLUMNS), None)
     if strange is not None:
@@ -152,7 +152,7 @@ def _parquet(name: str, path: Path, assets: AssetMap, options: Options, _account
 
 
 def _read(meaning: str, column: str | None, schema: Mapping[str, Any]) -> pl.Expr:
-    """Return a column as what it means: assets and ids as text, timestamps as ISO 8601, with their zone where they name one."""
+    """Return a column by its meaning: assets and ids as text, timestamps as ISO 8601, with their zone if any."""
     if column is None:
         return pl.lit(None, pl.String).alias(meaning)
     dtype, values = schema[column], pl.col(column)

@@ -1,6 +1,6 @@
 """The Odds API v4: snapshots as JSON, live or historical, one event or a list; or their changes as Parquet.
 
-A snapshot says all that its books quoted at its time, so a book in it that no longer names a market has withdrawn from it.
+A snapshot has everything its books quoted then, so a book that no longer names a market has withdrawn from it.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ _STREAM = ("event", "book", "market")
 
 
 def find_changes(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``NAME_ticks.parquet`` and the ``NAME_fixtures.csv`` beside it."""
+    """Return ``NAME_ticks.parquet`` and the ``NAME_fixtures.csv`` next to it."""
     if len(paths) != 1 or not paths[0].name.endswith(TICKS):
         raise SourceError(f"give one file *{TICKS}, not {', '.join(path.name for path in paths)}")
     fixtures = paths[0].with_name(paths[0].name.removesuffix(TICKS) + "_fixtures.csv")
     if not fixtures.is_file():
-        raise SourceError(f"{paths[0].name} needs {fixtures.name} beside it, with the teams and kickoffs of its events")
+        raise SourceError(f"{paths[0].name} needs {fixtures.name} next to it, with the teams and kickoffs of its events")
     return {paths[0].name: paths[0], fixtures.name: fixtures}
 
 
 def normalise_changes(files: Mapping[str, Path], options: Options, _scratch: Path) -> ImportResult:
-    """Read the changes some events at a time, and make consensus ticks of them."""
+    """Read the changes some events at a time into consensus ticks."""
     account = ImportStats(options.lenient)
     rules = options.rules(_CHANGES_RULES)
     (ticks_name,) = [name for name in files if name.endswith(TICKS)]
@@ -116,7 +116,7 @@ def normalise_changes(files: Mapping[str, Path], options: Options, _scratch: Pat
 
 
 def _scan(path: Path) -> pl.LazyFrame:
-    """Open the changes; their times are UTC, as the provider's are."""
+    """Open the changes; times are UTC, as the provider's are."""
     try:
         check_parquet(path, [*_CHANGES_COLUMNS, *_PRICES])
         rows = pl.scan_parquet(path, glob=False)
@@ -164,7 +164,7 @@ _CallableModule = tuple[str, str, int, str | None]
 
 
 def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _CallableModule]:
-    """Event -> home team, away team, kickoff, and league where the list has a column of it."""
+    """Return event -> home team, away team, kickoff, and league if there is a column of it."""
     try:
         reader = csv.DictReader(io.StringIO(whole(path).decode()), strict=True)
         rows = [(reader.line_num, row) for row in reader]
@@ -215,7 +215,7 @@ def _change_parts(
 
 
 def _check_rows(name: str, rows: pl.DataFrame, chosen: str | None, account: ImportStats) -> pl.DataFrame:
-    """Refuse rows that can't be read, and take the price from those whose odds are not valid: from there on it is not known."""
+    """Refuse unreadable rows, and clear prices with invalid odds, which are unknown from there on."""
     form = chosen or (OddsFormat.DECIMAL if rows["is_decimal"].all() else OddsFormat.AMERICAN)
     odds = pl.Series("odds", decimal_odds(rows["price"].to_numpy(), form))
     sound = odds.is_not_nan() & (odds * 1000).round().is_between(*ODDS_MILLI)
@@ -244,7 +244,7 @@ def _check_rows(name: str, rows: pl.DataFrame, chosen: str | None, account: Impo
 
 
 def _messages(rows: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return ``QUOTES``: a book's whole market at each time at which one of its outcomes changed, and what it withdrew then."""
+    """Return ``QUOTES``: a book's whole market at each change of an outcome, also withdrawals."""
     # Streams, messages and slots (a side of a stream) get numbers, because windows over whole numbers are the fast ones.
     streams = rows.select(_STREAM).unique(maintain_order=True).with_row_index("stream")
     numbered = rows.join(streams, on=_STREAM, maintain_order="left").with_columns(at=pl.int_range(pl.len()))
@@ -275,7 +275,7 @@ def _messages(rows: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def _on_one_line(state: pl.DataFrame) -> pl.DataFrame:
-    """Keep the messages whose known sides name one point, and name their market by it; null is a point of its own."""
+    """Keep messages whose known sides share one point, which names their market; ``None`` is a point of its own."""
     known = pl.col("at").is_not_null()
     line = pl.col("point").filter(known)
     messages = state.group_by("message").agg(lines=line.n_unique(), line=line.first())
@@ -298,10 +298,7 @@ _ENDINGS = (".json", ".json.gz")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return snapshots, ``*.json`` and ``*.json.gz``; or one ``*_ticks.parquet`` of changes with the fixtures beside it.
-
-    Of a folder without snapshots the changes in it are returned.
-    """
+    """Return snapshots, ``*.json`` and ``*.json.gz``, or of a folder without them one ``*_ticks.parquet`` with its fixtures."""
     below = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     ticks = [file for file in below if file.name.endswith(TICKS)]
     if any(path.suffix == ".parquet" for path in paths):
@@ -314,7 +311,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
-    """Read snapshots, or changes, and make consensus ticks of them."""
+    """Read snapshots or changes into consensus ticks."""
     if any(name.endswith(".parquet") for name in files):
         return normalise_changes(files, options, scratch)
     account = ImportStats(options.lenient)
@@ -361,7 +358,7 @@ class _ApiEvent:
 
 @dataclass(slots=True)
 class _EventIndex:
-    """Events met so far, and the times of snapshots by (sport or event, type of market, book) that they speak of."""
+    """Events so far, and the times of snapshots that cover them, by (sport or event, type of market, book)."""
 
     events: dict[str, _ApiEvent] = field(default_factory=dict)
     covered: dict[tuple[str, str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -377,7 +374,7 @@ def _parts(
 
 
 def _with_withdrawals(quotes: pl.DataFrame, known: _EventIndex, batch: Sequence[str]) -> pl.DataFrame:
-    """Add a message without prices at the first snapshot in which a book no longer quotes what it did in the one before."""
+    """Add an unpriced message at the first snapshot in which a book no longer quotes what it did before."""
     alone = {scope for scope, _, _ in known.covered}
     scopes = {event: event if event in alone else known.sport_of[event] for event in batch}
     rows = [
@@ -404,13 +401,12 @@ _TIMES = {"scope": pl.String, "kind": pl.String, "book": pl.String, "n": pl.Int6
 
 
 def _times(known: _EventIndex, scope: str, kind: str, book: str) -> set[int]:
-    """Times of the snapshots in which a book would have quoted that type of market of an event, or of a sport's events."""
+    """Return the times of snapshots in which a book would have quoted that type of market of an event or sport."""
     alone = known.covered.get((scope, kind, book), set())
     return alone | known.covered.get((known.sport_of.get(scope, scope), kind, book), set())
 
 
 def _snapshot(name: str, path: Path, known: _EventIndex, options: Options, account: ImportStats) -> list[tuple[Any, ...]]:
-    """Return the quotes of one file."""
     try:
         answer = orjson.loads(whole(path))
     except SourceError as error:
@@ -446,7 +442,7 @@ def _snapshot(name: str, path: Path, known: _EventIndex, options: Options, accou
 
 
 def _time_and_events(name: str, answer: Any, account: ImportStats) -> tuple[int, Sequence[ApiEvent]]:
-    """Return the time at which a snapshot could be seen, and its events."""
+    """Return the time at which a snapshot was visible, and its events."""
     if isinstance(answer, dict) and "data" in answer:
         data = answer["data"]
         return time_ms(answer["timestamp"]), data if isinstance(data, list) else [data]
@@ -462,7 +458,7 @@ def _time_and_events(name: str, answer: Any, account: ImportStats) -> tuple[int,
 
 
 def _format_of(events: Sequence[ApiEvent], chosen: str | None) -> OddsFormat:
-    """Find how the prices of a file are written: whole numbers from 100 on, of either sign, are American."""
+    """Return how a file's prices are written: whole numbers from 100 on, of either sign, are American."""
     if chosen is not None:
         return OddsFormat(chosen)
     prices = [
@@ -481,7 +477,7 @@ def _format_of(events: Sequence[ApiEvent], chosen: str | None) -> OddsFormat:
 
 
 def _far_apart(numbers: Sequence[float], american: Sequence[float]) -> bool:
-    """Tell a mixture from decimal odds with some longshots at 100 and above: these are few."""
+    """Return whether it is a mixture, not decimal odds with a few longshots at 100 and above."""
     return len(american) * 2 > len(numbers)
 
 

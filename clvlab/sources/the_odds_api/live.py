@@ -1,6 +1,6 @@
-"""The Odds API v4, polled: every answer is one message, and every poll without one that can be read a gap.
+"""The Odds API v4, polled: every answer is one message, and every poll without a readable one a gap.
 
-Each poll costs markets times regions. The feed knows from the headers what is left, and stops before it spends a reserve.
+Each poll costs markets times regions. The headers say what is left, and the feed stops before it spends a reserve.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WRONG_KEY = "The Odds API refuses the key: see CLVLAB_THE_ODDS_API_KEY"
 
 
 def backfill_credits(from_ts_ms: int, to_ts_ms: int, every_s: int, regions: Sequence[str], markets: Sequence[str]) -> int:
-    """Return what snapshots of a past time would cost: ten times markets times regions each; nothing is asked or spent.
+    """Return the cost of past snapshots: ten times markets times regions each; no request is made.
 
     Examples
     --------
@@ -46,29 +46,29 @@ def backfill_credits(from_ts_ms: int, to_ts_ms: int, every_s: int, regions: Sequ
 
 
 class TheOddsApiFeed:
-    """The odds of a sport, asked for again and again.
+    """The odds of a sport, polled.
 
     Parameters
     ----------
     key
-        That requests are paid with.
+        Key that pays for requests.
     sport, regions, markets
-        What is asked for, by the provider's names; several are separated by commas.
+        Provider's names; several are separated by commas.
     interval_s
         Seconds from one poll to the next.
     reserve
         Credits that are never spent.
     url
-        Where the provider is.
+        Provider's address.
     timeout_s
-        How long an answer may take.
+        Longest wait for an answer.
     first_wait_s, most_wait_s
         Bounds of the waits between two tries.
 
     Raises
     ------
     FeedError
-        A setting that can't be used.
+        A setting is not valid.
     """
 
     name = "the-odds-api"
@@ -99,11 +99,11 @@ class TheOddsApiFeed:
 
     @property
     def cost(self) -> int:
-        """Credits that a poll costs."""
+        """Credits per poll."""
         return len(self._regions) * len(self._markets)
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return the events of the sport, by kickoff; asking is free."""
+        """Return the events of the sport by kickoff; the request is free."""
         with self._client() as client:
             try:
                 return self._events(client)
@@ -111,7 +111,7 @@ class TheOddsApiFeed:
                 raise FeedError(f"The Odds API can't be asked, see CLVLAB_THE_ODDS_API_URL: {error_text(error)}") from None
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return every answer that differs from the one before; see ``Feed``. Nothing that was missed comes again."""
+        """Return every answer that differs from the one before, see ``Feed``; missed answers can't be had again."""
         owed, heard_ms, etag = after is not None, 0, ""
         retry = Retry(self.health, *self._waits)
         params: dict[str, str] | None = None
@@ -129,7 +129,7 @@ class TheOddsApiFeed:
                     self._check(answer)
                     if answer.status_code == httpx2.codes.OK and not _is_list(answer.content):
                         heard_ms = heard_ms or now_ms()
-                        yield FeedMessage(answer.content, now_ms())  # kept; what the odds are then nobody knows
+                        yield FeedMessage(answer.content, now_ms())  # kept; the odds are then unknown
                         raise httpx2.DecodingError("no list of events")
                 except (httpx2.HTTPError, RefusedAnswer) as error:
                     retry.note_failure(error_text(error))
@@ -155,7 +155,7 @@ class TheOddsApiFeed:
         self.health.connected = False
 
     def _poll(self, client: httpx2.Client, params: dict[str, str], etag: str) -> Callable[[], httpx2.Response]:
-        """Return a question after the odds; what is unchanged since ``etag`` is not sent again."""
+        """Return a request for the odds, which are not sent again if unchanged since ``etag``."""
         headers = {"If-None-Match": etag} if etag else {}
         return lambda: client.get(f"/v4/sports/{self._sport}/odds", params=params, headers=headers)
 
@@ -187,7 +187,7 @@ class TheOddsApiFeed:
             )
 
     def _check(self, response: httpx2.Response) -> None:
-        """Take note of the quota, and refuse what is no answer."""
+        """Record the quota, and refuse an answer that is an error."""
         left = response.headers.get("x-requests-remaining", "").partition(".")[0]
         if left.removeprefix("-").isdecimal():
             self.health.quota_left = int(left)

@@ -1,4 +1,4 @@
-"""The Odds API's answers, each of which is all that its books quote: the consensus of the books, market by market."""
+"""The Odds API's answers, each with all that its books quote: the consensus of the books, market by market."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from clvlab.sources.source import (
 
 
 class ApiOutcome(TypedDict, total=False):
-    """What a side costs."""
+    """A side and its price."""
 
     name: str
     price: float
@@ -42,7 +42,7 @@ class ApiOutcome(TypedDict, total=False):
 
 
 class ApiMarket(TypedDict, total=False):
-    """What a book quotes of a market."""
+    """A book's quotes of a market."""
 
     key: str
     last_update: str
@@ -50,7 +50,7 @@ class ApiMarket(TypedDict, total=False):
 
 
 class ApiBook(TypedDict, total=False):
-    """What a book quotes of an event."""
+    """A book's quotes of an event."""
 
     key: str
     last_update: str
@@ -58,7 +58,7 @@ class ApiBook(TypedDict, total=False):
 
 
 class ApiEvent(TypedDict, total=False):
-    """An event, and what its books quote where odds were asked for."""
+    """An event, and its books' quotes in answers with odds."""
 
     id: str
     sport_key: str
@@ -74,7 +74,7 @@ def fixture_of(event: ApiEvent) -> Fixture:
     Raises
     ------
     ValueError, KeyError, TypeError, AttributeError
-        It is no event.
+        The value is not an event.
     """
     return Fixture(
         fixture_id=fixture_id_of(event["id"]),
@@ -86,19 +86,19 @@ def fixture_of(event: ApiEvent) -> Fixture:
 
 
 def side_of(outcome: str, home: str, away: str) -> str:
-    """``part1`` for the home team, ``part2`` for the away team, else the outcome's name in small letters."""
+    """Return ``part1`` for the home team, ``part2`` for the away team, else the outcome's name in small letters."""
     if outcome == home:
         return "part1"
     return "part2" if outcome == away else outcome.lower()
 
 
 def home_point(market: str, side: str, point: float | None) -> float | None:
-    """Return the point that all sides of a market share: of a spread the home team's.
+    """Return the point that all sides of a market share: the home team's for a spread.
 
     Raises
     ------
     ValueError
-        A point that is no number.
+        A point is not a number.
     """
     if point is None:
         return None
@@ -124,12 +124,12 @@ RULES = Consensus(min_books=3, max_age_s=3600)
 def event_quotes(
     name: str, number: int, event: ApiEvent, ts_ms: int, form: OddsFormat, account: ImportStats
 ) -> Iterator[tuple[Any, ...]]:
-    """Read an event of an answer that could be seen at that time, as rows of ``QUOTES``; bad prices go to the account.
+    """Return an event of an answer visible at that time as rows of ``QUOTES``; bad prices go to the account.
 
     Raises
     ------
     ValueError, KeyError, TypeError, AttributeError
-        It is no event.
+        The value is not an event.
     """
     home, away = event["home_team"], event["away_team"]
     texts = (event["id"], event["sport_key"], home, away)
@@ -178,7 +178,7 @@ def _odds(price: object, form: OddsFormat) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _OddsBook:
-    """What a book quotes of a market, and when it last said so."""
+    """A book's quotes of a market, and their last update."""
 
     seen_ms: int
     odds: dict[str, float]
@@ -192,14 +192,9 @@ class _Event:
 
 
 class TheOddsApiReader(StateReader):
-    """Reads answers one after the other: a state for each market whose price changed, or that is not quoted any more.
+    """Reads answers into states of markets whose price changed or that are no longer quoted.
 
-    Parameters
-    ----------
-    rules, margin
-        How books become one price.
-    odds_format
-        How prices are written.
+    ``rules`` and ``margin`` say how books become one price, ``odds_format`` how prices are written.
     """
 
     def __init__(
@@ -213,7 +208,7 @@ class TheOddsApiReader(StateReader):
         self._last: dict[tuple[int, str], State] = {}
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
-        """Return the markets that an answer changes."""
+        """Return the states of markets that an answer changes."""
         try:
             answer = orjson.loads(text)
             if not isinstance(answer, list):
@@ -236,7 +231,7 @@ class TheOddsApiReader(StateReader):
         return sorted(changed, key=lambda state: (state.ts_ms, state.fixture_id, state.market_key))
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:  # noqa: ARG002 - polls are of everything
-        """Take note that an answer was missed."""
+        """Record that an answer was missed."""
         forgotten, self._known = self._known, set()
         return forgotten
 
@@ -245,7 +240,7 @@ class TheOddsApiReader(StateReader):
         return market not in self._known or self._last[market][3:] != state[3:]
 
     def _event(self, number: int, event: ApiEvent) -> _Event:
-        """Read an event without taking note of it; a book that says a false time is read as one that quotes nothing."""
+        """Read an event without recording it; a book with a false time counts as one without quotes."""
         books = [(book, _updates(book)) for book in event.get("bookmakers") or ()]
         sound = [(book, updates) for book, updates in books if all(self.clock.holds(ts_ms) for ts_ms in updates)]
         event = {**event, "bookmakers": [book for book, _ in sound]}
@@ -262,7 +257,7 @@ class TheOddsApiReader(StateReader):
         return _Event(fixture, newest_ms, markets)
 
     def _consensus_states(self, event: _Event) -> Iterator[State]:
-        """Return the consensus of each market of an event; its sides are those that were named first."""
+        """Return the consensus of each market of an event, with the sides that were named first."""
         fixture_id, kickoff = event.fixture.fixture_id, event.fixture.kickoff_ts_ms or 0
         for key, books in event.markets.items():
             last = self._last.get((fixture_id, key))

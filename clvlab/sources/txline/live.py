@@ -1,7 +1,7 @@
-"""TxLINE: server-sent events that resume where they broke off, and blocks of what they can't replay.
+"""TxLINE: server-sent events that can be resumed, and blocks of what they can't replay.
 
-After a cut the stream is asked for with ``Last-Event-ID``, and sends what was missed. If it says by a first event ``reset``
-that it does not hold that any more, or if there was no mark yet, the blocks of the missed time are read.
+After a cut the stream is requested with ``Last-Event-ID``, and sends what was missed. If its first event is ``reset``, as it no
+longer holds that, or if there was no mark yet, the blocks of the missed time are read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Health, Item
 from clvlab.sources.capture.peer import Retry, backoff_s
 from clvlab.sources.txline.messages import About, about, fixture_of
 
-# What TxLINE answers beside its stream: odds in blocks of five minutes, which fill gaps, and fixtures.
+# What TxLINE answers besides its stream: odds in blocks of five minutes, which fill gaps, and fixtures.
 
 
 BLOCK_MS = 300_000
@@ -43,12 +43,12 @@ _SPACE = " \t\r\n"
 
 
 def elements(array: str) -> Iterator[str]:
-    """Return the elements of a JSON array, each as it is written.
+    """Return the elements of a JSON array, each as written.
 
     Raises
     ------
     ValueError
-        It is no array.
+        The text is not an array.
 
     Examples
     --------
@@ -80,21 +80,13 @@ def _next(text: str, at: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The blocks of a provider.
-
-    Attributes
-    ----------
-    client
-        Asks with the headers that are needed.
-    path
-        Of a block, with ``{day}`` (of the epoch), ``{hour}`` and ``{block}`` (of the hour, from 0).
-    """
+    """A provider's blocks, at a ``path`` with ``{day}`` (of the epoch), ``{hour}`` and ``{block}`` (of the hour, from 0)."""
 
     client: httpx2.Client
     path: str
 
     def texts(self, since_ms: int, until_ms: int) -> Generator[list[bytes] | None, None, None]:
-        """Return the messages of one block after the other; None for one that did not answer, or lies too far back."""
+        """Return the messages block by block; ``None`` for one without an answer, or too far back."""
         first, last = since_ms // BLOCK_MS, until_ms // BLOCK_MS
         if last - first >= MOST_BLOCKS:
             yield None
@@ -127,14 +119,14 @@ _MOST_MARK = 200
 
 
 def mark_of(event_id: str) -> str | None:
-    """Return the id of an event if it can be sent back in a header; None else."""
+    """Return the id of an event if it is valid in a header, else ``None``."""
     sound = 0 < len(event_id) <= _MOST_MARK and event_id.isascii() and event_id.isprintable() and " " not in event_id
     return event_id if sound else None
 
 
 @dataclass
 class Ids:
-    """The ids that came last; older ones are forgotten."""
+    """The newest ids; older ones are forgotten."""
 
     _ids: dict[str, None] = field(default_factory=dict)
 
@@ -145,7 +137,7 @@ class Ids:
                 del self._ids[next(iter(self._ids))]
 
     def take(self, message_id: str | None) -> bool:
-        """Forget one; tell whether it was known."""
+        """Remove an id; return whether it was known."""
         known = message_id is not None and message_id in self._ids
         if known:
             del self._ids[message_id or ""]
@@ -160,26 +152,26 @@ class Ids:
 
 @dataclass
 class HistoryPosition:
-    """Where a feed is.
+    """State of a feed.
 
     Attributes
     ----------
     wanted
         Fixtures; all if empty.
     mark
-        Of the last event that had one.
+        Mark of the last event that had one.
     owed
         Whether a ``Resumption`` is due.
     sound_ms
-        When the last message came before which none is missing.
+        Time of the last message before which none is missing.
     is_vague
-        Whether nobody knows when that was: the mark that a listener began with is after all times.
+        Whether that time is unknown: the listener's first mark is later than all times.
     doubtful_ms
-        What that was before the stream was taken to go on at the mark, until a message shows that it does.
+        That time before the stream seemed to continue at the mark, until a message confirms it.
     behind_ms
-        Until a message of this time comes, missed ones are still being sent.
+        Missed messages are still being sent until one of this time.
     filled
-        Ids of messages that a block had, which the stream may still send.
+        Ids of messages from a block that the stream may still send.
     """
 
     wanted: frozenset[int]
@@ -196,7 +188,7 @@ class HistoryPosition:
 
     @property
     def marked_ms(self) -> int | None:
-        """The provider's time of the mark."""
+        """Provider's time of the mark."""
         time = (self.mark or "").partition(":")[0]
         return int(time) if time.isdecimal() and len(time) <= len(str(SAFE_INTEGER)) and int(time) <= SAFE_INTEGER else None
 
@@ -208,22 +200,22 @@ class HistoryPosition:
         self.data_ms = now_ms
 
     def resume(self, now_ms: int, skew_ms: int, *, at_mark: bool) -> None:
-        """Take note that messages come again: at the mark, as long as no ``reset`` says otherwise."""
+        """Record that messages arrive again: at the mark, unless a ``reset`` follows."""
         self.owed, self.behind_ms = False, now_ms + skew_ms
         self.doubtful_ms = self.sound_ms if at_mark else None
 
     def lose(self) -> None:
-        """Take note of a ``reset`` after heartbeats: nothing of what was missed came."""
+        """Record a ``reset`` after heartbeats: no missed message came."""
         self.sound_ms = self.sound_ms if self.doubtful_ms is None else self.doubtful_ms
 
     def catch_up(self, now_ms: int) -> None:
         self.behind_ms, self.sound_ms, self.is_vague = None, now_ms, False
 
     def missed_time(self, now_ms: int, skew_ms: int) -> tuple[int, int, bool]:
-        """Return from when to when messages were missed by the provider's clock, and whether that is known.
+        """Return start and end of the missed time by the provider's clock, and whether they are known.
 
-        A single message that lies about its time must not make the missed time look shorter than it was: a mark counts where
-        it is not later than what came last, and a clock that is behind only as far as messages are late.
+        One message with a false time must not shorten the missed time: a mark counts only if it is not later than the last
+        message, and a slow clock only as far as messages are late.
         """
         late_ms = max(skew_ms, -SLACK_MS)
         until_ms = now_ms + late_ms
@@ -245,17 +237,7 @@ _MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """An event.
-
-    Attributes
-    ----------
-    kind
-        Its ``event``, ``message`` by default.
-    data
-        Its ``data``, verbatim.
-    mark
-        The last ``id`` so far; empty without any.
-    """
+    """An event: its type, ``message`` by default, its data verbatim, and the last id so far, or an empty one."""
 
     kind: str
     data: bytes
@@ -264,7 +246,7 @@ class ServerEvent:
 
 @dataclass
 class EventStream:
-    """Takes bytes and returns events; one that breaks off, with the ``id`` it began with, is none."""
+    """Turns bytes into events; a truncated one does not count, nor does its ``id``."""
 
     _rest: bytes = b""
     _after_cr: bool = False
@@ -275,12 +257,12 @@ class EventStream:
     _mark: str = ""
 
     def take(self, chunk: bytes) -> Iterator[ServerEvent]:
-        r"""Return the events that end with some more bytes.
+        r"""Return the events that end with these bytes.
 
         Raises
         ------
         ValueError
-            A line, or an event, without an end.
+            A line or an event does not end.
 
         Examples
         --------
@@ -334,22 +316,22 @@ class TxLineFeed:
     Parameters
     ----------
     jwt
-        Token of the session, or what returns a new one: called at first, and whenever it was refused.
+        Session token, or a function that returns a new one: called at first, and after each refusal.
     api_token
-        Of the bundle that was subscribed to.
+        Token of the subscribed bundle.
     url, stream_path, block_path, fixtures_path
-        Where the provider is; without a path of fixtures they are those of the current block, without names and kickoffs.
+        Provider's addresses; without a path of fixtures they are those of the current block, without names and kickoffs.
     patience_s, data_patience_s
-        How long no byte, and how long no message, may come before the feed connects again.
+        Longest time without a byte, and without a message, before the feed connects again.
     timeout_s
-        How long a connection or an answer may take.
+        Longest wait for a connection or an answer.
     first_wait_s, most_wait_s
         Bounds of the waits between two tries.
 
     Raises
     ------
     FeedError
-        A setting that can't be used.
+        A setting is not valid.
     """
 
     name = "txline"
@@ -400,7 +382,7 @@ class TxLineFeed:
         return sorted(found.values(), key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return messages as they come; see ``Feed``."""
+        """Return messages on arrival, see ``Feed``."""
         place = HistoryPosition(frozenset(fixture_ids), mark_of(after or ""), owed=after is not None)
         retry, renewals = Retry(self.health, *self._waits), 0
         with self._client() as client, self._off():
@@ -441,7 +423,6 @@ class TxLineFeed:
             self.health.connected = False
 
     def _listen_once(self, client: httpx2.Client, place: HistoryPosition, stop: Stop) -> Generator[Item, None, None]:
-        """Return what one connection brings."""
         line = Line()
         with closing(items_until(self._events(client, place, line), stop, line.hang_up)) as events:
             for n, (event, at_ms) in enumerate(events):
@@ -485,7 +466,7 @@ class TxLineFeed:
     def _resume(
         self, client: httpx2.Client, place: HistoryPosition, stop: Stop, at_ms: int, *, is_reset: bool
     ) -> Iterator[FeedMessage | Resumption]:
-        """Return that messages come again, and those of the missed time that the stream will not send."""
+        """Return a ``Resumption`` and the missed messages that the stream will not send."""
         missed: list[tuple[bytes, About]] = []
         whole = True
         if is_reset or place.mark is None:
@@ -505,7 +486,7 @@ class TxLineFeed:
     def _missed_messages(
         self, client: httpx2.Client, place: HistoryPosition, stop: Stop
     ) -> tuple[list[tuple[bytes, About]], bool]:
-        """Return the messages of the missed time by their times, and whether every block answered."""
+        """Return the messages of the missed time by time, and whether every block answered."""
         since_ms, until_ms, whole = place.missed_time(now_ms(), self._skew_ms)
         missed: list[tuple[bytes, About]] = []
         with closing(items_until(History(client, self._block_path).texts(since_ms, until_ms), stop)) as blocks:
@@ -528,7 +509,7 @@ class TxLineFeed:
     def _events(
         self, client: httpx2.Client, place: HistoryPosition, line: Line
     ) -> Generator[tuple[ServerEvent, int], None, None]:
-        """Return the events of a connection, and when each came."""
+        """Return the events of a connection with their arrivals."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if place.mark is not None:
             headers["Last-Event-ID"] = place.mark
@@ -544,7 +525,7 @@ class TxLineFeed:
                     yield event, at_ms
 
     def _check(self, response: httpx2.Response, wanted: Collection[int] = (), *, started: bool = False) -> None:
-        """Refuse what is no answer; a path that was right once may be so again."""
+        """Refuse an error; a path that was right once may be so again."""
         status = response.status_code
         if status == httpx2.codes.OK:
             return

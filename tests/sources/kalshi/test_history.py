@@ -100,7 +100,7 @@ def test_trades_beside_candlesticks_are_left_out_and_repeated_ones_dropped(tmp_p
     (tmp_path / "answers" / "1.json").unlink()
     alone = imported(tmp_path, {"trades": [same, same]})
 
-    assert beside.notes["trades beside quotes of their market are left out"] == 1
+    assert beside.notes["trades of markets with quotes are left out"] == 1
     assert (alone.ticks, alone.notes["trades that repeat another were dropped"]) == (1, 1)
 
 

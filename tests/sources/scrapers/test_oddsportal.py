@@ -106,7 +106,7 @@ def test_other_columns_are_named_by_flags(tmp_path):
 
     with pytest.raises(SourceError, match="no match can be read of the columns 'day', 'clock'"):
         imported(tmp_path, text)
-    with pytest.raises(SourceError, match="'Day', which is none of the columns"):
+    with pytest.raises(SourceError, match="'Day', which is not one of the columns"):
         imported(tmp_path, text, mapping={"columns": {"date": "Day"}})
     with pytest.raises(SourceError, match="'hme' is no meaning here: did you mean 'home'"):
         imported(tmp_path, text, mapping={"columns": {"hme": "H"}})
