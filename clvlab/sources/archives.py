@@ -36,8 +36,6 @@ _READ_BYTES = 1 << 20
 
 
 class ArchiveKind(StrEnum):
-    """What a file holds."""
-
     EMPTY = "nothing"
     PARQUET = "Parquet"
     TAR = "a tar archive"
@@ -80,7 +78,6 @@ def head_of(path: Path, size: int = _READ_BYTES) -> bytes:
 
 
 def kind_of(head: bytes) -> ArchiveKind:
-    """Return what a file holds, by its first bytes."""
     if not head.strip():
         return ArchiveKind.EMPTY
     for start, kind in (

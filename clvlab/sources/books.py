@@ -133,7 +133,6 @@ class QuoteSpill:
             self._write(self._unsure)
 
     def keep(self) -> None:
-        """Keep all rows for good."""
         for event, count in self._unsure.rows_of.items():
             self.rows_of[event] = self.rows_of.get(event, 0) + count
         self._sure.frames += self._unsure.frames
@@ -143,7 +142,6 @@ class QuoteSpill:
             self._write(self._sure)
 
     def drop(self) -> None:
-        """Drop rows that were not kept."""
         for file in self._unsure.files:
             file.unlink()
         self._unsure = _Buffer()

@@ -271,7 +271,6 @@ class OfferedBooks:
         self._account = ImportStats(lenient=True)
 
     def add(self, match: MatchRow) -> None:
-        """Add all books' prices of a match."""
         start, markets = (
             start_ms(match),
             [
@@ -334,13 +333,11 @@ def settlement(market: Market | UnreadKey, home: int, away: int) -> dict[str, Pa
 
 
 def result_1x2(lead: int) -> dict[str, Payout]:
-    """Settle home win, draw and away win by the home team's lead."""
     won = "part1" if lead > 0 else "part2" if lead < 0 else "draw"
     return {side: Payout.WON if side == won else Payout.LOST for side in ("part1", "draw", "part2")}
 
 
 def totals(goals: int, line: float) -> dict[str, Payout]:
-    """Settle over and under."""
     over = _by_margin(goals - line)
     return {"over": over, "under": _OPPOSITE[over]}
 
@@ -379,7 +376,6 @@ _PREFIXES = {
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.csv`` and ``*.csv.gz``."""
     return files_below(paths, (".csv", ".csv.gz"))
 
 
@@ -443,7 +439,6 @@ def _parts(
 
 
 def _quotes(match: MatchRow, preference: Sequence[str], account: ImportStats) -> Iterator[tuple[Any, ...]]:
-    """Return the pre-match and closing quotes of one match."""
     start = start_ms(match)
     for market in MARKETS:
         chosen = _choose_source(match, market, preference, account)
@@ -481,7 +476,6 @@ def _choose_source(
 
 
 def _results(match: MatchRow, keys: set[str]) -> Iterator[tuple[str, str, str, str, str]]:
-    """Settle the markets of a played match."""
     if match.goals is None:
         return
     home, away = match.goals

@@ -266,16 +266,7 @@ def _unread_files(paths: Sequence[Path], read: Iterable[Path]) -> tuple[RefusedR
 
 
 def pack_capture(segments: Sequence[Path], folder: Path, options: Options | None = None) -> PackManifest:
-    """Make a pack of an ended capture.
-
-    Parameters
-    ----------
-    segments
-        Files of the capture.
-    folder
-        Folder of the new pack; its name becomes the pack id.
-    options
-        How many rows are held at a time.
+    """Make a pack of an ended capture's segments in ``folder``, whose name becomes the pack id.
 
     Raises
     ------

@@ -78,7 +78,6 @@ class ColumnMap(BaseModel):
 
     @property
     def has_fair(self) -> bool:
-        """Whether the table gives probabilities."""
         return bool(self.probabilities) or "probability" in self.columns
 
     @model_validator(mode="after")

@@ -121,7 +121,6 @@ def feed_settings() -> FeedSettings:
 
 
 def variable_of(setting: str) -> str:
-    """Return the environment variable of a setting."""
     return f"CLVLAB_{setting.upper()}"
 
 

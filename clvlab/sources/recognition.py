@@ -160,15 +160,7 @@ Finding = tuple[str, str, str] | tuple[str, str, str, Mapping[str, Any]]  # sour
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """A source, the file that shows it, and the reason.
-
-    Attributes
-    ----------
-    delimiter
-        Separator of a CSV's cells.
-    mapping
-        Meaning of columns recognised by their content.
-    """
+    """A source, the file that shows it, the reason, a CSV's delimiter, and columns recognised by their content."""
 
     source: str
     file: str
@@ -256,7 +248,6 @@ def recognise_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Reco
 
 
 def content_of(path: Path) -> str:
-    """Return in words the content of an unread file."""
     found = _finding(path, {})
     return found if isinstance(found, str) else f"files of {found[0]}, for they have {found[1]}"
 
@@ -269,7 +260,6 @@ def probabilities_in(path: Path) -> str | None:
 
 
 def is_of_betfair(path: Path) -> bool:
-    """Return whether a tar holds files of Betfair's markets."""
     head = head_of(path)
     return kind_of(head) is ArchiveKind.TAR and not isinstance(_of_tar(path, head, {}), str)
 

@@ -88,15 +88,7 @@ def _asset(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class AssetMarket:
-    """A market whose sides are shares.
-
-    Attributes
-    ----------
-    sides
-        Side -> asset, in byte order.
-    opposite
-        Sides that win where their asset loses.
-    """
+    """A market whose sides (side -> asset, in byte order) are shares; the ``opposite`` ones win where their asset loses."""
 
     fixture_id: int
     key: str
@@ -350,8 +342,6 @@ _ORDER = ("event", "market", "ts_ms", "order", "trade", "asset", "price", "takes
 
 
 class ListedShare(NamedTuple):
-    """A row of ``SHARES``."""
-
     event: str
     asset: str
     ts_ms: int

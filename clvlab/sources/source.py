@@ -132,8 +132,6 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """An unreadable row of a source."""
-
     file: str
     line: int
     reason: str

@@ -180,8 +180,6 @@ _STATE = ("prob_bps", "odds_milli", "suspended", "in_running")
 
 
 class Changes(NamedTuple):
-    """The remaining rows, and the number of dropped messages."""
-
     rows: pl.DataFrame
     dropped: int
 
@@ -303,7 +301,6 @@ def _spill_states(file: MarketFile, known: Mapping[str, _FileMarket], spill: Quo
 
 
 def _learn(file: MarketFile, known: dict[str, _FileMarket], account: ImportStats) -> None:
-    """Record the facts of a complete file's markets."""
     for book in file.books.values():
         if book.market_id in known:
             first = known[book.market_id].file

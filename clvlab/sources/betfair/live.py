@@ -88,7 +88,6 @@ class StreamPosition:
         return orjson.dumps({"initialClk": self.initial_clk, "clk": self.clk}).decode()
 
     def forget(self) -> None:
-        """Drop the clocks."""
         self.initial_clk = self.clk = None
 
     def take(self, message: StreamMessage) -> bool:
@@ -102,7 +101,6 @@ class StreamPosition:
 
 
 def place_of(mark: str | None) -> StreamPosition:
-    """Return the position that a mark names."""
     if mark is None:
         return StreamPosition()
     place = StreamPosition(missing=True)
@@ -224,7 +222,6 @@ class _LineStream(BetfairStream):  # type: ignore[misc]
             raise
 
     def _receive_all(self) -> str:
-        """Return the next line with its ending."""
         while not self._whole:
             opened = self._socket
             if opened is None or self._abandoned.is_set():
@@ -360,18 +357,14 @@ _CROWDED = {"TOO_MANY_REQUESTS", "MAX_CONNECTION_LIMIT_EXCEEDED"}
 
 
 class BetfairFeed:
-    """Betfair's markets from its stream, by betfairlightweight.
+    """Betfair's markets from its stream, by betfairlightweight; ``FeedSettings`` describes most parameters.
 
     Parameters
     ----------
-    app_key
-        Application key.
-    username, password
-        Account to log in with before every connection.
     session_token
         Session token, or a function that returns one before every connection, in place of a login.
-    market_ids, event_ids, market_filter
-        Subscription: ``marketIds``, ``eventIds`` and other fields of Betfair's market filter.
+    market_filter
+        Further fields of Betfair's market filter.
     conflate_ms
         Longest time for which changes of a market are gathered; 0 sends each.
     heartbeat_ms
@@ -380,8 +373,6 @@ class BetfairFeed:
         Time of heartbeats alone after which the feed connects again.
     backoff_s
         First and longest wait between tries, each shortened at random by up to half.
-    host, port, cafile, login_url
-        Addresses of the stream and the login, and trusted certificates (``None`` for the system's).
 
     Raises
     ------
@@ -509,7 +500,6 @@ class BetfairFeed:
         return self._filter | {"eventIds": sorted(events)}
 
     def _items(self, line: StreamLine, place: StreamPosition) -> Iterator[Item]:
-        """Return a listener's items for a line."""
         self.health.heard_ts_ms = line.at_ms
         message = read_message(line.text)
         operation = message.get("op")

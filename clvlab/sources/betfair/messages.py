@@ -27,8 +27,6 @@ from clvlab.sources.source import fixture_id_of
 
 
 class RunnerDefinition(TypedDict, total=False):
-    """A runner in a market's definition."""
-
     id: int
     hc: float | None
     name: str | None
@@ -37,8 +35,6 @@ class RunnerDefinition(TypedDict, total=False):
 
 
 class MarketDefinition(TypedDict, total=False):
-    """Current facts of a market."""
-
     eventId: str
     eventTypeId: str
     eventName: str | None
@@ -211,14 +207,10 @@ class CheckedChange(NamedTuple):
 
 @dataclass(slots=True)
 class MarketBook:
-    """A market, and its states since they were last taken.
+    """A market, its newest and ``first`` definition, and its states since they were last taken.
 
     Attributes
     ----------
-    definition, first
-        The newest and the first definition.
-    first_ms
-        Time of the first message.
     off_ms, suspended_ms
         Time of the first definition in play, and of the last suspension that did not end.
     removed, grew
@@ -269,7 +261,6 @@ class MarketBook:
         return CheckedChange(definition, named, _checked_deltas(change.get("rc", ()), known), bool(change.get("img")))
 
     def put(self, change: CheckedChange, ts_ms: int) -> None:
-        """Apply a checked change, and record the state after it."""
         definition, named, deltas, is_image = change
         if definition is not None:
             self._define(definition, named, ts_ms)
@@ -414,7 +405,6 @@ def key_of(kind: str, market_id: str, *, alone: bool) -> str:
 
 
 def with_parameters(key: str, parameters: str) -> str:
-    """Return a market's key with its parameters."""
     return key + ("|" if parameters and not key.endswith("||") else "") + parameters
 
 
@@ -442,7 +432,6 @@ def times_of(book: MarketBook) -> Times:
 
 
 def has_off(markets: Sequence[Times]) -> bool:
-    """Return whether the start of an event is known."""
     return any(market.off_ms is not None or market.suspended_ms is not None for market in markets)
 
 
@@ -601,7 +590,6 @@ class BetfairReader:
         return [(market.fixture_id, key) for market in known for key in sorted(market.keys)]
 
     def _check_message(self, message: StreamMessage) -> tuple[int, list[_Change]]:
-        """Return the time and the valid changes of a message."""
         if message.get("op") != "mcm" or type(message.get("pt")) is not int:
             raise ValueError("no market change message")
         if not 0 <= message["pt"] <= LAST_MS:
@@ -657,7 +645,6 @@ class BetfairReader:
         market.key, market.sides = key_of(kind[1], market.book.market_id, alone=alone), runners
 
     def _states(self, market: _Market) -> Iterator[State]:
-        """Return a market's states since the last call."""
         book, states = market.book, market.book.take()
         runners = tuple(sorted(book.runners, key=str.encode))
         if market.key is None:

@@ -59,7 +59,6 @@ class _RunnersEvent:
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.csv`` and ``*.csv.gz``."""
     return files_below(paths, (".csv", ".csv.gz"))
 
 
@@ -103,8 +102,6 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
 
 
 class _RunnersReader:
-    """Reads files and keeps their content."""
-
     def __init__(self, options: Options, account: ImportStats, zone: ZoneInfo | None, spill: QuoteSpill) -> None:
         self.events: dict[str, _RunnersEvent] = {}
         self.results: list[tuple[str, str, str, str, str | None]] = []
@@ -195,7 +192,6 @@ class _RunnersReader:
         return _RunnersEvent(names, start_ms + 86_400_000 if is_day else start_ms, None if is_day else start_ms)
 
     def _prices(self, cells: Mapping[str, str], event: _RunnersEvent) -> Iterator[tuple[int, str | None, str | None]]:
-        """Return times with back and lay prices as written."""
         if not self.has_lay:
             off = datetime.fromtimestamp(event.start_ms / 1000, self._zone or UTC)
             morning_ms = round(off.replace(hour=_MORNING_HOUR, minute=0, second=0).timestamp() * 1000)
@@ -216,7 +212,6 @@ class _RunnersReader:
             return None
 
     def _market(self, name: str, event: str, market: str, key: str, runners: Sequence[_Runner]) -> Iterator[tuple[Any, ...]]:
-        """Return the quotes of a market, and add its results."""
         if (market, key) in self._markets:
             self._account.refuse(name, runners[0].row.line, f"market {market} is in two files", "a market is in two files")
             return

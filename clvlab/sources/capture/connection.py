@@ -268,7 +268,6 @@ def until_done(retry: Retry, stop: Stop, attempt: Callable[[], _T]) -> _T | None
 
 
 def put_off(retry: Retry, stop: Stop, error: Exception) -> None:
-    """Record a failure, and wait."""
     retry.note_failure(f"{type(error).__name__}: {error}"[:200])
     retry.wait(stop, error.wait_s if isinstance(error, LostError) else 0.0)
 

@@ -92,16 +92,12 @@ class Segments:
 
     Attributes
     ----------
-    header
-        Header of the open segment.
     mark
         Position to resume the feed from; ``None`` if it can't be.
     last_ms
         Time of the last record; ``None`` in a new capture.
     lost_bytes
         Bytes cut off the end: an incomplete line of a killed process.
-    synced_s
-        Monotonic time of the last sync.
     """
 
     def __init__(self, folder: Path, header: Header, note: Note | None) -> None:
@@ -328,7 +324,6 @@ def _description(header: Header) -> str:
 
 
 def whole_lines(path: Path) -> int:
-    """Return the number of bytes of a file's whole lines."""
     with path.open("rb") as file:
         size = at = file.seek(0, os.SEEK_END)
         while at:
@@ -438,7 +433,6 @@ class CaptureRecorder:
             reading.stop.set()
 
     def _write(self, items: Sequence[Item]) -> Iterator[CaptureRecord]:
-        """Write records, then return them."""
         if not items:
             return
         records = self.segments.write(items)

@@ -73,7 +73,6 @@ def is_skew(value: object) -> bool:
 
 
 def name_of(number: int) -> str:
-    """Return a segment's file name."""
     return f"{number:06}{ENDING}"
 
 
@@ -89,17 +88,14 @@ def message_line(text: bytes, at_ms: int, mark: str | None) -> bytes:
 
 
 def cut_line(at_ms: int, cause: str, markets: tuple[str, ...], *, resumable: bool) -> bytes:
-    """Return the line of a cut."""
     return orjson.dumps({"at": at_ms, "cut": {"cause": cause, "markets": list(markets), "resumable": resumable}}) + b"\n"
 
 
 def resumed_line(at_ms: int, *, replayed: bool) -> bytes:
-    """Return the line of a resumption."""
     return orjson.dumps({"at": at_ms, "resumed": {"replayed": replayed}}) + b"\n"
 
 
 def end_line(at_ms: int) -> bytes:
-    """Return the last line of a segment."""
     return b'{"at":%d,"end":true}\n' % at_ms
 
 
@@ -153,7 +149,6 @@ class CaptureRecord:
 
 
 def read_header(line: bytes, where: str) -> Header:
-    """Read the first line of a segment."""
     try:
         own = orjson.loads(line)
         if own.pop("schema") != SCHEMA:
@@ -168,7 +163,6 @@ def read_header(line: bytes, where: str) -> Header:
 
 
 def read_record(line: bytes, where: str) -> CaptureRecord:
-    """Read a later line of a segment."""
     try:
         own = orjson.loads(line)
         at_ms, mark = own.pop("at"), own.pop("mark", None)

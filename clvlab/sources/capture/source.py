@@ -126,7 +126,6 @@ class Arrival:
 
     @property
     def refused(self) -> Counter[str]:
-        """The counts of messages without a tick."""
         return Counter({reason: count for reason, count in self.counts.items() if reason != "late"})
 
     def place(self, state: State) -> Message | None:
@@ -199,20 +198,10 @@ FALSE_TIME = "time"
 
 @dataclass
 class Tracker:
-    """Follows a capture record by record, live or read again: messages of the tape, and the ledger of gaps.
+    """Follows a capture record by record, live or read again: messages of the tape, and the ledger of closed ``gaps``.
 
-    Attributes
-    ----------
-    gaps
-        Closed gaps so far.
-    unreadable
-        Refused messages by reason, each without a tick.
-    messages
-        Number of messages.
-    first_ms, last_ms
-        Times of the first and last record; ``None`` without one.
-    announced
-        Kickoffs known at the first tick of each fixture.
+    ``unreadable`` counts refused messages by reason, each without a tick; ``announced`` are the kickoffs known at the first
+    tick of each fixture.
     """
 
     header: Header
@@ -235,7 +224,6 @@ class Tracker:
 
     @property
     def fixtures(self) -> dict[int, Fixture]:
-        """Facts of the captured fixtures."""
         return {
             number: fixture
             for number, fixture in sorted(self.reader.fixtures.items())
@@ -243,7 +231,6 @@ class Tracker:
         }
 
     def take(self, record: CaptureRecord) -> Sequence[Message]:
-        """Return the tape's messages for a record."""
         self.first_ms = record.at_ms if self.first_ms is None else self.first_ms
         self.last_ms = record.at_ms
         if record.text is not None:
@@ -399,7 +386,6 @@ class Source:
         return self.new_reader(live)
 
     def normalise(self, files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
-        """Import the segments of a capture."""
         return normalise_capture(self, files, options, scratch)
 
 

@@ -39,8 +39,6 @@ _KINDS = (("MATCH_ODDS", 3), ("OVER_UNDER_25", 2))
 
 @dataclass
 class Images:
-    """Every market after the changes so far."""
-
     _definitions: dict[str, MarketDefinition] = field(default_factory=dict)
     _runners: dict[str, dict[tuple[Any, Any], dict[str, Any]]] = field(default_factory=dict)
 
@@ -185,7 +183,6 @@ class Exchange:
         }
 
     def refuse(self, code: str, seconds: float) -> None:
-        """Refuse connections for so long."""
         self._refusing = code, time.monotonic() + seconds
 
     @property
@@ -195,12 +192,10 @@ class Exchange:
         return code if time.monotonic() < until else ""
 
     def publish(self, upto: int) -> None:
-        """Publish messages up to that number."""
         with self._guard:
             self.published = min(max(self.published, upto), len(self.script))
 
     def skew(self, number: int, seconds: float) -> None:
-        """Set the clock ahead from a message on."""
         self._skews.append((number, round(seconds * 1000)))
 
     def time_ms(self, number: int) -> int:
@@ -245,8 +240,6 @@ class LeftError(Exception):
 
 
 class Conversation:
-    """One connection: login, subscription and position."""
-
     def __init__(self, exchange: Exchange, peer: ssl.SSLSocket) -> None:
         self._exchange, self._peer, self._rest = exchange, peer, b""
         self._id = self._at = 0
@@ -368,7 +361,6 @@ class Conversation:
             self._say({"op": "mcm", "id": self._id, "ct": "HEARTBEAT", "clk": str(self._at), "pt": pt})
 
     def _request(self) -> Mapping[str, Any]:
-        """Return the client's next message."""
         while _CRLF not in self._rest:
             part = self._peer.recv(1 << 16)
             if not part:
@@ -446,10 +438,6 @@ class BetfairServer:
     ----------
     script
         ``mcm`` messages with ``pt`` and ``mc``; the server adds clocks.
-    plan
-        Faults.
-    app_key, session
-        Credentials that a client must show.
     published
         Messages published before the first connection: they are in the first image.
     missed
@@ -460,13 +448,9 @@ class BetfairServer:
         Markets in one segment of an image.
     pace_s
         Time between messages.
-    port
-        On loopback; 0 takes a free one.
 
     Attributes
     ----------
-    host, port, cafile
-        Address, and the certificate to trust.
     sent
         Every completely sent line with market changes.
     finished

@@ -122,7 +122,6 @@ class HttpRequest:
         own.wfile.write(body)
 
     def begin_stream(self) -> None:
-        """Begin an answer in parts, as events."""
         own = self._handler
         own.send_response(200)
         own.send_header("Content-Type", "text/event-stream")

@@ -35,17 +35,8 @@ _OUTCOMES = ("HOM", "TIE", "AWY")
 class KalshiServer(ScriptServer):
     """Speaks ``/events/{event_ticker}``, ``/markets/{ticker}`` and the channel ``orderbook_delta``.
 
-    Parameters
-    ----------
-    events
-        REST descriptions; their tickers are the script's shares.
-    in_dollars
-        Write prices as texts in dollars, not as numbers in cents.
-
-    Attributes
-    ----------
-    key
-        Key that must sign a handshake, under the key id ``development``.
+    The tickers of ``events`` are the script's shares; ``in_dollars`` writes prices as texts in dollars, not as numbers in
+    cents. A handshake must be signed by ``key``, under the key id ``development``.
     """
 
     def __init__(
@@ -76,7 +67,6 @@ class KalshiServer(ScriptServer):
 
     @property
     def api_url(self) -> str:
-        """Address of REST."""
         return self.http_url + _API.rstrip("/")
 
     def write_key(self, path: Path) -> Path:
@@ -85,12 +75,10 @@ class KalshiServer(ScriptServer):
         return path
 
     def accepts(self, request: Request) -> bool:
-        """Return whether the request is signed with the key."""
         headers = [request.headers.get(name, "") for name in (KEY, SIGNATURE, TIMESTAMP)]
         return headers[0] == KEY_ID and is_signed(self.key.public_key(), headers[1], headers[2], "GET", PATH)
 
     def answer(self, path: str) -> bytes | None:
-        """Return an event with its markets, or a market."""
         kind, _, name = urlsplit(path).path.removeprefix(_API).partition("/")
         if kind == "events" and name in self.events:
             return orjson.dumps({"event": self.events[name]})
@@ -98,7 +86,6 @@ class KalshiServer(ScriptServer):
         return orjson.dumps({"market": markets[name]}) if kind == "markets" and name in markets else None
 
     def receive(self, peer: Peer, text: str) -> None:
-        """Handle a command to subscribe or unsubscribe."""
         command = orjson.loads(text)
         if command["cmd"] == "unsubscribe":
             gone = {share for share, sid in peer.sids.items() if sid in command["params"]["sids"]}

@@ -43,7 +43,6 @@ class PolymarketServer(ScriptServer):
         return request.path == PATH
 
     def answer(self, path: str) -> bytes | None:
-        """Return the events of a slug or number."""
         parts = urlsplit(path)
         if parts.path != "/events":
             return None
@@ -51,7 +50,6 @@ class PolymarketServer(ScriptServer):
         return orjson.dumps([event for event in self.events if {event["slug"], event["id"]} & wanted])
 
     def receive(self, peer: Peer, text: str) -> None:
-        """Answer ``PING`` or a subscription."""
         if text == "PING":
             peer.socket.send("PONG")
             return

@@ -31,7 +31,6 @@ _WIDE = 8 * CENT  # from here on, quotes come nearer
 
 
 def iso_time(ts_ms: int) -> str:
-    """Return a time as the exchanges write it."""
     return datetime.fromtimestamp(ts_ms / 1000, UTC).isoformat()
 
 
@@ -158,29 +157,10 @@ class Peer:
 
 
 class ScriptServer(ABC):
-    """Sends a script's changes to all followers of the share, once somebody follows all of them.
+    """Sends a script's changes, ``pace_s`` apart, to all followers of the share, once somebody follows all of them.
 
-    After a cut ``missed`` changes are skipped; then it waits until everything is followed again.
-
-    Parameters
-    ----------
-    script, plan
-        Changes to send, and faults at them.
-    pace_s
-        Time between two changes.
-    missed
-        Changes that nobody gets after a cut.
-    ping_s
-        Time between two pings; ``None`` for no pings.
-
-    Attributes
-    ----------
-    peers
-        Every connection so far.
-    number
-        Number of the next change.
-    is_done
-        Set once the whole script was sent.
+    After a cut ``missed`` changes are skipped; then it waits until everything is followed again. ``number`` is that of the next
+    change, and ``is_done`` is set once the whole script was sent.
     """
 
     def __init__(
@@ -213,12 +193,10 @@ class ScriptServer(ABC):
 
     @property
     def url(self) -> str:
-        """Address of the WebSocket, without its path."""
         return f"ws://127.0.0.1:{self.port}"
 
     @property
     def http_url(self) -> str:
-        """Address of requests."""
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
@@ -253,7 +231,6 @@ class ScriptServer(ABC):
         """Write the whole book of a share."""
 
     def send(self, peer: Peer, text: str) -> None:
-        """Send a whole message, and record it."""
         try:
             peer.socket.send(text)
             peer.sent.append(text)
@@ -270,7 +247,6 @@ class ScriptServer(ABC):
         peer.shares |= shares
 
     def time_ms(self, ts_ms: int) -> int:
-        """Return a script's time by the provider's clock."""
         return ts_ms + self._skew_ms
 
     def _request(self, socket: ServerConnection, request: Request) -> Response | None:

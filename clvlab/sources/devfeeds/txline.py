@@ -41,8 +41,6 @@ class Script:
         Moves the provider's time in a message ahead by seconds.
     published
         Messages sent so far, or that would have been; append-only.
-    ended
-        Whether everything is published.
     """
 
     messages: Iterable[ScriptedMessage]
@@ -81,7 +79,6 @@ class Script:
     _held: list[bytes] = field(default_factory=list, init=False)
 
     def _with_faults(self, text: bytes) -> Iterator[bytes]:
-        """Return a message after its faults."""
         planned = self.plan.due(
             len(self.published), FeedFault.DUPLICATE, FeedFault.SWAP, FeedFault.HOLE, FeedFault.SKEW, FeedFault.MALFORMED
         )
@@ -103,29 +100,9 @@ _BLOCK_MS = 300_000
 
 
 class TxLineServer(HttpServer):
-    """Speaks TxLINE's protocol from a script.
+    """Speaks TxLINE's protocol from messages by time; the script begins when somebody first listens.
 
-    Parameters
-    ----------
-    messages
-        Messages by time; the script begins when somebody first listens.
-    plan
-        Faults.
-    fixtures
-        Known fixtures; asking for another one alone gets 403.
-    jwt, api_token
-        Accepted credentials.
-    holds
-        Messages that can be sent again; after a longer gap it says ``reset``.
-    heartbeat_s
-        Seconds between two heartbeats.
-    port
-        On loopback; 0 takes a free one.
-
-    Attributes
-    ----------
-    script
-        Script with the ``published`` messages, in order.
+    Of ``fixtures``, another one alone gets 403. It can send ``holds`` messages again, and says ``reset`` after a longer gap.
     """
 
     def __init__(
@@ -160,7 +137,6 @@ class TxLineServer(HttpServer):
 
     @property
     def variables(self) -> dict[str, str]:
-        """Settings to listen with."""
         own = {"URL": self.url, "JWT": self.jwt, "API_TOKEN": self._api_token}
         return {"CLVLAB_FEED": "txline"} | {f"CLVLAB_TXLINE_{name}": value for name, value in own.items()}
 

@@ -32,7 +32,6 @@ _ENDING = re.compile(r"\.jsonl?(\.gz)?$")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.json``, ``*.jsonl``, also ``.gz``."""
     return files_below(paths, ENDINGS)
 
 
@@ -64,8 +63,6 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
 
 @dataclass(slots=True)
 class _HistoryReader:
-    """Reads answers and keeps their content."""
-
     assets: AssetMap
     options: Options
     account: ImportStats

@@ -113,23 +113,10 @@ class _Subscription:
 
 
 class KalshiFeed:
-    """Order books of the markets of some events, or of single tickers.
+    """Order books of the markets of some events, or of single tickers; ``FeedSettings`` describes the parameters.
 
     REST is asked first and after every cut. A hole in a subscription's numbers is a cut of its tickers, which are subscribed to
-    again on the same connection.
-
-    Parameters
-    ----------
-    key_id, private_key_file
-        An API key, and the file of its RSA key in PEM.
-    event_tickers
-        Events to follow with all of their markets.
-    tickers
-        Markets to follow by themselves, each as a market of yes and no.
-    url, path, api_url
-        Addresses of the WebSocket and REST.
-    patience
-        Waits.
+    again on the same connection. A ticker followed by itself is a market of yes and no.
     """
 
     name = "kalshi"
@@ -242,7 +229,6 @@ class _Subscriptions:
         self._waiting: dict[int, tuple[str, float]] = {}  # number of a command: what it subscribes to, and until when to wait
 
     def begin(self, socket: ClientConnection) -> list[Item]:
-        """Ask for the tickers, and subscribe to all."""
         self._start()
         answers: list[Item] = list(self._feed.answers(list(self._tickers)))
         for name in self._tickers:

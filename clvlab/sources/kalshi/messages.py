@@ -44,8 +44,6 @@ from clvlab.sources.source import fixture_id_of
 
 
 class ListedMarket(TypedDict, total=False):
-    """A market as REST describes it."""
-
     ticker: str
     event_ticker: str
     title: str
@@ -54,8 +52,6 @@ class ListedMarket(TypedDict, total=False):
 
 
 class ListedEvent(TypedDict, total=False):
-    """An event as REST describes it."""
-
     event_ticker: str
     title: str
     mutually_exclusive: bool
@@ -99,7 +95,6 @@ def is_description(message: KalshiMessage) -> bool:
 
 
 def event_of(answer: KalshiMessage) -> KalshiEvent:
-    """Return the event that an answer describes."""
     try:
         if "market" in answer:
             market = answer["market"]
@@ -179,7 +174,6 @@ class KalshiReader:
         return {ticker: ladder.market.fixture_id for ticker, ladder in self._ladders.items()}
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
-        """Return the state of the market that a message moves."""
         message: KalshiMessage = orjson.loads(text)
         if not isinstance(message, dict):
             raise ValueError("a message is a JSON object")

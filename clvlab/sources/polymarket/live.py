@@ -31,24 +31,11 @@ GAMMA_URL = "https://gamma-api.polymarket.com"
 
 
 class PolymarketFeed:
-    """Books of the shares of some events.
+    """Books of the shares of some events; ``FeedSettings`` describes most parameters.
 
     Gamma is asked first and after every cut, so that a capture says itself which share is which side. The provider numbers no
     messages: one that it leaves out can't be detected, while one that can't be read ends the connection, as only full books
-    tell what it said.
-
-    Parameters
-    ----------
-    events
-        Slugs or numbers of the events to follow.
-    url, path, gamma_url
-        Addresses of the channel and gamma.
-    assets_per_connection
-        Most shares of one connection.
-    heartbeat_s
-        Time between two ``PING``.
-    patience
-        Waits.
+    tell what it said. A connection has up to ``assets_per_connection`` shares and sends ``PING`` every ``heartbeat_s``.
     """
 
     name = "polymarket"

@@ -94,7 +94,6 @@ class AssetBooks:
 
     @property
     def assets(self) -> dict[str, int]:
-        """Fixture of every asset."""
         return {asset: book.market.fixture_id for asset, book in self._books.items()}
 
     def name(
@@ -227,7 +226,6 @@ def is_description(message: object) -> bool:
 
 
 def events_of(answer: Sequence[GammaEvent]) -> list[PolymarketEvent]:
-    """Return the events of an answer of ``/events``."""
     try:
         return [_event(entry) for entry in answer]
     except (KeyError, TypeError, AttributeError) as error:
@@ -315,7 +313,6 @@ class PolymarketReader:
 
     @property
     def assets(self) -> dict[str, int]:
-        """Fixture of every described asset."""
         return self._books.assets
 
     @property
@@ -324,7 +321,6 @@ class PolymarketReader:
         return self._books.markets
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
-        """Return the states of markets that a message moves."""
         message = orjson.loads(text)
         if is_description(message):
             for event in events_of(message):

@@ -46,8 +46,6 @@ class _ScrapedMatch:
 
 @dataclass(slots=True)
 class Scrapes:
-    """The matches and quotes read so far."""
-
     options: Options
     account: ImportStats
     spill: QuoteSpill
@@ -126,7 +124,6 @@ class Scrapes:
 
 
 def scrapes(options: Options, scratch: Path) -> Scrapes:
-    """Return an empty collection."""
     return Scrapes(options, ImportStats(options.lenient), QuoteSpill(scratch))
 
 

@@ -43,12 +43,10 @@ _MAX_CELL = 4 << 20
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.json``, ``*.jsonl`` and ``*.csv``, also ``.gz``."""
     return files_below(paths, (".json", ".jsonl", ".csv", ".json.gz", ".jsonl.gz", ".csv.gz"))
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
-    """Read matches, and make consensus ticks of their books."""
     read = scrapes(options, scratch)
     zone = zone_of(options.time_zone)
     for name, path in sorted(files.items()):

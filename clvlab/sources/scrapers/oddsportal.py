@@ -61,7 +61,6 @@ class ScrapedColumns:
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.csv`` and ``*.csv.gz``."""
     return files_below(paths, (".csv", ".csv.gz"))
 
 
@@ -88,7 +87,6 @@ def _side_columns(usual: tuple[str, ...] | None, plain: Mapping[str, str], befor
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
-    """Read matches into one or two ticks each."""
     read = scrapes(options, scratch)
     zone = zone_of(options.time_zone)
     for name, path in sorted(files.items()):

@@ -75,7 +75,6 @@ def csv_chunks(name: str, path: Path, options: Options, account: ImportStats) ->
 
 
 def _frame(header: list[str], rows: list[list[str]]) -> pl.DataFrame:
-    """Return a frame of texts; an empty cell is ``None``."""
     columns = zip(*rows, strict=True) if rows else [() for _ in header]
     frame = pl.DataFrame({n: list(c) for n, c in zip(header, columns, strict=True)}, schema=dict.fromkeys(header, pl.String))
     text = pl.all().str.strip_chars()

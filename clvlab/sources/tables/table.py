@@ -183,7 +183,6 @@ def _times(column: pl.Series, zone: ZoneInfo | None, form: str | None = None) ->
 
 
 def _number(value: object) -> object:
-    """Return a text of digits as a number."""
     if not isinstance(value, str):
         return value
     try:
@@ -262,12 +261,10 @@ _RULES = Consensus(min_books=1, max_age_s=86_400)
 
 
 def find_csv(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.csv`` and ``*.csv.gz``."""
     return files_below(paths, (".csv", ".csv.gz"))
 
 
 def find_parquet(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.parquet``."""
     return files_below(paths, (".parquet",))
 
 
@@ -366,7 +363,6 @@ class _KnownColumns:
                 self._account.refuse(file, line, text, "a result changes")
 
     def results(self, ids: Mapping[str, int]) -> pl.DataFrame | None:
-        """Return ``RESULTS``, or ``None``."""
         settled: list[tuple[Any, ...]] = [
             (ids[event], market, side, result, None) for (event, market, side), result in self._settled.items()
         ]

@@ -37,7 +37,6 @@ _NEEDED = ("asset", "time", "taker_side")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.parquet``, ``*.csv`` and ``*.csv.gz``."""
     return files_below(paths, (".parquet", ".csv", ".csv.gz"))
 
 
@@ -72,7 +71,6 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
 def _take(
     name: str, rows: pl.DataFrame, spill: ShareSpill, zone: ZoneInfo | None, options: Options, account: ImportStats
 ) -> None:
-    """Add the trades of mapped assets."""
     assets = spill.assets
     known = pl.col("asset").is_in(list(assets.markets))
     others = rows.filter(~known | known.is_null()).group_by("asset").len()

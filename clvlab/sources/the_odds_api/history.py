@@ -311,7 +311,6 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
-    """Read snapshots or changes into consensus ticks."""
     if any(name.endswith(".parquet") for name in files):
         return normalise_changes(files, options, scratch)
     account = ImportStats(options.lenient)

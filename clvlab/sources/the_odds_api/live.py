@@ -46,24 +46,7 @@ def backfill_credits(from_ts_ms: int, to_ts_ms: int, every_s: int, regions: Sequ
 
 
 class TheOddsApiFeed:
-    """The odds of a sport, polled.
-
-    Parameters
-    ----------
-    key
-        Key that pays for requests.
-    sport, regions, markets
-        Provider's names; several are separated by commas.
-    interval_s
-        Seconds from one poll to the next.
-    reserve
-        Credits that are never spent.
-    url
-        Provider's address.
-    timeout_s
-        Longest wait for an answer.
-    first_wait_s, most_wait_s
-        Bounds of the waits between two tries.
+    """The odds of a sport, polled; ``FeedSettings`` describes the parameters, the waits are those between two tries.
 
     Raises
     ------

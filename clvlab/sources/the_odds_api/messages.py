@@ -33,8 +33,6 @@ from clvlab.sources.source import (
 
 
 class ApiOutcome(TypedDict, total=False):
-    """A side and its price."""
-
     name: str
     price: float
     point: float
@@ -42,16 +40,12 @@ class ApiOutcome(TypedDict, total=False):
 
 
 class ApiMarket(TypedDict, total=False):
-    """A book's quotes of a market."""
-
     key: str
     last_update: str
     outcomes: Sequence[ApiOutcome]
 
 
 class ApiBook(TypedDict, total=False):
-    """A book's quotes of an event."""
-
     key: str
     last_update: str
     markets: Sequence[ApiMarket]
@@ -231,7 +225,6 @@ class TheOddsApiReader(StateReader):
         return sorted(changed, key=lambda state: (state.ts_ms, state.fixture_id, state.market_key))
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:  # noqa: ARG002 - polls are of everything
-        """Record that an answer was missed."""
         forgotten, self._known = self._known, set()
         return forgotten
 

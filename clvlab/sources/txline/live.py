@@ -188,7 +188,6 @@ class HistoryPosition:
 
     @property
     def marked_ms(self) -> int | None:
-        """Provider's time of the mark."""
         time = (self.mark or "").partition(":")[0]
         return int(time) if time.isdecimal() and len(time) <= len(str(SAFE_INTEGER)) and int(time) <= SAFE_INTEGER else None
 
@@ -311,14 +310,12 @@ class _Silent(Exception):  # noqa: N818 - no error: the feed connects again
 
 
 class TxLineFeed:
-    """The odds stream of TxLINE.
+    """The odds stream of TxLINE; ``FeedSettings`` describes most parameters.
 
     Parameters
     ----------
     jwt
         Session token, or a function that returns a new one: called at first, and after each refusal.
-    api_token
-        Token of the subscribed bundle.
     url, stream_path, block_path, fixtures_path
         Provider's addresses; without a path of fixtures they are those of the current block, without names and kickoffs.
     patience_s, data_patience_s
@@ -362,7 +359,6 @@ class TxLineFeed:
         self.health = Health()
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return the fixtures of the bundle, by kickoff."""
         at_ms = now_ms()
         path = self._fixtures_path or self._block_path.format(
             day=at_ms // 86_400_000, hour=at_ms // 3_600_000 % 24, block=at_ms // 300_000 % 12
@@ -382,7 +378,6 @@ class TxLineFeed:
         return sorted(found.values(), key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return messages on arrival, see ``Feed``."""
         place = HistoryPosition(frozenset(fixture_ids), mark_of(after or ""), owed=after is not None)
         retry, renewals = Retry(self.health, *self._waits), 0
         with self._client() as client, self._off():

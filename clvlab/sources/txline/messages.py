@@ -144,7 +144,6 @@ class About(NamedTuple):
 
 
 def about(text: bytes) -> About:
-    """Return the facts a message states about itself."""
     try:
         raw = orjson.loads(text)
     except orjson.JSONDecodeError:
