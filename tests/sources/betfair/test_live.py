@@ -33,12 +33,12 @@ def feed_of(server, **other):
     return BetfairFeed(**settings | other)
 
 
-def heard(feed, last_ms, **asked):
+def heard(feed, last_ms, **options):
     """Everything up to the message of a time."""
     stop, items = Stop(), []
     timer = threading.Timer(PATIENCE_S, stop.set)
     timer.start()
-    for item in feed.listen(stop, **asked):
+    for item in feed.listen(stop, **options):
         items.append(item)
         if isinstance(item, FeedMessage) and item.provider_ts_ms == last_ms:
             stop.set()
@@ -75,8 +75,8 @@ def line_of(item):
 def read(items):
     """What a run's tape says: market, whether it is suspended, and the odds, by message."""
     tracker = Tracker(Header("betfair", "synthetic-devfeed", "c", 1, None, live=True), BetfairReader(live=True))
-    told = [message for item in items for message in tracker.take(record_of(item))]
-    return [(each.market_key, each.fixture_id, each.suspended, each.odds_milli) for each in told], tracker
+    messages = [message for item in items for message in tracker.take(record_of(item))]
+    return [(each.market_key, each.fixture_id, each.suspended, each.odds_milli) for each in messages], tracker
 
 
 class Model:
@@ -118,8 +118,8 @@ def test_through_five_cuts_every_message_comes_once_and_in_order():
     assert {item.text for item in items if isinstance(item, FeedMessage)} <= set(server.sent)
     assert [(type(item), getattr(item, "resumable", True)) for item in turns(items)] == [(Cut, True), (Resumption, True)] * 5
     assert all(item.replayed for item in turns(items) if isinstance(item, Resumption))
-    told, tracker = read(items)
-    assert told == [model.take(change) for message in script for change in message["mc"]]
+    messages, tracker = read(items)
+    assert messages == [model.take(change) for message in script for change in message["mc"]]
     assert [gap.replayed for gap in tracker.ledger()] == [True] * 5
 
 
@@ -152,9 +152,9 @@ def test_where_the_clock_is_too_old_an_image_comes_and_what_was_missed_lies_with
             expected.append(model.take(script[at]["mc"][0]))
             at += 1
     assert at == len(script)
-    told, tracker = read(items)
+    messages, tracker = read(items)
     assert not tracker.unreadable
-    assert by_market(told) == by_market(expected)
+    assert by_market(messages) == by_market(expected)
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_a_broken_line_is_kept_refused_by_the_reader_and_sent_again():
     model = Model()
 
     with BetfairServer(script, read_plan("malformed@50")) as server:
-        told, tracker = read(heard(feed_of(server), script[-1]["pt"]))
+        messages, tracker = read(heard(feed_of(server), script[-1]["pt"]))
 
-    assert told == [model.take(change) for message in script for change in message["mc"]]
+    assert messages == [model.take(change) for message in script for change in message["mc"]]
     assert sum(tracker.unreadable.values()) == 1
 
 
@@ -201,19 +201,19 @@ def test_a_message_that_is_sent_twice_comes_twice_and_changes_nothing():
         items = heard(feed_of(server), script[-1]["pt"])
 
     assert times(items) == [message["pt"] for message in script[:51] + script[50:]]
-    assert [row for row, _ in itertools.groupby(read(items)[0])] == [row for row, _ in itertools.groupby(told_of(script))]
+    assert [row for row, _ in itertools.groupby(read(items)[0])] == [row for row, _ in itertools.groupby(states_of(script))]
 
 
 def by_market(rows):
     return [[row for row in rows if row[:2] == market] for market in sorted({row[:2] for row in rows})]
 
 
-def told_of(script):
+def states_of(script):
     model = Model()
     return [model.take(change) for message in script for change in message["mc"]]
 
 
-def test_the_skew_of_the_providers_clock_is_told():
+def test_health_has_the_skew_of_the_providers_clock():
     script = made_up_markets(5, messages=100)
 
     with BetfairServer(script, read_plan("skew@50:3600")) as server:
@@ -326,7 +326,7 @@ def test_stopping_ends_it():
         assert not [thread for thread in threading.enumerate() if thread.name == "betfair-stream"]
 
 
-def test_a_server_that_is_not_there_is_tried_again_until_told_to_stop():
+def test_a_server_that_is_not_there_is_tried_again_until_stopped():
     with BetfairServer([]) as server:
         feed = feed_of(server)
     stop = Stop()
@@ -371,7 +371,7 @@ def test_a_session_that_is_refused_midway_is_an_error():
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ({"heartbeat_ms": 100}, "heartbeat_ms"),
         ({"conflate_ms": -1}, "conflate_ms"),
@@ -380,8 +380,8 @@ def test_a_session_that_is_refused_midway_is_an_error():
         ({"session_token": None}, "set CLVLAB_BETFAIR_SESSION_TOKEN, or _USERNAME and _PASSWORD"),
     ],
 )
-def test_a_setting_out_of_range_is_refused(other, said):
-    with pytest.raises(FeedError, match=said):
+def test_a_setting_out_of_range_is_refused(other, message):
+    with pytest.raises(FeedError, match=message):
         BetfairFeed(**{"app_key": "key", "session_token": lambda: "session"} | other)
 
 

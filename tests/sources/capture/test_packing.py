@@ -129,7 +129,7 @@ def test_a_capture_names_the_leagues_that_its_messages_say_or_none(tmp_path, lea
 
 
 def stated(change):
-    """Change what the descriptor states, and hash it anew: a change that no digest shows."""
+    """Change what the descriptor states, and hash it again: a change that no digest shows."""
 
     def tamper(folder):
         path = folder / "datapackage.json"

@@ -112,8 +112,8 @@ def test_a_process_that_is_killed_loses_nothing_that_the_provider_sends_again(tm
 
     with TxLineServer([ScriptedMessage(price(number), number * 0.002) for number in range(2500)]) as server:
         for _ in range(3):
-            said = kill_while_it_captures(server.url, tmp_path, chance)
-            lost += int(re.search(r"lost (\d+)", said)[1])
+            output = kill_while_it_captures(server.url, tmp_path, chance)
+            lost += int(re.search(r"lost (\d+)", output)[1])
         from clvlab.sources.txline.live import TxLineFeed
 
         feed, stop = TxLineFeed(url=server.url, jwt=TOKENS[0], api_token=TOKENS[1]), Stop()
@@ -175,7 +175,7 @@ def test_a_feed_that_is_faster_than_the_disk_is_cut_loudly_and_nothing_vanishes(
             (number,) = numbers([record])
             holes += [(is_cut, last, number)] if number != last + 1 else []
             last, is_cut = number, False
-    assert all(said for said, *_ in holes)
+    assert all(cause for cause, *_ in holes)
     assert last == 5999
     assert bool(holes) != resumes
 
@@ -218,7 +218,7 @@ def test_a_feed_with_a_fault_of_its_own_is_a_feed_error_with_its_cause(tmp_path)
     capturing.segments.release()
 
 
-def test_it_stops_when_told_to_and_keeps_what_came(tmp_path):
+def test_it_stops_on_request_and_keeps_what_came(tmp_path):
     stop = Stop()
 
     def pace(number):
@@ -246,7 +246,7 @@ def test_nothing_comes_now_and_then_and_old_segments_are_closed_while_the_feed_i
     assert noted == [1, 2]
 
 
-def test_a_live_capture_is_on_the_disk_before_it_is_given_out(tmp_path):
+def test_a_live_capture_is_on_the_disk_before_it_is_returned(tmp_path):
     capturing = CaptureRecorder(tmp_path, Numbered(50), Header("txline", "synthetic-devfeed", "cap", 1, None, live=True))
     synced = []
     capturing.segments.sync = partial(_noting, capturing.segments.sync, synced, capturing.segments)

@@ -71,7 +71,7 @@ def test_shifted_times_begin_now_and_go_on_at_the_speed(starter):
     assert {state.fixture_id for state in read(items, live=True)[1]} == {fixture}
 
 
-def test_what_can_t_be_played_is_said(starter):
+def test_what_can_t_be_played_is_refused_by_name(starter):
     with pytest.raises(FeedError, match="no fixture 99"):
         list(ReplayFeed(pack=starter).listen(Stop(), (99,)))
     with pytest.raises(FeedError, match="CLVLAB_REPLAY_SPEED"):

@@ -65,9 +65,9 @@ def past(folder):
 )  # fmt: skip
 def test_a_message_of_any_bytes_comes_back_verbatim(tmp_path, text):
     with opened(tmp_path) as segments:
-        given_out = segments.write([FeedMessage(text, 5, mark='1:"message":{')])
+        written = segments.write([FeedMessage(text, 5, mark='1:"message":{')])
 
-    assert past(tmp_path) == given_out == [CaptureRecord(5, text, '1:"message":{')]
+    assert past(tmp_path) == written == [CaptureRecord(5, text, '1:"message":{')]
 
 
 def test_a_message_that_is_longer_than_a_line_may_be_is_a_gap_that_says_so(tmp_path):
@@ -127,15 +127,15 @@ def rolled(folder):
     return paths
 
 
-@pytest.mark.parametrize("begun", [None, b"", b'{"schema":"clvlab-capt'])
-def test_a_roll_that_was_killed_is_finished_and_noted(tmp_path, begun):
+@pytest.mark.parametrize("start", [None, b"", b'{"schema":"clvlab-capt'])
+def test_a_roll_that_was_killed_is_finished_and_noted(tmp_path, start):
     paths, noted = rolled(tmp_path), []
-    if begun is not None:
-        paths[2].write_bytes(begun)
+    if start is not None:
+        paths[2].write_bytes(start)
 
     with opened(tmp_path, note=lambda *of: noted.append(of)) as segments:
         assert segments.header.number == 3
-        assert segments.lost_bytes == len(begun or b"")
+        assert segments.lost_bytes == len(start or b"")
         segments.write([received(3)])
 
     assert noted == [("cap", number, file_sha256(path)) for number, path in enumerate(paths[:2], 1)]
@@ -246,7 +246,7 @@ def test_a_capture_of_something_else_is_not_gone_on_with(tmp_path, other):
 
 
 @pytest.mark.parametrize("count", range(7))
-def test_records_that_nobody_was_shown_are_taken_back(tmp_path, count):
+def test_records_that_no_caller_has_seen_are_taken_back(tmp_path, count):
     noted = []
     with opened(tmp_path, note=lambda _, number, digest: noted.append((number, digest))) as segments:
         for number in range(3):

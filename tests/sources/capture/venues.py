@@ -133,8 +133,8 @@ class Model:
             return message is None or message.suspended
         if message.suspended or sum(message.prob_bps) != 10_000:
             return False
-        told = zip(message.sides, message.prob_bps, message.odds_milli, strict=True)
-        return all(abs(prob - expected[side][0]) < 1 and odds == expected[side][1] for side, prob, odds in told)
+        sides = zip(message.sides, message.prob_bps, message.odds_milli, strict=True)
+        return all(abs(prob - expected[side][0]) < 1 and odds == expected[side][1] for side, prob, odds in sides)
 
 
 def misfits(source, items, model, changes_of):
@@ -153,7 +153,7 @@ def misfits(source, items, model, changes_of):
         else:
             for share, ts_ms in changes_of(item.text):
                 market = model.sides[share][0]
-                told = last.get(market)
-                if not (told is None or told.suspended if market in cut else model.fits(market, ts_ms, told)):
+                state = last.get(market)
+                if not (state is None or state.suspended if market in cut else model.fits(market, ts_ms, state)):
                     wrong.append(ts_ms)
     return tracker, last, wrong

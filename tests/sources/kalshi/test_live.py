@@ -51,9 +51,9 @@ def is_description(text):
 
 
 def changes_of(text):
-    said = json_of(text)
-    is_delta = isinstance(said, dict) and said.get("type") == "orderbook_delta"
-    return [(said["msg"]["market_ticker"], said["msg"]["ts_ms"])] if is_delta else []
+    message = json_of(text)
+    is_delta = isinstance(message, dict) and message.get("type") == "orderbook_delta"
+    return [(message["msg"]["market_ticker"], message["msg"]["ts_ms"])] if is_delta else []
 
 
 def cuts(items):
@@ -88,7 +88,7 @@ def test_thousands_of_messages_through_every_fault_are_received_in_order_or_lie_
     assert all(model(to).fits(market, max(at for own, at in model(to).at if own == market), last[market]) for market in last)
 
 
-def test_a_hole_in_the_numbers_cuts_the_tickers_of_its_subscription_alone_until_they_are_subscribed_anew(key_file):
+def test_a_hole_in_the_numbers_cuts_the_tickers_of_its_subscription_alone_until_they_are_subscribed_again(key_file):
     with server("sequence-hole@60") as to:
         items = heard(feed(to, key_file), to)
 
@@ -106,8 +106,8 @@ def test_a_hole_in_the_numbers_cuts_the_tickers_of_its_subscription_alone_until_
 def test_a_change_that_can_t_be_read_is_a_hole(key_file):
     class Lying(KalshiServer):
         def text(self, peer, change, added):
-            told = super().text(peer, change, added)
-            return told.replace('"delta":', '"delta":"NaN","was":') if self.number == 60 else told
+            message = super().text(peer, change, added)
+            return message.replace('"delta":', '"delta":"NaN","was":') if self.number == 60 else message
 
     with Lying.synthetic(messages=200, start_ms=START_MS, ping_s=0.2) as to:
         items = heard(feed(to, key_file), to)
@@ -123,9 +123,9 @@ def test_neither_key_nor_signature_is_logged(key_file, caplog):
     with server() as to:
         heard(feed(to, key_file), to)
 
-    told = [record.getMessage() for record in caplog.records if record.name != "websockets.server"]
-    assert told
-    assert not any(KEY_ID in text or "ACCESS" in text for text in told)
+    lines = [record.getMessage() for record in caplog.records if record.name != "websockets.server"]
+    assert lines
+    assert not any(KEY_ID in text or "ACCESS" in text for text in lines)
 
 
 def test_rest_comes_first_and_describes_the_fixtures(key_file):
@@ -168,7 +168,7 @@ def test_pings_without_messages_are_a_cut_after_a_longer_patience(key_file):
     assert {cut.cause for cut in cuts(items)} == {GapCause.SILENCE}
 
 
-def test_a_wrong_key_ends_the_feed_and_is_not_shown(key_file, tmp_path):
+def test_a_wrong_key_ends_the_feed_and_is_not_printed(key_file, tmp_path):
     with server() as to, pytest.raises(FeedError, match="HTTP 401: check CLVLAB_KALSHI_KEY_ID, _PRIVATE_KEY_FILE") as refused:
         heard(feed(to, key_file, key_id="the-wrong-one"), to)
     assert "the-wrong-one" not in str(refused.value)

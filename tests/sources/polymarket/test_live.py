@@ -60,10 +60,10 @@ def is_description(text):
 
 
 def changes_of(text):
-    said = json_of(text)
-    if not isinstance(said, dict) or said.get("event_type") != "price_change":
+    message = json_of(text)
+    if not isinstance(message, dict) or message.get("event_type") != "price_change":
         return []
-    return [(change["asset_id"], int(said["timestamp"])) for change in said["price_changes"]]
+    return [(change["asset_id"], int(message["timestamp"])) for change in message["price_changes"]]
 
 
 def cuts(items):
@@ -150,12 +150,12 @@ def test_each_connection_of_several_is_cut_until_it_stands():
     with server(messages=300) as to:
         items = heard(feed(to, assets_per_connection=3), to)
 
-    begun = [item for item in items if not isinstance(item, FeedMessage)]
+    gaps = [item for item in items if not isinstance(item, FeedMessage)]
     assert {frozenset(cut.markets) for cut in cuts(items)} == {frozenset({"11", "12", "13"}), frozenset({"21", "22", "23"})}
-    assert (type(items[0]), type(begun[-1])) == (Cut, Resumption)
+    assert (type(items[0]), type(gaps[-1])) == (Cut, Resumption)
 
 
-def test_a_connection_that_stays_cut_is_cut_anew_after_another_one_is_resumed():
+def test_a_connection_that_stays_cut_is_cut_again_after_another_one_is_resumed():
     with server("cut@60,cut@64,cut@66,cut@70", messages=300, missed=20) as to:
         items = heard(feed(to, assets_per_connection=3), to)
 
@@ -201,7 +201,7 @@ def test_an_event_that_is_not_there_ends_the_feed():
         PolymarketFeed(events=[])
 
 
-def test_a_provider_that_is_not_there_is_tried_again_until_it_is_told_to_stop():
+def test_a_provider_that_is_not_there_is_tried_again_until_stopped():
     with server() as to:
         url, gamma_url = to.url, to.http_url
     own, stop = PolymarketFeed(events=["match-1"], url=url, gamma_url=gamma_url, patience=QUICK), Stop()

@@ -142,7 +142,7 @@ def test_credits_are_spent_down_to_the_reserve_and_no_further():
         ({}, "no-quota@1", "nothing is left"),
     ],
 )
-def test_it_ends_where_asking_again_can_t_help(options, plan, named):
+def test_it_ends_where_another_request_can_t_help(options, plan, named):
     with TheOddsApiServer([body(1), body(2)], read_plan(plan)) as server:
         feed = feed_of(server, **options)
         with pytest.raises(FeedError, match=named) as raised:
@@ -158,7 +158,7 @@ def test_fixtures_name_their_league():
     assert (fixture.league, fixture.names) == ("soccer_epl", ("Home", "Away"))
 
 
-def test_an_unknown_fixture_is_said_and_a_known_one_is_asked_for():
+def test_an_unknown_fixture_is_named_and_a_known_one_is_requested():
     with TheOddsApiServer([body(1)]) as server:
         with pytest.raises(FeedError, match="no fixture 99"):
             list(feed_of(server).listen(Stop(), (99,)))
@@ -184,7 +184,7 @@ def test_no_key_is_logged(caplog):
     assert "secret-key" not in caplog.text
 
 
-def test_it_ends_when_told_to_however_long_it_would_wait():
+def test_it_ends_on_request_however_long_it_would_wait():
     stop = Stop()
     with TheOddsApiServer([body(1)]) as server:
         threading.Timer(0.3, stop.set).start()

@@ -190,7 +190,7 @@ def test_what_the_stream_can_t_replay_is_filled_from_blocks():
     assert {(state.fixture_id, state.market_key): state.prob_bps for state in states} == last_prices(server.script.published)
 
 
-def test_a_gap_that_no_block_fills_is_said_and_suspends():
+def test_a_gap_that_no_block_fills_is_recorded_and_suspends():
     late = ScriptedMessage(orjson.dumps(message(399, 7)), 60.0)  # for who comes back when all else has been sent
     with TxLineServer([*script(399, 0.002), late], read_plan("cut@100"), holds=10) as server:
         feed = feed_of(server, first_wait_s=0.2, most_wait_s=0.3, block_path="/nowhere/{day}/{hour}/{block}")
@@ -222,7 +222,7 @@ def test_only_what_was_subscribed_to_is_received():
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_it_ends_when_told_to_however_long_it_would_wait(answers):
+def test_it_ends_on_request_however_long_it_would_wait(answers):
     stop = Stop()
     with TxLineServer(script(1), heartbeat_s=3600.0) as server, socket.create_server(("127.0.0.1", 0)) as mute:
         url = server.url if answers else f"http://127.0.0.1:{mute.getsockname()[1]}"
