@@ -96,7 +96,7 @@ class ShareMarket:
         self._quotes[side] = quote
         self.ts_ms = max(self.ts_ms, ts_ms)
 
-    def new_state(self, *, in_running: bool, after_ms: int | None = None) -> State | None:
+    def move(self, *, in_running: bool, after_ms: int | None = None) -> State | None:
         """Return the state if it differs from the last returned one, or is ``after_ms`` later."""
         prices = self._prices()
         again = after_ms is not None and self.ts_ms - self._last_ms >= after_ms

@@ -26,7 +26,7 @@ from clvlab.packs.files import whole
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.rows import RESULTS, Payout
 from clvlab.sources.books import QUOTES, QuoteSpill, at_ticks, batches, book_ticks
-from clvlab.sources.source import NO_ODDS, ImportResult, ImportStats, Options, SourcePart, files_below, fixture_ids_of
+from clvlab.sources.source import NO_ODDS, ImportStats, Options, SourceData, SourcePart, files_below, fixture_ids_of
 from clvlab.words import counted
 
 # Rows of football-data.co.uk: encodings, headers of every generation, dates in UK time.
@@ -379,7 +379,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return files_below(paths, (".csv", ".csv.gz"))
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     """Read seasons into at most two ticks per market of each match."""
     preference = options.closing or CLOSING
     unknown = [name for name in preference if name not in _PREFIXES]
@@ -413,7 +413,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
         options.progress(f"{name}: {counted(len(fixtures), 'match', 'matches')} so far")
     ids = fixture_ids_of(fixtures)
     results = pl.DataFrame([(ids[row[0]], *row[1:]) for row in settled], schema=RESULTS, orient="row")
-    return ImportResult(
+    return SourceData(
         parts=_parts(spill, offered, ids, options, account),
         fixtures=tuple(
             Fixture(fixture_id=ids[source_id], names=(home, away), source_id=source_id, kickoff_ts_ms=kickoff)

@@ -28,7 +28,7 @@ from clvlab.sources.capture.records import Header, records_of
 from clvlab.sources.mapping import read_mapping
 from clvlab.sources.providers import IMPORTERS, SOURCES, Normaliser
 from clvlab.sources.recognition import Recognition, content_of, is_of_betfair, probabilities_in, recognition_of
-from clvlab.sources.source import ImportResult, Options, SourcePart, as_part, left_files, silent
+from clvlab.sources.source import Options, SourceData, SourcePart, as_part, left_files, silent
 from clvlab.sources.tables.files import FRAME_FILE, frame_csv, is_frame
 from clvlab.words import counted
 
@@ -104,11 +104,8 @@ def _import_paths(
     """Import paths; ``left`` of archives is counted with the refused rows."""
     if source is None:
         form = {"odds_format": options.odds_format} if options.odds_format else {}
-        recognition = recognition_of(paths, {**form, **(options.mapping or {})})
-        return replace(
-            _import_found(recognition.source, paths, folder, _options_for(recognition, options), left),
-            recognised=recognition,
-        )
+        found = recognition_of(paths, {**form, **(options.mapping or {})})
+        return replace(_import_found(found.source, paths, folder, _options_for(found, options), left), recognised=found)
     try:
         return _import_found(source, paths, folder, options, left)
     except SourceError as error:
@@ -204,20 +201,18 @@ def import_files(
     return written, report
 
 
-def _consensus(result: ImportResult, options: Options) -> str:
+def _consensus(result: SourceData, options: Options) -> str:
     limit = options.max_overround
     return result.consensus if limit is None else f"{result.consensus}; books beyond an overround of {limit:g} are suspended"
 
 
-def _tape(kickoffs: pl.DataFrame, result: ImportResult, part: pl.DataFrame | SourcePart) -> tuple[Tape, pl.DataFrame | None]:
+def _tape(kickoffs: pl.DataFrame, result: SourceData, part: pl.DataFrame | SourcePart) -> tuple[Tape, pl.DataFrame | None]:
     ticks, books = as_part(part)
     own = kickoffs.filter(pl.col("fixture_id").is_in(ticks["fixture_id"].unique().implode()))
     return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy), books
 
 
-def _check_some(
-    quality: QualityAccount, result: ImportResult, files: Mapping[str, Path], left: tuple[RefusedRows, ...]
-) -> None:
+def _check_some(quality: QualityAccount, result: SourceData, files: Mapping[str, Path], left: tuple[RefusedRows, ...]) -> None:
     refused = [*result.account.refused_rows(), *left]
     if quality.counts["ticks"] > (quality.counts["suspended"] if refused else 0):
         return
@@ -233,7 +228,7 @@ def _check_some(
     )
 
 
-def _check_weights(options: Options, result: ImportResult) -> None:
+def _check_weights(options: Options, result: SourceData) -> None:
     unknown = sorted(options.weights.keys() - result.account.book_names)
     if unknown:
         raise SourceError(
@@ -241,7 +236,7 @@ def _check_weights(options: Options, result: ImportResult) -> None:
         )
 
 
-def _report(quality: QualityAccount, result: ImportResult, files: int, left: tuple[RefusedRows, ...]) -> Quality:
+def _report(quality: QualityAccount, result: SourceData, files: int, left: tuple[RefusedRows, ...]) -> Quality:
     account = result.account
     return quality.report(
         files=files,

@@ -23,7 +23,7 @@ _LISTED = 15
 _NAMED = ("date", "probability")  # never taken by their names alone: many tables have such columns that mean something else
 
 
-class ColumnMap(BaseModel):
+class TableMap(BaseModel):
     """What the columns mean.
 
     Attributes
@@ -81,7 +81,7 @@ class ColumnMap(BaseModel):
         return bool(self.probabilities) or "probability" in self.columns
 
     @model_validator(mode="after")
-    def _whole(self) -> ColumnMap:
+    def _whole(self) -> TableMap:
         long = {"side", "odds"} & self.columns.keys()
         if "side" in long and "probability" in self.columns:
             long = {"side", "odds"}
@@ -103,7 +103,7 @@ class ColumnMap(BaseModel):
         return self
 
 
-def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> ColumnMap:
+def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> TableMap:
     """Check a mapping against the columns of a table; without one, columns named by their meaning count.
 
     Raises
@@ -126,7 +126,7 @@ def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> Colu
             raw.get("columns", {})
         )
     try:
-        found = ColumnMap.model_validate(raw)
+        found = TableMap.model_validate(raw)
     except ValidationError as error:
         raise SourceError(f"no mapping of columns: {_problem(error, columns)}; the columns are {_list(columns)}") from error
     missing = sorted({*found.columns.values(), *found.by_side} - set(columns))
@@ -139,7 +139,7 @@ def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> Colu
 def _problem(error: ValidationError, columns: list[str]) -> str:
     """Return what is wrong with a mapping: an unknown key, or an ambiguous column, with likely alternatives."""
     wrong = error.errors()[0]
-    key, own = str(wrong["loc"][0]) if wrong["loc"] else "", list(ColumnMap.model_fields)
+    key, own = str(wrong["loc"][0]) if wrong["loc"] else "", list(TableMap.model_fields)
     if wrong["type"] == "extra_forbidden":
         if key in get_args(Meaning):
             return f"{key!r} stands one level too high: write {{'columns': {{{key!r}: {wrong['input']!r:.80}}}}}"

@@ -28,7 +28,7 @@ from clvlab.sources.polymarket import history as polymarket
 from clvlab.sources.polymarket import messages as polymarket_messages
 from clvlab.sources.polymarket import pmxt
 from clvlab.sources.scrapers import oddsharvester, oddsportal
-from clvlab.sources.source import ImportResult, Options
+from clvlab.sources.source import Options, SourceData
 from clvlab.sources.tables import table, trades
 from clvlab.sources.the_odds_api import history as the_odds_api
 from clvlab.sources.the_odds_api import messages as the_odds_api_messages
@@ -190,7 +190,7 @@ def _class_of(entry: _Entry) -> Any:
 
 
 _Finder = Callable[[Sequence[Path]], Mapping[str, Path]]
-Normaliser = Callable[[Mapping[str, Path], Options, Path], ImportResult]
+Normaliser = Callable[[Mapping[str, Path], Options, Path], SourceData]
 
 # source -> (find its files below the given paths, normalise them with a folder for scratch files)
 IMPORTERS: Mapping[str, tuple[_Finder, Normaliser]] = MappingProxyType(

@@ -333,10 +333,8 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Finding | 
     if (usual := oddsportal.columns_of(columns)) is not None:
         present = [usual.named["date"], usual.named["home"], usual.named["away"], *usual.sides.values()]
         return "oddsportal", f"the columns {', '.join(present)}", delimiter
-    mapped = mapping.get("columns")
-    lacks = (
-        f", nor {mapped['fixture']!r:.80} as the mapping says" if isinstance(mapped, Mapping) and "fixture" in mapped else ""
-    )
+    own = mapping.get("columns")
+    lacks = f", nor {own['fixture']!r:.80} as the mapping says" if isinstance(own, Mapping) and "fixture" in own else ""
     return f"a CSV with the columns {_list(columns)}, which name no fixture, time and odds{lacks}"
 
 

@@ -238,7 +238,7 @@ class SourcePart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ImportResult:
+class SourceData:
     """The content of a source.
 
     Attributes

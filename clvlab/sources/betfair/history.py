@@ -50,7 +50,7 @@ from clvlab.sources.betfair.messages import (
 )
 from clvlab.sources.books import QuoteSpill, batches, number_messages
 from clvlab.sources.clock import with_sound_times
-from clvlab.sources.source import ImportResult, ImportStats, Options, files_below, fixture_ids_of, reason_of
+from clvlab.sources.source import ImportStats, Options, SourceData, files_below, fixture_ids_of, reason_of
 from clvlab.words import counted
 
 # Files of the Betfair stream: single markets or whole events, plain, packed, or many of them in a tar.
@@ -200,7 +200,7 @@ def changes(rows: pl.DataFrame, kickoffs: Mapping[str, int | None]) -> Changes:
     messages = _messages(rows)
     events = messages.group_by("event").agg(play_ms=pl.col("ts_ms").filter("in_running").min())
     kickoff = pl.col("event").replace_strict(dict(kickoffs), default=None, return_dtype=pl.Int64)
-    with_kickoffs = messages.join(events.with_columns(kickoff_ms=kickoff), on="event", maintain_order="left")
+    joined = messages.join(events.with_columns(kickoff_ms=kickoff), on="event", maintain_order="left")
     age = pl.col("ts_ms") - pl.col("ts_ms").first().over("run")
     head = pl.struct("run", age // _EVERY_MS).is_first_distinct()
     following = pl.col("suspended", "in_running").shift(-1).over(*_MARKET)
@@ -210,10 +210,8 @@ def changes(rows: pl.DataFrame, kickoffs: Mapping[str, int | None]) -> Changes:
         ((pl.col("ts_ms") < end) & (next_ms >= end)) | ((pl.col("ts_ms") <= end) & (next_ms > end))
         for end in map(pl.col, ("play_ms", "kickoff_ms"))
     ).fill_null(value=False)  # one of its own time may be numbered before the end or after it
-    kept = with_kickoffs.filter(head | turns | ends)
-    return Changes(
-        rows.join(kept, on=[*_MARKET, "ts_ms"], how="semi", maintain_order="left"), with_kickoffs.height - kept.height
-    )
+    kept = joined.filter(head | turns | ends)
+    return Changes(rows.join(kept, on=[*_MARKET, "ts_ms"], how="semi", maintain_order="left"), joined.height - kept.height)
 
 
 def _messages(rows: pl.DataFrame) -> pl.DataFrame:
@@ -245,7 +243,7 @@ class _FileMarket:
     grew: bool
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     """Read markets file by file, and write them fixture by fixture; the kickoff is the actual off."""
     account = ImportStats(options.lenient)
     spill = QuoteSpill(scratch)
@@ -278,7 +276,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
         {market_id for market_id, market in known.items() if market.grew},
         {str(one.source_id): one.kickoff_ts_ms for one in fixtures},
     )
-    return ImportResult(
+    return SourceData(
         parts=_parts(spill, markets, options, account),
         fixtures=fixtures,
         account=account,

@@ -147,12 +147,10 @@ def session_of(username: str, password: str, app_key: str, login_url: str) -> st
     try:
         client.login_interactive()
     except LoginError as error:
-        error_code = str(error.response.get("error") or error.response.get("status"))[:80]
-        if error_code in _TRY_LATER:
-            raise ConnectionLostError(f"the login is refused for now: {error_code}", GapCause.QUOTA) from None
-        raise FeedError(
-            f"Betfair refuses the login ({error_code}): check CLVLAB_BETFAIR_USERNAME, _PASSWORD and _APP_KEY"
-        ) from None
+        code = str(error.response.get("error") or error.response.get("status"))[:80]
+        if code in _TRY_LATER:
+            raise ConnectionLostError(f"the login is refused for now: {code}", GapCause.QUOTA) from None
+        raise FeedError(f"Betfair refuses the login ({code}): check CLVLAB_BETFAIR_USERNAME, _PASSWORD and _APP_KEY") from None
     except StatusCodeError as error:
         raise ConnectionLostError(f"the login is answered with status {error.status_code}") from None
     except BetfairError as error:  # its text and its causes may hold what was sent

@@ -459,7 +459,7 @@ class SideColumn(NamedTuple):
     suspended: npt.NDArray[np.bool_]
 
 
-class SidePrices(NamedTuple):
+class Prices(NamedTuple):
     """A market's sides in byte order, the number of open but unpriced states, and the others' sums in ``PROB_UNIT``."""
 
     columns: list[SideColumn]
@@ -467,7 +467,7 @@ class SidePrices(NamedTuple):
     totals: Column
 
 
-def side_prices(book: MarketBook, states: States, sides: Sequence[str] | None = None) -> SidePrices:
+def side_prices(book: MarketBook, states: States, sides: Sequence[str] | None = None) -> Prices:
     """Return the sides' prices in a market's states, at least one.
 
     ``sides`` are the runners to price, in byte order, all if ``None``; a state in which another one runs is suspended.
@@ -487,12 +487,10 @@ def side_prices(book: MarketBook, states: States, sides: Sequence[str] | None = 
     bps[is_priced] = np.where(running[is_priced], basis_points(raw[is_priced]), -1)
     odds = np.where(is_priced[:, None] & running, odds, -1)
     columns = [SideColumn("", side, bps[:, n], odds[:, n], ~is_priced) for n, side in enumerate(sides)]
-    return SidePrices(columns, int((open_ & ~is_priced).sum()), raw[is_priced].sum(axis=1))
+    return Prices(columns, int((open_ & ~is_priced).sum()), raw[is_priced].sum(axis=1))
 
 
-def _runner_markets(
-    sides: Sequence[str], prob: Column, odds: tuple[Column, Column], running: npt.NDArray[np.bool_]
-) -> SidePrices:
+def _runner_markets(sides: Sequence[str], prob: Column, odds: tuple[Column, Column], running: npt.NDArray[np.bool_]) -> Prices:
     columns = []
     for n, side in enumerate(sides):
         is_priced = running[:, n] & (prob[:, n] > 0)
@@ -503,7 +501,7 @@ def _runner_markets(
             SideColumn(f"selection={side}", name, bps[:, k], np.where(is_priced, odds[k][:, n], -1), ~is_priced)
             for k, name in enumerate(("no", "yes"))
         ]
-    return SidePrices(columns, 0, np.zeros(0, dtype=np.int64))
+    return Prices(columns, 0, np.zeros(0, dtype=np.int64))
 
 
 _LATE = "states of markets that a runner came into late"

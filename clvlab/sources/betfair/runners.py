@@ -25,7 +25,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.packs.rows import RESULTS, Payout
 from clvlab.sources.books import QUOTES, QuoteSpill, quote_parts
 from clvlab.sources.scrapers.messages import decimal_of
-from clvlab.sources.source import ImportResult, ImportStats, Options, files_below, fixture_ids_of
+from clvlab.sources.source import ImportStats, Options, SourceData, files_below, fixture_ids_of
 from clvlab.sources.tables.rows import CsvRow, opened_csv
 from clvlab.words import counted
 
@@ -76,7 +76,7 @@ def shape_of(header: Sequence[str]) -> tuple[str, ...] | None:
     return None if back is None or not {*_SPANS} <= own.keys() else (own["marketid"], own["selectionid"], back)
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     """Read tables file by file, and make each market's ticks of its runners."""
     account = ImportStats(options.lenient)
     reading = _RunnersReader(options, account, zone_of(options.time_zone), QuoteSpill(scratch))
@@ -85,7 +85,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
         options.progress(f"{name}: {counted(account.messages, 'runner')} so far")
     ids = fixture_ids_of(reading.events)
     results = [(ids[row[0]], *row[1:]) for row in reading.results]
-    return ImportResult(
+    return SourceData(
         parts=quote_parts(reading.spill, ids, options, _RULES, account),
         fixtures=tuple(
             Fixture(fixture_id=ids[source_id], names=event.names, source_id=source_id, kickoff_ts_ms=event.kickoff_ms)

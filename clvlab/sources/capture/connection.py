@@ -214,7 +214,7 @@ class LostError(Exception):
 PASSING = (OSError, WebSocketException, httpx2.HTTPError, LostError)
 
 
-def raise_refusal(status: int, headers: Mapping[str, str], settings: str) -> NoReturn:
+def refuse(status: int, headers: Mapping[str, str], settings: str) -> NoReturn:
     """Raise a refusal.
 
     Raises
@@ -458,7 +458,7 @@ class Socket:
                 legacy=True,
             )
         except InvalidStatus as error:
-            raise_refusal(error.response.status_code, error.response.headers, self.settings)
+            refuse(error.response.status_code, error.response.headers, self.settings)
         try:
             if not is_proxied(where.scheme):
                 check_peer(socket.socket, host)

@@ -252,9 +252,7 @@ class Segments:
         with self._path.open("rb") as file:
             header = read_header(file.readline(), self._path.name)
         if _identity(header) != _identity(wanted):
-            raise FeedError(
-                f"{str(self._folder)!r} holds {_description(header)}, and not {_description(wanted)}: name another folder"
-            )
+            raise FeedError(f"{str(self._folder)!r} holds {_label(header)}, and not {_label(wanted)}: name another folder")
         self.header, ended = header, False
         for record in self._records():
             ended = record.is_end
@@ -318,7 +316,7 @@ def _identity(header: Header) -> tuple[object, ...]:
     return header.feed, header.provenance, header.fixture_ids, header.live
 
 
-def _description(header: Header) -> str:
+def _label(header: Header) -> str:
     kind = "a live run's capture" if header.live else "a capture"
     return f"{kind} of {header.feed!r} ({header.provenance}), fixtures {list(header.fixture_ids) or 'all'}"
 

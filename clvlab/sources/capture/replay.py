@@ -85,7 +85,7 @@ class ReplayFeed:
     def fixtures(self) -> Sequence[Fixture]:
         """Return the fixtures of the pack, by kickoff."""
         shift_ms = self._offset_ms(self._first_ms())
-        found = [_shift_kickoff(fixture, shift_ms) for fixture in announced_fixtures(self.pack).values()]
+        found = [_shift_start(fixture, shift_ms) for fixture in announced_fixtures(self.pack).values()]
         return sorted(found, key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
@@ -101,9 +101,7 @@ class ReplayFeed:
         for n, message in enumerate(messages[at:], at + 1):
             if stop.wait(max(0.0, start_s + (message.ts_ms - first_ms) / 1000 / self._speed - monotonic())):
                 break
-            text = _text(
-                message._replace(ts_ms=message.ts_ms + shift_ms), _shift_kickoff(fixtures[message.fixture_id], shift_ms)
-            )
+            text = _text(message._replace(ts_ms=message.ts_ms + shift_ms), _shift_start(fixtures[message.fixture_id], shift_ms))
             received = FeedMessage(text, now_ms(), message.ts_ms + shift_ms, f"{n}:{shift_ms}")
             self.health.note(received)
             yield received
@@ -129,7 +127,7 @@ def _text(message: Message, fixture: Fixture) -> bytes:
     return orjson.dumps(raw)
 
 
-def _shift_kickoff(fixture: Fixture, shift_ms: int) -> Fixture:
+def _shift_start(fixture: Fixture, shift_ms: int) -> Fixture:
     kickoff = fixture.kickoff_ts_ms
     return fixture if kickoff is None else fixture.model_copy(update={"kickoff_ts_ms": kickoff + shift_ms})
 

@@ -22,7 +22,7 @@ from clvlab.sources.books import QuoteSpill, batches
 from clvlab.sources.capture.records import CaptureRecord, CutContent, Header, records_of
 from clvlab.sources.clock import ProviderClock
 from clvlab.sources.exchange import State
-from clvlab.sources.source import ImportResult, ImportStats, Options
+from clvlab.sources.source import ImportStats, Options, SourceData
 
 # What reads a provider's messages one after the other: the states of markets that each of them leaves behind.
 
@@ -385,11 +385,11 @@ class Source:
     def reader(self, *, live: bool) -> Reader:
         return self.new_reader(live)
 
-    def normalise(self, files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+    def normalise(self, files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
         return normalise_capture(self, files, options, scratch)
 
 
-def normalise_capture(source: Source, files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+def normalise_capture(source: Source, files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     """Read a capture's segments in written order.
 
     Raises
@@ -418,7 +418,7 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
         for reason, count in tracker.reader.counts.items():
             account.note(reason, count)
     kickoff, fixtures = _kickoffs(source, tracker)
-    return ImportResult(
+    return SourceData(
         parts=_parts(spill, options),
         fixtures=tuple(fixture for fixture in fixtures if str(fixture.fixture_id) in spill.rows_of),
         account=account,

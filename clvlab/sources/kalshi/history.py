@@ -24,7 +24,7 @@ from clvlab.sources.shares import (
     ShareSpill,
     asset_map,
 )
-from clvlab.sources.source import ImportResult, ImportStats, Options, files_below, reason_of
+from clvlab.sources.source import ImportStats, Options, SourceData, files_below, reason_of
 
 NORMALISER = "kalshi/1"
 ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz")
@@ -35,7 +35,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return files_below(paths, ENDINGS)
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     """Read answers in any order; their quotes are sorted by time."""
     account = ImportStats(options.lenient)
     assets = asset_map("kalshi", options)
@@ -47,7 +47,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
     results = pl.DataFrame(
         [(*key, result, None) for key, result in sorted(reading.results.items())], schema=RESULTS, orient="row"
     )
-    return ImportResult(
+    return SourceData(
         parts=reading.spill.parts(options, account),
         fixtures=assets.fixtures,
         account=account,

@@ -25,7 +25,7 @@ from clvlab.sources.capture.connection import (
     base_url,
     client_of,
     provenance_at,
-    raise_refusal,
+    refuse,
     secret,
     together,
     until_done,
@@ -175,16 +175,14 @@ class KalshiFeed:
             path: [ticker for ticker, number in reader.tickers.items() if not fixture_ids or number in fixture_ids]
             for path, (_, reader) in described.items()
         }
-        following = _Subscriptions(
-            self, {path: tickers for path, tickers in wanted.items() if tickers}, self._patience.answer_s
-        )
+        group = _Subscriptions(self, {path: tickers for path, tickers in wanted.items() if tickers}, self._patience.answer_s)
         socket = Socket(
             url=self._url + self._path,
             settings="CLVLAB_KALSHI_KEY_ID, _PRIVATE_KEY_FILE and _URL",
             health=self.health,
             patience=self._patience,
-            begin=following.begin,
-            read=following.read,
+            begin=group.begin,
+            read=group.read,
             provider_ms=lambda text: _provider_ms(orjson.loads(text)),
             headers=lambda: self._signer.headers("GET", self._path, now_ms()),
         )
@@ -198,9 +196,7 @@ class KalshiFeed:
     def _answer(self, client: httpx2.Client, path: str) -> FeedMessage:
         response = client.get(f"{self._api_url}/{path}", params={"with_nested_markets": "true"})
         if response.status_code != 200:
-            raise_refusal(
-                response.status_code, response.headers, f"CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS and _API_URL, for {path!r}"
-            )
+            refuse(response.status_code, response.headers, f"CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS and _API_URL, for {path!r}")
         return FeedMessage(response.content, now_ms())
 
     def _descriptions(self) -> dict[str, tuple[FeedMessage, KalshiReader]]:

@@ -209,7 +209,7 @@ class KalshiReader:
             ladder.quote(ts_ms)
             touched.append(ladder)
         markets = {(own.market.fixture_id, own.market.market_key): own.market for own in touched}
-        states = [market.new_state(in_running=False) for market in markets.values()]
+        states = [market.move(in_running=False) for market in markets.values()]
         return [state for state in states if state is not None]
 
     def _lose(self, sid: int, ts_ms: int) -> list[_Ladder]:
@@ -362,11 +362,9 @@ def parts_of(answer: Any) -> list[tuple[str, Any, Any]] | None:
     return [("order book", name, value) for name, value in books.items()] if books and len(books) == len(answer) else None
 
 
-def is_candlestick(value: Any) -> bool:
+def is_candlestick(item: Any) -> bool:
     """Return whether it holds a ticker's bid and ask of a period."""
-    return (
-        isinstance(value, dict) and "end_period_ts" in value and any({name, f"{name}_close"} & value.keys() for name in _QUOTED)
-    )
+    return isinstance(item, dict) and "end_period_ts" in item and any({name, f"{name}_close"} & item.keys() for name in _QUOTED)
 
 
 def _are_candlesticks(value: Any) -> bool:
@@ -374,9 +372,7 @@ def _are_candlesticks(value: Any) -> bool:
 
 
 def _candlesticks(of: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any, Any]]:
-    return [
-        ("candlestick", ticker, candle) for ticker, value in of for candle in (value if isinstance(value, list) else [value])
-    ]
+    return [("candlestick", ticker, candle) for ticker, item in of for candle in (item if isinstance(item, list) else [item])]
 
 
 def _market_parts(market: Any) -> list[tuple[str, Any, Any]]:

@@ -23,7 +23,7 @@ from clvlab.packs.files import lines_of, whole
 from clvlab.packs.manifest import Fixture
 from clvlab.sources.clock import NOT_BORNE_OUT, jumps
 from clvlab.sources.exchange import MARKET_KEY, odds_milli
-from clvlab.sources.source import ImportResult, ImportStats, Options, reason_of, ticks_frame
+from clvlab.sources.source import ImportStats, Options, SourceData, reason_of, ticks_frame
 
 NORMALISER = "polymarket/1"
 _LACKS = "a fixture lacks a file"
@@ -50,13 +50,13 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return {_FIXTURES: paths[0] / _FIXTURES} | {f"{file.parent.name}-{file.name}": file for file in files}
 
 
-def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> ImportResult:
+def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> SourceData:
     """Read the quotes of every fixture in ``fixtures.json``, and make rounds of them."""
     account = ImportStats(options.lenient)
     if _FIXTURES not in files:
         raise SourceError(f"there is no {_FIXTURES} among {sorted(files)}")
     fixtures = _fixtures(files[_FIXTURES], account)
-    return ImportResult(
+    return SourceData(
         parts=_parts(fixtures, files, options, account),
         fixtures=fixtures,
         account=account,

@@ -18,7 +18,7 @@ from clvlab.sources.capture.connection import (
     base_url,
     client_of,
     provenance_at,
-    raise_refusal,
+    refuse,
     together,
     until_done,
 )
@@ -131,7 +131,7 @@ class PolymarketFeed:
         by = "id" if event.isdecimal() else "slug"
         response = client.get(f"{self._gamma_url}/events", params={by: event})
         if response.status_code != 200:
-            raise_refusal(response.status_code, response.headers, "CLVLAB_POLYMARKET_GAMMA_URL and _EVENTS")
+            refuse(response.status_code, response.headers, "CLVLAB_POLYMARKET_GAMMA_URL and _EVENTS")
         if response.content.strip() == b"[]":
             raise FeedError(f"Polymarket has no event {event!r}: check CLVLAB_POLYMARKET_EVENTS")
         reader = PolymarketReader()

@@ -126,8 +126,7 @@ class AssetBooks:
                 book.quote(change.ts_ms)
                 touched[book.market.fixture_id, book.market.market_key] = book.market
         states = [
-            market.new_state(in_running=in_running(market.fixture_id), after_ms=self._again_after_ms)
-            for market in touched.values()
+            market.move(in_running=in_running(market.fixture_id), after_ms=self._again_after_ms) for market in touched.values()
         ]
         return [state for state in states if state is not None]
 

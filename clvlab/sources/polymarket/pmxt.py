@@ -20,7 +20,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.manifest import Capture, Gap
 from clvlab.sources.polymarket.messages import AssetBooks, Change, book_change, level_change
 from clvlab.sources.shares import AssetMap, StateSpill, asset_map, markets_of
-from clvlab.sources.source import ImportResult, ImportStats, Options, files_below, reason_of
+from clvlab.sources.source import ImportStats, Options, SourceData, files_below, reason_of
 from clvlab.sources.tables.rows import parquet_columns, parquet_rows
 from clvlab.words import counted
 
@@ -47,7 +47,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return named
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     account = ImportStats(options.lenient)
     assets = asset_map("pmxt", options)
     hours = _hours(files)
@@ -65,7 +65,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
         before = hour
         options.progress(f"{name}: {counted(account.messages, 'row')} of mapped assets so far")
     reading.end(hours[-1][0] + _HOUR_MS)
-    return ImportResult(
+    return SourceData(
         parts=reading.spill.parts(options, account),
         fixtures=assets.fixtures,
         account=account,

@@ -21,7 +21,7 @@ from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.sources.books import QUOTES, QuoteSpill, quote_parts
-from clvlab.sources.source import NO_ODDS, ImportResult, ImportStats, Options, fixture_ids_of
+from clvlab.sources.source import NO_ODDS, ImportStats, Options, SourceData, fixture_ids_of
 
 CLOSING_MS = 1000
 OPENING_MS = 24 * 3600 * 1000
@@ -93,7 +93,7 @@ class Scrapes:
         self.spill.add(pl.DataFrame(self._rows, schema=QUOTES, orient="row"))
         self._rows = []
 
-    def result(self, source: str) -> ImportResult:
+    def result(self, source: str) -> SourceData:
         self._flush()
         rules = self.options.rules(RULES)
         ids = fixture_ids_of(self._matches)
@@ -101,7 +101,7 @@ class Scrapes:
         self.account.note("fixtures whose kickoff moved", moved)
         once = sum(len(times) == 1 for times in self._times.values())
         self.account.note("markets that can't be entered before their close: they were seen once", once)
-        return ImportResult(
+        return SourceData(
             parts=quote_parts(self.spill, ids, self.options, rules, self.account),
             fixtures=tuple(
                 Fixture(

@@ -21,7 +21,7 @@ from clvlab.base.times import of_iso, zone_of
 from clvlab.errors import SourceError
 from clvlab.sources.archives import ArchiveKind, head_of, json_documents, kind_of
 from clvlab.sources.scrapers.messages import AVERAGE, CLOSING_MS, Scrapes, market_key_named, scrapes, side_named
-from clvlab.sources.source import ImportResult, Options, files_below, league_named, reason_of
+from clvlab.sources.source import Options, SourceData, files_below, league_named, reason_of
 from clvlab.sources.tables.rows import opened_csv
 from clvlab.words import counted
 
@@ -46,7 +46,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return files_below(paths, (".json", ".jsonl", ".csv", ".json.gz", ".jsonl.gz", ".csv.gz"))
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     read = scrapes(options, scratch)
     zone = zone_of(options.time_zone)
     for name, path in sorted(files.items()):

@@ -17,7 +17,7 @@ from clvlab.base.times import of_iso, zone_of
 from clvlab.errors import SourceError
 from clvlab.sources.exchange import MARKET_KEY
 from clvlab.sources.scrapers.messages import AVERAGE, CLOSING_MS, OPENING_MS, Scrapes, day_of, scrapes
-from clvlab.sources.source import ImportResult, Options, files_below, league_named
+from clvlab.sources.source import Options, SourceData, files_below, league_named
 from clvlab.sources.tables.rows import opened_csv
 from clvlab.words import counted
 
@@ -86,7 +86,7 @@ def _side_columns(usual: tuple[str, ...] | None, plain: Mapping[str, str], befor
     return {side: plain[before + c] for side, c in zip(_NAMES, usual or (), strict=False) if before + c in plain}
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     read = scrapes(options, scratch)
     zone = zone_of(options.time_zone)
     for name, path in sorted(files.items()):

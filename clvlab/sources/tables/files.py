@@ -14,7 +14,7 @@ import pyarrow as pa
 from clvlab.errors import SourceError
 from clvlab.packs.parquet import batches, opened, parquet_schema
 from clvlab.packs.rows import UNREADABLE
-from clvlab.sources.mapping import ColumnMap, check_mapping
+from clvlab.sources.mapping import TableMap, check_mapping
 from clvlab.sources.source import ImportStats, Options
 from clvlab.sources.tables.rows import text_lines
 
@@ -29,7 +29,7 @@ class TableChunk:
     """Some rows of a table as written, and the meaning of their columns; ``line`` counts as the file does."""
 
     file: str
-    mapping: ColumnMap
+    mapping: TableMap
     rows: pl.DataFrame
     line: pl.Series
 
@@ -115,7 +115,7 @@ def _distinct(name: str, columns: list[str]) -> list[str]:
     return columns
 
 
-def readable(name: str, schema: pa.Schema, mapping: ColumnMap) -> pa.Schema:
+def readable(name: str, schema: pa.Schema, mapping: TableMap) -> pa.Schema:
     """Return the types to read mapped columns as, after a check that they can have their meaning."""
     fields: dict[str, pa.Field] = {}
     by_side = {"odds": mapping.sides, "probability": mapping.probabilities, "result": mapping.results}

@@ -20,8 +20,8 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.rows import RESULTS, Payout
 from clvlab.sources.books import QUOTES, QuoteSpill, quote_parts
-from clvlab.sources.mapping import ColumnMap, Meaning
-from clvlab.sources.source import NO_ODDS, ImportResult, ImportStats, Options, files_below, fixture_ids_of
+from clvlab.sources.mapping import Meaning, TableMap
+from clvlab.sources.source import NO_ODDS, ImportStats, Options, SourceData, files_below, fixture_ids_of
 from clvlab.sources.tables.files import TableChunk, csv_chunks, parquet_chunks
 from clvlab.words import counted
 
@@ -77,7 +77,7 @@ def table_rows(chunk: TableChunk, options: Options, account: ImportStats) -> Tab
     return TableRows(quotes, facts, _results(quotes, chunk, account))
 
 
-def _fair(long: pl.DataFrame, mapping: ColumnMap, file: str, account: ImportStats) -> tuple[pl.Series, pl.Series]:
+def _fair(long: pl.DataFrame, mapping: TableMap, file: str, account: ImportStats) -> tuple[pl.Series, pl.Series]:
     """Return a table's probabilities, and which rows have a valid one or none; the others are refused."""
     if not mapping.has_fair:
         return pl.Series("fair", [None] * long.height, dtype=pl.Float64), pl.Series([True] * long.height, dtype=pl.Boolean)
@@ -91,9 +91,7 @@ def _fair(long: pl.DataFrame, mapping: ColumnMap, file: str, account: ImportStat
     return fair.set(~sound, None), ~wrong
 
 
-def _heads(
-    chunk: TableChunk, mapping: ColumnMap, zone: ZoneInfo | None, account: ImportStats
-) -> tuple[pl.DataFrame, pl.Series]:
+def _heads(chunk: TableChunk, mapping: TableMap, zone: ZoneInfo | None, account: ImportStats) -> tuple[pl.DataFrame, pl.Series]:
     """Return the columns that all quotes of a row share, and which rows can be read."""
     rows, columns = chunk.rows, mapping.columns
     nothing = pl.Series([None] * rows.height, dtype=pl.String)
@@ -191,7 +189,7 @@ def _number(value: object) -> object:
         return value
 
 
-def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: ColumnMap) -> pl.DataFrame:
+def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: TableMap) -> pl.DataFrame:
     """Return one row per quote with ``side``, ``price``, ``probability`` and ``result``; a wide table is split by side."""
     shared = heads.drop("kickoff_ms", "home", "away", "league", "season")
     nothing = pl.lit(None, pl.String)
@@ -268,7 +266,7 @@ def find_parquet(paths: Sequence[Path]) -> dict[str, Path]:
     return files_below(paths, (".parquet",))
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     """Read tables in chunks of rows; a book's message is all its rows about one market at one time."""
     account = ImportStats(options.lenient)
     rules = options.rules(_RULES)
@@ -284,7 +282,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
             options.progress(f"{counted(account.messages, 'row')} read")
     ids = fixture_ids_of(known.names)
     account.note("fixtures whose kickoff moved", known.moved_count)
-    return ImportResult(
+    return SourceData(
         parts=quote_parts(spill, ids, options, rules, account),
         fixtures=known.fixtures(ids),
         account=account,

@@ -18,7 +18,7 @@ from clvlab.base.times import micros_of_iso, of_iso, of_unix, zone_of
 from clvlab.errors import SourceError
 from clvlab.sources.archives import ArchiveKind, head_of, kind_of
 from clvlab.sources.shares import AssetMap, ShareSpill, Trade, asset_map, taker, trade_price
-from clvlab.sources.source import ImportResult, ImportStats, Options, files_below
+from clvlab.sources.source import ImportStats, Options, SourceData, files_below
 from clvlab.sources.tables.rows import opened_csv, parquet_columns, parquet_rows
 from clvlab.words import counted
 
@@ -40,7 +40,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return files_below(paths, (".parquet", ".csv", ".csv.gz"))
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     """Read archives in any order; trades are sorted by time."""
     account = ImportStats(options.lenient)
     assets = asset_map("trades", options)
@@ -55,7 +55,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
         except SourceError as error:
             account.refuse_file(name, error)
         assets.check()
-    return ImportResult(
+    return SourceData(
         parts=spill.parts(options, account),
         fixtures=assets.fixtures,
         account=account,

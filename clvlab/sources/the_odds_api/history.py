@@ -30,9 +30,9 @@ from clvlab.packs.rows import UNREADABLE
 from clvlab.sources.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.sources.source import (
     NO_ODDS,
-    ImportResult,
     ImportStats,
     Options,
+    SourceData,
     SourcePart,
     files_below,
     fixture_ids_of,
@@ -74,7 +74,7 @@ def find_changes(paths: Sequence[Path]) -> dict[str, Path]:
     return {paths[0].name: paths[0], fixtures.name: fixtures}
 
 
-def normalise_changes(files: Mapping[str, Path], options: Options, _scratch: Path) -> ImportResult:
+def normalise_changes(files: Mapping[str, Path], options: Options, _scratch: Path) -> SourceData:
     """Read the changes some events at a time into consensus ticks."""
     account = ImportStats(options.lenient)
     rules = options.rules(_CHANGES_RULES)
@@ -93,7 +93,7 @@ def normalise_changes(files: Mapping[str, Path], options: Options, _scratch: Pat
     counts = {event: count for event, count in events.select("event", "len").iter_rows() if event in teams}
     announced = dict(events.select("event", "first").iter_rows())
     ids = fixture_ids_of(teams)
-    return ImportResult(
+    return SourceData(
         parts=_change_parts(ticks_name, files[ticks_name], rows, counts, teams, ids, options, rules, account),
         fixtures=tuple(
             Fixture(
@@ -310,7 +310,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     )
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     if any(name.endswith(".parquet") for name in files):
         return normalise_changes(files, options, scratch)
     account = ImportStats(options.lenient)
@@ -326,7 +326,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
         options.progress(f"{n + 1:,} of {len(files):,} snapshots read")
     ids = fixture_ids_of(known.events)
     account.note("fixtures whose kickoff moved", sum(len({*event.kickoffs.values()}) > 1 for event in known.events.values()))
-    return ImportResult(
+    return SourceData(
         parts=_parts(spill, ids, known, options, rules, account),
         fixtures=tuple(
             Fixture(

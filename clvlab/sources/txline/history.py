@@ -20,7 +20,7 @@ from clvlab.packs.manifest import Capture, Fixture, Gap, TimeRule
 from clvlab.sources.books import QuoteSpill, batches
 from clvlab.sources.clock import NOT_BORNE_OUT, jumps
 from clvlab.sources.exchange import State
-from clvlab.sources.source import ImportResult, ImportStats, Options, reason_of
+from clvlab.sources.source import ImportStats, Options, SourceData, reason_of
 from clvlab.sources.txline.messages import about, stable_price
 from clvlab.words import counted
 
@@ -58,7 +58,7 @@ class _CaptureFile:
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> ImportResult:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     """Read messages in order of time; captures of one fixture follow each other, with a gap between them."""
     account = ImportStats(options.lenient)
     spill = QuoteSpill(scratch)
@@ -81,7 +81,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Imp
     refused = sum(capture.jumps for capture in captures)
     account.note(NOT_BORNE_OUT, refused)
     differs = refused or any(capture.is_mixed for capture in captures)
-    return ImportResult(
+    return SourceData(
         parts=_parts(spill, [capture.number for capture in captures], options),
         fixtures=tuple(Fixture(fixture_id=fixture_id) for fixture_id in sorted(last)),
         account=account,

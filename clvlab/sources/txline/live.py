@@ -465,7 +465,7 @@ class TxLineFeed:
         missed: list[tuple[bytes, About]] = []
         whole = True
         if is_reset or place.mark is None:
-            missed, whole = self._missed_messages(client, place, stop)
+            missed, whole = self._backlog(client, place, stop)
             if stop.is_set:
                 return
         self.health.owed_since_ms = place.sound_ms
@@ -478,9 +478,7 @@ class TxLineFeed:
             self.health.note(message)
             yield message
 
-    def _missed_messages(
-        self, client: httpx2.Client, place: HistoryPosition, stop: Stop
-    ) -> tuple[list[tuple[bytes, About]], bool]:
+    def _backlog(self, client: httpx2.Client, place: HistoryPosition, stop: Stop) -> tuple[list[tuple[bytes, About]], bool]:
         """Return the messages of the missed time by time, and whether every block answered."""
         since_ms, until_ms, whole = place.missed_time(now_ms(), self._skew_ms)
         missed: list[tuple[bytes, About]] = []
