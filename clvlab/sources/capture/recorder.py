@@ -211,8 +211,7 @@ class Segments:
             self._since_ms = now_ms
 
     def _next(self) -> None:
-        digest = self._end_segment()
-        self.header = self._create(replace(self.header, number=self.header.number + 1, previous=digest))
+        self.header = self._create(replace(self.header, number=self.header.number + 1, previous=self._end_segment()))
 
     def _end_segment(self) -> str:
         """Write the last line of the open segment, and record its hash."""
@@ -245,9 +244,7 @@ class Segments:
         self.lost_bytes += self._path.stat().st_size - whole
         if not whole:  # killed before it had a first line: nothing refers to it
             self._path.unlink()
-            if len(found) == 1:
-                return self._create(wanted)
-            return self._continue(found[:-1], wanted)
+            return self._continue(found[:-1], wanted) if len(found) > 1 else self._create(wanted)
         os.truncate(self._path, whole)
         with self._path.open("rb") as file:
             header = read_header(file.readline(), self._path.name)
