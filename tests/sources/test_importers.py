@@ -55,7 +55,7 @@ class Sample:
 
     def imported(self, path, folder, **other):
         options = Options(**{"mapping": self.mapping, "time_zone": "UTC", "min_books": 1} | other)
-        return import_source(None if self.is_told else self.source, [path], folder, options).manifest
+        return import_source(None if self.no_source else self.source, [path], folder, options).manifest
 
 
 SIDES = zip(("home", "draw", "away"), fuzz.POLYMARKET[1:], strict=True)

@@ -50,8 +50,8 @@ def test_a_match_names_its_league_if_its_row_does(tmp_path):
 
 
 @pytest.mark.parametrize(("league", "message"), [("g" * 201, "has 201 letters"), (7, "league_name 7 is no name of a league")])
-def test_a_league_that_is_none_is_refused(tmp_path, league, states_by_time):
-    with pytest.raises(SourceError, match=states_by_time):
+def test_a_league_that_is_none_is_refused(tmp_path, league, message):
+    with pytest.raises(SourceError, match=message):
         imported(tmp_path, ROW | {"league_name": league})
 
 
