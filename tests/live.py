@@ -2,7 +2,7 @@
 
 from clvlab.arena.packs import bundled_catalog
 from clvlab.errors import FeedError
-from clvlab.sources.capture.feed import Cut, GapCause, Resumed
+from clvlab.sources.capture.feed import Cut, GapCause, Resumption
 from clvlab.sources.capture.replay import ReplayFeed
 from tests.waiting import PATIENCE_S
 
@@ -71,7 +71,7 @@ class Cutting(Around):
             if number == self.messages:
                 yield Cut(GapCause.CUT, item.received_ts_ms)
             elif number == self.messages + 2:
-                yield Resumed(item.received_ts_ms)
+                yield Resumption(item.received_ts_ms)
             if number not in (self.messages, self.messages + 1):
                 yield item
 

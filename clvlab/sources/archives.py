@@ -1,7 +1,7 @@
-"""Archives in place of files and folders: a zip or tar is unpacked beside the new pack, and read as the folder that it is.
+"""Archives as input: a zip or tar is unpacked next to the new pack and read as the folder that it holds.
 
-Files are written by names that any system can print and keep; an archive within an archive is unpacked into a folder of its
-name. What is no file, or can't be unpacked, is left out and told of.
+Files get names that any system can print; an archive within an archive becomes a folder of its name. What can't be unpacked is
+left out and reported.
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ from clvlab.packs.archives import UNPACKABLE, ArchiveEntry, Readable, decompress
 from clvlab.packs.files import MAX_CONTENT_BYTES, check_size, lines_of, packed, whole
 from clvlab.sources.source import ImportStats
 
-# The first bytes of a file, whatever it is named: unpacked, and told apart by what they are.
+# The first bytes of a file, whatever its name: unpacked, and classified.
 
 
 _READ_BYTES = 1 << 20
 
 
 class ArchiveKind(StrEnum):
-    """What a file holds."""
-
     EMPTY = "nothing"
     PARQUET = "Parquet"
     TAR = "a tar archive"
@@ -52,12 +50,12 @@ class ArchiveKind(StrEnum):
 
 
 def head_of(path: Path, size: int = _READ_BYTES) -> bytes:
-    """Return the first bytes of a file, as many as so many of it hold, unpacked if it is packed; those that can be read.
+    """Return the first bytes of a file, unpacked if it is packed, as far as they can be read.
 
     Raises
     ------
     SourceError
-        It can't be opened.
+        The file can't be opened.
     """
     try:
         with path.open("rb") as file:
@@ -80,7 +78,6 @@ def head_of(path: Path, size: int = _READ_BYTES) -> bytes:
 
 
 def kind_of(head: bytes) -> ArchiveKind:
-    """Tell what a file holds by its first bytes."""
     if not head.strip():
         return ArchiveKind.EMPTY
     for start, kind in (
@@ -103,7 +100,7 @@ def kind_of(head: bytes) -> ArchiveKind:
 
 
 def _is_tar(head: bytes) -> bool:
-    """Whether a header begins it; that of an old tar has no mark, but a checksum, as all have."""
+    """Return whether these bytes begin with a tar header; an old tar has no mark, but every tar has a checksum."""
     try:
         tarfile.TarInfo.frombuf(head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape")
     except tarfile.HeaderError:
@@ -112,12 +109,12 @@ def _is_tar(head: bytes) -> bool:
 
 
 def json_documents(name: str, path: Path, account: ImportStats) -> Iterator[tuple[int, Any]]:
-    """Return the JSON documents of a file, numbered by their lines: one a line, or one over many lines.
+    """Return the JSON documents of a file, one a line or one over many lines, with their line numbers.
 
     Raises
     ------
     SourceError
-        It can't be read to its end, or is no JSON; when strict, a line that is none.
+        The file can't be read to its end or is not JSON; when strict, a line is not JSON.
     """
     if not is_a_line(head_of(path)):
         try:
@@ -133,7 +130,7 @@ def json_documents(name: str, path: Path, account: ImportStats) -> Iterator[tupl
 
 
 def is_a_line(head: bytes) -> bool:
-    """Whether the first line that holds anything is a JSON document by itself, and ends within these bytes."""
+    """Return whether the first line with content is a complete JSON document."""
     first, ended, _ = head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")
     try:
         orjson.loads(first)
@@ -148,25 +145,19 @@ _MAX_NAME_BYTES = 200
 _CHUNK = 1 << 18
 _MAGIC_BYTES = 10
 _HEAD_BYTES = 4096
-_HEADERS = 1 << 30  # of a tar: what stands between its files
+_HEADERS = 1 << 30  # of a tar: the bytes between its files
 SHEETS = (b"[Content_Types].xml", b"mimetype")  # of Excel and OpenDocument, whose files are zips
 
 
 def archives_in(paths: Sequence[Path], is_kept: Callable[[Path], bool]) -> list[Path]:
-    """Return the archives that are given or lie in a folder that is, but those that their importer reads as they are."""
+    """Return the archives among the paths and in their folders, except those that an importer reads itself."""
     found = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     return [file for file in found if file.is_file() and is_archive(file) and not is_kept(file)]
 
 
 @dataclass(slots=True)
 class Archives:
-    """Unpacks archives into a folder, within limits that hold for all of them together.
-
-    Attributes
-    ----------
-    left
-        What was not unpacked: name, and why.
-    """
+    """Unpacks archives into a folder, within limits on their total; ``left`` names what was not unpacked, and why."""
 
     folder: Path
     left: list[tuple[str, str]] = field(default_factory=list)
@@ -174,8 +165,8 @@ class Archives:
     _bytes: int = 0
     _packed_bytes: int = 0
 
-    def unpacked(self, paths: Sequence[Path], archives: Sequence[Path]) -> list[Path]:
-        """Return files and folders with the folder of what they hold in place of archives.
+    def extract(self, paths: Sequence[Path], archives: Sequence[Path]) -> list[Path]:
+        """Return the paths, each archive replaced by the folder of its content.
 
         Raises
         ------
@@ -184,12 +175,12 @@ class Archives:
         """
         self._packed_bytes = sum(archive.stat().st_size for archive in archives)
         for archive in archives:
-            shown = printable(archive.name)
-            self._unpack(archive, _free(self._place(shown, self.folder)), shown, 1)
+            label = printable(archive.name)
+            self._unpack(archive, _free(self._place(label, self.folder)), label, 1)
         rest = [path for path in paths if path not in archives]
         return [*rest, self.folder if rest or len(archives) > 1 else _innermost(self.folder)]
 
-    def _unpack(self, archive: Path, folder: Path, shown: str, depth: int) -> None:
+    def _unpack(self, archive: Path, folder: Path, label: str, depth: int) -> None:
         with archive.open("rb") as file:
             packing = packed(file.read(_MAGIC_BYTES))
             file.seek(0)
@@ -198,12 +189,12 @@ class Archives:
                     ArchiveKind.ZIP,
                     ArchiveKind.TAR,
                 ):  # a single file, compressed as no reader reads it
-                    self._write(decompressed(file, packing), _free(folder.with_name(folder.name.removesuffix(".xz"))), shown)
+                    self._write(decompressed(file, packing), _free(folder.with_name(folder.name.removesuffix(".xz"))), label)
                     return
                 for entry in self._entries(file, packing):
-                    self._take(entry, folder, shown, depth)
+                    self._take(entry, folder, label, depth)
             except UNPACKABLE as error:
-                self.left.append((shown, f"an archive can't be read to its end: {printable(str(error))}"))
+                self.left.append((label, f"an archive can't be read to its end: {printable(str(error))}"))
 
     def _entries(self, file: BinaryIO, packing: str | None) -> Iterator[ArchiveEntry]:
         if packing is None and file.read(2) == b"PK":
@@ -212,7 +203,7 @@ class Archives:
         return tarred(file, packing, MAX_CONTENT_BYTES + _HEADERS)
 
     def _take(self, entry: ArchiveEntry, folder: Path, archive: str, depth: int) -> None:
-        shown = f"{archive}/{printable(entry.name)}"
+        label = f"{archive}/{printable(entry.name)}"
         self._files += 1
         if self._files > MAX_FILES:
             raise SourceError(f"{archive}: the archives hold more than {MAX_FILES:,} files: import them in parts")
@@ -220,11 +211,11 @@ class Archives:
             return
         source = None if entry.oddity else entry.opened()
         if source is None:
-            self.left.append((shown, f"a file of an archive is {entry.oddity or 'no plain file'}"))
+            self.left.append((label, f"a file of an archive is {entry.oddity or 'no plain file'}"))
             return
         parts = [part for part in printable(entry.name).replace("\\", "/").split("/") if part not in ("", ".", "..")]
         if not parts:
-            self.left.append((shown, "a file of an archive has no name"))
+            self.left.append((label, "a file of an archive has no name"))
             return
         place = folder
         for part in parts:
@@ -233,38 +224,38 @@ class Archives:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.touch(exist_ok=False)
         except OSError as error:  # the name of another, maybe in other letters; a folder that is a file; a name of many folders
-            self.left.append((shown, f"a file of an archive has no place: {error.strerror}"))
+            self.left.append((label, f"a file of an archive has no place: {error.strerror}"))
             return
         with closing(source):
-            self._write(source, place, shown)
+            self._write(source, place, label)
         if is_archive(place):
             if depth == _MAX_DEPTH:
-                self.left.append((shown, f"an archive lies in {_MAX_DEPTH} others"))
+                self.left.append((label, f"an archive lies in {_MAX_DEPTH} others"))
                 place.unlink()
                 return
             inner = place.rename(place.with_name(f"{place.name}~"))
-            self._unpack(inner, place, shown, depth + 1)
+            self._unpack(inner, place, label, depth + 1)
             inner.unlink()
 
     def _place(self, name: str, folder: Path) -> Path:
-        """Return where something of that name goes; a name that is too long for a file is cut."""
+        """Return the path for a name, cut if it is too long for a file."""
         plain = unicodedata.normalize("NFC", name.replace(":", "_"))
         ending = "".join(Path(plain).suffixes[-2:])[-20:]
         cut = plain.encode()[: _MAX_NAME_BYTES - len(ending.encode())].decode(errors="ignore")
         return folder / (plain if len(plain.encode()) <= _MAX_NAME_BYTES else cut + ending)
 
-    def _write(self, source: Readable, place: Path, shown: str) -> None:
+    def _write(self, source: Readable, place: Path, label: str) -> None:
         with place.open("wb") as file:
             while chunk := source.read(_CHUNK):
                 self._bytes += len(chunk)
-                check_size(shown, self._bytes, self._packed_bytes)
+                check_size(label, self._bytes, self._packed_bytes)
                 if self._bytes % (_CHUNK << 6) < len(chunk) and shutil.disk_usage(self.folder).free < _CHUNK << 8:
-                    raise SourceError(f"{shown}: there is no room on the disk to unpack it")
+                    raise SourceError(f"{label}: there is no room on the disk to unpack it")
                 file.write(chunk)
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is a zip or tar, in whatever it is compressed, or a file compressed with xz; no spreadsheet."""
+    """Return whether a file is a zip or tar, compressed or not, or compressed with xz, and not a spreadsheet."""
     with path.open("rb") as file:
         first = file.read(_MAGIC_BYTES)
     if packed(first) == "xz":
@@ -277,13 +268,13 @@ def is_archive(path: Path) -> bool:
 
 
 def _free(place: Path) -> Path:
-    """Return a place where nothing is yet, with a number before its name if need be."""
+    """Return a path that does not exist yet, with a number before the name if needed."""
     places = (place.with_name(f"{n}-{place.name}") for n in count(2))
     return next(one for one in chain([place], places) if not one.exists())
 
 
 def _innermost(folder: Path) -> Path:
-    """Return the folder that all lies in: archives often hold one folder, which is what would have been given."""
+    """Return the innermost folder that holds everything: archives often hold a single folder."""
     while len(inside := list(folder.iterdir())) == 1 and inside[0].is_dir():
         folder = inside[0]
     return folder

@@ -1,4 +1,4 @@
-"""From the quotes of books to consensus ticks: spilled to disk as they are read, then worked up some fixtures at a time."""
+"""From books' quotes to consensus ticks: spilled to disk when read, then processed some fixtures at a time."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from clvlab.sources.source import ImportStats, Options, SourcePart
 _MOST_OFF = 0.1  # of the sum of fair probabilities from 1
 
 
-def priced(
+def priced_messages(
     heads: pl.DataFrame, odds: Floats, fair: Floats | None, books: list[str], options: Options, account: ImportStats
 ) -> BookMessages:
-    """Return messages whose every side has a probability, the others withdrawn.
+    """Return messages with a probability on every side, the others withdrawn.
 
     Parameters
     ----------
     heads
-        A row a message: ``market``, ``ts_ms``, ``seen_ms`` and ``book``.
+        One row per message: ``market``, ``ts_ms``, ``seen_ms`` and ``book``.
     odds, fair
-        (messages, sides), decimal odds and the probabilities given beside them, NaN where there is none; None for ``fair``
-        where the probabilities are to be taken from the odds.
+        (messages, sides), decimal odds and given probabilities, NaN if missing; ``fair`` is ``None`` where probabilities come
+        from the odds.
     books
-        All that speak, in order.
+        All books, in order.
     options, account
-        ``margin`` and ``max_overround`` of the import, and where what was found is counted.
+        ``margin`` and ``max_overround`` of the import, and where findings are counted.
     """
     complete: Flags = np.asarray(~np.isnan(odds if fair is None else fair).any(axis=1))
     account.note("book messages without a price for every side", int((~complete).sum()))
@@ -62,7 +62,7 @@ def priced(
 
 
 def _is_within(odds: Floats, complete: Flags, options: Options, account: ImportStats) -> Flags:
-    """Count the overround of the messages with odds on every side, and tell which of all are not beyond ``max_overround``."""
+    """Count the overround of complete messages, and return which messages do not exceed ``max_overround``."""
     within = np.ones(len(odds), dtype=np.bool_)
     full: Flags = complete & ~np.isnan(odds).any(axis=1)
     if full.any():
@@ -78,13 +78,13 @@ def _is_within(odds: Floats, complete: Flags, options: Options, account: ImportS
 
 
 def book_prices(odds: Floats, margin: Margin) -> tuple[Ints, Ints, int]:
-    """Return probabilities in ``PROB_UNIT`` and odds x 1000, a row a book, and how many of them fell back on another method."""
+    """Return probabilities in ``PROB_UNIT`` and odds x 1000, a row a book, and how many fell back on another method."""
     fair = fair_probabilities(odds, margin)
     return np.rint(fair.prob * PROB_UNIT).astype(np.int64), _milli(odds), int(fair.fell_back.sum())
 
 
 def _milli(odds: Floats) -> Ints:
-    """Return odds x 1000, -1 where there are none."""
+    """Return odds x 1000, -1 if missing."""
     none = np.isnan(odds)
     milli: Ints = np.clip(np.floor(np.where(none, 1.0, odds) * 1000 + 0.5), *ODDS_MILLI).astype(np.int64)
     milli[none] = -1
@@ -111,19 +111,15 @@ _MESSAGE = ("fixture_id", "market_key", "ts_ms", "book")
 
 
 class QuoteSpill:
-    """Keeps rows on disk as they come, and counts them by event; rows have a column ``event``.
-
-    Rows are sure when they are added so, or once they are kept; what comes of a source that breaks off is dropped.
-    """
+    """Keeps rows with a column ``event`` on disk and counts them by event; unsure rows are dropped unless kept."""
 
     def __init__(self, folder: Path) -> None:
         self.rows_of: dict[str, int] = {}
         self._folder = folder
         self._files = 0
-        self._sure, self._unsure = _Held(), _Held()
+        self._sure, self._unsure = _Buffer(), _Buffer()
 
     def add(self, rows: pl.DataFrame, *, sure: bool = True) -> None:
-        """Take some more rows."""
         if not rows.height:
             return
         self._unsure.frames.append(rows)
@@ -137,22 +133,20 @@ class QuoteSpill:
             self._write(self._unsure)
 
     def keep(self) -> None:
-        """Make everything sure."""
         for event, count in self._unsure.rows_of.items():
             self.rows_of[event] = self.rows_of.get(event, 0) + count
         self._sure.frames += self._unsure.frames
         self._sure.height += self._unsure.height
-        self._unsure = _Held()
+        self._unsure = _Buffer()
         if self._sure.height >= _ROWS_PER_FILE:
             self._write(self._sure)
 
     def drop(self) -> None:
-        """Forget what is not sure."""
         for file in self._unsure.files:
             file.unlink()
-        self._unsure = _Held()
+        self._unsure = _Buffer()
 
-    def _write(self, held: _Held) -> None:
+    def _write(self, held: _Buffer) -> None:
         if held.frames:
             self._files += 1
             held.files.append(self._folder / f"{self._files:06}.parquet")
@@ -160,15 +154,15 @@ class QuoteSpill:
             held.frames, held.height = [], 0
 
     def rows(self, events: Sequence[str]) -> pl.DataFrame:
-        """Return the rows of events that the consensus can be taken of; at least one event, in any order."""
+        """Return the rows of one or more events, in any order."""
         self._write(self._sure)
         spilled = pl.scan_parquet(self._folder / "*.parquet")
         return spilled.filter(pl.col("event").is_in(events)).collect(engine="streaming")
 
 
 @dataclass(slots=True)
-class _Held:
-    """Rows in memory, files that others were written to, and how many rows all of them have by event."""
+class _Buffer:
+    """Rows in memory, files with others, and the number of rows by event."""
 
     frames: list[pl.DataFrame] = field(default_factory=list)
     height: int = 0
@@ -177,12 +171,12 @@ class _Held:
 
 
 def batches(rows_of: Mapping[str, int], fixture_ids: Mapping[str, int], chunk_rows: int) -> Iterator[list[str]]:
-    """Return the events in ascending order of fixture_id, as many at a time as have at most ``chunk_rows`` rows, or one.
+    """Return events in ascending order of fixture_id, up to ``chunk_rows`` rows or one event at a time.
 
     Raises
     ------
     SourceError
-        An event with more rows than any has, as a small file can hold that repeats one value.
+        An event has more rows than any real one, as a small file can that repeats one value.
     """
     for event, rows in rows_of.items():
         if rows > _MAX_EVENT_ROWS:
@@ -202,14 +196,13 @@ def batches(rows_of: Mapping[str, int], fixture_ids: Mapping[str, int], chunk_ro
 def book_ticks(
     quotes: pl.DataFrame, fixture_ids: Mapping[str, int], options: Options, rules: Consensus, account: ImportStats
 ) -> SourcePart:
-    """Make ticks of ``QUOTES`` of whole fixtures: margin removed book by book, then the consensus of the fresh ones.
+    """Make ticks from ``QUOTES`` of whole fixtures: margin removed per book, then the consensus of the fresh ones.
 
-    Where the quotes have a column ``fair``, it is the probability, and the odds beside it are only what was on offer.
-
-    With ``options.books`` it keeps what each book says: every time that one speaks has a tick, so nothing of it is moved.
+    A column ``fair`` is the probability, and the odds are then only what was on offer. With ``options.books`` each book's
+    messages are kept, and each of their times has a tick.
     """
     number = pl.col("event").replace_strict(dict(fixture_ids), return_dtype=pl.Int64)
-    rows = _settled_once(_named(quotes, account).with_columns(fixture_id=number), account)
+    rows = _distinct_quotes(_check_names(quotes, account).with_columns(fixture_id=number), account)
     sides = (
         rows.select("fixture_id", "market_key", "side")
         .unique()
@@ -225,15 +218,15 @@ def book_ticks(
         account.refuse(
             first["file"], first["line"], f"{market_key} of {first['event']} has one side, {side!r}", "a market has one side"
         )
-    frames, said = [pl.DataFrame(schema=TICKS)], [pl.DataFrame(schema=BOOKS)]
+    frames, book_frames = [pl.DataFrame(schema=TICKS)], [pl.DataFrame(schema=BOOKS)]
     for (n_sides,), known in sides.filter(pl.col("n_sides") > 1).group_by("n_sides", maintain_order=True):
         ordered = rows.join(known, on=["fixture_id", "market_key", "side"]).sort("market", "ts_ms", "book", "side_no")
         ticks, messages = _market_ticks(ordered, known, int(str(n_sides)), options, rules, account)
         frames.append(ticks)
         if options.books:
-            said.append(book_rows(messages, sorted(ordered["book"].unique()), known))
+            book_frames.append(book_rows(messages, sorted(ordered["book"].unique()), known))
     numbered = number_messages(pl.concat(frames))
-    return SourcePart(numbered, at_ticks(pl.concat(said), numbered) if options.books else None)
+    return SourcePart(numbered, at_ticks(pl.concat(book_frames), numbered) if options.books else None)
 
 
 _KEY = ("fixture_id", "market_key", "side")
@@ -242,13 +235,13 @@ _KEY = ("fixture_id", "market_key", "side")
 def quote_parts(
     spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: ImportStats
 ) -> Iterator[SourcePart]:
-    """Return the ticks of spilled quotes that count in order of their times, some events at a time."""
+    """Return the ticks of spilled quotes in order of time, some events at a time."""
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options, rules, account)
 
 
-def _named(quotes: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
-    """Refuse quotes whose market or side has a name that no pack can hold."""
+def _check_names(quotes: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
+    """Refuse quotes whose market or side has a name that a pack can't hold."""
     name = pl.col("market_key", "side")
     wrong = pl.any_horizontal(~name.str.len_bytes().is_between(1, MAX_NAME_BYTES) | name.str.contains(r"[\x00-\x1f\x7f]"))
     for file, line, market, side in quotes.filter(wrong).select("file", "line", "market_key", "side").iter_rows():
@@ -257,8 +250,8 @@ def _named(quotes: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
     return quotes.filter(~wrong)
 
 
-def _settled_once(quotes: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
-    """Drop quotes that say the same twice, and refuse those that contradict each other."""
+def _distinct_quotes(quotes: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
+    """Drop repeated quotes, and refuse contradictory ones."""
     key = [*_MESSAGE, "side"]
     if not quotes.select(key).is_duplicated().any():
         return quotes
@@ -281,10 +274,7 @@ def _settled_once(quotes: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
 def _market_ticks(
     rows: pl.DataFrame, sides: pl.DataFrame, n_sides: int, options: Options, rules: Consensus, account: ImportStats
 ) -> tuple[pl.DataFrame, BookMessages]:
-    """Return ticks, still without their number, of the markets with so many sides, and the messages that they were made of.
-
-    Rows are sorted by message and side.
-    """
+    """Return unnumbered ticks of markets with one number of sides, and their messages; rows are sorted by message and side."""
     message = rows.select(pl.struct("market", "ts_ms", "book").rle_id()).to_series().to_numpy().astype(np.int64)
     heads = rows.filter(pl.struct("market", "ts_ms", "book").is_first_distinct())
     odds = np.full((heads.height, n_sides), np.nan)
@@ -295,7 +285,7 @@ def _market_ticks(
         fair[message, rows["side_no"].to_numpy()] = rows["fair"].to_numpy()
     books = sorted(heads["book"].unique())
     account.book_names.update(books)
-    messages = priced(heads, odds, fair, books, options, account)
+    messages = priced_messages(heads, odds, fair, books, options, account)
     weights = np.array([rules.weights.get(book, 1) for book in books], dtype=np.int64)
     ticks = consensus_ticks(messages, weights, rules)
     counts = np.bincount(ticks.books)
@@ -307,7 +297,7 @@ def _market_ticks(
 def _by_side(
     messages: Mapping[str, npt.NDArray[np.generic]], prob_bps: Ints, odds_milli: Ints, sides: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return a row for each side of each message, with what is said of the message and null where a side has no price."""
+    """Return a row for each side of each message, ``None`` if a side has no price."""
     n, n_sides = prob_bps.shape
     long = pl.DataFrame(
         {name: np.repeat(column, n_sides) for name, column in messages.items()}
@@ -326,26 +316,26 @@ def _long(ticks: ConsensusTicks, sides: pl.DataFrame, playing: pl.DataFrame) -> 
 
 
 def book_rows(messages: BookMessages, names: Sequence[str], sides: pl.DataFrame) -> pl.DataFrame:
-    """Return ``BOOKS``, still without the number of their tick: each message of a book as shares of 10000 basis points."""
-    priced = messages.prob[:, 0] >= 0
+    """Return ``BOOKS`` without tick numbers: each message of a book as shares of 10000 basis points."""
+    is_priced = messages.prob[:, 0] >= 0
     prob_bps = np.full(messages.prob.shape, -1, dtype=np.int64)
-    if priced.any():
-        prob_bps[priced] = basis_points(messages.prob[priced])
-    said = {"market": messages.market, "number": messages.book, "ts_ms": messages.ts_ms, "suspended": ~priced}
+    if is_priced.any():
+        prob_bps[is_priced] = basis_points(messages.prob[is_priced])
+    heads = {"market": messages.market, "number": messages.book, "ts_ms": messages.ts_ms, "suspended": ~is_priced}
     book = pl.lit(pl.Series(names, dtype=pl.String)).gather(pl.col("number"))
-    long = _by_side(said, prob_bps, messages.odds_milli, sides)
+    long = _by_side(heads, prob_bps, messages.odds_milli, sides)
     return long.with_columns(book=book, tick_seq=pl.lit(0, pl.Int32)).select(*BOOKS)
 
 
 def at_ticks(books: pl.DataFrame, ticks: pl.DataFrame) -> pl.DataFrame:
-    """Return ``BOOKS`` at the ticks of their own markets and times, sorted; what has no tick is left out."""
+    """Return ``BOOKS`` at the ticks of their markets and times, sorted; rows without a tick are left out."""
     messages = ticks.select("fixture_id", "market_key", "ts_ms", "tick_seq").unique()
     found = books.drop("tick_seq").join(messages, on=["fixture_id", "market_key", "ts_ms"])
     return found.select(*BOOKS).sort(*_KEY, "book", "tick_seq")
 
 
 def number_messages(ticks: pl.DataFrame) -> pl.DataFrame:
-    """Number the messages of each fixture in order of time, those of one time in order of market_key."""
+    """Number the messages of each fixture by time, then by market_key."""
     ordered = ticks.sort("fixture_id", "ts_ms", "market_key", "side")
     message = pl.struct("fixture_id", "ts_ms", "market_key").rle_id()
     return (

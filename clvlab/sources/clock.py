@@ -1,4 +1,4 @@
-"""Which times of a provider may stand: by when their messages came, and in history by what comes after them."""
+"""Which times of a provider are valid: live by arrivals, in history by the messages that follow."""
 
 from __future__ import annotations
 
@@ -18,25 +18,15 @@ _WINDOW, _SEED = 31, 5
 
 
 class ProviderClock:
-    """Tells which times of a provider may stand, message by message in order of arrival.
+    """Decides which times of a provider are valid, message by message in order of arrival.
 
-    The offset of the provider's clock is the median over the newest times of the messages before, at most ten minutes and never
-    less than none: a message that waited says nothing of a clock, and none moves the bound by which it is judged itself.
+    The clock's offset is the median over the newest times of earlier messages, at most ten minutes and never below zero: a
+    delayed message says nothing about a clock, and none moves its own bound. An arrival bounds the times of its own message. It
+    bounds those of later ones, for which our clock may have been put back, only as far as its message's time confirmed it: a
+    clock that was ahead for one message moves no bound for good.
 
-    An arrival bounds the times of its own message. It bounds those of later ones, which may come to a clock of ours that was
-    put back, only as far as its message's time bore it out: a clock that was ahead for one message moves no bound for good.
-
-    Parameters
-    ----------
-    skew_s
-        How far a time may be beyond the arrival; None under the first rule of reading, where every time stands.
-
-    Attributes
-    ----------
-    refused
-        Messages that said a time that does not stand.
-    offset_ms
-        The largest offset that was measured.
+    ``skew_s`` is how far a time may be beyond its arrival; ``None`` under rule 1, where every time is valid. ``refused`` counts
+    messages with an invalid time, ``offset_ms`` is the largest measured offset.
     """
 
     def __init__(self, skew_s: int | None = None) -> None:
@@ -52,7 +42,7 @@ class ProviderClock:
         self.offset_ms = 0
 
     def arrive(self, at_ms: int) -> None:
-        """Take note of when the next message came; a clock of ours that is put back makes no time false."""
+        """Record the next arrival; putting our clock back makes no time false."""
         if self._newest_lag is not None:
             self._measure(self._newest_lag)
         if self._newest_ms is not None:
@@ -61,7 +51,7 @@ class ProviderClock:
         self._at_ms, self._bound_ms = at_ms, max(self._borne_out_ms, at_ms)
 
     def holds(self, ts_ms: int) -> bool:
-        """Tell whether a time that the message says may stand."""
+        """Return whether a time of the message is valid."""
         if self._skew_ms is None:
             return True
         lag = ts_ms - self._bound_ms
@@ -75,8 +65,8 @@ class ProviderClock:
         self._is_refused = True
         return False
 
-    def bounded(self, ts_ms: int) -> int:
-        """Return a state's time, or the arrival where it is beyond all that stood, as of a book of when our clock was ahead."""
+    def bound(self, ts_ms: int) -> int:
+        """Return a state's time, or the arrival if it is beyond all valid ones, as in a book from when our clock was ahead."""
         if self._skew_ms is None or ts_ms <= max(self._latest_ms, self._bound_ms + self._skew_ms):
             return ts_ms
         return self._bound_ms
@@ -91,7 +81,7 @@ class ProviderClock:
             self.offset_ms = max(self.offset_ms, self._ahead_ms)
 
 
-# Jumps of time in history, where nobody wrote down when a message came: what comes after them says whether they are true.
+# Jumps of time in history, without arrivals: later messages confirm them or not.
 
 
 T = TypeVar("T")
@@ -102,20 +92,11 @@ _LONGEST_JUMP_MS = 30 * 86_400_000  # of the last message, which nothing can con
 
 
 def jumps(messages: Iterable[tuple[int, int, int]], *, longest_ms: int | None = _LONGEST_JUMP_MS) -> frozenset[int]:
-    """Return the numbers of the messages whose times nothing bears out.
+    """Return the numbers of messages whose times no later message confirms.
 
-    Parameters
-    ----------
-    messages
-        Number, fixture and time of each, in the order of the file.
-    longest_ms
-        By how much the last message of a fixture may jump; by any time, if None.
-
-    Returns
-    -------
-    frozenset
-        A message jumps that is more than a minute after the last sound one of its fixture. It is false if of the next five of
-        its fixture more are before it than not, or, where none follows, if it jumps by more than ``longest_ms``.
+    A message jumps if it is more than a minute after the last sound one of its fixture. It is false if more of the next five of
+    its fixture are before it than not, or, without any, if it jumps by more than ``longest_ms`` (``None`` for no limit).
+    ``messages`` are number, fixture and time in file order.
     """
     lines: dict[int, array[int]] = defaultdict(lambda: array("q"))
     times: dict[int, array[int]] = defaultdict(lambda: array("q"))
@@ -125,16 +106,11 @@ def jumps(messages: Iterable[tuple[int, int, int]], *, longest_ms: int | None = 
     return frozenset(lines[fixture_id][place] for fixture_id, own in times.items() for place in _false(own, longest_ms))
 
 
-def timed(messages: Iterable[tuple[T, int | None]]) -> Iterator[tuple[T, int | None]]:
-    """Yield the messages of one stream with their times, or with the last sound time where nothing bears theirs out.
+def with_sound_times(messages: Iterable[tuple[T, int | None]]) -> Iterator[tuple[T, int | None]]:
+    """Yield the messages of one stream with their times, or the last sound time where none is confirmed.
 
-    For a book, to which each change counts whatever time it says. It holds five messages at a time. The last one stands: a
-    market that was quiet for a month is settled by it.
-
-    Parameters
-    ----------
-    messages
-        Each with its time; None of one that says none, and says nothing of others.
+    It is for a book, in which each change counts whatever its time, and looks five messages ahead. The last message keeps its
+    time: a market that was quiet for a month is settled by it. A message without a time (``None``) says nothing of others.
     """
     last_ms: int | None = None
     ahead: deque[tuple[T, int | None]] = deque()

@@ -18,16 +18,14 @@ class State(NamedTuple):
 
     Attributes
     ----------
-    fixture_id, market_key
-        Fixture and key of the market.
     ts_ms
-        Provider's time of the state, in UTC milliseconds.
+        Provider's time, in UTC milliseconds.
     in_running
         Whether the fixture is in play.
     sides
         Names of the sides in byte order, the same in every state of the market.
     prob_bps, odds_milli
-        Of each side; None where unpriced. Probabilities of a market that is wholly priced sum to 10000.
+        Of each side; ``None`` where unpriced. Probabilities of a market that is wholly priced sum to 10000.
     """
 
     fixture_id: int
@@ -68,16 +66,16 @@ class Quote(NamedTuple):
 
     @property
     def opposite(self) -> Quote:
-        """The quote of the opposite share of the same book."""
+        """Quote of the opposite share of the same book."""
         return Quote(WHOLE - self.ask, WHOLE - self.bid)
 
 
 @dataclass(slots=True)
 class ShareMarket:
-    """A market whose sides are shares, each with a book of its own; ``ts_ms`` is the time of the newest book.
+    """A market whose sides, in byte order, are shares with a book each; ``ts_ms`` is the time of the newest book.
 
     The market is priced while all sides have a sound quote: probabilities are the normalised midpoints, odds come from the best
-    asks. Otherwise it is suspended, because the remaining midpoints do not sum to the whole. ``sides`` are in byte order.
+    asks. Otherwise it is suspended, because the remaining midpoints do not sum to the whole.
     """
 
     fixture_id: int
@@ -94,12 +92,12 @@ class ShareMarket:
         self._prob_bps = self._odds_milli = (None,) * len(self.sides)
 
     def quote(self, side: str, quote: Quote | None, ts_ms: int) -> None:
-        """Take note of a side's quote; None where its book is unknown."""
+        """Set a side's quote; ``None`` if its book is unknown."""
         self._quotes[side] = quote
         self.ts_ms = max(self.ts_ms, ts_ms)
 
-    def moved(self, *, in_running: bool, after_ms: int | None = None) -> State | None:
-        """Return the state of the market if it differs from the last returned one, or is ``after_ms`` later."""
+    def move(self, *, in_running: bool, after_ms: int | None = None) -> State | None:
+        """Return the state if it differs from the last returned one, or is ``after_ms`` later."""
         prices = self._prices()
         again = after_ms is not None and self.ts_ms - self._last_ms >= after_ms
         if prices == (self._prob_bps, self._odds_milli) and not again:
@@ -151,7 +149,7 @@ def cents(price: object) -> int:
     Raises
     ------
     ValueError
-        It is another number, or none.
+        The value is not a whole number from 0 to 100.
     """
     if type(price) is not int or not 0 <= price <= 100:
         raise ValueError(f"{price!r} is no price in cents")
@@ -184,7 +182,7 @@ def names_of(title: str) -> tuple[str, ...]:
 
 
 def match_sides(names: Sequence[str], outcomes: Sequence[str]) -> tuple[str, ...] | None:
-    """Return ``part1``, ``draw`` and ``part2`` as the outcomes of a match mean them; None if they are others.
+    """Return ``part1``, ``draw`` and ``part2`` for the outcomes of a match; ``None`` if they are others.
 
     Examples
     --------

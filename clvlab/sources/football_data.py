@@ -1,8 +1,7 @@
 """football-data.co.uk seasons: pre-match and closing odds of many books, and results, a row a match.
 
-Of each market the closing odds of one source are taken, the first in an order of preference that has them all, and the
-pre-match odds of the same source. The files say of no observation when it was made: the ticks' times, at fixed spans before
-the kickoff, are synthetic.
+Each market takes the closing odds of one source, the first in an order of preference with all of them, and its pre-match odds.
+The files have no times of observations: the ticks' times, at fixed spans before the kickoff, are synthetic.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from clvlab.packs.files import whole
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.rows import RESULTS, Payout
 from clvlab.sources.books import QUOTES, QuoteSpill, at_ticks, batches, book_ticks
-from clvlab.sources.source import NO_ODDS, ImportStats, Normalised, Options, SourcePart, files_below, fixture_ids_of
+from clvlab.sources.source import NO_ODDS, ImportStats, Options, SourceData, SourcePart, files_below, fixture_ids_of
 from clvlab.words import counted
 
 # Rows of football-data.co.uk: encodings, headers of every generation, dates in UK time.
@@ -48,10 +47,7 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class MatchRow:
-    """One match: who, when, the goals if it was played, and its cells by column.
-
-    ``source_id`` is what the source has for an id: league, day in the UK and teams.
-    """
+    """One match: teams, time, goals if played, and its cells by column; ``source_id`` is league, day in the UK and teams."""
 
     file: str
     line: int
@@ -66,7 +62,7 @@ class MatchRow:
 
 
 def matches(name: str, path: Path, account: ImportStats) -> Iterator[MatchRow]:
-    """Read the matches of one file; rows of another width than the header, or that can't be read, are refused."""
+    """Read the matches of one file; rows that can't be read, or have another width than the header, are refused."""
     rows = csv.reader(io.StringIO(_text(name, path, account), newline=""), strict=True)
     header: list[str] = []
     league = ""
@@ -182,7 +178,7 @@ CLOSING_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class FileMarket:
-    """A market of the files: its type, sides with the ends of their columns, and the columns of its line."""
+    """A market of the files: type, sides with the endings of their columns, and columns of its line."""
 
     kind: str
     sides: tuple[tuple[str, str], ...]
@@ -199,9 +195,9 @@ MARKETS = (
 
 
 def prices(match: MatchRow, market: FileMarket, prefixes: Sequence[str], mark: str, account: ImportStats) -> dict[str, float]:
-    """Return the odds of every side under the first prefix that has them all, or none.
+    """Return the odds of every side under the first prefix that has them all; empty without one.
 
-    ``mark`` is ``C`` for closing odds, and empty for those before the match.
+    ``mark`` is ``C`` for closing odds, and empty for pre-match odds.
     """
     for prefix in prefixes:
         cells = {side: (prefix + mark + end, match.cells.get(prefix + mark + end, "")) for side, end in market.sides}
@@ -222,18 +218,18 @@ def prices(match: MatchRow, market: FileMarket, prefixes: Sequence[str], mark: s
 
 
 def start_ms(match: MatchRow) -> int:
-    """Return the time that both observations of a match are counted back from: its kickoff, or the end of its day."""
+    """Return the time that a match's observations are counted back from: its kickoff, or the end of its day."""
     return match.kickoff_ts_ms if match.kickoff_ts_ms is not None else match.day_ts_ms + CLOSING_MS
 
 
 def quote_rows(match: MatchRow, key: str, book: str, ts_ms: int, odds: Mapping[str, float | None]) -> Iterator[tuple[Any, ...]]:
-    """Return what a book says of a market at a time as rows of ``QUOTES``."""
+    """Return a book's prices of a market at a time as rows of ``QUOTES``."""
     for side, decimal in odds.items():
         yield (match.source_id, key, side, book, ts_ms, ts_ms, False, decimal, match.file, match.line)
 
 
 def market_key(match: MatchRow, market: FileMarket, columns: Sequence[str]) -> str | None:
-    """Return the market key; none where the line of a handicap is missing."""
+    """Return the market key; ``None`` if a handicap's line is missing."""
     if market.kind == RESULT_1X2:
         return compose_key(RESULT_1X2)
     if market.kind == TOTAL_GOALS:
@@ -250,7 +246,7 @@ def _number(text: str) -> float | None:
     return number if abs(number) < ODDS_MILLI[1] else None  # neither NaN nor infinite
 
 
-# What every book of football-data's files offers, beside the one source that ticks are made of.
+# What every book of football-data's files offers, besides the one source of the ticks.
 
 
 _ANY = Consensus(min_books=1, max_age_s=10**9)
@@ -266,7 +262,7 @@ _BOOKS = {
 
 
 class OfferedBooks:
-    """Prices of all books, on disk as they are read."""
+    """Prices of all books, spilled to disk."""
 
     def __init__(self, folder: Path) -> None:
         own = folder / "books"
@@ -275,7 +271,6 @@ class OfferedBooks:
         self._account = ImportStats(lenient=True)
 
     def add(self, match: MatchRow) -> None:
-        """Take what all books say of a match."""
         start, markets = (
             start_ms(match),
             [
@@ -295,7 +290,7 @@ class OfferedBooks:
                 self._rows += quote_rows(match, str(last), book, start - CLOSING_MS, close)
 
     def flush(self) -> int:
-        """Put on disk what was taken, and count the prices of it that could not be read."""
+        """Write the prices to disk, and count those that could not be read."""
         self._spill.add(pl.DataFrame(self._rows, schema=QUOTES, orient="row"))
         before, self._refused, self._rows = self._refused, sum(self._account.refused.values()), []
         return self._refused - before
@@ -306,8 +301,8 @@ class OfferedBooks:
         if not known:
             return pl.DataFrame(schema=BOOKS)
         rows = self._spill.rows(known).sort("file", "line")
-        said = book_ticks(rows, ids, options, _ANY, ImportStats(lenient=True)).books
-        return pl.DataFrame(schema=BOOKS) if said is None else at_ticks(said, ticks)
+        frame = book_ticks(rows, ids, options, _ANY, ImportStats(lenient=True)).books
+        return pl.DataFrame(schema=BOOKS) if frame is None else at_ticks(frame, ticks)
 
 
 # How bets on football are settled by the score.
@@ -322,12 +317,12 @@ _OPPOSITE = {
 }
 
 
-def settled(market: Market | UnreadKey, home: int, away: int) -> dict[str, Payout]:
-    """Settle the sides of a market by the goals of a match; nothing of one that is not read, or about anything else than these.
+def settlement(market: Market | UnreadKey, home: int, away: int) -> dict[str, Payout]:
+    """Settle the sides of a market by the goals of a match; empty for an unread market, or one about something else.
 
     Examples
     --------
-    >>> settled(Market.parse("OVER_UNDER_25||"), 2, 1)["over"].value, settled(Market.parse("totals_h1||point=2.5"), 2, 1)
+    >>> settlement(Market.parse("OVER_UNDER_25||"), 2, 1)["over"].value, settlement(Market.parse("totals_h1||point=2.5"), 2, 1)
     ('won', {})
     """
     if isinstance(market, UnreadKey) or any(market.scope):
@@ -338,19 +333,17 @@ def settled(market: Market | UnreadKey, home: int, away: int) -> dict[str, Payou
 
 
 def result_1x2(lead: int) -> dict[str, Payout]:
-    """Settle home win, draw and away win by the home team's lead."""
     won = "part1" if lead > 0 else "part2" if lead < 0 else "draw"
     return {side: Payout.WON if side == won else Payout.LOST for side in ("part1", "draw", "part2")}
 
 
 def totals(goals: int, line: float) -> dict[str, Payout]:
-    """Settle over and under."""
     over = _by_margin(goals - line)
     return {"over": over, "under": _OPPOSITE[over]}
 
 
 def handicap(lead: int, line: float) -> dict[str, Payout]:
-    """Settle an Asian handicap, the line being the home team's; quarter lines halve the stake.
+    """Settle an Asian handicap with the home team's line; quarter lines halve the stake.
 
     Examples
     --------
@@ -383,12 +376,11 @@ _PREFIXES = {
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.csv`` and ``*.csv.gz``."""
     return files_below(paths, (".csv", ".csv.gz"))
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-    """Read seasons, and return each match at most two ticks a market."""
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
+    """Read seasons into at most two ticks per market of each match."""
     preference = options.closing or CLOSING
     unknown = [name for name in preference if name not in _PREFIXES]
     if unknown:
@@ -408,7 +400,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
                 quotes = list(_quotes(match, preference, account))
                 if offered is not None:
                     offered.add(match)
-                settled += _settled(match, {quote[1] for quote in quotes})
+                settled += _results(match, {quote[1] for quote in quotes})
                 rows += quotes
                 if len(rows) >= options.chunk_rows // 4:
                     spill.add(pl.DataFrame(rows, schema=QUOTES, orient="row"))
@@ -421,7 +413,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         options.progress(f"{name}: {counted(len(fixtures), 'match', 'matches')} so far")
     ids = fixture_ids_of(fixtures)
     results = pl.DataFrame([(ids[row[0]], *row[1:]) for row in settled], schema=RESULTS, orient="row")
-    return Normalised(
+    return SourceData(
         parts=_parts(spill, offered, ids, options, account),
         fixtures=tuple(
             Fixture(fixture_id=ids[source_id], names=(home, away), source_id=source_id, kickoff_ts_ms=kickoff)
@@ -447,10 +439,9 @@ def _parts(
 
 
 def _quotes(match: MatchRow, preference: Sequence[str], account: ImportStats) -> Iterator[tuple[Any, ...]]:
-    """Return the quotes of one match: before it, and at its close."""
     start = start_ms(match)
     for market in MARKETS:
-        chosen = _chosen(match, market, preference, account)
+        chosen = _choose_source(match, market, preference, account)
         if chosen is None:
             continue
         source, before, close = chosen
@@ -467,10 +458,10 @@ def _quotes(match: MatchRow, preference: Sequence[str], account: ImportStats) ->
             yield from quote_rows(match, key, source, ts_ms, odds)
 
 
-def _chosen(
+def _choose_source(
     match: MatchRow, market: FileMarket, preference: Sequence[str], account: ImportStats
 ) -> tuple[str, dict[str, float], dict[str, float]] | None:
-    """Return the first source with closing odds: pre-match odds if it has them, and closing odds; else pre-match odds."""
+    """Return the first source with closing odds, with its pre-match odds if any; without one the first with pre-match odds."""
     before = {source: prices(match, market, _PREFIXES[source][market.prefixes], "", account) for source in preference}
     for source in preference:
         close = prices(match, market, _PREFIXES[source][market.prefixes], "C", account)
@@ -484,11 +475,10 @@ def _chosen(
     return first, before[first], {}
 
 
-def _settled(match: MatchRow, keys: set[str]) -> Iterator[tuple[str, str, str, str, str]]:
-    """Settle the markets of a match that was played."""
+def _results(match: MatchRow, keys: set[str]) -> Iterator[tuple[str, str, str, str, str]]:
     if match.goals is None:
         return
     home, away = match.goals
     for key in sorted(keys):
-        for side, result in settled(Market.parse(key), home, away).items():
+        for side, result in settlement(Market.parse(key), home, away).items():
             yield (match.source_id, key, side, result.value, f"{home}-{away}")

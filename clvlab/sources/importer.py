@@ -1,4 +1,4 @@
-"""Making packs of files, of frames and of captures."""
+"""Packs made from files, frames and captures."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from clvlab.sources.archives import Archives, archives_in, is_archive
 from clvlab.sources.capture.records import Header, records_of
 from clvlab.sources.mapping import read_mapping
 from clvlab.sources.providers import IMPORTERS, SOURCES, Normaliser
-from clvlab.sources.recognition import Recognised, content_of, is_of_betfair, probabilities_in, recognised
-from clvlab.sources.source import Normalised, Options, SourcePart, as_part, left_files, silent
+from clvlab.sources.recognition import Recognition, content_of, is_of_betfair, probabilities_in, recognition_of
+from clvlab.sources.source import Options, SourceData, SourcePart, as_part, left_files, silent
 from clvlab.sources.tables.files import FRAME_FILE, frame_csv, is_frame
 from clvlab.words import counted
 
@@ -41,12 +41,12 @@ _LOOKED_AT = 1000
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import wrote, what it found, which files it left unread by reason, and the source if it told it."""
+    """The pack and quality report of an import, files left unread by reason, and the source if it was recognised."""
 
     manifest: PackManifest
     quality: Quality
     unread: tuple[RefusedRows, ...]
-    recognised: Recognised | None = None
+    recognised: Recognition | None = None
 
 
 def import_source(source: str | None, paths: Sequence[Path], folder: Path, options: Options | None = None) -> ImportReport:
@@ -55,19 +55,19 @@ def import_source(source: str | None, paths: Sequence[Path], folder: Path, optio
     Parameters
     ----------
     source
-        Name of an importer; told by the content of the files if None.
+        Name of an importer; recognised by the content of the files if ``None``.
     paths
         Files or folders of the source.
     folder
-        Where the pack will stand; its name becomes the pack id. Nothing is left there if anything fails.
+        Folder of the new pack; its name becomes the pack id. Nothing is left there if anything fails.
     options
-        Strict, with the source's defaults, if None.
+        Strict, with the source's defaults, if ``None``.
 
     Raises
     ------
     SourceError
-        Unknown source, nothing to read, or a row that can't be read; the message names file, line and reason, and the source
-        that the files look like where it is another one.
+        An unknown source, nothing to read, or a row that can't be read; the message names file, line and reason, and the source
+        that the files look like if it is another one.
     PackFormatError
         The folder exists, or the ticks break a rule of the format.
     """
@@ -80,36 +80,36 @@ def import_source(source: str | None, paths: Sequence[Path], folder: Path, optio
     pack_id_of(folder)
     archives = archives_in(paths, partial(_is_kept, source))
     if not archives:
-        return _told_and_imported(source, paths, folder, options)
+        return _import_paths(source, paths, folder, options)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with StagingPath(folder.parent) as scratch:
         unpacked = Archives(scratch)
-        given = unpacked.unpacked(paths, archives)
+        files = unpacked.extract(paths, archives)
         if unpacked.left and not options.lenient:
             raise SourceError("{}: {}".format(*unpacked.left[0]))
         try:
-            return _told_and_imported(source, given, folder, options, left_files(unpacked.left))
+            return _import_paths(source, files, folder, options, left_files(unpacked.left))
         except SourceError as error:  # names of files are those in the archive, not where they were unpacked
             raise SourceError(str(error).replace(f"{scratch}{os.sep}", "")) from error
 
 
 def _is_kept(source: str | None, archive: Path) -> bool:
-    """Whether an archive is a tar of Betfair's, whose importer reads it as it is."""
+    """Return whether an archive is a tar of Betfair's, whose importer reads it as it is."""
     return archive.suffix == ".tar" and (source == "betfair" or (source is None and is_of_betfair(archive)))
 
 
-def _told_and_imported(
+def _import_paths(
     source: str | None, paths: Sequence[Path], folder: Path, options: Options, left: tuple[RefusedRows, ...] = ()
 ) -> ImportReport:
-    """Import what is given; ``left`` of archives is counted with what is refused."""
+    """Import paths; ``left`` of archives is counted with the refused rows."""
     if source is None:
         form = {"odds_format": options.odds_format} if options.odds_format else {}
-        told = recognised(paths, {**form, **(options.mapping or {})})
-        return replace(_imported(told.source, paths, folder, _read_so(told, options), left), recognised=told)
+        found = recognition_of(paths, {**form, **(options.mapping or {})})
+        return replace(_import_found(found.source, paths, folder, _options_for(found, options), left), recognised=found)
     try:
-        return _imported(source, paths, folder, options, left)
+        return _import_found(source, paths, folder, options, left)
     except SourceError as error:
-        looks = _looks_like(paths, options)
+        looks = _recognition_of(paths, options)
         fair = None if options.odds_format or options.mapping else next(filter(None, map(probabilities_in, paths)), None)
         if fair is not None:
             raise SourceError(f"{error}; {fair}: leave out the source to be told what can be done with them") from error
@@ -118,34 +118,34 @@ def _told_and_imported(
         raise SourceError(f"{error}; by its content this is {looks}") from error
 
 
-def _imported(
+def _import_found(
     source: str, paths: Sequence[Path], folder: Path, options: Options, left: tuple[RefusedRows, ...]
 ) -> ImportReport:
     find, normalise = IMPORTERS[source]
     files = find(paths)
     manifest, quality = import_files(files, normalise, folder, options, left)
-    return ImportReport(manifest, quality, _unread(paths, files.values()))
+    return ImportReport(manifest, quality, _unread_files(paths, files.values()))
 
 
-def _read_so(told: Recognised, options: Options) -> Options:
-    """Return the options that read a file as it was recognised: a table by its delimiter and what its columns hold."""
-    own, said = dict(told.mapping or {}), dict(options.mapping or {})
-    if told.source == "csv" and told.delimiter != ",":
-        own["delimiter"] = told.delimiter
-    if "columns" in own and isinstance(said.get("columns"), Mapping):
-        said["columns"] = {**own["columns"], **said["columns"]}
-    return replace(options, mapping={**own, **said} or None)
+def _options_for(recognition: Recognition, options: Options) -> Options:
+    """Return the options with the recognised delimiter and columns of a table."""
+    own, chosen = dict(recognition.mapping or {}), dict(options.mapping or {})
+    if recognition.source == "csv" and recognition.delimiter != ",":
+        own["delimiter"] = recognition.delimiter
+    if "columns" in own and isinstance(chosen.get("columns"), Mapping):
+        chosen["columns"] = {**own["columns"], **chosen["columns"]}
+    return replace(options, mapping={**own, **chosen} or None)
 
 
-def _looks_like(paths: Sequence[Path], options: Options) -> Recognised | None:
+def _recognition_of(paths: Sequence[Path], options: Options) -> Recognition | None:
     try:
-        return recognised(paths, options.mapping)
+        return recognition_of(paths, options.mapping)
     except SourceError:  # it looks like nothing: what was wrong with it is all there is to say
         return None
 
 
 def _hint(source: str, paths: Sequence[Path]) -> str:
-    """Say which source was probably meant: the name of one stands among the paths, or is nearly the one given."""
+    """Return which source was probably meant: its name is among the paths, or similar."""
     swapped = next((str(path) for path in paths if str(path) in IMPORTERS), None)
     return did_you_mean(source, IMPORTERS) if swapped is None else f"; the source comes first, then the files: {swapped!r}, ..."
 
@@ -157,12 +157,7 @@ def import_files(
     options: Options | None = None,
     left: tuple[RefusedRows, ...] = (),
 ) -> tuple[PackManifest, Quality]:
-    """Make a pack of files by name, as ``import_source`` does; returns what was written, and what was found.
-
-    Raises
-    ------
-    SourceError, PackFormatError
-    """
+    """Make a pack of files by name, as ``import_source`` does, and return it with its quality."""
     pack_id = pack_id_of(folder)
     if folder.exists() or folder.is_symlink():
         raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten: name another folder")
@@ -206,18 +201,18 @@ def import_files(
     return written, report
 
 
-def _consensus(result: Normalised, options: Options) -> str:
+def _consensus(result: SourceData, options: Options) -> str:
     limit = options.max_overround
     return result.consensus if limit is None else f"{result.consensus}; books beyond an overround of {limit:g} are suspended"
 
 
-def _tape(kickoffs: pl.DataFrame, result: Normalised, part: pl.DataFrame | SourcePart) -> tuple[Tape, pl.DataFrame | None]:
+def _tape(kickoffs: pl.DataFrame, result: SourceData, part: pl.DataFrame | SourcePart) -> tuple[Tape, pl.DataFrame | None]:
     ticks, books = as_part(part)
     own = kickoffs.filter(pl.col("fixture_id").is_in(ticks["fixture_id"].unique().implode()))
     return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy), books
 
 
-def _check_some(quality: QualityAccount, result: Normalised, files: Mapping[str, Path], left: tuple[RefusedRows, ...]) -> None:
+def _check_some(quality: QualityAccount, result: SourceData, files: Mapping[str, Path], left: tuple[RefusedRows, ...]) -> None:
     refused = [*result.account.refused_rows(), *left]
     if quality.counts["ticks"] > (quality.counts["suspended"] if refused else 0):
         return
@@ -233,7 +228,7 @@ def _check_some(quality: QualityAccount, result: Normalised, files: Mapping[str,
     )
 
 
-def _check_weights(options: Options, result: Normalised) -> None:
+def _check_weights(options: Options, result: SourceData) -> None:
     unknown = sorted(options.weights.keys() - result.account.book_names)
     if unknown:
         raise SourceError(
@@ -241,7 +236,7 @@ def _check_weights(options: Options, result: Normalised) -> None:
         )
 
 
-def _report(quality: QualityAccount, result: Normalised, files: int, left: tuple[RefusedRows, ...]) -> Quality:
+def _report(quality: QualityAccount, result: SourceData, files: int, left: tuple[RefusedRows, ...]) -> Quality:
     account = result.account
     return quality.report(
         files=files,
@@ -255,32 +250,23 @@ def _report(quality: QualityAccount, result: Normalised, files: int, left: tuple
     )
 
 
-def _unread(paths: Sequence[Path], read: Iterable[Path]) -> tuple[RefusedRows, ...]:
+def _unread_files(paths: Sequence[Path], read: Iterable[Path]) -> tuple[RefusedRows, ...]:
     below = {file for path in paths if path.is_dir() for file in path.rglob("*") if file.is_file()}
     unread = [file for file in sorted(below - set(read)) if not is_archive(file)]
-    told = [(file.name, content_of(file)) for file in unread[:_LOOKED_AT]]
-    return left_files([*told, *((file.name, "files that were not looked at") for file in unread[_LOOKED_AT:])])
+    contents = [(file.name, content_of(file)) for file in unread[:_LOOKED_AT]]
+    return left_files([*contents, *((file.name, "files that were not looked at") for file in unread[_LOOKED_AT:])])
 
 
 # From the segments of a capture to a pack that keeps them, and shows how they became its ticks.
 
 
 def pack_capture(segments: Sequence[Path], folder: Path, options: Options | None = None) -> PackManifest:
-    """Make a pack of a capture that has ended.
-
-    Parameters
-    ----------
-    segments
-        Its files.
-    folder
-        Where the pack will stand; its name becomes the pack id.
-    options
-        How many rows are held at a time.
+    """Make a pack of an ended capture's segments in ``folder``, whose name becomes the pack id.
 
     Raises
     ------
     SourceError
-        No segment, or one that can't be read, or no tick in all of them.
+        There is no segment, one can't be read, or no tick is in any.
     PackFormatError
         The folder exists.
     """
@@ -299,18 +285,18 @@ OPTIONS = tuple(one.name for one in fields(Options) if one.name not in _OURS)
 
 
 def import_options(*, mapping: Mapping[str, Any] | str | Path | None = None, **named: Any) -> Options:
-    """Return the options of an import that are given by name; ``lenient``, unless it is given otherwise.
+    """Return the options of an import by name; ``lenient`` unless set otherwise.
 
     Raises
     ------
     ArgumentError
-        There is no option of that name, or a value is of another kind than it must be.
+        An option is unknown, or its value has the wrong type.
     OddsError
         An unknown margin method or odds format.
     SourceError
-        A mapping file that can't be read, or a value that is no mapping.
+        A mapping file can't be read, or a value is not a mapping.
     WindowError
-        A ``max_close_age_s`` that is no positive number of seconds.
+        ``max_close_age_s`` is not a positive number of seconds.
     """
     for name in named:
         if name not in OPTIONS:
@@ -320,12 +306,7 @@ def import_options(*, mapping: Mapping[str, Any] | str | Path | None = None, **n
 
 
 def import_from(source: Any, paths: Any, folder: Path, options: Options) -> ImportReport:
-    """Import files, or a frame as the file ``frame.csv`` that it would be; see ``import_source`` and ``frame_csv``.
-
-    Raises
-    ------
-    SourceError, OddsError, PackFormatError
-    """
+    """Import files, or a frame as the file ``frame.csv``; see ``import_source`` and ``frame_csv``."""
     if not isinstance(source, str | None):
         raise SourceError(f"a source is named by a text, such as 'csv', not {type(source).__name__}: the source comes first")
     if not is_frame(paths):
@@ -347,7 +328,7 @@ def paths_of(value: Any) -> list[Path]:
     Raises
     ------
     SourceError
-        Something that is no path.
+        A value is not a path.
     """
     if isinstance(value, str | Path):
         return [Path(value)]
@@ -365,7 +346,7 @@ def paths_of(value: Any) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """Files or folders of a source, and where their pack will stand."""
+    """Files or folders of a source, and the folder of their pack."""
 
     source: str
     paths: tuple[Path, ...]
@@ -374,14 +355,14 @@ class Import:
 
 
 def import_all(imports: Sequence[Import], executor: Executor | None = None) -> Iterator[Path]:
-    """Make packs, in their order, and yield the folder of each; what is in one does not depend on who makes it.
+    """Make packs in order, and yield each folder; the content does not depend on the executor.
 
-    Packs that were made before another failed stay.
+    Packs that were made before another failed are kept.
 
     Raises
     ------
     PackFormatError
-        Two packs would stand in one folder; nothing is read then.
+        Two packs have one folder; nothing was read.
     ExecutorError, ClvlabError
         As ``parallel_map`` and ``import_source``.
     """

@@ -1,4 +1,4 @@
-"""What the columns of somebody's table mean: given as a mapping, a small YAML file, or flags."""
+"""The meaning of a table's columns: a mapping, a small YAML file, or flags."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LISTED = 15
 _NAMED = ("date", "probability")  # never taken by their names alone: many tables have such columns that mean something else
 
 
-class Mapped(BaseModel):
+class TableMap(BaseModel):
     """What the columns mean.
 
     Attributes
@@ -68,21 +68,20 @@ class Mapped(BaseModel):
 
     @property
     def by_side(self) -> list[str]:
-        """The columns of a wide table that belong to one side."""
+        """Columns of a wide table that belong to one side."""
         return [column for named in (self.sides, self.probabilities, self.results) for column in named.values()]
 
     @property
     def by_name(self) -> dict[str, str]:
-        """Of a wide table: side -> column of its odds, or of its probability where it has no odds."""
+        """Of a wide table: side -> column of its odds, or of its probability without odds."""
         return self.sides or self.probabilities
 
     @property
     def has_fair(self) -> bool:
-        """Whether the table gives probabilities."""
         return bool(self.probabilities) or "probability" in self.columns
 
     @model_validator(mode="after")
-    def _whole(self) -> Mapped:
+    def _whole(self) -> TableMap:
         long = {"side", "odds"} & self.columns.keys()
         if "side" in long and "probability" in self.columns:
             long = {"side", "odds"}
@@ -96,67 +95,67 @@ class Mapped(BaseModel):
             raise ValueError(f"a market needs at least two sides, not {list(wide)}")
         if self.results and "result" in self.columns:
             raise ValueError("give either a column with the side that won, or the results of each side")
-        for name, given in (("probabilities", self.probabilities), ("results", self.results)):
-            if given and given.keys() != wide.keys():
-                raise ValueError(f"{name} must name the sides {list(wide)}, not {list(given)}")
+        for name, texts in (("probabilities", self.probabilities), ("results", self.results)):
+            if texts and texts.keys() != wide.keys():
+                raise ValueError(f"{name} must name the sides {list(wide)}, not {list(texts)}")
         if wide and "probability" in self.columns:
             raise ValueError("a wide table has no column probability: write probabilities, a column for each side")
         return self
 
 
-def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapped:
-    """Check a mapping against the columns of a table; without a mapping, columns that are named by their meaning count.
+def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> TableMap:
+    """Check a mapping against the columns of a table; without one, columns named by their meaning count.
 
     Raises
     ------
     SourceError
-        A value that is not a mapping, or a mapping that names a column that is not there.
+        A value is not a mapping, or names a column that is missing.
     """
-    given = dict(mapping or {})
+    raw = dict(mapping or {})
     taken = [
         column
         for key in ("sides", "probabilities", "results")
-        if isinstance(named := given.get(key), Mapping)
+        if isinstance(named := raw.get(key), Mapping)
         for column in named.values()
     ]
     named = {name: name for name in get_args(Meaning) if name in columns and name not in {*taken, *_NAMED}}
-    if not (given.get("sides") or given.get("probabilities")) and isinstance(given.get("columns", {}), Mapping):
-        given["columns"] = named | dict(given.get("columns", {}))
-    elif isinstance(given.get("columns", {}), Mapping):
-        given["columns"] = {n: c for n, c in named.items() if n not in ("side", "odds", "probability")} | dict(
-            given.get("columns", {})
+    if not (raw.get("sides") or raw.get("probabilities")) and isinstance(raw.get("columns", {}), Mapping):
+        raw["columns"] = named | dict(raw.get("columns", {}))
+    elif isinstance(raw.get("columns", {}), Mapping):
+        raw["columns"] = {n: c for n, c in named.items() if n not in ("side", "odds", "probability")} | dict(
+            raw.get("columns", {})
         )
     try:
-        found = Mapped.model_validate(given)
+        found = TableMap.model_validate(raw)
     except ValidationError as error:
-        raise SourceError(f"no mapping of columns: {_said(error, columns)}; the columns are {_listed(columns)}") from error
+        raise SourceError(f"no mapping of columns: {_problem(error, columns)}; the columns are {_list(columns)}") from error
     missing = sorted({*found.columns.values(), *found.by_side} - set(columns))
     if missing:
         meant = did_you_mean(missing[0], columns)
-        raise SourceError(f"the mapping names {missing[0]!r}, which is none of the columns {_listed(columns)}{meant}")
+        raise SourceError(f"the mapping names {missing[0]!r}, which is not one of the columns {_list(columns)}{meant}")
     return found
 
 
-def _said(error: ValidationError, columns: list[str]) -> str:
-    """Say what is wrong with a mapping: a key that is none, or what the columns leave open, with those that may be meant."""
+def _problem(error: ValidationError, columns: list[str]) -> str:
+    """Return what is wrong with a mapping: an unknown key, or an ambiguous column, with likely alternatives."""
     wrong = error.errors()[0]
-    key, own = str(wrong["loc"][0]) if wrong["loc"] else "", list(Mapped.model_fields)
+    key, own = str(wrong["loc"][0]) if wrong["loc"] else "", list(TableMap.model_fields)
     if wrong["type"] == "extra_forbidden":
         if key in get_args(Meaning):
             return f"{key!r} stands one level too high: write {{'columns': {{{key!r}: {wrong['input']!r:.80}}}}}"
         return f"it has no key {key!r}{among(key, own)}"
     if wrong["type"] == "literal_error" and key == "columns":
-        given = str(wrong["loc"][1])
-        return f"{given!r} is no meaning{among(given, get_args(Meaning))}; a mapping goes from the meaning to your column"
-    said = wrong["msg"].removeprefix("Value error, ")
+        meaning = str(wrong["loc"][1])
+        return f"{meaning!r} is no meaning{among(meaning, get_args(Meaning))}; a mapping goes from the meaning to your column"
+    text = wrong["msg"].removeprefix("Value error, ")
     if wrong["loc"]:
-        return f"{'.'.join(str(part) for part in wrong['loc'])}: {said}"
+        return f"{'.'.join(str(part) for part in wrong['loc'])}: {text}"
     meant = {name: nearest(name, columns) for name in ("fixture", "time", "side", "odds")}
     near = ", ".join(f"{name!r}: {column!r}" for name, column in meant.items() if column is not None and column != name)
-    return f"{said}; in Python mapping={{'columns': {{{near or repr('time') + ': ' + repr('your column')}}}}}"
+    return f"{text}; in Python mapping={{'columns': {{{near or repr('time') + ': ' + repr('your column')}}}}}"
 
 
-def _listed(columns: list[str]) -> str:
+def _list(columns: list[str]) -> str:
     more = f" and {len(columns) - _LISTED} more" if len(columns) > _LISTED else ""
     return ", ".join(repr(column) for column in columns[:_LISTED]) + more
 
@@ -167,7 +166,7 @@ def read_mapping(path: Path) -> dict[str, object]:
     Raises
     ------
     SourceError
-        The file can't be read, or is no mapping.
+        The file can't be read, or is not a mapping.
     """
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -181,12 +180,12 @@ def read_mapping(path: Path) -> dict[str, object]:
 
 
 def texts_by_name(option: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """Return what an option says that is given as ``NAME=VALUE``, and may be repeated.
+    """Return the values of a repeatable option ``NAME=VALUE``.
 
     Raises
     ------
     SourceError
-        Another form; the message names the option.
+        A value has another form; the message names the option.
     """
     split = [text.partition("=") for text in texts or ()]
     wrong = ["".join(parts) for parts in split if not all(parts)]
@@ -196,12 +195,12 @@ def texts_by_name(option: str, texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def weights_by_book(option: str, texts: Sequence[str] | None) -> dict[str, int]:
-    """Return the weights of books that are given as ``BOOK=N``.
+    """Return the weights of books given as ``BOOK=N``.
 
     Raises
     ------
     SourceError
-        Another form, or no whole number; the message names the option.
+        A value has another form, or is not a whole number; the message names the option.
     """
     weights = texts_by_name(option, texts)
     wrong = [f"{book}={number}" for book, number in weights.items() if not (number.isascii() and number.isdigit())]
@@ -213,11 +212,11 @@ def weights_by_book(option: str, texts: Sequence[str] | None) -> dict[str, int]:
 def with_flags(
     path: Path | None, columns: Mapping[str, str], sides: Mapping[str, str], market: str | None
 ) -> Mapping[str, object] | None:
-    """Return the mapping of a file with what flags say besides; None where nothing is said."""
+    """Return a file's mapping with the flags added; ``None`` without any."""
     found = {} if path is None else read_mapping(path)
     for key, named in (("columns", columns), ("sides", sides)):
-        if named and isinstance(given := found.get(key) or {}, Mapping):  # anything else is refused where it is checked
-            found[key] = {**given, **named}
+        if named and isinstance(present := found.get(key) or {}, Mapping):  # anything else is refused where it is checked
+            found[key] = {**present, **named}
     if market is not None:
         found["market"] = market
     return found or None

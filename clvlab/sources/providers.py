@@ -1,4 +1,4 @@
-"""The providers by name: how files become packs, and how messages of a feed do."""
+"""The providers by name: importers of their files, and feeds with readers of their messages."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from clvlab.sources.kalshi import messages as kalshi_messages
 from clvlab.sources.polymarket import history as polymarket
 from clvlab.sources.polymarket import messages as polymarket_messages
 from clvlab.sources.polymarket import pmxt
-from clvlab.sources.scraped import oddsharvester, oddsportal
-from clvlab.sources.source import Normalised, Options
+from clvlab.sources.scrapers import oddsharvester, oddsportal
+from clvlab.sources.source import Options, SourceData
 from clvlab.sources.tables import table, trades
 from clvlab.sources.the_odds_api import history as the_odds_api
 from clvlab.sources.the_odds_api import messages as the_odds_api_messages
@@ -46,12 +46,12 @@ _Words = Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(_words)]
 
 
 class FeedSettings(BaseSettings):
-    """Settings of all feeds; each is a variable of its name, as ``CLVLAB_TXLINE_JWT``. What is not set is the feed's default.
+    """Settings of all feeds, each a variable such as ``CLVLAB_TXLINE_JWT``; an unset one has the feed's default.
 
     Raises
     ------
     pydantic.ValidationError
-        A value of the wrong type or out of bounds.
+        A value has the wrong type or is out of bounds.
     """
 
     model_config = SettingsConfigDict(env_prefix="CLVLAB_", env_ignore_empty=True, extra="ignore", hide_input_in_errors=True)
@@ -106,12 +106,12 @@ class FeedSettings(BaseSettings):
 
 
 def feed_settings() -> FeedSettings:
-    """Read the environment.
+    """Read the settings from the environment.
 
     Raises
     ------
     FeedError
-        A value that can't be used; no value is shown.
+        A value is not valid; the message shows no value.
     """
     try:
         return FeedSettings()
@@ -121,7 +121,6 @@ def feed_settings() -> FeedSettings:
 
 
 def variable_of(setting: str) -> str:
-    """Return the variable of a setting."""
     return f"CLVLAB_{setting.upper()}"
 
 
@@ -130,7 +129,7 @@ def variable_of(setting: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Where a feed is made, and which settings it can't do without."""
+    """How a feed is made, and the settings it needs."""
 
     module: str
     class_name: str
@@ -151,39 +150,32 @@ FEEDS: Mapping[str, _Entry] = MappingProxyType(
 
 
 def feed_of(settings: FeedSettings, name: str | None = None) -> Feed:
-    """Make a feed.
-
-    Parameters
-    ----------
-    settings
-        Its keys and options.
-    name
-        Which one; that of the settings if None.
+    """Make the feed ``name``, or that of the settings if ``None``.
 
     Raises
     ------
     FeedError
-        None of that name, or a setting that it needs is missing or can't be used.
+        There is no feed of that name, or a setting that it needs is missing or not valid.
     MissingExtraError
         A library that it needs is not installed.
     """
     name = name or settings.feed
     if name is None or name not in FEEDS:
-        asked = "no feed is named: set CLVLAB_FEED to" if name is None else f"there is no feed {name!r}: name"
-        raise FeedError(f"{asked} one of {', '.join(FEEDS)}")
+        problem = "no feed is named: set CLVLAB_FEED to" if name is None else f"there is no feed {name!r}: name"
+        raise FeedError(f"{problem} one of {', '.join(FEEDS)}")
     entry = FEEDS[name]
     prefix = f"{name.replace('-', '_')}_"
-    given = {
+    arguments = {
         field.removeprefix(prefix): value.get_secret_value() if isinstance(value, SecretStr) else value
         for field, value in settings
         if field.startswith(prefix) and value is not None
     }
-    missing = [variable_of(prefix + need) for need in entry.needs if not given.get(need)]
+    missing = [variable_of(prefix + need) for need in entry.needs if not arguments.get(need)]
     if missing:
         raise FeedError(f"the feed {name!r} needs {' and '.join(missing)}")
     if name == "replay":
-        given["pack"] = open_pack(given["pack"])
-    feed = cast(Feed, _class_of(entry)(**given))
+        arguments["pack"] = open_pack(arguments["pack"])
+    feed = cast(Feed, _class_of(entry)(**arguments))
     feed.health.skew_s = settings.feed_skew_s
     return feed
 
@@ -198,7 +190,7 @@ def _class_of(entry: _Entry) -> Any:
 
 
 _Finder = Callable[[Sequence[Path]], Mapping[str, Path]]
-Normaliser = Callable[[Mapping[str, Path], Options, Path], Normalised]
+Normaliser = Callable[[Mapping[str, Path], Options, Path], SourceData]
 
 # source -> (find its files below the given paths, normalise them with a folder for scratch files)
 IMPORTERS: Mapping[str, tuple[_Finder, Normaliser]] = MappingProxyType(

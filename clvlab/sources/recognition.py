@@ -1,6 +1,6 @@
-"""Which source files are of, told by their content: what decides is a shape that only that source has, and it is named.
+"""The source of files, by their content: a shape that only one source has, which is named.
 
-Nothing is guessed of a table whose columns say nothing: it is refused, with what was looked for.
+A table whose columns say nothing is refused, with the shapes that were looked for.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from clvlab.sources.archives import SHEETS, ArchiveKind, head_of, is_a_line, kin
 from clvlab.sources.betfair import runners as betfair_runners
 from clvlab.sources.kalshi.messages import parts_of
 from clvlab.sources.polymarket import pmxt
-from clvlab.sources.scraped import oddsharvester, oddsportal
+from clvlab.sources.scrapers import oddsharvester, oddsportal
 from clvlab.sources.tables import trades
 from clvlab.sources.tables.rows import delimiter_of, header_of
 from clvlab.words import counted
 
-# Columns of probabilities in a table without odds, told by their names and by what they sum to.
+# Columns of probabilities in a table without odds, recognised by their names and sums.
 
 
 _SIDES = {
@@ -54,7 +54,7 @@ _OFF = 0.02  # of a sum from 1, which rounding to two places explains
 
 @dataclass(frozen=True, slots=True)
 class Probabilities:
-    """The columns by side, whether they are percent, and how many rows show it."""
+    """Columns by side, whether they are percent, and the number of rows that show it."""
 
     sides: Mapping[str, str]
     percent: bool
@@ -66,7 +66,7 @@ class Probabilities:
 
 
 def probabilities_of(text: str) -> Probabilities | None:
-    r"""Return the columns of probabilities in the head of a table; None where there are none.
+    r"""Return the columns of probabilities in the head of a table; ``None`` without them.
 
     They are named by the home team, the away team and maybe the draw, hold numbers from 0 to 1 or 0 to 100 in every row but
     blank ones, and sum to about 1 or 100 in nine rows of ten: odds never do.
@@ -99,7 +99,7 @@ def probabilities_of(text: str) -> Probabilities | None:
 
 
 def _styles(header: Sequence[str]) -> list[dict[str, str]]:
-    """Return the columns by side that are named alike, those with a draw first."""
+    """Return columns by side that are named in one style, those with a draw first."""
     teams: dict[tuple[str, str, int], dict[str, str]] = defaultdict(dict)
     draws: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
     for column in header:
@@ -131,7 +131,7 @@ def _number(text: str) -> float | None:
 
 _MAX_ALIKE = 50
 _LIKE_BYTES = 1 << 16
-_SHOWN = 12
+_MAX_LISTED = 12
 _SEASON = ("Date", "HomeTeam", "AwayTeam"), ("Date", "Home", "Away", "League")
 _SEASON_ODDS = ("PSH", "PSCH", "AvgH", "AvgCH", "MaxH", "MaxCH", "B365H", "B365CH", "BbAvH", "BFEH", "BFECH", "FTR", "Res")
 _CHANGES = ("event_id", "commence_time", "bookmaker", "outcome", "snapshot_commit_time")
@@ -155,20 +155,12 @@ LOOKED_FOR: Mapping[str, str] = {
 }
 
 
-Told = tuple[str, str, str] | tuple[str, str, str, Mapping[str, Any]]  # source, what shows it, delimiter, mapping
+Finding = tuple[str, str, str] | tuple[str, str, str, Mapping[str, Any]]  # source, what shows it, delimiter, mapping
 
 
 @dataclass(frozen=True, slots=True)
-class Recognised:
-    """A source, the file that shows it, and what in it does.
-
-    Attributes
-    ----------
-    delimiter
-        What separates the cells of a CSV.
-    mapping
-        What columns mean that are known by what they hold.
-    """
+class Recognition:
+    """A source, the file that shows it, the reason, a CSV's delimiter, and columns recognised by their content."""
 
     source: str
     file: str
@@ -180,24 +172,17 @@ class Recognised:
         return f"{self.source}, for {self.file} has {self.why}"
 
 
-def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) -> Recognised:
-    """Return the source that files or folders are of.
-
-    Parameters
-    ----------
-    paths
-        What is to be imported.
-    mapping
-        What the caller says that columns mean.
+def recognition_of(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) -> Recognition:
+    """Return the source of files or folders; ``mapping`` is the caller's meaning of columns.
 
     Raises
     ------
     SourceError
-        None that is known, or several; the message lists what was looked for.
+        No known source fits, or several do; the message lists the known shapes.
     """
-    found: dict[str, list[Recognised]] = {}
+    found: dict[str, list[Recognition]] = {}
     why_not: list[SourceError] = []
-    seen: dict[tuple[ArchiveKind, str], list[Recognised]] = {}
+    seen: dict[tuple[ArchiveKind, str], list[Recognition]] = {}
     for path in paths:
         for file in _files_of(path):
             likeness = _likeness(file)
@@ -206,7 +191,7 @@ def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) 
                 found[alike[0].source].append(alike[0])
                 continue
             try:
-                one = recognised_file(file, mapping)
+                one = recognise_file(file, mapping)
             except SourceError as error:
                 if not path.is_dir():
                     raise
@@ -223,7 +208,7 @@ def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) 
 
 
 def _likeness(file: Path) -> tuple[ArchiveKind, str]:
-    """Return what files that are of one source have in common: tables their header, others how they end."""
+    """Return a group's common mark: the header of tables, the ending of other files."""
     head = head_of(file, _LIKE_BYTES)
     kind = kind_of(head)
     return kind, head.partition(b"\n")[0].decode(errors="replace") if kind is ArchiveKind.TEXT else "".join(file.suffixes[-2:])
@@ -234,7 +219,7 @@ def _and_others(count: int) -> str:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return a file, or of a folder those that tell what it is."""
+    """Return a file, or the files of a folder that show its source."""
     if not path.is_dir():
         return [path]
     if (path / DESCRIPTOR).is_file():
@@ -244,51 +229,49 @@ def _files_of(path: Path) -> list[Path]:
     return [file for file in sorted(path.rglob("*")) if file.is_file()]
 
 
-def recognised_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Recognised:
-    """Return the source that one file is of.
+def recognise_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Recognition:
+    """Return the source of one file.
 
     Raises
     ------
     SourceError
-        None that is known.
+        No known source fits.
     """
-    found = _told(path, mapping or {})
+    found = _finding(path, mapping or {})
     if isinstance(found, str):
         looked = "".join(f"\n  {source}: {what}" for source, what in LOOKED_FOR.items())
         raise SourceError(
             f"{printable(path.name)!r} is of no source that is known: it holds {found}. Name the source before the file: "
             f"{command('packs', 'import', 'csv', path, '--out', 'FOLDER')}\nLooked for:{looked}"
         )
-    return Recognised(found[0], printable(path.name), *found[1:])
+    return Recognition(found[0], printable(path.name), *found[1:])
 
 
 def content_of(path: Path) -> str:
-    """Return in words what a file holds that was not read."""
-    found = _told(path, {})
+    found = _finding(path, {})
     return found if isinstance(found, str) else f"files of {found[0]}, for they have {found[1]}"
 
 
 def probabilities_in(path: Path) -> str | None:
-    """Return in words the probabilities that a table holds in place of odds; None where it holds none."""
+    """Return in words the probabilities that a table holds in place of odds; ``None`` without them."""
     head = head_of(path) if path.is_file() else b""
     found = probabilities_of(head.decode("utf-8-sig", errors="replace")) if kind_of(head) is ArchiveKind.TEXT else None
     return None if found is None else f"it holds probabilities, not odds, in the columns {found}"
 
 
 def is_of_betfair(path: Path) -> bool:
-    """Whether a tar holds files of Betfair's markets."""
     head = head_of(path)
     return kind_of(head) is ArchiveKind.TAR and not isinstance(_of_tar(path, head, {}), str)
 
 
-def _told(path: Path, mapping: Mapping[str, Any]) -> Told | str:
-    """Return source, what shows it and the delimiter; or in words what a file holds that is of no source."""
+def _finding(path: Path, mapping: Mapping[str, Any]) -> Finding | str:
+    """Return source, reason and delimiter; or in words the content of a file of no known source."""
     head = head_of(path)
-    told: Callable[[Path, bytes, Mapping[str, Any]], Told | str] = _TELLERS.get(kind_of(head), _not_told)
-    return told(path, head, mapping)
+    inspect: Callable[[Path, bytes, Mapping[str, Any]], Finding | str] = _INSPECTIONS.get(kind_of(head), _foreign)
+    return inspect(path, head, mapping)
 
 
-def _not_told(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
+def _foreign(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
     kind = kind_of(head)
     packed = dict.fromkeys(
         (ArchiveKind.ZIP, ArchiveKind.SEVEN_ZIP, ArchiveKind.RAR, ArchiveKind.ZSTANDARD), ", which has to be unpacked"
@@ -299,7 +282,7 @@ def _not_told(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
     return f"{kind.value}{mend.get(kind, '')}"
 
 
-def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> Told | str:
+def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> Finding | str:
     try:
         columns = pq.read_schema(path).names
     except UNREADABLE as error:
@@ -311,17 +294,17 @@ def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> Told | 
     changes = "the-odds-api", f"the columns {_CHANGES[2]}, {_CHANGES[3]} and {_CHANGES[4]}", ""
     found = changes if {*_CHANGES} <= {*columns} else _of_columns(columns, mapping, "parquet")
     if found is None:
-        return f"Parquet with the columns {_listed(columns)}"
+        return f"Parquet with the columns {_list(columns)}"
     if found[0] != "trades" and path.suffix != ".parquet":
         return f"Parquet of {found[0]}, and its name does not end in .parquet: rename it"
     return found
 
 
-def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Told | str:
+def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Finding | str:
     try:
         text = head.decode("utf-8-sig", errors="strict")
     except UnicodeDecodeError as error:
-        cut_off = error.start > len(head) - 4  # the end of the head may stand within a letter
+        cut_off = error.start > len(head) - 4  # the end of the head may be within a letter
         text = head[: error.start].decode("utf-8-sig") if cut_off else head.decode("cp1252", errors="replace")
     first = next((line for line in text.splitlines() if line.strip()), "")
     columns, delimiter = header_of(first), delimiter_of(first)
@@ -336,7 +319,7 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Told | str
         market = next(column for column in columns if column.endswith(oddsharvester.ENDING))
         return "oddsharvester", f"the columns match_date and {market}", delimiter
     if {*_EVENT} <= named and "event_id" in named:
-        return "the fixtures of The Odds API's changes: give the file NAME_ticks.parquet that stands beside it"
+        return "the fixtures of The Odds API's changes: give the file NAME_ticks.parquet next to it"
     if mapping.get("odds_format") != OddsFormat.PROBABILITY and not mapping.get("sides") and not mapping.get("probabilities"):
         odds = oddsportal.columns_of(columns)
         fair = probabilities_of(text)
@@ -348,28 +331,28 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Told | str
     if found is not None:
         return found[0], found[1], delimiter, found[3] if len(found) == 4 else {}
     if (usual := oddsportal.columns_of(columns)) is not None:
-        shown = [usual.named["date"], usual.named["home"], usual.named["away"], *usual.sides.values()]
-        return "oddsportal", f"the columns {', '.join(shown)}", delimiter
-    said = mapping.get("columns")
-    lacks = f", nor {said['fixture']!r:.80} as the mapping says" if isinstance(said, Mapping) and "fixture" in said else ""
-    return f"a CSV with the columns {_listed(columns)}, which name no fixture, time and odds{lacks}"
+        present = [usual.named["date"], usual.named["home"], usual.named["away"], *usual.sides.values()]
+        return "oddsportal", f"the columns {', '.join(present)}", delimiter
+    own = mapping.get("columns")
+    lacks = f", nor {own['fixture']!r:.80} as the mapping says" if isinstance(own, Mapping) and "fixture" in own else ""
+    return f"a CSV with the columns {_list(columns)}, which name no fixture, time and odds{lacks}"
 
 
-def _of_probabilities(found: Probabilities, columns: Sequence[str], delimiter: str) -> Told | str:
-    """Tell a table of probabilities: one that says when they stood is read, without odds."""
+def _of_probabilities(found: Probabilities, columns: Sequence[str], delimiter: str) -> Finding | str:
+    """Recognise a table of probabilities: with a time of each it is read, without odds."""
     if {"fixture", "time"} <= {*columns} and "odds" not in columns:
         mapping = {"probabilities": found.sides, "percent": found.percent}
         return "csv", f"the columns fixture and time, and probabilities without odds in {found}", delimiter, mapping
     return (
         f"probabilities, not odds: the columns {found}. Nobody offers them to be bet, and the table does not say when they "
-        "stood. To value bets by them give a CSV with a fixture, a time and odds beside them, and a mapping of them, as "
+        "stood. To value bets by them give a CSV with a fixture, a time and odds besides them, and a mapping of them, as "
         f"probabilities: {{{', '.join(f'{side}: {column}' for side, column in found.sides.items())}}}; if they are prices of "
         "an exchange, say so by --odds-format probability"
     )
 
 
-def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) -> Told | None:
-    """Tell a table by columns that both CSV and Parquet can have."""
+def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) -> Finding | None:
+    """Recognise a table by columns that both CSV and Parquet can have."""
     named = {*columns}
     price = next((column for column in trades.PRICES if column in named), None)
     if price is not None and "taker_side" in named:
@@ -385,30 +368,30 @@ def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) 
     return None
 
 
-def _listed(columns: Sequence[str]) -> str:
-    return ", ".join(columns[:_SHOWN]) + (f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else "")
+def _list(columns: Sequence[str]) -> str:
+    return ", ".join(columns[:_MAX_LISTED]) + (f" and {len(columns) - _MAX_LISTED} more" if len(columns) > _MAX_LISTED else "")
 
 
-def _of_json(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Told | str:
+def _of_json(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Finding | str:
     try:
         if is_a_line(head):
             document = orjson.loads(head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0])
         else:
             document = orjson.loads(whole(path).removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
-        return f"JSON that breaks off or is none, at its line {error.lineno}: {error.msg}"
+        return f"JSON that breaks off or is not valid, at its line {error.lineno}: {error.msg}"
     except SourceError as error:
         return f"JSON that can't be read: {error}"
     found = of_document(document)
     if found is not None:
         return *found, ""
     some = document[0] if isinstance(document, list) and document else document
-    keys = f"the keys {_listed([str(key) for key in some])}" if isinstance(some, dict) and some else f"{str(some)[:60]!r}"
+    keys = f"the keys {_list([str(key) for key in some])}" if isinstance(some, dict) and some else f"{str(some)[:60]!r}"
     return f"JSON with {keys}"
 
 
 def of_document(document: Any) -> tuple[str, str] | None:
-    """Return the source of a JSON document and what shows it, or None."""
+    """Return the source of a JSON document and the reason, or ``None``."""
     some = document[0] if isinstance(document, list) and document else document
     if not isinstance(some, dict):
         return None
@@ -431,19 +414,19 @@ def of_document(document: Any) -> tuple[str, str] | None:
     return None
 
 
-def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Told | str:
+def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> Finding | str:
     names: list[str] = []
     try:
         with tarfile.open(fileobj=io.BytesIO(head), mode="r|") as tar:
-            names.extend(member.name for member in islice((member for member in tar if member.isfile()), _SHOWN))
+            names.extend(member.name for member in islice((member for member in tar if member.isfile()), _MAX_LISTED))
     except (tarfile.TarError, EOFError, OSError):
         pass  # the head ends within a member: the names before it are enough
     if path.suffix == ".tar" and any(_MARKET.fullmatch(Path(name).name) for name in names):
         return "betfair", f"files named as Betfair's markets, such as {names[0]}", ""
-    return f"a tar archive of {_listed([printable(name) for name in names]) or 'nothing that is a file'}"
+    return f"a tar archive of {_list([printable(name) for name in names]) or 'nothing that is a file'}"
 
 
-_TELLERS: Mapping[ArchiveKind, Callable[[Path, bytes, Mapping[str, Any]], Told | str]] = {
+_INSPECTIONS: Mapping[ArchiveKind, Callable[[Path, bytes, Mapping[str, Any]], Finding | str]] = {
     ArchiveKind.PARQUET: _of_parquet,
     ArchiveKind.TEXT: _of_text,
     ArchiveKind.JSON: _of_json,

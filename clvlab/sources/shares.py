@@ -1,4 +1,4 @@
-"""Shares of venues: which asset is which side of a market, and ticks of their quotes and trades."""
+"""Shares of venues: which asset is which side of a market, and ticks from their quotes and trades."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _YES, _NO = "yes", "no"
 LEAVE_OUT = "leave-out"
 
 
-class _Mapped(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
-class _MappedFixture(_Mapped):
-    """A fixture: an id of one's own, its names with the home team first, its kickoff, and the sides of its markets."""
+class _FixtureEntry(_StrictModel):
+    """A fixture: the user's own id, names with the home team first, kickoff, and the sides of its markets."""
 
     id: str | int
     names: tuple[str, ...]
@@ -59,16 +59,16 @@ class _MappedFixture(_Mapped):
         }
 
 
-class _Mapping(_Mapped):
-    """The fixtures, what their kickoffs are, and what becomes of assets that it does not name."""
+class _AssetEntries(_StrictModel):
+    """Fixtures, the kind of their kickoffs, and what to do with other assets."""
 
-    fixtures: tuple[_MappedFixture, ...] = ()
+    fixtures: tuple[_FixtureEntry, ...] = ()
     kickoff_kind: KickoffKind = KickoffKind.SCHEDULED
     others: str | None = None
     columns: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _known(self) -> _Mapping:
+    def _check_others(self) -> _AssetEntries:
         if self.others not in (None, LEAVE_OUT):
             raise ValueError(f"others is {LEAVE_OUT!r} or nothing, not {self.others!r:.80}")
         return self
@@ -78,25 +78,17 @@ def _word(name: Any) -> str:
     return {True: _YES, False: _NO}[name] if isinstance(name, bool) else str(name)
 
 
-def _asset(said: Any) -> Any:
-    """Return an asset, with a mark before it where the side is its ``no``."""
-    if isinstance(said, Mapping) and len(said) == 1 and _word(next(iter(said))) in (_YES, _NO):
-        ((which, asset),) = said.items()
+def _asset(value: Any) -> Any:
+    """Return an asset, marked if the side is its ``no``."""
+    if isinstance(value, Mapping) and len(value) == 1 and _word(next(iter(value))) in (_YES, _NO):
+        ((which, asset),) = value.items()
         return f"{_word(which)}:{asset}"
-    return f"{_YES}:{said}" if isinstance(said, str | int) and not isinstance(said, bool) else said
+    return f"{_YES}:{value}" if isinstance(value, str | int) and not isinstance(value, bool) else value
 
 
 @dataclass(frozen=True, slots=True)
 class AssetMarket:
-    """A market whose sides are shares.
-
-    Attributes
-    ----------
-    sides
-        Side -> asset, in byte order.
-    opposite
-        The sides that win where their asset loses.
-    """
+    """A market whose sides (side -> asset, in byte order) are shares; the ``opposite`` ones win where their asset loses."""
 
     fixture_id: int
     key: str
@@ -108,21 +100,13 @@ class AssetMarket:
         return frozenset(self.sides.values())
 
     def sides_of(self, asset: str) -> tuple[tuple[str, bool], ...]:
-        """Return the sides that an asset is, and whether each is the opposite of it."""
+        """Return the sides of an asset, and whether each is its opposite."""
         return tuple((side, side in self.opposite) for side, own in self.sides.items() if own == asset)
 
 
 @dataclass(slots=True)
 class AssetMap:
-    """The markets of all assets that a mapping names, and those that it does not.
-
-    Attributes
-    ----------
-    markets
-        By asset.
-    columns
-        Meaning -> column, of a source that is a table.
-    """
+    """The markets of mapped assets, and the unknown assets; ``columns`` are meaning -> column for a table."""
 
     source: str
     fixtures: tuple[Fixture, ...]
@@ -134,11 +118,11 @@ class AssetMap:
     _described: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def describe(self, asset: str, event: str, names: tuple[str, ...]) -> None:
-        """Take note of what a source says of an asset, for the lines that a mapping may lack."""
+        """Record a source's description of an asset, for the lines that a mapping may lack."""
         self._described.setdefault(asset, (event, names))
 
     def find(self, asset: str, account: ImportStats, count: int = 1) -> AssetMarket | None:
-        """Return the market of an asset; of one that the mapping lacks take note, and return None."""
+        """Return the market of an asset; ``None``, and counted, if the mapping lacks it."""
         market = self.markets.get(asset)
         if market is None:
             self._unknown[asset] += count
@@ -152,7 +136,7 @@ class AssetMap:
         Raises
         ------
         SourceError
-            There are some, unless the mapping leaves them out: a market without one of its sides is no market.
+            The mapping lacks some and does not leave them out: a market without one of its sides is no market.
         """
         if not self._unknown or self.leaves_out:
             return
@@ -166,7 +150,7 @@ class AssetMap:
         )
 
     def _in_order(self) -> list[str]:
-        """Return unknown assets, those first of which the source says something."""
+        """Return unknown assets, the described ones first."""
         return sorted(self._unknown, key=lambda asset: (asset not in self._described, asset))
 
     def _lines(self) -> list[str]:
@@ -188,20 +172,20 @@ class AssetMap:
 
 
 def asset_map(source: str, options: Options) -> AssetMap:
-    """Check a mapping of assets; without one there are no assets, and the first is refused with the lines to write.
+    """Check a mapping of assets; without one the first asset is refused with the lines to write.
 
     Raises
     ------
     SourceError
-        It is none, a kickoff has no zone, or an asset or a fixture stands in it twice.
+        The mapping is not valid, a kickoff has no zone, or an asset or a fixture is in it twice.
     """
-    given = dict(options.mapping or {})
-    if "fixtures" not in given and given.keys() & {"sides", "market"}:
-        raise SourceError(f"{source} takes a mapping of fixtures, not of a table's columns: {', '.join(map(repr, given))}")
+    raw = dict(options.mapping or {})
+    if "fixtures" not in raw and raw.keys() & {"sides", "market"}:
+        raise SourceError(f"{source} takes a mapping of fixtures, not of a table's columns: {', '.join(map(repr, raw))}")
     try:
-        mapping = _Mapping.model_validate(given)
+        mapping = _AssetEntries.model_validate(raw)
     except ValidationError as error:
-        raise SourceError(f"no mapping of assets: {_said(error)}") from error
+        raise SourceError(f"no mapping of assets: {_problem(error)}") from error
     ids = fixture_ids_of(str(one.id) for one in mapping.fixtures)
     if len(ids) != len(mapping.fixtures):
         twice = next(name for name, count in Counter(str(one.id) for one in mapping.fixtures).items() if count > 1)
@@ -224,16 +208,16 @@ def asset_map(source: str, options: Options) -> AssetMap:
     return AssetMap(source, ordered, markets, kickoff, mapping.others == LEAVE_OUT, mapping.columns)
 
 
-def _said(error: ValidationError) -> str:
+def _problem(error: ValidationError) -> str:
     wrong = error.errors()[0]
     if wrong["type"] == "extra_forbidden":
         place, name = wrong["loc"][:-1], str(wrong["loc"][-1])
-        return f"{name!r} is no key{among(name, _MappedFixture.model_fields if place else _Mapping.model_fields)}"
+        return f"{name!r} is no key{among(name, _FixtureEntry.model_fields if place else _AssetEntries.model_fields)}"
     where = ".".join(str(part) for part in wrong["loc"])
     return f"{where}: {wrong['msg'].removeprefix('Value error, ')}" if where else wrong["msg"].removeprefix("Value error, ")
 
 
-def _kickoff(one: _MappedFixture, options: Options) -> int:
+def _kickoff(one: _FixtureEntry, options: Options) -> int:
     text = one.kickoff.isoformat() if isinstance(one.kickoff, datetime) else one.kickoff
     try:
         return time_ms(text, zone_of(options.time_zone))
@@ -241,9 +225,9 @@ def _kickoff(one: _MappedFixture, options: Options) -> int:
         raise SourceError(f"the kickoff of {str(one.id)!r:.120} in the mapping: {error}") from error
 
 
-def _market(fixture_id: int, key: str, said: Mapping[str, str]) -> AssetMarket:
-    """Make a market; one of a single asset that is its ``yes`` has the other side of the same asset besides."""
-    marked = dict(said)
+def _market(fixture_id: int, key: str, assets: Mapping[str, str]) -> AssetMarket:
+    """Return a market; one with only the ``yes`` of an asset also gets the asset's other side."""
+    marked = dict(assets)
     if list(marked) == [_YES]:
         marked[_NO] = f"{_NO}:{marked[_YES].partition(':')[2]}"
     split = {side: (asset.partition(":")[2], asset.startswith(f"{_NO}:")) for side, asset in marked.items()}
@@ -277,7 +261,7 @@ _AT = ("fixture_id", "market_key", "ts_ms")
 
 
 class StateSpill:
-    """Keeps states on disk; of those of one market at one time the last one counts."""
+    """Keeps states on disk; the last one of a market at one time counts."""
 
     def __init__(self, folder: Path) -> None:
         self._spill = QuoteSpill(folder)
@@ -285,7 +269,6 @@ class StateSpill:
         self._held: list[State] = []
 
     def add(self, states: Iterable[State], chunk_rows: int) -> None:
-        """Take some more states, in order."""
         self._held += states
         if len(self._held) * 2 >= chunk_rows:
             self._flush()
@@ -297,7 +280,7 @@ class StateSpill:
             self._held = []
 
     def parts(self, options: Options, account: ImportStats) -> Iterator[pl.DataFrame]:
-        """Return ``TICKS`` of some whole fixtures at a time, in ascending order of fixture_id."""
+        """Return ``TICKS`` of whole fixtures in parts, in ascending order of fixture_id."""
         self._flush()
         ids = {event: int(event) for event in self._spill.rows_of}
         for batch in batches(self._spill.rows_of, ids, options.chunk_rows):
@@ -305,7 +288,7 @@ class StateSpill:
 
 
 def states_frame(states: Iterable[State], place: int = 0) -> pl.DataFrame:
-    """Make a frame of states that are counted from ``place``: ``TICKS``, still without their number, event and place."""
+    """Return states, counted from ``place``, as ``TICKS`` without number, with event and place."""
     rows = [
         (s.fixture_id, 0, s.ts_ms, s.in_running, s.market_key, side, prob, odds, s.suspended, str(s.fixture_id), place + n)
         for n, s in enumerate(states)
@@ -328,7 +311,7 @@ def states_frame(states: Iterable[State], place: int = 0) -> pl.DataFrame:
 
 
 def last_states(states: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
-    """Return ``TICKS`` of states of whole fixtures, of which the last of one market at one time counts."""
+    """Return ``TICKS`` from states of whole fixtures; the last one of a market at one time counts."""
     last = states.filter(pl.col("place") == pl.col("place").max().over(_AT))
     account.note("states that another of the same time followed", states["place"].n_unique() - last["place"].n_unique())
     for suspended, count in last.group_by("suspended").agg(pl.col("place").n_unique()).iter_rows():
@@ -336,7 +319,7 @@ def last_states(states: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
     return number_messages(last)
 
 
-# A row a quote or a trade of an asset: prices are millionths of what its share pays. ``order`` tells trades of one
+# A row a quote or a trade of an asset: prices are millionths of what its share pays. ``order`` distinguishes trades of one
 # millisecond apart, whatever file they came in, and ``trade`` is the source's own id of one.
 SHARES: Schema = {
     "event": pl.String,
@@ -359,8 +342,6 @@ _ORDER = ("event", "market", "ts_ms", "order", "trade", "asset", "price", "takes
 
 
 class ListedShare(NamedTuple):
-    """A row of ``SHARES``."""
-
     event: str
     asset: str
     ts_ms: int
@@ -376,7 +357,7 @@ class ListedShare(NamedTuple):
 
 
 class Trade(NamedTuple):
-    """A trade of an asset: when, to the microsecond too, at what price, whether its taker bought ``yes``, and its id."""
+    """A trade of an asset: time, also to the microsecond, price, whether its taker bought ``yes``, and id."""
 
     ts_ms: int
     ts_us: int
@@ -385,13 +366,13 @@ class Trade(NamedTuple):
     trade: str | None
 
     def share(self, asset: str, file: str, line: int) -> ListedShare:
-        """Return its row; the event is to be filled in."""
+        """Return its row, without event."""
         return ListedShare("", asset, self.ts_ms, is_trade=True, bid=None, ask=None, price=self.price, takes_yes=self.takes_yes,
                      order=self.ts_us, trade=self.trade, file=file, line=line)  # fmt: skip
 
 
 def quote_share(asset: str, ts_ms: int, quote: Quote, file: str, line: int) -> ListedShare:
-    """Return the row of a quote; the event is to be filled in."""
+    """Return the row of a quote, without event."""
     return ListedShare("", asset, ts_ms, is_trade=False, bid=quote.bid, ask=quote.ask, price=None, takes_yes=None, order=0,
                  trade=None, file=file, line=line)  # fmt: skip
 
@@ -402,7 +383,7 @@ def price_millionths(price: object) -> int:
     Raises
     ------
     ValueError
-        No price, or one that may be either.
+        The value is not a price, or may be either.
 
     Examples
     --------
@@ -426,13 +407,7 @@ def price_millionths(price: object) -> int:
 
 @dataclass(slots=True)
 class ShareSpill:
-    """Keeps quotes and trades on disk, and makes ticks of them.
-
-    Attributes
-    ----------
-    quoted
-        Markets of which there are quotes, so that their trades are left out.
-    """
+    """Keeps quotes and trades on disk, and makes ticks of them; trades of ``quoted`` markets are left out."""
 
     assets: AssetMap
     folder: Path
@@ -444,7 +419,6 @@ class ShareSpill:
         self._spill = QuoteSpill(self.folder)
 
     def add(self, share: ListedShare, market: AssetMarket, chunk_rows: int) -> None:
-        """Take a quote or a trade."""
         if not share.is_trade:
             self.quoted.add((market.fixture_id, market.key))
         self._held.append(share)
@@ -456,7 +430,7 @@ class ShareSpill:
         self._held = []
 
     def parts(self, options: Options, account: ImportStats) -> Iterator[pl.DataFrame]:
-        """Return ``TICKS`` of some whole fixtures at a time, in ascending order of fixture_id."""
+        """Return ``TICKS`` of whole fixtures in parts, in ascending order of fixture_id."""
         self._flush()
         kickoffs = {fixture.fixture_id: fixture.kickoff_ts_ms or 0 for fixture in self.assets.fixtures}
         markets = {(str(market.fixture_id), market.key): market for market in markets_of(self.assets)}
@@ -478,11 +452,11 @@ class ShareSpill:
         if (market.fixture_id, market.key) not in self.quoted:
             account.note("markets that serve to enter, not to close: a trade is no standing quote")
             age_s = TRADE_AGE_S if options.max_age_s is None else options.max_age_s
-            yield from _traded(market, rows, age_s * 1000, account)
+            yield from _trade_states(market, rows, age_s * 1000, account)
             return
-        account.note("trades beside quotes of their market are left out", int(rows["is_trade"].sum()))
+        account.note("trades of markets with quotes are left out", int(rows["is_trade"].sum()))
         last_ms = None
-        for state in _quoted(market, rows.filter(~pl.col("is_trade")), account):
+        for state in _quote_states(market, rows.filter(~pl.col("is_trade")), account):
             last_ms = state.ts_ms if state.ts_ms < kickoff_ms and not state.suspended else last_ms
             yield state
         if last_ms is None or kickoff_ms - last_ms > CLOSE_WITHIN_S * 1000:
@@ -491,24 +465,24 @@ class ShareSpill:
             )
 
 
-def _quoted(market: AssetMarket, rows: pl.DataFrame, account: ImportStats) -> Iterator[State]:
-    """Make a state of the quotes of each time; where an asset has none at that time the market is suspended."""
+def _quote_states(market: AssetMarket, rows: pl.DataFrame, account: ImportStats) -> Iterator[State]:
+    """Return a state per time of quotes; the market is suspended if an asset has none."""
     for ts_ms, group in groupby(rows.iter_rows(named=True), key=lambda row: int(row["ts_ms"])):
         quotes: dict[str, Quote] = {}
         for row in group:
-            said, first = Quote(row["bid"], row["ask"]), row["asset"] not in quotes
+            quote, first = Quote(row["bid"], row["ask"]), row["asset"] not in quotes
             if first:
-                quotes[row["asset"]] = said
-            elif quotes[row["asset"]] == said:
+                quotes[row["asset"]] = quote
+            elif quotes[row["asset"]] == quote:
                 account.note("quotes that repeat another were dropped")
             else:
-                text = f"{row['asset']} is quoted {quotes[row['asset']]} and {said} at {ts_ms}"
+                text = f"{row['asset']} is quoted {quotes[row['asset']]} and {quote} at {ts_ms}"
                 account.refuse(row["file"], row["line"], text, "an asset is quoted twice at one time")
         shares = ShareMarket(market.fixture_id, market.key, tuple(market.sides))
         for asset in market.assets:
-            quote = quotes.get(asset)
+            last = quotes.get(asset)
             for side, opposite in market.sides_of(asset):
-                shares.quote(side, quote.opposite if quote is not None and opposite else quote, ts_ms)
+                shares.quote(side, last.opposite if last is not None and opposite else last, ts_ms)
         if len(quotes) < len(market.assets):
             account.note("times at which an asset of a market has no quote are suspended")
         else:
@@ -519,15 +493,13 @@ def _quoted(market: AssetMarket, rows: pl.DataFrame, account: ImportStats) -> It
 
 
 class _Last(NamedTuple):
-    """The last trade of an asset."""
-
     ts_ms: int
     price: int
     takes_yes: bool
 
 
-def _traded(market: AssetMarket, rows: pl.DataFrame, age_ms: int, account: ImportStats) -> Iterator[State]:
-    """Make a state at each trade: the last trades of the sides, normalised, if none of them is too old."""
+def _trade_states(market: AssetMarket, rows: pl.DataFrame, age_ms: int, account: ImportStats) -> Iterator[State]:
+    """Return a state per trade: the sides' last trades, normalised, if none is too old."""
     last: dict[str, _Last] = {}
     repeated = pl.col("trade").is_not_null() & ~pl.struct("asset", "trade").is_first_distinct()
     account.note("trades that repeat another were dropped", rows.filter(repeated).height)
@@ -549,7 +521,7 @@ def _trade_state(market: AssetMarket, ts_ms: int, fresh: Mapping[str, _Last], ac
     shares = largest_remainder(weights)
     return head(
         prob_bps=tuple(shares[side] for side in sides),
-        odds_milli=tuple(_taken_odds(_of(side, market, fresh)) for side in sides),
+        odds_milli=tuple(_ask_odds(_of(side, market, fresh)) for side in sides),
     )
 
 
@@ -558,18 +530,13 @@ def _of(side: str, market: AssetMarket, fresh: Mapping[str, _Last]) -> _Last:
     return _Last(trade.ts_ms, WHOLE - trade.price, not trade.takes_yes) if side in market.opposite else trade
 
 
-def _taken_odds(trade: _Last) -> int | None:
-    """Return the odds at which a side was taken; where its other side was taken, nobody is known to have offered it."""
+def _ask_odds(trade: _Last) -> int | None:
+    """Return the odds at which a side was taken; if its other side was taken, nobody is known to have offered it."""
     return odds_milli(Decimal(trade.price) / WHOLE) if trade.takes_yes else None
 
 
 def trade_price(price: Any, *, in_dollars: bool) -> int:
-    """Return the price of a trade in millionths, which lies between nothing and the whole; dollars where the field says so.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Return the price of a trade in millionths, strictly between 0 and 1; in dollars if the field says so."""
     found = millionths(price) if in_dollars else price_millionths(price)
     if not 0 < found < WHOLE:
         raise ValueError(f"nothing is traded at {price!r}")
@@ -577,12 +544,7 @@ def trade_price(price: Any, *, in_dollars: bool) -> int:
 
 
 def taker(side: Any) -> bool:
-    """Return whether the taker of a trade bought ``yes``.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Return whether the taker of a trade bought ``yes``."""
     if side not in ("yes", "no"):
         raise ValueError(f"taker_side is yes or no, not {side!r:.80}")
     return bool(side == "yes")

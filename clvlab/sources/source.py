@@ -1,4 +1,4 @@
-"""What every importer takes and gives: options in, ticks and fixtures out, and an account of what it met on the way."""
+"""The interface of importers: options in, ticks and fixtures out, and an account of rows and files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LARGEST = 10  # overround; what is more is a percentage
 _EXAMPLES = 5
 _BREAKS_OFF = "a file can't be read to its end"
 _PLACE = re.compile(r"^(:\d+)?: ")
-_MAX_SAID = 300
+_MAX_TEXT = 300
 _MOST_REASONS = 20
 _OTHERS = "files are left out for other reasons"
 
@@ -38,32 +38,32 @@ def silent(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to import; every importer uses what concerns it.
+    """How to import; each importer uses what applies to it.
 
     Attributes
     ----------
     lenient
-        Count rows that can't be read and go on, instead of stopping at the first.
+        Count unreadable rows and continue, instead of stopping at the first.
     margin
-        How the margin of a book is removed.
+        Method that removes a book's margin.
     min_books, max_age_s, weights
-        How books become one price, see ``Consensus``; the source's own default if None.
+        How books become one price, see ``Consensus``; the source's own default if ``None``.
     max_overround
-        A book's message with a larger overround is taken as suspended, and counted; no limit if None.
+        Overround above which a book's message is suspended, and counted; no limit if ``None``.
     odds_format
-        How prices are written; found out if None.
+        How prices are written; detected if ``None``.
     time_zone
-        IANA zone of times that carry none; such times are refused if None.
+        IANA zone of times that carry none; such times are refused if ``None``.
     books
-        Keep what each book says beside the consensus.
+        Keep each book's prices besides the consensus.
     closing
         football-data: preference of closing columns.
     mapping
-        csv and parquet: what the columns mean; kalshi, pmxt and trades: which side of which market an asset is.
+        csv and parquet: the meaning of columns; kalshi, pmxt and trades: which side of which market an asset is.
     max_close_age_s
-        How old a market's closing message may be to be scored by; no limit if None.
+        Oldest closing message that a market is scored by; no limit if ``None``.
     reading_rule
-        Of the times of history: 1 reads a pack again that names no rule.
+        Rule for times of history: 1 reads a pack again that names no rule.
     chunk_rows
         Rows held in memory at a time.
     progress
@@ -111,18 +111,18 @@ class Options:
             if type(flag) is not bool:
                 raise ArgumentError(f"{name} is True or False, not {flag!r:.80}")
         if not callable(self.progress):
-            said = f"progress is called with a line of text now and then, such as print; {self.progress!r:.80} can't be"
-            raise ArgumentError(said)
+            problem = f"progress is called with a line of text now and then, such as print; {self.progress!r:.80} can't be"
+            raise ArgumentError(problem)
         if self.mapping is not None and not isinstance(self.mapping, Mapping):
-            said = f"a mapping says what columns mean, as {{'columns': {{'time': 'when'}}}}, not {self.mapping!r:.80}"
-            raise SourceError(said)
+            problem = f"a mapping says what columns mean, as {{'columns': {{'time': 'when'}}}}, not {self.mapping!r:.80}"
+            raise SourceError(problem)
         check_close_age(self.max_close_age_s)
         object.__setattr__(self, "margin", Margin(self.margin))
         object.__setattr__(self, "weights", dict(self.weights or {}))
         object.__setattr__(self, "closing", None if self.closing is None else tuple(self.closing))
 
     def rules(self, default: Consensus) -> Consensus:
-        """Return a source's rules of consensus with what the caller asks otherwise."""
+        """Return a source's rules of consensus with the caller's changes."""
         return Consensus(
             min_books=default.min_books if self.min_books is None else self.min_books,
             max_age_s=default.max_age_s if self.max_age_s is None else self.max_age_s,
@@ -131,9 +131,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A source row that was not read."""
-
+class RefusedRow:
     file: str
     line: int
     reason: str
@@ -143,20 +141,20 @@ class Refused:
 
 
 def reason_of(error: Exception) -> str:
-    """Say why something can't be read: the text of a ``KeyError`` alone would be a name."""
+    """Return why something can't be read: the text of a ``KeyError`` alone would be a name."""
     return f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
 
 
 @dataclass(slots=True)
 class ImportStats:
-    """What an import met: rows and files refused, what is to note, books and their overround.
+    """Account of an import: refused rows and files, notes, books and their overround.
 
     Attributes
     ----------
     refused, examples
-        How many by reason, and the first of them: rows with their place and reason, files by their names.
+        Counts by reason, and first examples: rows with their place and reason, files by name.
     broken
-        What is wrong with the first file that was refused.
+        Problem of the first refused file.
     """
 
     lenient: bool = False
@@ -172,14 +170,14 @@ class ImportStats:
     _reasons: set[str] = field(default_factory=set)
 
     def refuse(self, file: str, line: int, reason: str, kind: str = "can't be read") -> None:
-        """Take note of a bad row; ``kind`` is the reason without its values.
+        """Count a bad row; ``kind`` is the reason without its values.
 
         Raises
         ------
         SourceError
             When strict.
         """
-        refused = Refused(file, line, reason)
+        refused = RefusedRow(file, line, reason)
         if not self.lenient:
             raise SourceError(f"{refused} (lenient reading would count it and go on)")
         self._count(kind, str(refused))
@@ -191,28 +189,28 @@ class ImportStats:
             known.append(example)
 
     def refuse_file(self, file: str, error: SourceError, reason: str = _BREAKS_OFF) -> None:
-        """Take note of a file that can't be read, or not to its end; files count by what is wrong with them.
+        """Count a file that can't be read to its end, by its problem.
 
         Raises
         ------
         SourceError
-            The same one, when strict.
+            When strict; the same error.
         """
         if not self.lenient:
             raise error
-        said = _PLACE.sub("", printable(str(error)).removeprefix(printable(file)))
-        kind = f"a file {said}" if said.startswith(_BREAKS_OFF.removeprefix("a file ")) else f"{reason}: {said}"
+        message = _PLACE.sub("", printable(str(error)).removeprefix(printable(file)))
+        kind = f"a file {message}" if message.startswith(_BREAKS_OFF.removeprefix("a file ")) else f"{reason}: {message}"
         self.leave_file(file, kind)
         self.broken = self.broken or error
 
     def leave_file(self, file: str, reason: str) -> None:
-        """Count a file that is left out, for one of so many reasons at most: beyond them it is one of all the others."""
-        kind = reason[:_MAX_SAID]
+        """Count a file that is left out, under its reason or, beyond the most reasons, under all others."""
+        kind = reason[:_MAX_TEXT]
         self._reasons.add(kind if len(self._reasons) < _MOST_REASONS else _OTHERS)
         self._count(kind if kind in self._reasons else _OTHERS, printable(file))
 
     def note(self, what: str, count: int = 1) -> None:
-        """Count something that a reader of the pack should know; none of it is not worth a word."""
+        """Count a finding for readers of the pack; a count of zero is dropped."""
         if count:
             self.notes[what] += count
 
@@ -225,7 +223,7 @@ class ImportStats:
 
 
 def left_files(left: Iterable[tuple[str, str]]) -> tuple[RefusedRows, ...]:
-    """Return files, given by name and with the reason why they were left, as ``ImportStats.refuse_file`` counts them."""
+    """Return files left out (name, reason) as ``ImportStats.refuse_file`` counts them."""
     account = ImportStats(lenient=True)
     for name, why in left:
         account.leave_file(name, why)
@@ -233,35 +231,34 @@ def left_files(left: Iterable[tuple[str, str]]) -> tuple[RefusedRows, ...]:
 
 
 class SourcePart(NamedTuple):
-    """Some whole fixtures of a source: ``TICKS``, and ``BOOKS`` where they are kept."""
+    """Whole fixtures of a source: ``TICKS``, and ``BOOKS`` if kept."""
 
     ticks: pl.DataFrame
     books: pl.DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Normalised:
-    """What a source says.
+class SourceData:
+    """The content of a source.
 
     Attributes
     ----------
     parts
-        Some whole fixtures each, in ascending order of fixture_id, made as they are asked for: a ``SourcePart``, or ``TICKS``
-        alone.
+        Whole fixtures in ascending order of fixture_id, made lazily: a ``SourcePart``, or ``TICKS`` alone.
     fixtures
-        Fixtures with names and kickoffs where the source has them.
+        Fixtures with names and kickoffs if known.
     account
         Complete once the parts were taken.
     kickoff
-        Whether kickoffs were announced beforehand, which is what None means, or known only afterwards.
+        Whether kickoffs were announced beforehand (``None``) or known only afterwards.
     capture
-        When and how the messages were captured; None where the source does not say.
+        When and how the messages were captured; ``None`` if unknown.
     results
-        ``RESULTS``; None where the source has none.
+        ``RESULTS``; ``None`` without any.
     reading
-        By which rule times were read; None of the first, and where both read the same.
+        Rule by which times were read; ``None`` for the first, and where both agree.
     keep_raw
-        The source's files are kept in the pack.
+        Whether the pack keeps the source's files.
     """
 
     parts: Iterable[pl.DataFrame | SourcePart]
@@ -281,17 +278,15 @@ class Normalised:
 
     @property
     def ticks(self) -> pl.DataFrame:
-        """All ticks at once."""
         return pl.concat([pl.DataFrame(schema=TICKS), *(as_part(part).ticks for part in self.parts)])
 
 
 def as_part(part: pl.DataFrame | SourcePart) -> SourcePart:
-    """Return what a source made of some fixtures as a part."""
     return part if isinstance(part, SourcePart) else SourcePart(part)
 
 
 def ticks_frame(rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
-    """Make ``TICKS`` of tuples in the schema's column order."""
+    """Return ``TICKS`` from tuples in the schema's column order."""
     return pl.DataFrame(list(rows), schema=TICKS, orient="row")
 
 
@@ -301,12 +296,12 @@ def fixture_id_of(source_id: str) -> int:
 
 
 def league_named(text: object, column: str) -> str | None:
-    """Return the league that a source names; None where it names none.
+    """Return the league that a source names, or ``None``.
 
     Raises
     ------
     ValueError
-        No text, or one that is too long for a pack.
+        The value is not a text, or too long for a pack.
     """
     if text in (None, ""):
         return None
@@ -323,7 +318,7 @@ def fixture_ids_of(source_ids: Iterable[str]) -> dict[str, int]:
     Raises
     ------
     SourceError
-        Two ids with the same number.
+        Two ids get the same number.
     """
     numbers: dict[int, str] = {}
     for source_id in sorted(set(source_ids)):
@@ -334,12 +329,12 @@ def fixture_ids_of(source_ids: Iterable[str]) -> dict[str, int]:
 
 
 def files_below(paths: Sequence[Path], endings: Sequence[str], named_so: re.Pattern[str] | None = None) -> dict[str, Path]:
-    """Return the files to read by name: files as given, and of a folder all that end or are named so, by their path below it.
+    """Return files by name: given ones, and those in folders with the endings or names, by their path below the folder.
 
     Raises
     ------
     SourceError
-        No file, or two of one name.
+        There is no file, or two have one name.
     """
     named: dict[str, Path] = {}
     for path in paths:

@@ -12,7 +12,7 @@ from clvlab.packs.manifest import Capture, Gap
 from clvlab.packs.writer import write_pack
 from clvlab.runs.live.capture import capture
 from clvlab.runs.reasons import in_gap
-from clvlab.sources.capture.feed import Cut, GapCause, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, GapCause, Resumption, Stop
 from clvlab.sources.capture.replay import ReplayFeed
 
 KEYS = {"fixture_id": pl.Int64, "market_key": pl.String}
@@ -190,7 +190,7 @@ class Broken:
             if number == 1000:
                 yield Cut(GapCause.CUT, item.provider_ts_ms, resumable=self.resumes)
             if number == 1000 if self.resumes else number == 1700:
-                yield Resumed(item.provider_ts_ms + 10**7, replayed=self.resumes)
+                yield Resumption(item.provider_ts_ms + 10**7, replayed=self.resumes)
             if self.resumes or not 1000 <= number < 1700:
                 yield item
 

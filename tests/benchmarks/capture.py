@@ -17,7 +17,7 @@ import orjson
 from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Fixture
 from clvlab.runs.live.watch import Monitor
-from clvlab.sources.capture.feed import Health, Item, Received, Stop
+from clvlab.sources.capture.feed import FeedMessage, Health, Item, Stop
 from clvlab.sources.capture.recorder import CaptureRecorder
 from clvlab.sources.capture.records import Header
 from clvlab.sources.capture.replay import ReplayFeed
@@ -42,7 +42,7 @@ class Ready:
 
     def listen(self, _stop: Stop, _fixture_ids: Sequence[int] = (), _after: str | None = None) -> Iterator[Item]:
         for number, text in enumerate(islice(cycle(self._texts), self._count)):
-            received = Received(text, 1_700_000_000_000 + number, mark=str(number))
+            received = FeedMessage(text, 1_700_000_000_000 + number, mark=str(number))
             self.health.note(received)
             yield received
 
@@ -112,7 +112,7 @@ def _written(count: int, size: int) -> dict[str, float]:
 def _hour(count: int) -> dict[str, float]:
     """Capture the messages of an hour, watched as ``clvlab capture`` watches them."""
     feed = ReplayFeed(pack=open_pack("starter"), speed=float("inf"))
-    texts = [item.text for item in feed.listen(Stop()) if isinstance(item, Received)]
+    texts = [item.text for item in feed.listen(Stop()) if isinstance(item, FeedMessage)]
     with tempfile.TemporaryDirectory(prefix="clvlab-capture-") as name:
         ready = Ready(texts, count)
         capturing = CaptureRecorder(Path(name) / "c", ready, Header(ready.name, ready.provenance, "cap", 1, None))

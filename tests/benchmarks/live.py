@@ -25,7 +25,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import load_pack
 from clvlab.packs.synthetic import Recipe, build
 from clvlab.runs.live.spec import LiveSpec, follow
-from clvlab.sources.capture.feed import Health, Item, Received, Stop
+from clvlab.sources.capture.feed import FeedMessage, Health, Item, Stop
 from clvlab.sources.capture.replay import ReplayFeed
 from tests.benchmarks.measure import Spread
 from tests.benchmarks.report import Budget, Figure, machine, table
@@ -75,7 +75,7 @@ class Paced:
         for item in list(self.feed.listen(Stop(), fixture_ids, after)):
             if stop.wait(self.every_s):
                 return
-            if isinstance(item, Received):
+            if isinstance(item, FeedMessage):
                 self.given.append(time.perf_counter())
             yield item
 

@@ -359,7 +359,7 @@ MISTAKES = {
     "a mapping the other way": ("odds(here, {'mapping': {'columns': {'when': 'time'}}})", SourceError,
         "'when' is no meaning; it has: fixture, time, odds, side,"),
     "a mapping of no column": ("odds(here, {'mapping': {'columns': {'odds': 'ods'}}})", SourceError,
-        "the mapping names 'ods', which is none of the columns 'fixture', 'time', 'market', 'side', 'odds': did you mean "
+        "the mapping names 'ods', which is not one of the columns 'fixture', 'time', 'market', 'side', 'odds': did you mean "
         "'odds'?"),
     "a number of books in quotes": ("odds(here, {'min_books': '2'})", OddsError,
         "min_books must be a whole number of at least 1, not '2'"),

@@ -9,8 +9,8 @@ from clvlab.law.closing import Window
 from clvlab.law.markets import Market, MarketKind, Role, UnreadKey, may_be_handicap, role_of
 from clvlab.packs.matching.markets import market_of
 from clvlab.report.moved_lines import priced_lines, unread_markets
-from clvlab.sources.football_data import settled
-from clvlab.sources.scraped.messages import market_key_named
+from clvlab.sources.football_data import settlement
+from clvlab.sources.scrapers.messages import market_key_named
 from clvlab.sources.the_odds_api.messages import home_point, market_key_of
 from clvlab.words import kinds_of, market_name
 from tests.factories import make_run, make_tape, message
@@ -143,7 +143,7 @@ def test_what_cant_be_read_is_told_by_its_name_in_every_place(key, reason):
     assert str(unread).startswith(f"{key!r} is not read: {reason}")
     assert market_name(key) == key
     assert market_of(key, SIDES[TOTAL], ()) is None
-    assert settled(unread, 2, 1) == {}
+    assert settlement(unread, 2, 1) == {}
     told = position_of("Over/Under 2.5", "over", {key: SIDES[TOTAL]}, TEAMS)
     assert (told.reason, str(unread) in told.detail) == ("market_unknown", True)
 
@@ -183,7 +183,7 @@ def test_bets_find_a_key_by_words_that_mean_it_and_no_other_scope(key, kind, lin
 
 @pytest.mark.parametrize(("key", "kind", "line", "period", "more"), READ)
 def test_a_key_settles_as_what_it_means(key, kind, line, period, more):
-    found = settled(Market.parse(key), 2, 1)
+    found = settlement(Market.parse(key), 2, 1)
 
     if period or more.get("stat") or more.get("of"):
         assert found == {}
@@ -358,14 +358,14 @@ def test_any_text_has_one_reading_in_all_places_and_none_raises(seed):
         if isinstance(read, UnreadKey):
             assert read.key == key
             assert not any(joined.values())
-            assert (market_name(key), settled(read, 1, 0)) == (key, {})
+            assert (market_name(key), settlement(read, 1, 0)) == (key, {})
         else:
             assert joined[read.kind].about == (read.kind, read.line, read.scope)
             assert all(
                 market is None or kind is read.kind or {kind, read.kind} == {RESULT, HANDICAP}
                 for kind, market in joined.items()
             )
-            assert bool(settled(read, 1, 0)) == (read.scope == ("", "", ""))
+            assert bool(settlement(read, 1, 0)) == (read.scope == ("", "", ""))
             assert read.swapped.swapped == read
         assert position_of(key, SIDES[TOTAL][0], {key: SIDES[TOTAL]}, TEAMS) == (key, "over")
         assert kinds_of([key]).keys() == {key}

@@ -9,11 +9,11 @@ def shared_out(weights):
     """Share 10000 in proportion: what is left over goes to the largest remainders, ties by the bytes of the side."""
     total = sum(weights.values())
     exact = {side: Fraction(weight) * 10_000 / total for side, weight in weights.items()}
-    given = {side: share.numerator // share.denominator for side, share in exact.items()}
-    left = 10_000 - sum(given.values())
-    for side in sorted(exact, key=lambda side: (given[side] - exact[side], side.encode()))[:left]:
-        given[side] += 1
-    return given
+    shares = {side: share.numerator // share.denominator for side, share in exact.items()}
+    left = 10_000 - sum(shares.values())
+    for side in sorted(exact, key=lambda side: (shares[side] - exact[side], side.encode()))[:left]:
+        shares[side] += 1
+    return shares
 
 
 def odds_of(price):
@@ -31,7 +31,7 @@ def state_of(quotes, sides):
     return shares, {side: odds_of(quotes[side][1]) for side in sides}
 
 
-def said(pack, key=None):
+def states_by_time(pack, key=None):
     """Return what a pack's ticks say: time, market, and probability and odds by side."""
     ticks = pack.tape().ticks().collect().sort("fixture_id", "tick_seq", "side")
     if key is not None:

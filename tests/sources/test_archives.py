@@ -114,7 +114,7 @@ def older(n):
     return f"id,day,H\n{n},1,2.0\n".encode()
 
 
-def test_of_an_archive_of_another_header_every_reason_is_told_with_its_count(tmp_path):
+def test_of_an_archive_of_another_header_every_reason_is_reported_with_its_count(tmp_path):
     files = {f"{n:03}.csv": older(n) for n in range(619)} | {"log.csv": b"run,rows\n1,2\n", "new.csv": table("m")}
     (tmp_path / "x.zip").write_bytes(zipped(files | {"READ.me": b"hello\n"}))
 
@@ -127,7 +127,7 @@ def test_of_an_archive_of_another_header_every_reason_is_told_with_its_count(tmp
     assert "not read: text that begins with 'hello': 1, as READ.me\n" in out
 
 
-def test_of_an_archive_of_which_nothing_can_be_read_every_reason_is_told(tmp_path):
+def test_of_an_archive_of_which_nothing_can_be_read_every_reason_is_reported(tmp_path):
     files = {f"{n:03}.csv": older(n) for n in range(619)} | {"log.csv": b"run,rows\n1,2\n"}
     (tmp_path / "x.zip").write_bytes(zipped(files))
 
@@ -142,7 +142,7 @@ HOSTILE = ["../../evil.csv", "/etc/evil.csv", "..\\evil.csv", "a\x00b.csv", "a\x
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_name_leads_out_of_the_archive_or_is_shown_as_it_is(tmp_path, name):
+def test_no_name_leads_out_of_the_archive_or_is_printed_as_it_is(tmp_path, name):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.tar").write_bytes(tarred({name: table("m") + b"m,soon,a,2.0\n", "log.csv": b"run\n"}))
 
@@ -154,7 +154,7 @@ def test_no_name_leads_out_of_the_archive_or_is_shown_as_it_is(tmp_path, name):
     assert {path.name for path in tmp_path.iterdir()} == {"in", "p"}
 
 
-def test_a_name_on_disk_that_cant_be_printed_is_shown_so_that_it_can(tmp_path):
+def test_a_name_on_disk_that_cant_be_printed_is_escaped(tmp_path):
     (tmp_path / "a\x1b.csv").write_bytes(table("m") + b"m,soon,a,2.0\n")
 
     with pytest.raises(SourceError) as refused:
@@ -169,7 +169,7 @@ def linked(tar):
     tar.addfile(link)
 
 
-def test_what_is_no_file_or_has_no_place_is_told_of(tmp_path):
+def test_what_is_no_file_or_has_no_place_is_reported(tmp_path):
     body = io.BytesIO()
     with tarfile.open(fileobj=body, mode="w") as tar:
         for name, content in (("a.csv", table("a")), ("a.csv", table("b")), ("a.csv/c.csv", table("c"))):
@@ -194,7 +194,7 @@ def test_what_is_no_file_or_has_no_place_is_told_of(tmp_path):
 @pytest.mark.parametrize(
     ("form", "rows"),
     [("tar", 3_000), ("tar.gz", 3_000), ("tar.bz2", 30_000), ("tar.xz", 3_000)],  # a block of bzip2 has 900 kB
-    ids=lambda given: given if isinstance(given, str) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_of_an_archive_that_is_cut_off_the_files_before_are_kept_when_lenient(tmp_path, form, rows):
     noise = b"".join(odds(n * 7919 % 30_011) for n in range(rows))
@@ -270,7 +270,7 @@ def test_the_archive_of_snapshots_is_read_file_by_file(realdata, tmp_path):
 
     older_files, log = report.quality.refused
     assert (report.quality.messages, older_files.count, log.count) == (674, 29, 1)
-    assert "the mapping names 'snapshot_taken_at_utc', which is none of the columns 'date'" in older_files.reason
+    assert "the mapping names 'snapshot_taken_at_utc', which is not one of the columns 'date'" in older_files.reason
     assert log.examples == ("data/heartbeat.csv",)
 
 

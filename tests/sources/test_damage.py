@@ -52,7 +52,7 @@ def outcome(content, name, folder, options):
     return report.quality
 
 
-@pytest.mark.parametrize("kind", [kind for kind, sample in SAMPLES.items() if not sample.more and not sample.beside])
+@pytest.mark.parametrize("kind", [kind for kind, sample in SAMPLES.items() if not sample.more and not sample.others])
 @settings(max_examples=length(12, 400))
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_file_becomes_a_pack_or_an_error_of_ours(kind, seed):

@@ -151,15 +151,15 @@ def made_up_event(seed):
 
     def outcomes(names, point=None):
         prices = 1 / dice.dirichlet(np.full(len(names), 20)) / 1.05
-        told = [{"name": name, "price": round(float(price), 2)} for name, price in zip(names, prices, strict=True)]
-        return [outcome | ({} if point is None else {"point": point}) for outcome in told]
+        priced = [{"name": name, "price": round(float(price), 2)} for name, price in zip(names, prices, strict=True)]
+        return [outcome | ({} if point is None else {"point": point}) for outcome in priced]
 
     def updated(minutes):
         return datetime.fromtimestamp(T / 1000 + 60 * minutes, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     books = []
     for number in range(6):
-        at = updated(int(dice.integers(0, 90)))  # some are stale beside the newest
+        at = updated(int(dice.integers(0, 90)))  # some are stale next to the newest
         markets = [
             {"key": "h2h", "last_update": at, "outcomes": outcomes(["Home", "Away", "Draw"])},
             {"key": "totals", "last_update": at, "outcomes": outcomes(["Over", "Under"], point=2.5 + number % 2)},
@@ -173,9 +173,9 @@ def made_up_event(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_made_up_events_of_the_odds_api(seed, tmp_path):
-    told = check_odds_api(made_up_event(seed), OddsFormat.DECIMAL, tmp_path / "file")
+    states = check_odds_api(made_up_event(seed), OddsFormat.DECIMAL, tmp_path / "file")
 
-    assert {key for _, key, _ in told} == {"h2h||", "totals||point=2.5", "totals||point=3.5"}
+    assert {key for _, key, _ in states} == {"h2h||", "totals||point=2.5", "totals||point=3.5"}
 
 
 @pytest.mark.realdata
@@ -185,7 +185,7 @@ def test_real_events_of_the_odds_api(realdata, tmp_path):
 
     prices = [check_odds_api(event, OddsFormat.AMERICAN, tmp_path / str(n)) for n, event in enumerate(events)]
 
-    assert sum(prob is not None for told in prices for prob, _ in told.values()) > 50
+    assert sum(prob is not None for states in prices for prob, _ in states.values()) > 50
 
 
 def check_kalshi(ladders, tmp_path):
@@ -198,8 +198,8 @@ def check_kalshi(ladders, tmp_path):
     messages = []
     for seq, (ticker, ladder) in enumerate(ladders.items(), 1):
         own = {"ticker": ticker, "event_ticker": "E", "title": "Rain?", "occurrence_datetime": "2026-03-02T00:00:00Z"}
-        told = {"market_ticker": ticker, "ts_ms": round(NOON.timestamp() * 1000), **ladder}
-        messages += [{"market": own}, {"type": "orderbook_snapshot", "sid": 1, "seq": seq, "msg": told}]
+        book = {"market_ticker": ticker, "ts_ms": round(NOON.timestamp() * 1000), **ladder}
+        messages += [{"market": own}, {"type": "orderbook_snapshot", "sid": 1, "seq": seq, "msg": book}]
     ours = captured("kalshi", map(orjson.dumps, messages), tmp_path / "capture").ticks
     columns = [name for name in TICKS if name not in ("fixture_id", "tick_seq")]
     priced = theirs.ticks.filter(~pl.col("suspended"))  # a book without a price leaves a live market as it was, suspended
@@ -212,9 +212,9 @@ def test_made_up_books_of_kalshi(seed, tmp_path):
     with KalshiServer.synthetic(matches=2, messages=0, seed=seed) as server:
         shares = server._truth.levels
         peer = Peer(None, sids=dict.fromkeys(shares, 1), seqs={1: 0})
-        told = [orjson.loads(server.snapshot(peer, share, server._truth))["msg"] for share in shares]
+        books = [orjson.loads(server.snapshot(peer, share, server._truth))["msg"] for share in shares]
 
-    ours = check_kalshi({one["market_ticker"]: {side: one[side] for side in ("yes", "no")} for one in told}, tmp_path)
+    ours = check_kalshi({one["market_ticker"]: {side: one[side] for side in ("yes", "no")} for one in books}, tmp_path)
 
     assert ours.height == 2 * len(shares)
 
@@ -230,12 +230,12 @@ def test_real_books_of_kalshi(realdata, tmp_path):
 
 def row_of(text):
     """The row of PMXT's files that says what a message of the market channel says."""
-    said = orjson.loads(text)
-    at = datetime.fromtimestamp(int(said["timestamp"]) / 1000, UTC)
-    if said["event_type"] == "book":
-        sides = [orjson.dumps(said[name]).decode() for name in ("bids", "asks")]
-        return (at, "0xmarket", "book_snapshot", said["asset_id"], *sides, None, None, None)
-    (change,) = said["price_changes"]
+    message = orjson.loads(text)
+    at = datetime.fromtimestamp(int(message["timestamp"]) / 1000, UTC)
+    if message["event_type"] == "book":
+        sides = [orjson.dumps(message[name]).decode() for name in ("bids", "asks")]
+        return (at, "0xmarket", "book_snapshot", message["asset_id"], *sides, None, None, None)
+    (change,) = message["price_changes"]
     numbers = float(change["price"]), float(change["size"])
     return (at, "0xmarket", "price_change", change["asset_id"], None, None, *numbers, change["side"])
 

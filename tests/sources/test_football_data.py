@@ -79,7 +79,7 @@ def test_a_handicap_whose_line_moved_has_no_close_on_the_first_line(tmp_path):
     ]
 
 
-def test_results_are_kept_beside_the_ticks_and_no_tape_carries_them(tmp_path):
+def test_results_are_kept_next_to_the_ticks_and_no_tape_carries_them(tmp_path):
     _, pack = imported(tmp_path, season(tmp_path, {"AHCh": "-1"}))
 
     settled = {

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from clvlab.errors import ClvlabError, SourceError
 from clvlab.packs.verification import verify_pack
 from clvlab.sources.importer import import_source
-from clvlab.sources.recognition import recognised
+from clvlab.sources.recognition import recognition_of
 from clvlab.sources.source import Options
 from tests.length import length
 from tests.samples import oddsharvester, oddsportal, pmxt
@@ -126,7 +126,7 @@ def damaged(documents, dice):
 def becomes_a_pack_or_an_error(source, path, folder, **options):
     before = {entry.name for entry in folder.iterdir()}
     with suppress(SourceError):
-        recognised([path])
+        recognition_of([path])
     try:
         import_source(source, [path], folder / "p", Options(**options))
     except ClvlabError:
@@ -137,11 +137,11 @@ def becomes_a_pack_or_an_error(source, path, folder, **options):
 
 def check(source, name, content, dice):
     mapping = ASSETS if source in ("kalshi", "pmxt", "trades") else None
-    asked = {"lenient": dice.random() < 0.8, "mapping": mapping, "time_zone": dice.choice([None, "UTC"]), "min_books": 1}
+    options = {"lenient": dice.random() < 0.8, "mapping": mapping, "time_zone": dice.choice([None, "UTC"]), "min_books": 1}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         path.write_bytes(content)
-        becomes_a_pack_or_an_error(source, path, Path(folder), **asked)
+        becomes_a_pack_or_an_error(source, path, Path(folder), **options)
 
 
 @pytest.mark.parametrize("source", DOCUMENTS)
@@ -263,11 +263,11 @@ def test_parquet_of_any_column_types_becomes_a_pack_or_an_error_of_ours(source, 
         columns[name] = dice.choice(COLUMNS)
     if dice.random() < 0.1:
         del columns[dice.choice(sorted(columns))]
-    asked = {"lenient": dice.random() < 0.8, "time_zone": dice.choice([None, "Europe/London"]), "min_books": 1}
+    options = {"lenient": dice.random() < 0.8, "time_zone": dice.choice([None, "Europe/London"]), "min_books": 1}
     if source in ("pmxt", "trades"):
-        asked |= {"mapping": ASSETS}
+        options |= {"mapping": ASSETS}
     else:
-        asked |= {"odds_format": dice.choice([None, None, "american", "fractional", "probability"])}
+        options |= {"odds_format": dice.choice([None, None, "american", "fractional", "probability"])}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAMES.get(source, "x_ticks.parquet")
         pq.write_table(pa.table(columns), path, row_group_size=dice.choice([1, 3, 100]))
@@ -276,4 +276,4 @@ def test_parquet_of_any_column_types_becomes_a_pack_or_an_error_of_ours(source, 
             content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
             path.write_bytes(content)
         (Path(folder) / "x_fixtures.csv").write_bytes(FIXTURES)
-        becomes_a_pack_or_an_error(source, path, Path(folder), chunk_rows=dice.choice([1, 3, 1000]), **asked)
+        becomes_a_pack_or_an_error(source, path, Path(folder), chunk_rows=dice.choice([1, 3, 1000]), **options)

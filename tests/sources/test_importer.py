@@ -47,7 +47,7 @@ def table(tmp_path):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system can't kill a process without a word")
 @pytest.mark.parametrize("moment", ["600 rows read", "300 ticks written", "500 ticks written", "os.rename"])
-def test_an_import_that_is_killed_leaves_no_pack_and_may_be_asked_for_again(table, tmp_path, moment):
+def test_an_import_that_is_killed_leaves_no_pack_and_may_be_repeated(table, tmp_path, moment):
     out = tmp_path / "p"
 
     killed = subprocess.run([sys.executable, "-c", KILLED, str(table), str(out), moment], check=False)

@@ -13,7 +13,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.verification import verify_pack
 from clvlab.sources.importer import import_source
 from clvlab.sources.providers import IMPORTERS
-from clvlab.sources.recognition import recognised
+from clvlab.sources.recognition import recognition_of
 from clvlab.sources.source import Options
 from tests.sources import test_fuzz as fuzz
 from tests.sources.betfair import test_runners as runners
@@ -41,21 +41,21 @@ class Sample:
     name: str
     content: bytes
     more: tuple[tuple[str, bytes], ...] = ()
-    beside: tuple[tuple[str, bytes], ...] = ()
+    others: tuple[tuple[str, bytes], ...] = ()
     mapping: dict | None = None
-    is_told: bool = False
+    no_source: bool = False
 
     def write(self, folder, content=None):
         """Write the files, and return what is imported: the file, or the folder of several."""
         own = [(name, text if content is None else content) for name, text in ((self.name, self.content), *self.more)]
-        for name, text in (*own, *self.beside):
+        for name, text in (*own, *self.others):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(text)
         return folder if "/" in self.name else folder / self.name
 
     def imported(self, path, folder, **other):
         options = Options(**{"mapping": self.mapping, "time_zone": "UTC", "min_books": 1} | other)
-        return import_source(None if self.is_told else self.source, [path], folder, options).manifest
+        return import_source(None if self.no_source else self.source, [path], folder, options).manifest
 
 
 SIDES = zip(("home", "draw", "away"), fuzz.POLYMARKET[1:], strict=True)
@@ -63,7 +63,7 @@ HISTORY = {f"7/{side}.jsonl": lines(quotes) for side, quotes in SIDES}
 LISTED = ("fixtures.json", orjson.dumps(fuzz.POLYMARKET[0]))
 SAMPLES = {
     "csv": Sample("csv", "x.csv", TEXTS["csv"].encode()),
-    "probabilities": Sample("csv", "x.csv", b"fixture,time,home,draw,away\n" + b"m,1767355200,.5,.3,.2\n" * 3, is_told=True),
+    "probabilities": Sample("csv", "x.csv", b"fixture,time,home,draw,away\n" + b"m,1767355200,.5,.3,.2\n" * 3, no_source=True),
     "football-data": Sample("football-data", "x.csv", TEXTS["football-data"].encode()),
     "oddsportal": Sample("oddsportal", "x.csv", TEXTS["oddsportal"].encode()),
     "oddsharvester": Sample("oddsharvester", "x.json", orjson.dumps(fuzz.DOCUMENTS["oddsharvester"][1])),
@@ -72,7 +72,7 @@ SAMPLES = {
     "betfair-csv": Sample("betfair-csv", "x.csv", "\n".join([runners.HEADER, *runners.ROWS]).encode()),
     "the-odds-api": Sample("the-odds-api", "x.json", orjson.dumps({"previous_timestamp": None} | fuzz.SNAPSHOT)),
     "the-odds-api changes": Sample(
-        "the-odds-api", "x_ticks.parquet", parquet(fuzz.PARQUET["the-odds-api"]), beside=(("x_fixtures.csv", fuzz.FIXTURES),)
+        "the-odds-api", "x_ticks.parquet", parquet(fuzz.PARQUET["the-odds-api"]), others=(("x_fixtures.csv", fuzz.FIXTURES),)
     ),
     "txline": Sample("txline", "odds_7.jsonl", lines(fuzz.DOCUMENTS["txline"][1])),
     "kalshi": Sample("kalshi", "candles_7.json", orjson.dumps({"7": fuzz.CANDLES["candlesticks"]}), mapping=fuzz.ASSETS),
@@ -90,8 +90,8 @@ def test_every_importer_has_a_sample():
 
 
 @every_importer
-def test_its_file_is_told(sample, tmp_path):
-    assert recognised([sample.write(tmp_path)], sample.mapping).source == sample.source
+def test_its_file_is_recognised(sample, tmp_path):
+    assert recognition_of([sample.write(tmp_path)], sample.mapping).source == sample.source
 
 
 @every_importer

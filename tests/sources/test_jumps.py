@@ -6,7 +6,7 @@ import pytest
 from clvlab.errors import SourceError
 from clvlab.packs.verification import verify_pack
 from clvlab.sources.betfair.history import JUMPED
-from clvlab.sources.clock import NOT_BORNE_OUT, jumps, timed
+from clvlab.sources.clock import NOT_BORNE_OUT, jumps, with_sound_times
 from clvlab.sources.importer import import_source
 from tests.sources.betfair import test_history as betfair
 from tests.sources.capture.test_captures_as_files import MESSAGE, later, polymarket, txline
@@ -23,11 +23,11 @@ def test_a_jump_that_nothing_bears_out_leaves_the_tape_as_it_were_without(tmp_pa
     sound = [later(MESSAGE, n) for n in range(12)]
     false = [later(MESSAGE, 100 + n, Ts=NOW + by_ms + n) for n in range(count)]
 
-    told = import_source("txline", [txline(tmp_path, *sound)], tmp_path / "a")
+    report = import_source("txline", [txline(tmp_path, *sound)], tmp_path / "a")
     lied = import_source("txline", [txline(tmp_path, *sound[:place], *false, *sound[place:])], tmp_path / "b")
 
-    assert [one.digest for one in lied.manifest.fixtures] == [one.digest for one in told.manifest.fixtures]
-    assert (told.manifest.reading, lied.manifest.reading.refused) == (None, count)
+    assert [one.digest for one in lied.manifest.fixtures] == [one.digest for one in report.manifest.fixtures]
+    assert (report.manifest.reading, lied.manifest.reading.refused) == (None, count)
     assert verify_pack(tmp_path / "b").is_genuine
 
 
@@ -86,7 +86,7 @@ def test_what_comes_after_a_jump_decides(times, false):
     ],
 )
 def test_a_book_is_of_the_last_sound_time_where_its_own_is_not_borne_out(times, sound):
-    found = list(timed(enumerate(times)))
+    found = list(with_sound_times(enumerate(times)))
 
     assert found == list(enumerate(sound))
 
@@ -111,13 +111,13 @@ def test_a_quote_of_polymarket_that_nothing_bears_out_leaves_the_tape_as_it_were
 
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    told = import_source("polymarket", [polymarket(tmp_path / "one", home=own, **others)], tmp_path / "a")
+    report = import_source("polymarket", [polymarket(tmp_path / "one", home=own, **others)], tmp_path / "a")
     lied = import_source(
         "polymarket", [polymarket(tmp_path / "two", home=[*own[:3], (86_400, 0.9), *own[3:]], **others)], tmp_path / "b"
     )
 
-    assert [one.digest for one in lied.manifest.fixtures] == [one.digest for one in told.manifest.fixtures]
-    assert (lied.quality.notes[NOT_BORNE_OUT], told.quality.notes.get(NOT_BORNE_OUT)) == (1, None)
+    assert [one.digest for one in lied.manifest.fixtures] == [one.digest for one in report.manifest.fixtures]
+    assert (lied.quality.notes[NOT_BORNE_OUT], report.quality.notes.get(NOT_BORNE_OUT)) == (1, None)
 
 
 def test_a_time_after_the_hour_of_its_file_stops_no_book(tmp_path):

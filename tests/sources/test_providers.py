@@ -9,14 +9,14 @@ from clvlab.sources.providers import FEEDS, FeedSettings, feed_of, feed_settings
 
 @pytest.fixture
 def settings(monkeypatch):
-    """Settings of an environment that says only what is given."""
+    """Settings of an environment with these variables only."""
 
-    def given(**variables):
+    def settings_of(**variables):
         for name, value in variables.items():
             monkeypatch.setenv(f"CLVLAB_{name}", value)
         return feed_settings()
 
-    return given
+    return settings_of
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_missing_setting_is_named(settings, name, missing):
         feed_of(settings(), name)
 
 
-def test_a_value_that_can_t_be_used_is_named_and_not_shown(settings):
+def test_a_value_that_can_t_be_used_is_named_and_not_printed(settings):
     with pytest.raises(FeedError, match=r"CLVLAB_BETFAIR_PORT: .*integer") as raised:
         settings(BETFAIR_PORT="hunter2")
 
@@ -76,7 +76,7 @@ def test_an_address_that_is_none_is_named(settings, name, variable, url):
         feed_of(settings(**NEEDED[name] | {variable: url}), name)
 
 
-def test_a_key_id_that_can_t_stand_in_a_header_is_named_and_not_shown(settings):
+def test_a_key_id_that_can_t_be_in_a_header_is_named_and_not_printed(settings):
     with pytest.raises(FeedError, match="CLVLAB_KALSHI_KEY_ID must be set") as raised:
         feed_of(settings(**NEEDED["kalshi"] | {"KALSHI_KEY_ID": "hunter2\nX-Other: 1"}), "kalshi")
 

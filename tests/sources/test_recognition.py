@@ -14,7 +14,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.synthetic import Recipe, build
 from clvlab.sources.importer import import_options, import_source
 from clvlab.sources.providers import IMPORTERS
-from clvlab.sources.recognition import LOOKED_FOR, recognised, recognised_file
+from clvlab.sources.recognition import LOOKED_FOR, recognise_file, recognition_of
 from tests.commands import clvlab
 from tests.samples.__main__ import SOURCES as SAMPLES
 
@@ -23,7 +23,7 @@ SEASON = "Div,Date,Time,HomeTeam,AwayTeam,FTHG,FTAG,FTR,PSCH,PSCD,PSCA\nE0,13/08
 PORTAL = "date,time,home,away,1,X,2\n01/03/2026,15:00,Ash,Elm,2.00,3.50,4.00\n"
 TEXTS = {"csv": LONG, "football-data": SEASON, "oddsportal": PORTAL}
 
-# What is told of each file of real odds: a source, or what it holds that is none's.
+# The source recognised in each file of real odds, or the content of a file of no source.
 REAL = {
     "betfair-stream/*.bz2": "betfair",
     "betfair-stream/catalogue-*.json": "JSON with the keys marketId, marketName",
@@ -43,20 +43,20 @@ REAL = {
 
 
 @pytest.mark.realdata
-def test_every_file_of_real_odds_is_told_or_refused_for_what_it_holds(realdata):
-    known = {file: told for pattern, told in REAL.items() for file in realdata.glob(pattern)}
+def test_every_file_of_real_odds_is_recognised_or_refused_for_what_it_holds(realdata):
+    known = {file: content for pattern, content in REAL.items() for file in realdata.glob(pattern)}
     others = [file for file in realdata.rglob("*") if file.is_file() and file not in known]  # that came since
 
-    for file, told in known.items():
-        if told in IMPORTERS:
-            assert recognised_file(file).source == told, file
+    for file, content in known.items():
+        if content in IMPORTERS:
+            assert recognise_file(file).source == content, file
         else:
             with pytest.raises(SourceError, match="is of no source that is known") as refused:
-                recognised_file(file)
-            assert f"it holds {told}" in str(refused.value), file
+                recognise_file(file)
+            assert f"it holds {content}" in str(refused.value), file
     for file in others:
         with suppress(SourceError):
-            assert recognised_file(file).source in IMPORTERS
+            assert recognise_file(file).source in IMPORTERS
 
 
 @pytest.mark.realdata
@@ -66,25 +66,25 @@ def test_each_pattern_of_real_odds_has_files(realdata):
 
 @pytest.mark.realdata
 @pytest.mark.parametrize("source", ["betfair", "football-data", "polymarket", "the-odds-api", "txline"])
-def test_folders_of_real_odds_are_told_by_what_lies_in_them(realdata, source):
+def test_folders_of_real_odds_are_recognised_by_their_files(realdata, source):
     folder = realdata / ("betfair-stream" if source == "betfair" else source)
 
-    assert recognised([folder]).source == source
+    assert recognition_of([folder]).source == source
 
 
 @pytest.mark.parametrize("source", SAMPLES)
-def test_samples_are_told_and_imported_without_their_source(tmp_path, source):
+def test_samples_are_recognised_and_imported_without_their_source(tmp_path, source):
     (tmp_path / "sample").mkdir()
     SAMPLES[source].write(tmp_path / "sample")
     assets = tmp_path / "sample.yml"
-    given = ["--mapping", assets] if assets.exists() else ["--time-zone", "UTC"]
+    options = ["--mapping", assets] if assets.exists() else ["--time-zone", "UTC"]
 
-    code, out, err = clvlab(tmp_path, "packs", "import", "sample", "--out", "p", *given)
+    code, out, err = clvlab(tmp_path, "packs", "import", "sample", "--out", "p", *options)
 
     assert code == 0, err
     assert out.startswith(f"Recognised {source}, for ")
     for file in (tmp_path / "sample").iterdir():
-        assert recognised_file(file).source == source
+        assert recognise_file(file).source == source
 
 
 COUSINS = {
@@ -99,7 +99,7 @@ COUSINS = {
 @pytest.mark.parametrize("cousin", COUSINS)
 @pytest.mark.parametrize("source", TEXTS)
 @pytest.mark.parametrize("name", ["mine.csv", "no ending"])
-def test_a_table_is_told_and_imported_however_it_is_named_and_packed(tmp_path, cousin, source, name):
+def test_a_table_is_recognised_and_imported_however_it_is_named_and_packed(tmp_path, cousin, source, name):
     (tmp_path / name).write_bytes(COUSINS[cousin](TEXTS[source]))
 
     report = import_source(None, [tmp_path / name], tmp_path / "p", import_options(time_zone="UTC"))
@@ -112,10 +112,10 @@ def test_other_delimiters_are_read_where_the_source_can_and_named_where_it_cant(
     for source, text in TEXTS.items():
         (tmp_path / source).write_text(text.replace(",", delimiter))
 
-    assert recognised([tmp_path / "oddsportal"]).source == "oddsportal"
+    assert recognition_of([tmp_path / "oddsportal"]).source == "oddsportal"
     assert import_source(None, [tmp_path / "csv"], tmp_path / "p").quality.fixtures == 1
     with pytest.raises(SourceError, match=r"a season of football-data whose cells are separated by .* save it with commas"):
-        recognised([tmp_path / "football-data"])
+        recognition_of([tmp_path / "football-data"])
 
 
 NOTHINGS = {
@@ -131,7 +131,7 @@ NOTHINGS = {
     "JSON with the keys a": b'{"a": 1}',
     "JSON with '\\[\\]'": b"[]",
     "JSON with '7'": b"[7]",
-    "JSON that breaks off or is none, at its line 1": b'[{"sport_key": "s", "commence_time"',
+    "JSON that breaks off or is not valid, at its line 1": b'[{"sport_key": "s", "commence_time"',
     "Parquet that can't be read": b"PAR1 and no more",
     "text that begins with 'hello'": b"hello\nworld\n",
     "a CSV with the columns a, b, which name no fixture": b"a,b\n1,2\n",
@@ -144,17 +144,17 @@ def test_what_is_no_source_is_refused_with_what_was_looked_for(tmp_path, held):
     (tmp_path / "x").write_bytes(NOTHINGS[held])
 
     with pytest.raises(SourceError, match=f"'x' is of no source that is known: it holds {held}") as refused:
-        recognised([tmp_path / "x"])
+        recognition_of([tmp_path / "x"])
 
     assert all(f"\n  {source}: " in str(refused.value) for source in IMPORTERS)
     assert LOOKED_FOR.keys() == IMPORTERS.keys()
 
 
-def test_a_file_that_was_cut_off_is_told_and_then_refused_for_that(tmp_path):
+def test_a_file_that_was_cut_off_is_recognised_and_then_refused_for_that(tmp_path):
     whole = gzip.compress("".join(f'{{"FixtureId": {n}, "SuperOddsType": "{n * 7919}"}}\n' for n in range(9000)).encode())
     (tmp_path / "odds_1.jsonl.gz").write_bytes(whole[: len(whole) // 2])
 
-    assert recognised([tmp_path / "odds_1.jsonl.gz"]).source == "txline"
+    assert recognition_of([tmp_path / "odds_1.jsonl.gz"]).source == "txline"
     with pytest.raises(SourceError, match=r"odds_1\.jsonl\.gz"):
         import_source(None, [tmp_path / "odds_1.jsonl.gz"], tmp_path / "p")
 
@@ -163,16 +163,16 @@ def test_a_pack_and_its_ticks_need_no_import(tmp_path):
     build(Recipe(1, 2, 20), tmp_path / "pack")
 
     with pytest.raises(SourceError, match="is a pack already"):
-        recognised([tmp_path / "pack"])
+        recognition_of([tmp_path / "pack"])
     with pytest.raises(SourceError, match="the ticks of a pack, which needs no import"):
-        recognised([tmp_path / "pack" / "ticks.parquet"])
+        recognition_of([tmp_path / "pack" / "ticks.parquet"])
 
 
-def test_parquet_under_another_name_is_told_and_has_to_be_renamed(tmp_path):
+def test_parquet_under_another_name_is_recognised_and_has_to_be_renamed(tmp_path):
     pl.read_csv(LONG.encode()).write_parquet(tmp_path / "x.dat")
 
     with pytest.raises(SourceError, match=r"it holds Parquet of parquet, and its name does not end in \.parquet: rename it"):
-        recognised([tmp_path / "x.dat"])
+        recognition_of([tmp_path / "x.dat"])
 
 
 def test_python_leaves_the_source_out_as_none_and_a_frame_needs_one(tmp_path):
@@ -193,9 +193,9 @@ def test_files_of_several_sources_are_named(tmp_path):
         SourceError,
         match=r"several sources: csv, for csv has .*; football-data, .*; oddsportal, .*, as 2 more files have",
     ):
-        recognised([tmp_path])
+        recognition_of([tmp_path])
     with pytest.raises(SourceError, match="there is no file in"):
-        recognised([(tmp_path / "empty").mkdir() or tmp_path / "empty"])
+        recognition_of([(tmp_path / "empty").mkdir() or tmp_path / "empty"])
 
 
 def test_a_tar_of_streams_is_betfairs_and_any_other_is_named_by_what_it_holds(tmp_path):
@@ -203,18 +203,18 @@ def test_a_tar_of_streams_is_betfairs_and_any_other_is_named_by_what_it_holds(tm
         with tarfile.open(tmp_path / name, "w") as tar:
             tar.addfile(tarfile.TarInfo(member), io.BytesIO())
 
-    assert recognised([tmp_path / "own.tar"]).source == "betfair"
+    assert recognition_of([tmp_path / "own.tar"]).source == "betfair"
     for name, member in (("other.tar", "odds.csv"), ("packed.tar", "odds.csv.bz2")):
         with pytest.raises(SourceError, match=f"it holds a tar archive of {member}\\."):
-            recognised([tmp_path / name])
+            recognition_of([tmp_path / name])
 
 
-def test_a_folder_is_told_however_many_files_of_no_source_come_first_in_it(tmp_path):
+def test_a_folder_is_recognised_however_many_files_of_no_source_come_first_in_it(tmp_path):
     for n in range(200):
         (tmp_path / f"a{n:03}.txt").write_text(f"day {n}\n")
     (tmp_path / "z.csv").write_text(LONG)
 
-    assert recognised([tmp_path]).source == "csv"
+    assert recognition_of([tmp_path]).source == "csv"
 
 
 def test_a_table_with_a_mapping_is_ones_own(tmp_path):
@@ -261,7 +261,7 @@ def test_the_first_word_is_a_source_where_files_follow_and_else_a_file(tmp_path)
     assert (code, "none given" in err) == (2, True)
 
 
-def test_a_mapping_is_told_from_another_by_its_keys(tmp_path):
+def test_a_mapping_is_distinguished_from_another_by_its_keys(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps({"trades": []}))
     (tmp_path / "table.yml").write_text(yaml.safe_dump({"columns": {"fixture": "id"}, "sides": {"a": "b"}}))
 

@@ -16,7 +16,7 @@ MINUTE = 60_000
 _STATES = ((4000, 2500, False), (4000, 2400, False), (None, None, True))
 
 
-def said(seed):
+def rows_of(seed):
     """Rows of three events that mostly repeat themselves, and their kickoffs."""
     rng = np.random.default_rng(seed)
     rows, kickoffs = [], {}
@@ -48,13 +48,13 @@ def plainly(rows, kickoffs):
             plays[event] = min(ts_ms, plays.get(event, ts_ms))
     left = set()
     for (event, market), own in states.items():
-        times, begun, kept = sorted(own), None, None
+        times, start, kept = sorted(own), None, None
         for ts_ms, before, after in zip(times, [None, *times], [*times[1:], None], strict=False):
             if before is None or own[ts_ms] != own[before]:
-                begun = kept = ts_ms
+                start = kept = ts_ms
                 keep = True
             else:
-                keep = (ts_ms - begun) // MINUTE != (kept - begun) // MINUTE
+                keep = (ts_ms - start) // MINUTE != (kept - start) // MINUTE
                 kept = ts_ms if keep else kept
             now = own[ts_ms]["no"]
             turns = after is None or (own[after]["no"][0], own[after]["no"][3]) != (now[0], now[3])
@@ -93,7 +93,7 @@ def closes_of(tape):
 
 @pytest.mark.parametrize("seed", range(length(60, 600)))
 def test_a_loop_over_messages_drops_the_same_and_every_market_closes_by_the_same_message(seed):
-    rows, kickoffs = said(seed)
+    rows, kickoffs = rows_of(seed)
 
     left, dropped = changes(rows, kickoffs)
 
@@ -109,7 +109,9 @@ def test_a_loop_over_messages_drops_the_same_and_every_market_closes_by_the_same
 
 
 def test_the_generated_messages_repeat_themselves_enough_to_tell():
-    shares = [dropped / rows.height * 2 for rows, kickoffs in map(said, range(20)) for _, dropped in [changes(rows, kickoffs)]]
+    shares = [
+        dropped / rows.height * 2 for rows, kickoffs in map(rows_of, range(20)) for _, dropped in [changes(rows, kickoffs)]
+    ]
 
     assert 0.05 < sum(shares) / 20 < 0.9
     assert min(shares) < max(shares)

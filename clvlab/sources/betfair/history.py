@@ -1,7 +1,7 @@
 """Betfair historical stream files: every state of a market's book, from the first message to the settlement.
 
-A runner's probability is the mid of its best back and lay prices, normalised over the active runners. A market with another
-number of winners than one has no such sum: there each runner is a market of its own, ``yes`` or ``no``.
+A runner's probability is the mid of its best back and lay prices, normalised over the active runners. A market with several
+winners has no such sum: each of its runners is a market of its own, ``yes`` or ``no``.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from clvlab.sources.betfair.messages import (
     is_readable,
     key_of,
     kind_of,
-    priced,
+    side_prices,
     times_of,
     with_parameters,
 )
 from clvlab.sources.books import QuoteSpill, batches, number_messages
-from clvlab.sources.clock import timed
-from clvlab.sources.source import ImportStats, Normalised, Options, files_below, fixture_ids_of, reason_of
+from clvlab.sources.clock import with_sound_times
+from clvlab.sources.source import ImportStats, Options, SourceData, files_below, fixture_ids_of, reason_of
 from clvlab.words import counted
 
 # Files of the Betfair stream: single markets or whole events, plain, packed, or many of them in a tar.
@@ -61,21 +61,21 @@ JUMPED = "messages whose time jumps ahead, borne out by nothing after them, are 
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return files as named, and of a folder ``*.bz2``, ``*.gz``, ``*.tar`` and files named like a market."""
+    """Return the named files, and of a folder ``*.bz2``, ``*.gz``, ``*.tar`` and files named like a market."""
     return files_below(paths, _ENDINGS, PLAIN)
 
 
 def market_files(files: Mapping[str, Path], options: Options, account: ImportStats) -> Iterator[MarketFile]:
-    """Return files one after the other, those in a tar too; each has to be read before the next one is asked for."""
+    """Return files in turn, also those in a tar; each must be read before the next is requested."""
     for n, (name, path) in enumerate(sorted(files.items()), 1):
         if path.suffix == ".tar":
-            yield from _tarred(name, path, options, account)
+            yield from _tar_files(name, path, options, account)
         else:
             yield MarketFile(name, lines_of(path), account)
         options.progress(f"{n:,} of {counted(len(files), 'file')} read")
 
 
-def _tarred(name: str, path: Path, options: Options, account: ImportStats) -> Iterator[MarketFile]:
+def _tar_files(name: str, path: Path, options: Options, account: ImportStats) -> Iterator[MarketFile]:
     try:
         with tarfile.open(path, "r|") as tar:
             for member in tar:
@@ -86,13 +86,13 @@ def _tarred(name: str, path: Path, options: Options, account: ImportStats) -> It
                 where = f"{name}:{member.name}"
                 inner = tar.extractfile(member)
                 if inner is not None:
-                    yield MarketFile(where, lines_in(_unpacked(inner, member.name), where, member.size), account)
+                    yield MarketFile(where, lines_in(_unpack(inner, member.name), where, member.size), account)
                 options.progress(f"{where} read")
     except (tarfile.TarError, OSError, EOFError) as error:
         account.refuse(name, 1, f"can't be read to its end: {error}", "a file can't be read to its end")
 
 
-def _unpacked(inner: IO[bytes], name: str) -> BufferedIOBase:
+def _unpack(inner: IO[bytes], name: str) -> BufferedIOBase:
     if name.endswith(".bz2"):
         return bz2.BZ2File(inner)
     return gzip.GzipFile(fileobj=inner) if name.endswith(".gz") else cast("BufferedIOBase", inner)
@@ -100,15 +100,7 @@ def _unpacked(inner: IO[bytes], name: str) -> BufferedIOBase:
 
 @dataclass(slots=True)
 class MarketFile:
-    """A file of one market or more, as it is read.
-
-    Attributes
-    ----------
-    name
-        Of the file, and of the member of a tar.
-    books
-        The markets in it that were read so far.
-    """
+    """A file of one or more markets; ``name`` includes the member of a tar, ``books`` are the markets read so far."""
 
     name: str
     lines: Iterator[tuple[int, bytes]]
@@ -119,15 +111,15 @@ class MarketFile:
     _held: int = 0
 
     def read(self, max_held: int) -> Iterator[None]:
-        """Read on, and come back at the end and whenever the books hold so many prices, for their states to be taken.
+        """Read the file, and yield whenever the books hold enough prices for their states to be taken.
 
         Raises
         ------
         SourceError
-            The file can't be read to its end: what was taken of it lacks its close.
+            The file can't be read to its end, so its close is missing.
         """
         try:
-            for (number, message), ts_ms in timed(self._messages()):
+            for (number, message), ts_ms in with_sound_times(self._messages()):
                 try:
                     if isinstance(message, ValueError):
                         raise message
@@ -144,7 +136,7 @@ class MarketFile:
         yield
 
     def _messages(self) -> Iterator[tuple[tuple[int, Any], int | None]]:
-        """Return messages with the numbers of their lines, or why one is none, and with their times if they say any."""
+        """Return messages or errors with line numbers, and their times if they have one."""
         for number, line in self.lines:
             try:
                 message = orjson.loads(line)
@@ -188,8 +180,6 @@ _STATE = ("prob_bps", "odds_milli", "suspended", "in_running")
 
 
 class Changes(NamedTuple):
-    """The rows that are left, and how many messages went."""
-
     rows: pl.DataFrame
     dropped: int
 
@@ -197,20 +187,20 @@ class Changes(NamedTuple):
 def changes(rows: pl.DataFrame, kickoffs: Mapping[str, int | None]) -> Changes:
     """Drop messages that equal the one before, where the market keeps one that is less than a minute older.
 
-    Kept all the same is a market's last message before its own end, before it is suspended, opens or turns in play, before its
-    event first turns in play, and before the kickoff: so a market closes by the message that it closed by with all of them.
+    The last message before a market ends, is suspended, opens or turns in play, before its event first turns in play, and
+    before the kickoff is always kept, so the closing message stays the same.
 
     Parameters
     ----------
     rows
         Ticks with ``event``, in any order; whole events, and every message with all sides of its market.
     kickoffs
-        By event, in UTC milliseconds; None where there is none.
+        UTC milliseconds by event; ``None`` if unknown.
     """
     messages = _messages(rows)
     events = messages.group_by("event").agg(play_ms=pl.col("ts_ms").filter("in_running").min())
     kickoff = pl.col("event").replace_strict(dict(kickoffs), default=None, return_dtype=pl.Int64)
-    timed = messages.join(events.with_columns(kickoff_ms=kickoff), on="event", maintain_order="left")
+    joined = messages.join(events.with_columns(kickoff_ms=kickoff), on="event", maintain_order="left")
     age = pl.col("ts_ms") - pl.col("ts_ms").first().over("run")
     head = pl.struct("run", age // _EVERY_MS).is_first_distinct()
     following = pl.col("suspended", "in_running").shift(-1).over(*_MARKET)
@@ -220,12 +210,12 @@ def changes(rows: pl.DataFrame, kickoffs: Mapping[str, int | None]) -> Changes:
         ((pl.col("ts_ms") < end) & (next_ms >= end)) | ((pl.col("ts_ms") <= end) & (next_ms > end))
         for end in map(pl.col, ("play_ms", "kickoff_ms"))
     ).fill_null(value=False)  # one of its own time may be numbered before the end or after it
-    kept = timed.filter(head | turns | ends)
-    return Changes(rows.join(kept, on=[*_MARKET, "ts_ms"], how="semi", maintain_order="left"), timed.height - kept.height)
+    kept = joined.filter(head | turns | ends)
+    return Changes(rows.join(kept, on=[*_MARKET, "ts_ms"], how="semi", maintain_order="left"), joined.height - kept.height)
 
 
 def _messages(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return a row a message in the order of its market, with the number of the run of equal ones that it is in."""
+    """Return one row per message in market order, with the number of its run of equal messages."""
     ordered = rows.sort(*_MARKET, "side", "ts_ms")
     same = pl.all_horizontal(pl.col(*_MARKET, "side", *_STATE).eq_missing(pl.col(*_MARKET, "side", *_STATE).shift()))
     return (
@@ -243,7 +233,7 @@ _LONG = {name: dtype for name, dtype in TICKS.items() if name not in ("fixture_i
 
 @dataclass(frozen=True, slots=True)
 class _FileMarket:
-    """What is kept of a market once its ticks were written away."""
+    """Facts of a market that remain once its ticks are on disk."""
 
     file: str
     event: str
@@ -253,8 +243,8 @@ class _FileMarket:
     grew: bool
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-    """Read markets file by file, and write them down fixture by fixture; the kickoff is the actual off."""
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
+    """Read markets file by file, and write them fixture by fixture; the kickoff is the actual off."""
     account = ImportStats(options.lenient)
     spill = QuoteSpill(scratch)
     known: dict[str, _FileMarket] = {}
@@ -286,7 +276,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         {market_id for market_id, market in known.items() if market.grew},
         {str(one.source_id): one.kickoff_ts_ms for one in fixtures},
     )
-    return Normalised(
+    return SourceData(
         parts=_parts(spill, markets, options, account),
         fixtures=fixtures,
         account=account,
@@ -302,7 +292,6 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 
 def _spill_states(file: MarketFile, known: Mapping[str, _FileMarket], spill: QuoteSpill, account: ImportStats) -> None:
-    """Write the newest states of a file's markets away."""
     for book in file.books.values():
         states = book.take()
         if states.ts_ms and is_readable(book) and book.market_id not in known:
@@ -310,7 +299,6 @@ def _spill_states(file: MarketFile, known: Mapping[str, _FileMarket], spill: Quo
 
 
 def _learn(file: MarketFile, known: dict[str, _FileMarket], account: ImportStats) -> None:
-    """Take the facts of the markets of a file that was read to its end."""
     for book in file.books.values():
         if book.market_id in known:
             first = known[book.market_id].file
@@ -348,8 +336,8 @@ def _market(name: str, book: MarketBook) -> _FileMarket:
 
 
 def _ticks(book: MarketBook, states: States, account: ImportStats) -> pl.DataFrame:
-    """Return the ticks of one market, still without number; ``market_key`` holds its id and what comes after its key."""
-    columns, lacking, totals = priced(book, states)
+    """Return the ticks of one market without number; ``market_key`` holds its id and the parameters of its key."""
+    columns, lacking, totals = side_prices(book, states)
     account.note("open books that lack a runner's price are suspended", lacking)
     _count_overround(totals, account)
     shared = {
@@ -387,7 +375,7 @@ def _fixtures(known: Mapping[str, _FileMarket], ids: Mapping[str, int], account:
 
 @dataclass(frozen=True, slots=True)
 class _Markets:
-    """What is known once all files are read: fixtures and kickoffs by event, keys by market, and markets a runner came into."""
+    """Facts of all files: fixtures and kickoffs by event, keys by market, and markets that gained a runner."""
 
     ids: Mapping[str, int]
     keys: Mapping[str, str]
@@ -397,13 +385,13 @@ class _Markets:
 
 def _parts(spill: QuoteSpill, markets: _Markets, options: Options, account: ImportStats) -> Iterator[pl.DataFrame]:
     for batch in batches(spill.rows_of, markets.ids, options.chunk_rows):
-        left, dropped = changes(_completed(spill.rows(batch), markets.grown), markets.kickoffs)
+        left, dropped = changes(_with_missing_runners(spill.rows(batch), markets.grown), markets.kickoffs)
         account.note("messages that change nothing within a minute were dropped", dropped)
-        yield number_messages(_named(left, markets))
+        yield number_messages(_with_names(left, markets))
 
 
-def _named(rows: pl.DataFrame, markets: _Markets) -> pl.DataFrame:
-    """Return ``TICKS``, still without number, with the fixtures and markets that the events and market ids stand for."""
+def _with_names(rows: pl.DataFrame, markets: _Markets) -> pl.DataFrame:
+    """Return ``TICKS`` without number, with fixtures and market keys in place of events and market ids."""
     found = rows["market_key"].unique().to_list()
     named = [with_parameters(markets.keys[key.partition("|")[0]], key.partition("|")[2]) for key in found]
     return rows.with_columns(
@@ -413,8 +401,8 @@ def _named(rows: pl.DataFrame, markets: _Markets) -> pl.DataFrame:
     ).select(*TICKS)
 
 
-def _completed(rows: pl.DataFrame, grown: Set[str]) -> pl.DataFrame:
-    """Return messages that were written away before a runner came in a row for it, without a price."""
+def _with_missing_runners(rows: pl.DataFrame, grown: Set[str]) -> pl.DataFrame:
+    """Add an unpriced row to messages that were written before a runner joined."""
     short = rows.filter(pl.col("market_key").is_in(list(grown)))
     if short.is_empty():
         return rows

@@ -1,4 +1,4 @@
-"""Betfair's Exchange Stream: every market change message of a subscription, as it comes."""
+"""Betfair's Exchange Stream: every market change message of a subscription, on arrival."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clvlab.errors import FeedError, MissingLibraryError
 from clvlab.packs.files import MAX_LINE_BYTES
 from clvlab.packs.manifest import Fixture
 from clvlab.sources.betfair.messages import BetfairReader, StreamMessage
-from clvlab.sources.capture.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Health, Item, Resumption, Stop, now_ms
 from clvlab.sources.capture.peer import Retry, check_peer, is_local, provenance_of
 
 try:
@@ -39,15 +39,15 @@ except ModuleNotFoundError as error:
 
 
 class ConnectionLostError(Exception):
-    """A connection that ended, or never came to be; trying again may help. The text holds no secret."""
+    """A connection that failed or ended; trying again may help. The text holds no secret."""
 
-    def __init__(self, said: str, cause: GapCause = GapCause.CUT) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, cause: GapCause = GapCause.CUT) -> None:
+        super().__init__(message)
         self.cause = cause
 
 
 class StreamLine(NamedTuple):
-    """A line without its end, and when it came."""
+    """A line without its ending, and its arrival time."""
 
     text: bytes
     at_ms: int
@@ -55,20 +55,20 @@ class StreamLine(NamedTuple):
 
 @dataclass
 class StreamPosition:
-    """Where a feed is.
+    """State of a feed's subscription.
 
     Attributes
     ----------
     initial_clk, clk
-        The clocks to resume with; None where there are none.
+        Clocks to resume with; ``None`` without one.
     missing
         Whether messages are being missed.
     began
-        Whether anything was heard of the markets.
+        Whether any market data has arrived.
     partial
-        Whether a message came in segments, of which more are due.
+        Whether further segments of a message are due.
     data_ms, data_s
-        When the last message came, by the clock of this machine and by one that never goes back.
+        Time of the last message, by this machine's clock and by a monotonic one.
     """
 
     initial_clk: str | None = None
@@ -88,11 +88,10 @@ class StreamPosition:
         return orjson.dumps({"initialClk": self.initial_clk, "clk": self.clk}).decode()
 
     def forget(self) -> None:
-        """Have no clock to resume with."""
         self.initial_clk = self.clk = None
 
     def take(self, message: StreamMessage) -> bool:
-        """Take the clocks of a message; tell whether the feed can be resumed right after it."""
+        """Take the clocks of a message, and return whether the feed can be resumed right after it."""
         initial_clk, clk = message.get("initialClk"), message.get("clk")
         if isinstance(initial_clk, str):
             self.initial_clk = initial_clk
@@ -102,12 +101,6 @@ class StreamPosition:
 
 
 def place_of(mark: str | None) -> StreamPosition:
-    """Return the place that a mark names.
-
-    Raises
-    ------
-    FeedError
-    """
     if mark is None:
         return StreamPosition()
     place = StreamPosition(missing=True)
@@ -117,7 +110,7 @@ def place_of(mark: str | None) -> StreamPosition:
 
 
 def read_message(text: bytes) -> StreamMessage:
-    """Return a message; an empty one where it is no JSON object, which a reader of the capture refuses and counts."""
+    """Return a message; an empty one if it is not a JSON object, which the capture's reader refuses and counts."""
     try:
         message: StreamMessage = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -132,7 +125,7 @@ _TRY_LATER = {"TEMPORARY_BAN_TOO_MANY_REQUESTS", "INTERNAL_ERROR", "SERVICE_UNAV
 
 
 class StreamAddress(NamedTuple):
-    """Where the stream is, and whose certificates count; None stands for those of the system."""
+    """Address of the stream and its trusted certificates; ``None`` for the system's."""
 
     host: str
     port: int
@@ -140,24 +133,24 @@ class StreamAddress(NamedTuple):
 
 
 def session_of(username: str, password: str, app_key: str, login_url: str) -> str:
-    """Log in, and return the token of the session.
+    """Log in, and return the session token.
 
     Raises
     ------
     FeedError
-        Betfair refuses who asks.
+        Betfair refuses the credentials.
     ConnectionLostError
-        It can't be asked now.
+        Betfair can't be reached now.
     """
     client = betfairlightweight.APIClient(username, password, app_key=app_key)
     client.identity_uri = login_url
     try:
         client.login_interactive()
     except LoginError as error:
-        said = str(error.response.get("error") or error.response.get("status"))[:80]
-        if said in _TRY_LATER:
-            raise ConnectionLostError(f"the login is refused for now: {said}", GapCause.QUOTA) from None
-        raise FeedError(f"Betfair refuses the login ({said}): check CLVLAB_BETFAIR_USERNAME, _PASSWORD and _APP_KEY") from None
+        code = str(error.response.get("error") or error.response.get("status"))[:80]
+        if code in _TRY_LATER:
+            raise ConnectionLostError(f"the login is refused for now: {code}", GapCause.QUOTA) from None
+        raise FeedError(f"Betfair refuses the login ({code}): check CLVLAB_BETFAIR_USERNAME, _PASSWORD and _APP_KEY") from None
     except StatusCodeError as error:
         raise ConnectionLostError(f"the login is answered with status {error.status_code}") from None
     except BetfairError as error:  # its text and its causes may hold what was sent
@@ -166,7 +159,7 @@ def session_of(username: str, password: str, app_key: str, login_url: str) -> st
 
 
 class _Lines(BaseListener):  # type: ignore[misc]
-    """Hands lines on as they are; the library's own reading of them is left out."""
+    """Passes lines on unread, in place of the library's own reader."""
 
     def __init__(self, put: Callable[[StreamLine], None]) -> None:
         super().__init__(max_latency=None)
@@ -183,20 +176,20 @@ class _Lines(BaseListener):  # type: ignore[misc]
 
 
 class _LineStream(BetfairStream):  # type: ignore[misc]
-    """The library's stream at any address, with certificates checked, line by line, and without the key in its log."""
+    """The library's stream with any address, checked certificates, raw lines, and no key in its log."""
 
     def __init__(
-        self, lines: _Lines, app_key: str, token: str, address: StreamAddress, connect_s: float, given_up: threading.Event
+        self, lines: _Lines, app_key: str, token: str, address: StreamAddress, connect_s: float, abandoned: threading.Event
     ) -> None:
         super().__init__(0, lines, app_key, token, connect_s, 1 << 16, None)
         self._socket: ssl.SSLSocket | None = None
         self._address = address
-        self._given_up = given_up
+        self._abandoned = abandoned
         self._whole: deque[bytes] = deque()
         self._part = b""
 
     def run(self, request: Mapping[str, object], silence_s: float) -> None:
-        """Connect, subscribe, and hand on what comes until it is stopped."""
+        """Connect, subscribe, and pass lines on until stopped."""
         self._connect()
         self.authenticate()
         self.subscribe_to_markets(**request)
@@ -206,7 +199,7 @@ class _LineStream(BetfairStream):  # type: ignore[misc]
         self._read_loop()
 
     def stop(self) -> None:
-        """End the connection; two threads may do so at once."""
+        """End the connection; safe from two threads at once."""
         self._running = False
         opened, self._socket = self._socket, None
         if opened is None:
@@ -227,10 +220,9 @@ class _LineStream(BetfairStream):  # type: ignore[misc]
             raise
 
     def _receive_all(self) -> str:
-        """Return the next line with its end."""
         while not self._whole:
             opened = self._socket
-            if opened is None or self._given_up.is_set():
+            if opened is None or self._abandoned.is_set():
                 raise ConnectionLostError("it was given up")
             try:
                 part = opened.recv(self.buffer_size)
@@ -253,20 +245,20 @@ class _LineStream(BetfairStream):  # type: ignore[misc]
 
 
 class StreamConnection:
-    """A subscription, as a context: it is made when the context is entered and given up when it is left.
+    """A subscription, made on entering the context and ended on leaving it.
 
     Parameters
     ----------
     session
-        Returns the token of a session; called in the connection's own thread.
+        Returns a session token; called in the connection's thread.
     app_key
-        The application's key.
+        Application key.
     address
-        Where the stream is.
+        Address of the stream.
     request
         Arguments of betfairlightweight's ``subscribe_to_markets``.
     connect_s, silence_s
-        How long to wait for a connection, or for an answer; and for any line later on.
+        Longest wait for a connection or an answer, and later for any line.
     """
 
     def __init__(
@@ -296,14 +288,14 @@ class StreamConnection:
         self._thread.join(0.5)
 
     def line(self, wait_s: float) -> StreamLine | None:
-        """Return the next line; None if none came so soon.
+        """Return the next line, or ``None`` if none arrived in time.
 
         Raises
         ------
         ConnectionLostError
             The connection ended, and all of its lines were taken.
         FeedError
-            It can't be had, however often it is tried.
+            Trying again can't help.
         """
         try:
             found = self._queue.get(timeout=wait_s)
@@ -363,33 +355,27 @@ _CROWDED = {"TOO_MANY_REQUESTS", "MAX_CONNECTION_LIMIT_EXCEEDED"}
 
 
 class BetfairFeed:
-    """Betfair's markets, by its stream; built on betfairlightweight.
+    """Betfair's markets from its stream, by betfairlightweight; ``FeedSettings`` describes most parameters.
 
     Parameters
     ----------
-    app_key
-        The application's key.
-    username, password
-        Of the account, to log in with before every connection.
     session_token
-        Token of a session, or what returns one before every connection; in place of a login.
-    market_ids, event_ids, market_filter
-        What to subscribe to: ``marketIds``, ``eventIds`` and other fields of a market filter as Betfair documents it.
+        Session token, or a function that returns one before every connection, in place of a login.
+    market_filter
+        Further fields of Betfair's market filter.
     conflate_ms
-        How long changes of a market may be gathered; 0 sends each.
+        Longest time for which changes of a market are gathered; 0 sends each.
     heartbeat_ms
-        500 to 5000: how often to hear at least; when two are missed the connection counts as dead.
+        Longest interval of heartbeats, 500 to 5000; a connection that misses two is dead.
     data_patience_s
-        After so long of heartbeats alone, the feed connects again.
+        Time of heartbeats alone after which the feed connects again.
     backoff_s
-        The first and the longest wait between tries; each is shortened by chance, by half at most.
-    host, port, cafile, login_url
-        Where the stream is, whose certificates count (the system's if None), and where to log in.
+        First and longest wait between tries, each shortened at random by up to half.
 
     Raises
     ------
     FeedError
-        A setting that is out of range, or neither an account nor a session.
+        A setting is out of range, or neither account nor session is set.
     """
 
     name = "betfair"
@@ -436,7 +422,7 @@ class BetfairFeed:
         self._fixtures: Mapping[int, Fixture] = {}
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return the events, and races, of the markets that the filter takes in now, by the start as announced."""
+        """Return the events, and races, that the filter now matches, by scheduled start."""
         reader, end_s = BetfairReader(live=True), time.monotonic() + _IMAGE_S
         try:
             with self._connection(StreamPosition(), self._filter, ("EX_MARKET_DEF",)) as lines:
@@ -449,17 +435,17 @@ class BetfairFeed:
         return sorted(reader.fixtures.values(), key=lambda fixture: (fixture.kickoff_ts_ms or 0, fixture.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return messages as they come; see ``Feed``. Marks are the two clocks of a subscription, as JSON."""
+        """Return messages on arrival, see ``Feed``; marks are the subscription's two clocks as JSON."""
         place, retry = place_of(after), Retry(self.health, *self._backoff_s)
         try:
-            wanted = self._wanted(fixture_ids)
+            wanted = self._market_filter(fixture_ids)
             while not stop.is_set:
                 try:
-                    yield from self._heard(stop, place, wanted)
+                    yield from self._listen_once(stop, place, wanted)
                 except ConnectionLostError as lost:
                     if not self.health.retries:
-                        retry.succeeded()
-                    retry.failed(str(lost))
+                        retry.reset()
+                    retry.note_failure(str(lost))
                     if place.began and not place.missing:
                         place.missing = True
                         yield Cut(lost.cause, place.data_ms, resumable=place.resumable)
@@ -470,8 +456,7 @@ class BetfairFeed:
         finally:
             self.health.connected = False
 
-    def _heard(self, stop: Stop, place: StreamPosition, wanted: Mapping[str, object]) -> Iterator[Item]:
-        """Return what comes over one connection."""
+    def _listen_once(self, stop: Stop, place: StreamPosition, wanted: Mapping[str, object]) -> Iterator[Item]:
         place.data_s = time.monotonic()
         with self._connection(place, wanted, _OFFERS) as lines:
             while not stop.is_set:
@@ -500,8 +485,8 @@ class BetfairFeed:
             return self._session if isinstance(self._session, str) else self._session()
         return session_of(self._username or "", self._password or "", self._app_key, self._login_url)
 
-    def _wanted(self, fixture_ids: Sequence[int]) -> Mapping[str, object]:
-        """Return the filter, narrowed to the events of fixtures: of a meeting, all races."""
+    def _market_filter(self, fixture_ids: Sequence[int]) -> Mapping[str, object]:
+        """Return the filter, narrowed to the fixtures' events: of a meeting, all races."""
         if not fixture_ids:
             return self._filter
         if not set(fixture_ids) <= self._fixtures.keys():
@@ -513,7 +498,6 @@ class BetfairFeed:
         return self._filter | {"eventIds": sorted(events)}
 
     def _items(self, line: StreamLine, place: StreamPosition) -> Iterator[Item]:
-        """Return what a line says to a listener: nothing, messages, or that messages come again."""
         self.health.heard_ts_ms = line.at_ms
         message = read_message(line.text)
         operation = message.get("op")
@@ -523,7 +507,7 @@ class BetfairFeed:
         if operation == "connection":
             return
         if operation != "mcm":
-            yield Received(line.text, line.at_ms)
+            yield FeedMessage(line.text, line.at_ms)
             if not message:
                 # What it held is lost: have it sent again, before a delta is applied without it.
                 raise ConnectionLostError("a message is no JSON object")
@@ -540,18 +524,18 @@ class BetfairFeed:
                 place.forget()
             if place.missing:
                 place.missing = False
-                yield Resumed(line.at_ms, replayed=kind == "RESUB_DELTA")
+                yield Resumption(line.at_ms, replayed=kind == "RESUB_DELTA")
             place.began, place.partial = True, segment in ("SEG_START", "SEG")
         # A heartbeat's clock goes beyond what is still to come of an answer.
         has_clock = not place.missing and not place.partial and place.take(message)
         if message.get("mc"):
-            yield self._received(line, message, place.mark if has_clock else None, place)
+            yield self._receive(line, message, place.mark if has_clock else None, place)
         elif time.monotonic() - place.data_s > self._data_patience_s:
             raise ConnectionLostError("heartbeats alone came, for longer than data_patience_s", GapCause.SILENCE)
 
-    def _received(self, line: StreamLine, message: StreamMessage, mark: str | None, place: StreamPosition) -> Received:
+    def _receive(self, line: StreamLine, message: StreamMessage, mark: str | None, place: StreamPosition) -> FeedMessage:
         sent = message.get("pt")
-        received = Received(line.text, line.at_ms, sent if type(sent) is int else None, mark)
+        received = FeedMessage(line.text, line.at_ms, sent if type(sent) is int else None, mark)
         place.data_ms, place.data_s = line.at_ms, time.monotonic()
         self.health.note(received)
         return received
@@ -567,7 +551,7 @@ class BetfairFeed:
         raise ConnectionLostError(f"refused with {code}", GapCause.QUOTA if code in _CROWDED else GapCause.CUT)
 
     def _has_image(self, line: StreamLine | None, reader: BetfairReader) -> bool:
-        """Have the reader take a line, and tell whether the image is whole."""
+        """Pass a line to the reader, and return whether the image is complete."""
         message = {} if line is None else read_message(line.text)
         if line is None or message.get("op") != "mcm":
             self._check_status(message, StreamPosition())

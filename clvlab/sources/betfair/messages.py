@@ -1,4 +1,4 @@
-"""Messages of Betfair's stream: the book of a market, the states it went through, and what these are in a pack."""
+"""Messages of Betfair's stream: a market's book, its states, and their form in a pack."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from clvlab.sources.source import fixture_id_of
 
 
 class RunnerDefinition(TypedDict, total=False):
-    """A runner in a market's definition."""
-
     id: int
     hc: float | None
     name: str | None
@@ -37,8 +35,6 @@ class RunnerDefinition(TypedDict, total=False):
 
 
 class MarketDefinition(TypedDict, total=False):
-    """What a market is now."""
-
     eventId: str
     eventTypeId: str
     eventName: str | None
@@ -52,7 +48,7 @@ class MarketDefinition(TypedDict, total=False):
 
 
 class MarketChange(TypedDict, total=False):
-    """A change of a market: each entry of ``rc`` names a runner, and deltas of its ladders by their names."""
+    """A change of a market; entries of ``rc`` name a runner and deltas of its ladders."""
 
     id: str
     img: bool
@@ -83,7 +79,7 @@ _LEVELS = {"atb": 0, "atl": 0, "batb": 1, "batl": 1, "bdatb": 1, "bdatl": 1}  # 
 
 @dataclass(slots=True)
 class Ladder:
-    """Offers on one side of a runner by price, or by level where only the best are delivered."""
+    """Offers on one side of a runner, by price, or by level if only the best are delivered."""
 
     is_back: bool
     sizes: dict[float, float] = field(default_factory=dict)
@@ -91,7 +87,7 @@ class Ladder:
     best: float | None = None
 
     def change(self, deltas: Iterable[list[float]]) -> None:
-        """Take [price, size] deltas; size 0 deletes."""
+        """Apply [price, size] deltas; size 0 deletes."""
         sizes, best, lost = self.sizes, self.best, False
         for price, size in deltas:
             if size:
@@ -106,7 +102,7 @@ class Ladder:
         self.best = best
 
     def change_levels(self, deltas: Iterable[list[float]]) -> None:
-        """Take [level, price, size] deltas; size 0 empties the level."""
+        """Apply [level, price, size] deltas; size 0 empties the level."""
         for level, price, size in deltas:
             if size:
                 self.change([[price, size]])
@@ -129,7 +125,7 @@ class Runner:
     last_traded: float | None = None
 
     def change(self, delta: Mapping[str, Any]) -> None:
-        """Take one ``rc`` entry: full ladders where there are some, else the best levels, else virtual best levels."""
+        """Apply one ``rc`` entry: full ladders if present, else the best levels, else virtual best levels."""
         for ladder, full, best, virtual in ((self.back, "atb", "batb", "bdatb"), (self.lay, "atl", "batl", "bdatl")):
             if full in delta:
                 ladder.levels.clear()
@@ -142,9 +138,10 @@ class Runner:
             self.last_traded = float(delta["ltp"])
 
     def prices(self) -> tuple[int, int, int]:
-        """Return the probability in ``PROB_UNIT``, and odds x 1000 at which one backs the runner, and its opposite; -1 is none.
+        """Return the probability in ``PROB_UNIT`` and odds x 1000 for and against the runner; -1 without a price.
 
-        The probability is the mid of best back and lay, or of the last traded price where an offer lacks or they lie far apart.
+        The probability is the mid of best back and lay, or of the last traded price if an offer is missing or they are far
+        apart.
         """
         back, lay = self.back.best, self.lay.best
         if back is not None and lay is not None and 1 / back - 1 / lay <= _MAX_SPREAD:
@@ -163,7 +160,7 @@ Column = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class States:
-    """What a market was at each time; ``prices``, those of ``Runner.prices``, and ``active`` have a column per runner."""
+    """A market at each time; ``prices`` (see ``Runner.prices``) and ``active`` have a column per runner."""
 
     ts_ms: array[int] = field(default_factory=lambda: array("q"))
     open: bytearray = field(default_factory=bytearray)
@@ -172,7 +169,7 @@ class States:
     active: bytearray = field(default_factory=bytearray)
 
     def put(self, ts_ms: int, now: States) -> None:
-        """Write down the only state of another; a later one of the same time takes its place."""
+        """Add a single state; it replaces an earlier one of the same time."""
         if self.ts_ms and self.ts_ms[-1] == ts_ms:
             width = len(now.active)
             del self.ts_ms[-1], self.open[-1], self.in_play[-1], self.active[-width:]
@@ -186,7 +183,7 @@ class States:
             column.extend(values)
 
     def widen(self, by: int) -> None:
-        """Add runners that did not run so far, where there are states."""
+        """Add columns for runners that did not run so far."""
         n = len(self.ts_ms)
         self.prices = tuple(
             array("q", np.pad(matrix, ((0, 0), (0, by)), constant_values=-1).tobytes()) for matrix in self.matrices()
@@ -195,12 +192,12 @@ class States:
         self.active = bytearray(np.pad(active, ((0, 0), (0, by))).tobytes())
 
     def matrices(self) -> tuple[Column, ...]:
-        """Return ``prices`` as (states, runners), where there are states."""
+        """Return ``prices`` as (states, runners); needs at least one state."""
         return tuple(np.frombuffer(bytes(column), np.int64).reshape(len(self.ts_ms), -1) for column in self.prices)
 
 
-class Checked(NamedTuple):
-    """A market change that belongs to its market; the runners of its definition are named by key."""
+class CheckedChange(NamedTuple):
+    """A valid change of a market; the definition's runners are named by key."""
 
     definition: MarketDefinition | None
     named: Mapping[str, RunnerDefinition]
@@ -210,18 +207,14 @@ class Checked(NamedTuple):
 
 @dataclass(slots=True)
 class MarketBook:
-    """A market, and the states it went through since they were last taken.
+    """A market, its newest and ``first`` definition, and its states since they were last taken.
 
     Attributes
     ----------
-    definition, first
-        The newest definition, and the first one.
-    first_ms
-        When the market was first seen.
     off_ms, suspended_ms
-        The first definition in play, and the last suspension after which it did not open again.
+        Time of the first definition in play, and of the last suspension that did not end.
     removed, grew
-        Whether a runner was removed while the market was open, and whether one came in after states had been taken.
+        Whether a runner was removed while the market was open, or joined after states had been taken.
     """
 
     market_id: str
@@ -238,37 +231,36 @@ class MarketBook:
     _taken: bool = False
 
     def take(self) -> States:
-        """Return the states since the last time, and forget them."""
+        """Return and forget the states since the last call."""
         states, self.states, self._taken = self.states, States(), True
         return states
 
     def apply(self, change: MarketChange, ts_ms: int) -> None:
-        """Take one market change of a message and write down the state after it.
+        """Apply one market change, and record the state after it.
 
         Raises
         ------
         ValueError, KeyError, TypeError, AttributeError
-            A change that does not belong to this market; nothing of it was taken then.
+            The change does not belong to this market; nothing was applied.
         """
-        self.put(self.checked(change), ts_ms)
+        self.put(self.check(change), ts_ms)
 
-    def checked(self, change: MarketChange, coming: Set[str] = frozenset()) -> Checked:
-        """Return a market change that can be put; ``coming`` are runners of definitions that will be put before it.
+    def check(self, change: MarketChange, coming: Set[str] = frozenset()) -> CheckedChange:
+        """Return a valid change; ``coming`` are runners of definitions that will be applied before it.
 
         Raises
         ------
         ValueError, KeyError, TypeError, AttributeError
-            A change that does not belong to this market.
+            The change does not belong to this market.
         """
         definition = change.get("marketDefinition")
         if definition is None and not self.definition and not coming:
             raise ValueError(f"market {self.market_id} changes before it is defined")
         named = {} if definition is None else _checked_definition(definition)
         known = self.runners.keys() | named.keys() | coming if named or coming else self.runners.keys()
-        return Checked(definition, named, _checked_deltas(change.get("rc", ()), known), bool(change.get("img")))
+        return CheckedChange(definition, named, _checked_deltas(change.get("rc", ()), known), bool(change.get("img")))
 
-    def put(self, change: Checked, ts_ms: int) -> None:
-        """Take one market change that was checked, and write down the state after it."""
+    def put(self, change: CheckedChange, ts_ms: int) -> None:
         definition, named, deltas, is_image = change
         if definition is not None:
             self._define(definition, named, ts_ms)
@@ -309,7 +301,6 @@ class MarketBook:
         self.removed = self.removed or (is_open and not all(self.now.active))
 
     def _enter(self, keys: Sequence[str]) -> None:
-        """Take in runners that are new."""
         for key in keys:
             self.runners[key] = Runner(len(self.runners))
             for column in self.now.prices:
@@ -320,7 +311,7 @@ class MarketBook:
 
 
 def _checked_definition(definition: MarketDefinition) -> dict[str, RunnerDefinition]:
-    """Return the runners of a definition by key, after a check of what is read of it."""
+    """Return the runners of a definition by key, with the fields that are read checked."""
     for key in ("status", "inPlay", "marketTime", "eventId", "runners", "eventTypeId"):
         if key not in definition:
             raise KeyError(key)
@@ -338,7 +329,7 @@ def _checked_definition(definition: MarketDefinition) -> dict[str, RunnerDefinit
 
 
 def _checked_deltas(deltas: Iterable[Mapping[str, Any]], known: Set[str]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return changes of runners by key; runners that the market does not have, and offers that are not valid, are refused."""
+    """Return changes by runner key; unknown runners and invalid offers are refused."""
     found = []
     for delta in deltas:
         key = _key(delta)
@@ -388,7 +379,7 @@ _RACING = {"7", "4339"}  # an event is a meeting there, and a race one of its st
 
 
 def event_of(definition: MarketDefinition) -> str:
-    """Return the event that a market belongs to, by the first definition of it."""
+    """Return the event of a market, by its first definition."""
     event, racing = str(definition["eventId"]), str(definition["eventTypeId"]) in _RACING
     return f"{event}@{definition['marketTime']}" if racing else event
 
@@ -404,23 +395,22 @@ def by_runner(book: MarketBook) -> bool:
 
 
 def kind_of(book: MarketBook) -> str:
-    """Return the type of a market, which its key begins with."""
+    """Return a market's type, the start of its key."""
     return str(book.definition.get("marketType") or "UNKNOWN")
 
 
 def key_of(kind: str, market_id: str, *, alone: bool) -> str:
-    """Return the key of a market; its id is part of it unless it is alone of its kind in its event."""
+    """Return a market's key, which includes its id unless its event has one market of the kind."""
     return compose_key(kind, market=None if alone else market_id)
 
 
 def with_parameters(key: str, parameters: str) -> str:
-    """Return a market's key with what comes after it."""
     return key + ("|" if parameters and not key.endswith("||") else "") + parameters
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When a market was first seen, planned as first announced, went in play, and was suspended for the last time."""
+    """Times of a market: first seen, start as first scheduled, off, and last suspension."""
 
     market_id: str
     name: str | None
@@ -431,7 +421,6 @@ class Times:
 
 
 def times_of(book: MarketBook) -> Times:
-    """Return the times of a market so far."""
     return Times(
         market_id=book.market_id,
         name=book.definition.get("eventName"),
@@ -443,12 +432,11 @@ def times_of(book: MarketBook) -> Times:
 
 
 def has_off(markets: Sequence[Times]) -> bool:
-    """Return whether it is known when an event began."""
     return any(market.off_ms is not None or market.suspended_ms is not None for market in markets)
 
 
 def fixture_of(event: str, fixture_id: int, markets: Sequence[Times]) -> Fixture:
-    """Return the fixture of an event's markets: it begins at the first off, else at the last suspension, else as planned."""
+    """Return the fixture of an event; it begins at the first off, else the last suspension, else as scheduled."""
     offs = [market.off_ms for market in markets if market.off_ms is not None]
     ends = [market.suspended_ms for market in markets if market.suspended_ms is not None]
     name = next((market.name for market in markets if market.name), None)
@@ -462,7 +450,7 @@ def fixture_of(event: str, fixture_id: int, markets: Sequence[Times]) -> Fixture
 
 
 class SideColumn(NamedTuple):
-    """One side at each time; ``parameters`` come after the market's key, and prices of -1 stand for no price."""
+    """One side at each time; ``parameters`` end the market's key, and -1 is a missing price."""
 
     parameters: str
     side: str
@@ -471,25 +459,18 @@ class SideColumn(NamedTuple):
     suspended: npt.NDArray[np.bool_]
 
 
-class Priced(NamedTuple):
-    """The sides of a market in byte order, how many open states lacked a price, and what the others summed to in PROB_UNIT."""
+class Prices(NamedTuple):
+    """A market's sides in byte order, the number of open but unpriced states, and the others' sums in ``PROB_UNIT``."""
 
     columns: list[SideColumn]
     lacking: int
     totals: Column
 
 
-def priced(book: MarketBook, states: States, sides: Sequence[str] | None = None) -> Priced:
-    """Return what the sides of a market cost in its states, of which there is one at least.
+def side_prices(book: MarketBook, states: States, sides: Sequence[str] | None = None) -> Prices:
+    """Return the sides' prices in a market's states, at least one.
 
-    Parameters
-    ----------
-    book
-        The market.
-    states
-        Those that it went through.
-    sides
-        The runners to price, in byte order; all of them if None. A state in which another one runs is suspended.
+    ``sides`` are the runners to price, in byte order, all if ``None``; a state in which another one runs is suspended.
     """
     sides = sorted(book.runners, key=str.encode) if sides is None else sides
     order = [book.runners[side].number for side in sides]
@@ -506,10 +487,10 @@ def priced(book: MarketBook, states: States, sides: Sequence[str] | None = None)
     bps[is_priced] = np.where(running[is_priced], basis_points(raw[is_priced]), -1)
     odds = np.where(is_priced[:, None] & running, odds, -1)
     columns = [SideColumn("", side, bps[:, n], odds[:, n], ~is_priced) for n, side in enumerate(sides)]
-    return Priced(columns, int((open_ & ~is_priced).sum()), raw[is_priced].sum(axis=1))
+    return Prices(columns, int((open_ & ~is_priced).sum()), raw[is_priced].sum(axis=1))
 
 
-def _runner_markets(sides: Sequence[str], prob: Column, odds: tuple[Column, Column], running: npt.NDArray[np.bool_]) -> Priced:
+def _runner_markets(sides: Sequence[str], prob: Column, odds: tuple[Column, Column], running: npt.NDArray[np.bool_]) -> Prices:
     columns = []
     for n, side in enumerate(sides):
         is_priced = running[:, n] & (prob[:, n] > 0)
@@ -520,17 +501,17 @@ def _runner_markets(sides: Sequence[str], prob: Column, odds: tuple[Column, Colu
             SideColumn(f"selection={side}", name, bps[:, k], np.where(is_priced, odds[k][:, n], -1), ~is_priced)
             for k, name in enumerate(("no", "yes"))
         ]
-    return Priced(columns, 0, np.zeros(0, dtype=np.int64))
+    return Prices(columns, 0, np.zeros(0, dtype=np.int64))
 
 
 _LATE = "states of markets that a runner came into late"
 _TWIN = "markets whose kind came up again in their event"
-_Change = tuple[str, Checked]
+_Change = tuple[str, CheckedChange]
 
 
 @dataclass(slots=True)
 class _Market:
-    """A market, and under which key and with which sides it is told; ``keys`` are those that were."""
+    """A market, its key and sides; ``keys`` are those of its earlier ticks."""
 
     book: MarketBook
     event: str
@@ -541,30 +522,18 @@ class _Market:
 
 
 class BetfairReader:
-    """Reads ``mcm`` messages into the same states that the importer makes of a file of them.
+    """Reads ``mcm`` messages into the states that the importer makes of a file of them.
 
-    Of a capture the states of a time are held back until a later time comes: of several of one market the last counts, and they
-    come in the order of their keys. For a run every message counts as it comes.
+    In a capture, states of a time are held until a later time comes: the last one of a market counts, in key order. For a run
+    (``live``) every message counts on arrival. An import knows the whole file before the first tick; differences are counted:
 
-    What can't be as in an import, which knows the whole file before it writes the first tick, is counted:
+    - a market whose kind came up in its event after another one's ticks has its id in its key, the other one has not;
+    - a market with one winner is suspended while a runner is active that joined after its first tick;
+    - a runner that joined late, in a market of several winners, has no tick before.
 
-    - a market whose kind came up in its event after another one's ticks were told has its id in its key, the other one has not;
-    - a market with one winner is suspended while a runner is active that came in after its first tick;
-    - a runner that came in late, in a market of several winners, has no tick before it came.
-
-    A message that is refused changes nothing here; an import keeps the changes before the one that it refuses. Of a time before
-    the last one the tape says that it came late, where an import refuses the message.
-
-    Parameters
-    ----------
-    live
-        Whether for a run.
-
-    Attributes
-    ----------
-    fixtures
-        One an event, or a race; the kickoff is the actual off and beside it the start as first announced, as an importer says
-        them; for a run it is the start as announced last.
+    A refused message changes nothing here; an import keeps the changes before the refused one. A message of an earlier time is
+    late here, and refused in an import. ``fixtures`` has one per event, or race: the kickoff is the actual off with the first
+    scheduled start, as in an import; for a run it is the last scheduled start.
     """
 
     def __init__(self, *, live: bool) -> None:
@@ -575,7 +544,7 @@ class BetfairReader:
         self._markets: dict[str, _Market] = {}
         self._events: dict[int, list[_Market]] = {}
         self._of_kind: Counter[tuple[int, str]] = Counter()
-        self._alone: set[tuple[int, str]] = set()  # kinds of which a market was told without its id
+        self._alone: set[tuple[int, str]] = set()  # kinds of which a market has ticks without its id in the key
         self._unknown: set[str] = set()
         self._touched: dict[str, None] = {}
         self._held_ms = 0
@@ -583,14 +552,14 @@ class BetfairReader:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What was read otherwise than an import would, and fixtures whose off is not known."""
+        """Differences from an import, and fixtures without a known off."""
         unknown = () if self._live else (m for m in self._events.values() if not has_off([times_of(each.book) for each in m]))
         return self._counts + Counter({NO_OFF: sum(1 for _ in unknown)})
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
-        """Return the states that a message leaves behind, or those that it shows to be the last ones of their time."""
+        """Return the states after a message, or those that it shows to be the last ones of their time."""
         try:
-            ts_ms, changes = self._checked(orjson.loads(text))
+            ts_ms, changes = self._check_message(orjson.loads(text))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
         if not self.clock.holds(ts_ms):  # its changes count all the same: without them the book would be another
@@ -602,7 +571,7 @@ class BetfairReader:
         return [*states, *self.finish()] if self._live else states
 
     def finish(self) -> list[State]:
-        """Return the states that are held back, in the order of fixtures and keys."""
+        """Return the held states in order of fixture and key."""
         touched, self._touched = [self._markets[market_id] for market_id in self._touched], {}
         readable = [market for market in touched if is_readable(market.book) and market.book.runners]
         for market in readable:
@@ -612,14 +581,13 @@ class BetfairReader:
         return sorted(states, key=lambda state: (state.fixture_id, state.market_key))
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
-        """Wait for the image of these markets, or of all."""
+        """Wait for an image of these markets, or of all."""
         forgotten = {market_id for market_id in markets or self._markets if market_id in self._markets} - self._unknown
         self._unknown |= forgotten
         known = (self._markets[market_id] for market_id in sorted(forgotten))
         return [(market.fixture_id, key) for market in known for key in sorted(market.keys)]
 
-    def _checked(self, message: StreamMessage) -> tuple[int, list[_Change]]:
-        """Return the time and the changes of a message, all of which can be put."""
+    def _check_message(self, message: StreamMessage) -> tuple[int, list[_Change]]:
         if message.get("op") != "mcm" or type(message.get("pt")) is not int:
             raise ValueError("no market change message")
         if not 0 <= message["pt"] <= LAST_MS:
@@ -637,12 +605,12 @@ class BetfairReader:
                 raise ValueError("a change of a market whose image did not come since messages were missed")
             market = self._markets.get(market_id)
             book = MarketBook(market_id) if market is None else market.book
-            checked = book.checked(change, coming.setdefault(market_id, set()))
+            checked = book.check(change, coming.setdefault(market_id, set()))
             coming[market_id] |= checked.named.keys()
             changes.append((market_id, checked))
         return message["pt"], changes
 
-    def _put(self, market_id: str, change: Checked, ts_ms: int) -> None:
+    def _put(self, market_id: str, change: CheckedChange, ts_ms: int) -> None:
         market = self._markets.get(market_id)
         if market is None:
             event = event_of(change.definition or {})
@@ -657,7 +625,7 @@ class BetfairReader:
             self._announce(market)
 
     def _announce(self, market: _Market) -> None:
-        """Say of a fixture what a new definition of one of its markets says."""
+        """Update a fixture by a new definition of one of its markets."""
         fellows = [times_of(each.book) for each in self._events[market.fixture_id]]
         fixture = fixture_of(market.event, market.fixture_id, fellows)
         if self._live:
@@ -666,7 +634,7 @@ class BetfairReader:
         self._fixtures[market.fixture_id] = fixture
 
     def _name(self, market: _Market, runners: tuple[str, ...]) -> None:
-        """Settle under which key and with which sides a market is told."""
+        """Fix the key and sides of a market's ticks."""
         kind = market.fixture_id, kind_of(market.book)
         alone = self._of_kind[kind] == 1
         self._counts[_TWIN] += kind in self._alone
@@ -675,7 +643,6 @@ class BetfairReader:
         market.key, market.sides = key_of(kind[1], market.book.market_id, alone=alone), runners
 
     def _states(self, market: _Market) -> Iterator[State]:
-        """Return what a market is since the last time."""
         book, states = market.book, market.book.take()
         runners = tuple(sorted(book.runners, key=str.encode))
         if market.key is None:
@@ -684,7 +651,7 @@ class BetfairReader:
         if by_runner(book):
             market.sides = runners
         of: dict[str, list[SideColumn]] = {}
-        for column in priced(book, states, market.sides).columns:
+        for column in side_prices(book, states, market.sides).columns:
             of.setdefault(with_parameters(market.key or "", column.parameters), []).append(column)
         market.keys |= of.keys()
         for key, sides in of.items():

@@ -1,8 +1,8 @@
-"""Tables of Betfair's prices, a row a runner: files of starting prices, and of best prices at spans before the start.
+"""Tables of Betfair's prices, a row a runner: starting prices, and best prices at fixed times before the start.
 
-Files of starting prices have what was traded on average in the morning, and the starting price; the average over all that was
-traded before the off (``PPWAP``) is left out, since it is known only then. The others have the best back and lay prices so many
-minutes before the start. No file tells when a price stood: times are synthetic, as the pack's consensus label says.
+Starting-price files have the average traded in the morning and the starting price; the average over everything before the off
+(``PPWAP``) is left out, as it is known only then. The others have the best back and lay prices some minutes before the start.
+No file says when a price stood: times are synthetic, as the pack's consensus label says.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from clvlab.odds.consensus import Consensus
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.rows import RESULTS, Payout
 from clvlab.sources.books import QUOTES, QuoteSpill, quote_parts
-from clvlab.sources.scraped.messages import decimal_of
-from clvlab.sources.source import ImportStats, Normalised, Options, files_below, fixture_ids_of
+from clvlab.sources.scrapers.messages import decimal_of
+from clvlab.sources.source import ImportStats, Options, SourceData, files_below, fixture_ids_of
 from clvlab.sources.tables.rows import CsvRow, opened_csv
 from clvlab.words import counted
 
@@ -44,7 +44,7 @@ _SPANS = ("eventid", "eventdate", "marketid", "markettype", "selectionid")
 
 
 class _Runner(NamedTuple):
-    """A row, and the prices of it at each time before the start: back odds, and lay odds where there are some."""
+    """A row, and its prices at each time before the start: back odds, and lay odds if any."""
 
     row: CsvRow
     side: str
@@ -59,17 +59,16 @@ class _RunnersEvent:
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.csv`` and ``*.csv.gz``."""
     return files_below(paths, (".csv", ".csv.gz"))
 
 
 def plain_name(column: str) -> str:
-    """Return a column's name in small letters and digits only: files write it in many ways."""
+    """Return a column's name in small letters and digits only, as files write it in many ways."""
     return "".join(letter for letter in column.lower() if letter.isalnum())
 
 
 def shape_of(header: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the columns that show which of the two kinds of table it is; None where it is neither."""
+    """Return the columns that identify one of the two kinds of table; ``None`` for neither."""
     own = {plain_name(column): column for column in header}
     if {*_STARTING} <= own.keys():
         return tuple(own[name] for name in _STARTING)
@@ -77,16 +76,16 @@ def shape_of(header: Sequence[str]) -> tuple[str, ...] | None:
     return None if back is None or not {*_SPANS} <= own.keys() else (own["marketid"], own["selectionid"], back)
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     """Read tables file by file, and make each market's ticks of its runners."""
     account = ImportStats(options.lenient)
-    reading = _RunnersReading(options, account, zone_of(options.time_zone), QuoteSpill(scratch))
+    reading = _RunnersReader(options, account, zone_of(options.time_zone), QuoteSpill(scratch))
     for name, path in sorted(files.items()):
         reading.file(name, path)
         options.progress(f"{name}: {counted(account.messages, 'runner')} so far")
     ids = fixture_ids_of(reading.events)
     results = [(ids[row[0]], *row[1:]) for row in reading.results]
-    return Normalised(
+    return SourceData(
         parts=quote_parts(reading.spill, ids, options, _RULES, account),
         fixtures=tuple(
             Fixture(fixture_id=ids[source_id], names=event.names, source_id=source_id, kickoff_ts_ms=event.kickoff_ms)
@@ -102,9 +101,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     )
 
 
-class _RunnersReading:
-    """Reads files, and keeps what they say."""
-
+class _RunnersReader:
     def __init__(self, options: Options, account: ImportStats, zone: ZoneInfo | None, spill: QuoteSpill) -> None:
         self.events: dict[str, _RunnersEvent] = {}
         self.results: list[tuple[str, str, str, str, str | None]] = []
@@ -114,7 +111,7 @@ class _RunnersReading:
         self._markets: set[tuple[str, str]] = set()
 
     def file(self, name: str, path: Path) -> None:
-        """Take the markets of a file; of one that is cut off not the last, which may lack runners."""
+        """Read the markets of a file; of a truncated one all but the last, which may lack runners."""
         markets: dict[tuple[str, str, str, str], list[_Runner]] = defaultdict(list)
         last = None
         try:
@@ -158,7 +155,7 @@ class _RunnersReading:
     def _runner(
         self, name: str, row: CsvRow, markets: dict[tuple[str, str, str, str], list[_Runner]]
     ) -> tuple[str, str, str, str] | None:
-        """Take a runner, and return its market; None where it can't be read or did not run."""
+        """Add a runner, and return its market; ``None`` if it can't be read or did not run."""
         cells = row.cells
         try:
             event, side = cells["eventid"], cells["selectionid"]
@@ -168,8 +165,8 @@ class _RunnersReading:
                 for ts_ms, back, lay in self._prices(cells, known)
             }
         except (ValueError, KeyError) as error:
-            said = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-            self._account.refuse(name, row.line, said, "a runner can't be read")
+            reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            self._account.refuse(name, row.line, reason, "a runner can't be read")
             return None
         if self.events.setdefault(event, known) != known:
             text = f"event {event} is {self.events[event].names} at another time elsewhere"
@@ -183,7 +180,7 @@ class _RunnersReading:
         return market
 
     def _event(self, cells: Mapping[str, str]) -> _RunnersEvent:
-        """Return what a row says of its event: of a day alone, the end of which its prices count back from, no kickoff."""
+        """Return a row's event; if it has a day alone, prices count back from its end, without a kickoff."""
         if not self.has_lay:
             start_ms = _time(cells["eventdt"], self._zone)
             title = " ".join(filter(None, (cells.get("menuhint"), cells.get("eventname"))))
@@ -195,7 +192,6 @@ class _RunnersReading:
         return _RunnersEvent(names, start_ms + 86_400_000 if is_day else start_ms, None if is_day else start_ms)
 
     def _prices(self, cells: Mapping[str, str], event: _RunnersEvent) -> Iterator[tuple[int, str | None, str | None]]:
-        """Return when prices stood, and back and lay as they are written."""
         if not self.has_lay:
             off = datetime.fromtimestamp(event.start_ms / 1000, self._zone or UTC)
             morning_ms = round(off.replace(hour=_MORNING_HOUR, minute=0, second=0).timestamp() * 1000)
@@ -216,7 +212,6 @@ class _RunnersReading:
             return None
 
     def _market(self, name: str, event: str, market: str, key: str, runners: Sequence[_Runner]) -> Iterator[tuple[Any, ...]]:
-        """Return the quotes of a market, and take its results."""
         if (market, key) in self._markets:
             self._account.refuse(name, runners[0].row.line, f"market {market} is in two files", "a market is in two files")
             return
@@ -262,12 +257,12 @@ def _key(kind: str, market: str, line: str, *, alone: bool) -> str:
 
 
 def _time(text: str, zone: ZoneInfo | None) -> int:
-    """Return a time: ISO 8601, a space before its Z too, or day first.
+    """Return a time written as ISO 8601, also with a space before its Z, or day first.
 
     Raises
     ------
     ValueError
-        Neither, or without a zone where none is given.
+        The text is in neither form, or has no zone and none is set.
     """
     form = next((form for form in _DAYS if by_forms(text, form)), None)
     return of_iso(text.replace(" Z", "Z"), zone) if form is None else of_format(text, form, zone)

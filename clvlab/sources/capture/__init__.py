@@ -1,1 +1,1 @@
-"""Captures: what live feeds send, written down as it comes, and read again into the same ticks."""
+"""Captures: messages of live feeds, written on arrival, and read again into the same ticks."""

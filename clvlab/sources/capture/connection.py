@@ -1,4 +1,4 @@
-"""Connections of feeds: HTTP and WebSockets, threads for what blocks, and what is worth another try."""
+"""Connections of feeds: HTTP and WebSockets, threads for blocking calls, and which failures are worth another try."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from websockets.sync.client import ClientConnection, connect
 
 from clvlab.errors import FeedError
 from clvlab.packs.files import MAX_LINE_BYTES
-from clvlab.sources.capture.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Health, Item, Resumption, Stop, now_ms
 from clvlab.sources.capture.peer import Retry, check_peer, is_encrypted, is_local, is_proxied, provenance_of
 
 if TYPE_CHECKING:
     import httpx2
 
 
-# Work that blocks, done in a thread of its own, so that a feed ends when it is told to, whatever its connection does.
+# Work that blocks, done in a thread of its own, so that a feed ends when stopped, whatever its connection does.
 
 
 _T = TypeVar("_T")
@@ -43,19 +43,19 @@ class _End:
     error: Exception | None
 
 
-def attended(
+def items_until(
     source: Generator[_T, None, None], stop: Stop, abandon: Callable[[], None] = lambda: None
 ) -> Generator[_T, None, None]:
-    """Return the items of a source that may block, until it ends or the feed is to end.
+    """Return the items of a blocking source, until it ends or the feed is to end.
 
     Parameters
     ----------
     source
-        Drawn from, and closed, in a thread of its own; what it raises is raised here.
+        Consumed and closed in its own thread; its exceptions are raised here.
     stop
         Ends this within a moment, even while the source blocks.
     abandon
-        Called when no more is wanted, to wake a source that blocks.
+        Called when no more is wanted, to wake a blocked source.
     """
     queue: Queue[_T | _End] = Queue(_MOST_HELD)
     unwanted = threading.Event()
@@ -98,19 +98,19 @@ def attended(
         abandon()
 
 
-def awaited(work: Callable[[], _T], stop: Stop) -> _T | None:
-    """Return what a call returns that may block; None if the feed is to end before it does."""
+def result_until(work: Callable[[], _T], stop: Stop) -> _T | None:
+    """Return the result of a blocking call; ``None`` if the feed is to end first."""
 
     def once() -> Generator[_T, None, None]:
         yield work()
 
-    with closing(attended(once(), stop)) as results:
+    with closing(items_until(once(), stop)) as results:
         return next(results, None)
 
 
 @dataclass
 class Line:
-    """A connection that can be cut from another thread, while its own waits for bytes."""
+    """A connection that another thread can cut while its own waits for bytes."""
 
     response: httpx2.Response | None = None
 
@@ -134,7 +134,7 @@ _MOST_WAIT_S = 3600.0
 
 
 class RefusedAnswer(Exception):  # noqa: N818 - no error of the library: a feed waits, and asks again
-    """An answer that another one may follow: ``status``, and the seconds that the provider asked to wait."""
+    """A refusal that may pass: ``status``, and the seconds that the provider asked to wait."""
 
     def __init__(self, status: int, retry_after_s: float) -> None:
         super().__init__(f"the provider answered {status}")
@@ -142,24 +142,24 @@ class RefusedAnswer(Exception):  # noqa: N818 - no error of the library: a feed 
 
 
 def refusal(response: httpx2.Response) -> RefusedAnswer:
-    """Return the exception of an answer that another one may follow."""
+    """Return the exception for a refusal that may pass."""
     after = response.headers.get("retry-after", "")
     return RefusedAnswer(response.status_code, min(_MOST_WAIT_S, float(after)) if after.isdecimal() else 0.0)
 
 
 def is_passing(status: int) -> bool:
-    """Tell whether asking again may help."""
+    """Return whether asking again may help."""
     return status >= 500 or status in (408, 425, 429)
 
 
-def said(error: Exception) -> str:
-    """Return what went wrong, without what was sent: an error about a header shows it, and so a key."""
-    shown = isinstance(error, RefusedAnswer | httpx2.ConnectError | httpx2.ReadError | httpx2.RemoteProtocolError)
-    return f"{type(error).__name__}: {error}" if shown and str(error) else type(error).__name__
+def error_text(error: Exception) -> str:
+    """Return an error without what was sent: an error about a header would show it, and so a key."""
+    is_safe = isinstance(error, RefusedAnswer | httpx2.ConnectError | httpx2.ReadError | httpx2.RemoteProtocolError)
+    return f"{type(error).__name__}: {error}" if is_safe and str(error) else type(error).__name__
 
 
 def client_of(url: httpx2.URL, **options: Any) -> httpx2.Client:
-    """Return a client of a provider's address: what answers there must not be this machine, unless the address says so."""
+    """Return a client for a provider's address, which must not resolve to this machine unless it says so."""
 
     def check(response: httpx2.Response) -> None:
         stream = response.extensions.get("network_stream")
@@ -175,24 +175,14 @@ def client_of(url: httpx2.URL, **options: Any) -> httpx2.Client:
 
 
 def secret(value: str, setting: str) -> str:
-    """Return a key that can stand in a header.
-
-    Raises
-    ------
-    FeedError
-    """
+    """Return a key that is valid in a header."""
     if not value or not value.isascii() or not value.isprintable() or " " in value:
         raise FeedError(f"{setting} must be set, to one line of ASCII without spaces")
     return value
 
 
 def base_url(text: str, setting: str, kind: str = "http") -> httpx2.URL:
-    """Return the address of a provider, ``http`` or ``ws``, plain or encrypted.
-
-    Raises
-    ------
-    FeedError
-    """
+    """Return a provider's address, ``http`` or ``ws``, plain or encrypted."""
     try:
         url = httpx2.URL(text)
         split = urlsplit(text)
@@ -205,7 +195,7 @@ def base_url(text: str, setting: str, kind: str = "http") -> httpx2.URL:
 
 
 def provenance_at(feed: str, *urls: httpx2.URL) -> str:
-    """Return the label of what a feed of these addresses becomes, as ``provenance_of`` gives it."""
+    """Return the label of packs from a feed at these addresses, see ``provenance_of``."""
     return provenance_of(feed, *(url.host for url in urls), encrypted=all(is_encrypted(url.scheme) for url in urls))
 
 
@@ -213,7 +203,7 @@ _HOPELESS = (400, 401, 403, 404, 410)
 
 
 class LostError(Exception):
-    """A connection is of no use any more; ``cause`` says why, ``wait_s`` how long the provider asks to be left alone."""
+    """A connection failed: ``cause`` is why, ``wait_s`` the wait that the provider asks for."""
 
     def __init__(self, cause: GapCause, detail: str, wait_s: float = 0.0) -> None:
         super().__init__(detail)
@@ -224,15 +214,15 @@ class LostError(Exception):
 PASSING = (OSError, WebSocketException, httpx2.HTTPError, LostError)
 
 
-def refused(status: int, headers: Mapping[str, str], settings: str) -> NoReturn:
-    """Raise what a refusal means: another try later, or none.
+def refuse(status: int, headers: Mapping[str, str], settings: str) -> NoReturn:
+    """Raise a refusal.
 
     Raises
     ------
     FeedError
         Trying again can't help; the message names ``settings``.
     LostError
-        It can.
+        Trying again can help.
     """
     if status in _HOPELESS:
         raise FeedError(f"the provider refuses with HTTP {status}: check {settings}")
@@ -243,18 +233,18 @@ def refused(status: int, headers: Mapping[str, str], settings: str) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a feed waits, in seconds.
+    """Waits of a feed, in seconds.
 
     Attributes
     ----------
     answer_s
-        For a connection, and for an answer.
+        For a connection or an answer.
     silence_s
         Without a byte.
     data_s
         Without a message, while heartbeats come.
     first_s, most_s
-        Before it connects again: for the first time, and at most. Each time is twice the one before, less up to a half.
+        First and longest wait before it connects again; each is twice the one before, less up to a half.
     """
 
     answer_s: float = 10.0
@@ -264,12 +254,11 @@ class Patience:
     most_s: float = 30.0
 
     def retry(self, health: Health) -> Retry:
-        """Return the retries of a connection."""
         return Retry(health, self.first_s, self.most_s)
 
 
 def until_done(retry: Retry, stop: Stop, attempt: Callable[[], _T]) -> _T | None:
-    """Return what an attempt returns, after as many as it takes; None if it is told to stop."""
+    """Repeat an attempt until it succeeds, and return its result; ``None`` if stopped."""
     while not stop.is_set:
         try:
             return attempt()
@@ -279,8 +268,7 @@ def until_done(retry: Retry, stop: Stop, attempt: Callable[[], _T]) -> _T | None
 
 
 def put_off(retry: Retry, stop: Stop, error: Exception) -> None:
-    """Take note of a failure, and wait."""
-    retry.failed(f"{type(error).__name__}: {error}"[:200])
+    retry.note_failure(f"{type(error).__name__}: {error}"[:200])
     retry.wait(stop, error.wait_s if isinstance(error, LostError) else 0.0)
 
 
@@ -294,37 +282,36 @@ _QUEUED = 1_000
 
 @dataclass
 class Cuts:
-    """Cuts that are open on several connections or subscriptions of a feed.
+    """Open cuts of a feed's connections or subscriptions.
 
-    A ``Resumed`` ends all of them for readers of the stream, so the others are cut again after it.
+    For readers of the stream a ``Resumption`` ends all of them, so the others are cut again after it.
     """
 
     _open: dict[Any, Cut] = field(default_factory=dict)
 
-    def placed(self, of: Any, item: Item) -> Iterator[Item]:
-        """Return an item of one of them, and what has to follow it."""
+    def pass_on(self, of: Any, item: Item) -> Iterator[Item]:
+        """Return an item of one of them, and the cuts that must follow it."""
         if isinstance(item, Cut):
             self._open[of] = item
         yield item
-        if isinstance(item, Resumed):
+        if isinstance(item, Resumption):
             self._open.pop(of, None)
             for other in self._open.values():
                 yield Cut(other.cause, item.to_ts_ms, other.markets)
 
     def is_open(self, of: Any) -> bool:
-        """Whether messages of it are being missed."""
         return of in self._open
 
 
 def together(stop: Stop, listeners: Sequence[Callable[[Stop], Iterator[Item]]]) -> Iterator[Item]:
-    """Return the items of several connections as they come, each connection in a thread of its own.
+    """Return the items of several connections on arrival, each connection in its own thread.
 
-    When it is told to stop, it ends within a second, even while a connection is being tried; what came before is returned.
+    When stopped, it ends within a second, even while a connection is being tried; items that came before are returned.
 
     Raises
     ------
     FeedError
-        One of them can't go on.
+        A connection failed for good.
     """
     ending, gone, cuts = Stop(), Stop(), Cuts()
     items: queue.Queue[tuple[int, Item | Exception | None]] = queue.Queue(_QUEUED)
@@ -364,7 +351,7 @@ def together(stop: Stop, listeners: Sequence[Callable[[Stop], Iterator[Item]]]) 
             if item is None:
                 running -= 1
             else:
-                yield from cuts.placed(number, item)
+                yield from cuts.pass_on(number, item)
     finally:
         gone.set()
         ending.set()
@@ -379,43 +366,42 @@ _MAX_BYTES = MAX_LINE_BYTES - (1 << 12)  # so that a line of a capture can hold 
 
 
 class _Discreet(logging.LoggerAdapter[logging.Logger]):
-    """A log without the details of a handshake, which hold keys and signatures."""
+    """A log without handshake details, which hold keys and signatures."""
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - the library's name
         return level > logging.DEBUG and super().isEnabledFor(level)
 
 
-class Heard(ClientConnection):
-    """A connection that knows when its last frame came, heartbeats among them."""
+class TimedConnection(ClientConnection):
+    """A connection that knows when its last frame came, also a heartbeat."""
 
     heard_s = 0.0
 
     def process_event(self, event: Event) -> None:
-        """Take note, and go on."""
         self.heard_s = time.monotonic()
         super().process_event(event)
 
 
 @dataclass
 class Socket:
-    """One connection after another to a WebSocket.
+    """A WebSocket that connects again and again.
 
     Parameters
     ----------
     url, settings
-        Where, and what to check if it refuses for good.
+        Address, and the settings to check if it refuses for good.
     begin
-        Called with every new connection; subscribes, and returns what is to come before its messages.
+        Subscribes on a new connection; returns the items before its messages.
     read
-        Returns what a message becomes.
+        Returns the items of a message.
     provider_ms
         Returns the provider's time of a message.
     headers
-        Of the next handshake.
+        Headers of the next handshake.
     heartbeat
-        What to send every so many seconds; None where the provider sends heartbeats.
+        Text to send, and how often in seconds; ``None`` if the provider sends heartbeats.
     markets
-        What cuts name.
+        Markets that cuts name.
     """
 
     url: str
@@ -423,7 +409,7 @@ class Socket:
     health: Health
     patience: Patience
     begin: Callable[[ClientConnection], Iterable[Item]]
-    read: Callable[[ClientConnection, Received], Iterable[Item]]
+    read: Callable[[ClientConnection, FeedMessage], Iterable[Item]]
     provider_ms: Callable[[bytes], int | None]
     headers: Callable[[], dict[str, str]] = dict
     heartbeat: tuple[str, float] | None = None
@@ -434,17 +420,17 @@ class Socket:
         self._retry = self.patience.retry(self.health)
 
     def listen(self, stop: Stop) -> Iterator[Item]:
-        """Return messages until it is told to stop, and ``Cut`` and ``Resumed`` between two connections."""
-        is_cut = bool(self.markets)  # one of several: the others may bring messages before it stands
+        """Return messages until stopped, with ``Cut`` and ``Resumption`` between two connections."""
+        is_cut = bool(self.markets)  # one of several: the others may bring messages before it is up
         if is_cut:
             yield Cut(GapCause.CUT, now_ms(), self.markets)
-        while (opened := until_done(self._retry, stop, self._opened)) is not None:
+        while (opened := until_done(self._retry, stop, self._open)) is not None:
             socket, first = opened
             last_ms = now_ms()
             try:
                 with socket:
                     if is_cut:
-                        yield Resumed(last_ms)
+                        yield Resumption(last_ms)
                     yield from first
                     for message in self._messages(socket, stop):
                         last_ms = message.received_ts_ms
@@ -454,7 +440,7 @@ class Socket:
                 yield Cut(_cause(error), last_ms, self.markets)
                 put_off(self._retry, stop, error)
 
-    def _opened(self) -> tuple[Heard, list[Item]]:
+    def _open(self) -> tuple[TimedConnection, list[Item]]:
         where = urlsplit(self.url)
         host = where.hostname or ""
         try:
@@ -467,12 +453,12 @@ class Socket:
                 close_timeout=_CLOSE_S,
                 ping_interval=None,
                 max_size=_MAX_BYTES,
-                create_connection=Heard,
+                create_connection=TimedConnection,
                 logger=_Discreet(logging.getLogger("websockets.client"), {}),
                 legacy=True,
             )
         except InvalidStatus as error:
-            refused(error.response.status_code, error.response.headers, self.settings)
+            refuse(error.response.status_code, error.response.headers, self.settings)
         try:
             if not is_proxied(where.scheme):
                 check_peer(socket.socket, host)
@@ -481,7 +467,7 @@ class Socket:
             socket.close()
             raise
 
-    def _messages(self, socket: Heard, stop: Stop) -> Iterator[Received]:
+    def _messages(self, socket: TimedConnection, stop: Stop) -> Iterator[FeedMessage]:
         self.health.connected = True
         data = beat = time.monotonic()
         while not stop.is_set:
@@ -497,8 +483,8 @@ class Socket:
                 self._check(time.monotonic(), socket.heard_s, data)
                 continue
             data = time.monotonic()
-            self._retry.succeeded()
-            message = Received(bytes(text), now_ms(), self._time(text))
+            self._retry.reset()
+            message = FeedMessage(bytes(text), now_ms(), self._time(text))
             self.health.note(message)
             yield message
 

@@ -1,4 +1,4 @@
-"""What every live feed is: messages as they come, cuts where some were missed, and its health."""
+"""The interface of live feeds: messages on arrival, cuts where some were missed, and health."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class GapCause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class FeedMessage:
     """A message, verbatim.
 
     Attributes
     ----------
     text
-        Its bytes as they came, without the framing of the transport.
+        Bytes without the framing of the transport.
     received_ts_ms
-        When it came, by the clock of this machine, UTC.
+        Arrival by this machine's clock, UTC.
     provider_ts_ms
-        When it was sent, as the provider says; None where it does not.
+        Provider's time of sending; ``None`` if unknown.
     mark
-        From where the feed can be resumed after this message; None where it can't, or by an earlier mark only.
+        Position to resume the feed from after this message; ``None`` if it can't be, or only by an earlier mark.
     """
 
     text: bytes
@@ -56,18 +56,18 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """From here on messages may be missed, until the next ``Resumed``.
+    """Messages may be missing from here on, until the next ``Resumption``.
 
     Attributes
     ----------
     cause
-        Why.
+        Why messages are missing.
     from_ts_ms
-        When the last sound message came.
+        Arrival of the last sound message.
     markets
-        The provider's own names of what is concerned; all of it if empty.
+        Affected markets by the provider's names; all if empty.
     resumable
-        Whether the feed will try to have every missed message sent again, so that nothing has to be suspended yet.
+        Whether the feed will try to have every missed message sent again, so that nothing must be suspended yet.
     """
 
     cause: GapCause
@@ -77,48 +77,48 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
-    """Messages come again.
+class Resumption:
+    """Messages arrive again.
 
     Attributes
     ----------
     to_ts_ms
-        When.
+        Time of the resumption.
     replayed
-        Whether every message that was missed comes now, so that nothing was lost.
+        Whether every missed message follows now, so that nothing was lost.
     """
 
     to_ts_ms: int
     replayed: bool = False
 
 
-Item = Received | Cut | Resumed
+Item = FeedMessage | Cut | Resumption
 
 
 @dataclass(slots=True)
 class Health:
-    """How a feed is; the feed writes it, and its watchers read it.
+    """State of a feed, which the feed writes and its watchers read.
 
     Attributes
     ----------
     connected
         Whether there is a connection, or the last poll was answered.
     heard_ts_ms
-        When the last byte came, a heartbeat's for instance.
+        Arrival of the last byte, also of a heartbeat.
     data_ts_ms
-        When the last message came.
+        Arrival of the last message.
     clock_skew_ms
-        Provider's time less this machine's at the last message, which includes its way here.
+        Provider's time less this machine's at the last message, including its way here.
     quota_left
-        What is left of what was paid for; None where nothing is counted.
+        Remaining paid requests; ``None`` if nothing is counted.
     retries
-        Connections in a row that failed.
+        Failed connections in a row.
     error
-        What went wrong last, without a secret; None while all is well.
+        Last error, without secrets; ``None`` without one.
     owed_since_ms
-        Since when messages were missed that are just being sent again, so that a ``Resumed`` has promised them; None if none.
+        Start of the missed time whose messages are now being sent again, as a ``Resumption`` promised; else ``None``.
     skew_s
-        How far a message's time may be beyond its arrival, as the settings say.
+        How far a message's time may be beyond its arrival, by the settings.
     """
 
     connected: bool = False
@@ -131,8 +131,8 @@ class Health:
     owed_since_ms: int | None = None
     skew_s: int = SKEW_S
 
-    def note(self, message: Received) -> None:
-        """Take note of a message."""
+    def note(self, message: FeedMessage) -> None:
+        """Record a message."""
         self.connected, self.retries, self.error = True, 0, None
         self.heard_ts_ms = self.data_ts_ms = message.received_ts_ms
         if message.provider_ts_ms is not None:
@@ -140,18 +140,18 @@ class Health:
 
 
 def now_ms() -> int:
-    """Return the time of this machine, UTC."""
+    """Return this machine's time, UTC."""
     return time.time_ns() // 1_000_000
 
 
 @dataclass
 class Stop:
-    """Asks a feed to end; a feed that waits for something wakes up."""
+    """Signal that ends a feed, and wakes it if it waits."""
 
     _event: threading.Event = field(default_factory=threading.Event)
 
     def set(self) -> None:
-        """Have the feed end."""
+        """End the feed."""
         self._event.set()
 
     @property
@@ -159,7 +159,7 @@ class Stop:
         return self._event.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until the feed is to end; tell whether it is."""
+        """Wait so long, or until the feed is to end; return whether it is."""
         return self._event.wait(seconds)
 
 
@@ -169,11 +169,11 @@ class Feed(Protocol):
     Attributes
     ----------
     name
-        As it is asked for, and as captures name it: ``txline``.
+        Name in settings and captures, such as ``txline``.
     provenance
-        Label of packs that its captures become: ``genuine-txline``.
+        Label of packs made from its captures, such as ``genuine-txline``.
     health
-        How it is.
+        State of the feed.
     """
 
     name: str
@@ -181,33 +181,33 @@ class Feed(Protocol):
     health: Health
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return what is on, or will be, by kickoff; the fixture ids are those that its messages become.
+        """Return current and coming fixtures by kickoff, with the fixture ids of the feed's messages.
 
         Raises
         ------
         FeedError
-            It can't be asked, with what would mend that.
+            The provider can't be asked; the message says how to fix that.
         """
         ...
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return messages as they come, until it is told to stop or the feed has ended; it connects again by itself.
+        """Return messages on arrival until stopped or the feed has ended; it connects again by itself.
 
-        Every connection after the first is a ``Cut`` and a ``Resumed``, in their places among the messages.
+        Each further connection is a ``Cut`` and a ``Resumption``, in their places among the messages.
 
         Parameters
         ----------
         stop
-            Ends it, within a second.
+            Ends it within a second.
         fixture_ids
-            What to subscribe to; everything if empty.
+            Fixtures to subscribe to; all if empty.
         after
-            Mark of the last message that is known: the feed first sends what was missed since, if it can, and says by a first
-            ``Resumed`` whether it did.
+            Mark of the last known message: the feed first sends what was missed since, if it can, and says by a first
+            ``Resumption`` whether it did.
 
         Raises
         ------
         FeedError
-            It can't go on, however often it tries: a wrong key, nothing left of what was paid for, an unknown fixture.
+            Trying again can't help: a wrong key, no quota left, or an unknown fixture.
         """
         ...

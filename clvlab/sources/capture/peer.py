@@ -1,4 +1,4 @@
-"""The other end of a connection: whose it is, and how long to wait before it is tried again."""
+"""The other end of a connection: its owner, and waits before another try."""
 
 from __future__ import annotations
 
@@ -13,38 +13,28 @@ from clvlab.sources.capture.feed import Health, Stop
 
 
 def backoff_s(failures: int, first_s: float, most_s: float) -> float:
-    """Return seconds to wait after failures in a row: each time twice as long, up to a limit, less up to a half by chance."""
+    """Return seconds to wait after failures in a row: doubled each time up to a limit, less up to a half at random."""
     return min(most_s, first_s * 2.0 ** min(failures - 1, 60)) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
 
 @dataclass
 class Retry:
-    """Failures in a row of one connection.
-
-    Attributes
-    ----------
-    health
-        Where they are told.
-    first_s, most_s
-        The longest first wait, and the longest of all.
-    """
+    """Failures in a row of one connection, recorded in ``health``; ``first_s`` and ``most_s`` bound the waits."""
 
     health: Health
     first_s: float
     most_s: float
     _failures: int = field(default=0, init=False)
 
-    def succeeded(self) -> None:
-        """Begin again."""
+    def reset(self) -> None:
         self._failures = 0
 
-    def failed(self, said: str) -> None:
-        """Take note of one more failure."""
+    def note_failure(self, error: str) -> None:
         self._failures += 1
-        self.health.connected, self.health.retries, self.health.error = False, self._failures, said
+        self.health.connected, self.health.retries, self.health.error = False, self._failures, error
 
     def wait(self, stop: Stop, at_least_s: float = 0.0) -> None:
-        """Wait before the next try, as long as the provider asked for at least."""
+        """Wait before the next try, at least as long as the provider asked for."""
         stop.wait(max(at_least_s, backoff_s(self._failures, self.first_s, self.most_s)))
 
 
@@ -58,7 +48,7 @@ _PROVIDERS = {
 
 
 def is_local(host: str) -> bool:
-    """Tell whether a host is this machine, by its name or address alone; also as systems read short forms, ``127.1``."""
+    """Return whether a host names this machine, also in short forms that systems read, such as ``127.1``."""
     host = host.lower().removesuffix(".")
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -75,12 +65,7 @@ def is_local(host: str) -> bool:
 
 
 def check_peer(connection: socket.socket, host: str) -> None:
-    """Refuse a connection that ends on this machine, though its host does not say so: resolvers lead names anywhere.
-
-    Raises
-    ------
-    FeedError
-    """
+    """Refuse a connection that ends on this machine under another host's name: resolvers lead names anywhere."""
     if is_local(host):
         return
     peer, own = connection.getpeername()[0], connection.getsockname()[0]
@@ -89,29 +74,20 @@ def check_peer(connection: socket.socket, host: str) -> None:
 
 
 def is_encrypted(scheme: str) -> bool:
-    """Tell whether connections of a scheme are encrypted, and the other end shows a certificate."""
+    """Return whether connections of a scheme are encrypted and certified."""
     return scheme in ("https", "wss")
 
 
 def is_proxied(scheme: str) -> bool:
-    """Tell whether the environment names a proxy that is used: plain connections use none, for it could make up all it says."""
+    """Return whether a proxy of the environment is used: never for plain connections, whose content it could invent."""
     return is_encrypted(scheme) and any(name in ("https", "all") for name in getproxies())
 
 
 def provenance_of(feed: str, *hosts: str, encrypted: bool = True) -> str:
-    """Return the label of what a feed of these hosts becomes.
+    """Return the label of packs from a feed at these hosts.
 
-    It is genuine only of the provider's own hosts, by their exact names, and over connections that are encrypted: a relay, a
-    mirror or a name that looks like a provider's may say anything.
-
-    Parameters
-    ----------
-    feed
-        Name of the provider.
-    hosts
-        Who is asked.
-    encrypted
-        Whether each of them shows by a certificate who it is.
+    It is genuine only for the provider's own hosts by exact name, all encrypted: a relay, a mirror or a similar name may say
+    anything.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Capture: what a feed sends is written down as it comes, in segments that are only ever appended to.
+"""Capture: a feed's messages are written on arrival, in append-only segments.
 
-Steps of each message: 1. a thread of its own reads the feed, into a bounded queue; 2. it is written, and synced within a
-second, or in a capture for a run before anybody sees it; 3. the caller is given it. A segment that is full is closed, and
-its hash noted, before the next one begins.
+Steps of each message: 1. a thread reads the feed into a bounded queue; 2. the message is written, and synced within a second,
+or in a capture for a run before it is returned; 3. the caller gets it. A full segment is closed, and its hash recorded, before
+the next one begins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from threading import Thread
 from clvlab.base.files import flush, lock
 from clvlab.errors import FeedError
 from clvlab.packs.files import MAX_LINE_BYTES, file_sha256
-from clvlab.sources.capture.feed import Cut, Feed, GapCause, Item, Received, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, Feed, FeedMessage, GapCause, Item, Resumption, Stop
 from clvlab.sources.capture.records import (
     ENDING,
     CaptureRecord,
@@ -35,7 +35,7 @@ from clvlab.sources.capture.records import (
     records_of,
     resumed_line,
 )
-from clvlab.sources.capture.source import chained
+from clvlab.sources.capture.source import records_in_order
 
 # The segments of a capture on the disk: appended to, synced, closed one after the other, and taken up after a crash.
 
@@ -48,42 +48,36 @@ _OWN = (GapCause.RESTART, GapCause.BACKLOG)
 
 @dataclass
 class OpenCuts:
-    """Cuts of the recorder and of its feed.
+    """Open cuts of the recorder (``own``) and of its feed.
 
-    A feed knows nothing of what the recorder missed: its first message ends that. Its own cuts it ends itself. Readers hold
-    every open cut for ended by a ``Resumed``, so those that go on are written again after it.
-
-    Attributes
-    ----------
-    own
-        Whether the recorder's is open.
+    A feed does not know what the recorder missed: its first message ends that. It ends its own cuts itself. For readers a
+    ``Resumption`` ends every open cut, so those that go on are written again after it.
     """
 
     own: bool = False
     _feed: list[Cut] = field(default_factory=list)
 
     def cut(self, cut: Cut) -> None:
-        """Take note of a cut; the recorder listens again after its own, so that those of the feed are over."""
+        """Record a cut; after its own the recorder listens afresh, so the feed's are over."""
         if cut.cause in _OWN:
             self.own, self._feed = True, []
         else:
             self._feed.append(cut)
 
-    def resumed(self) -> None:
-        """Take note that messages come again."""
+    def resume(self) -> None:
         self.own, self._feed = False, []
 
-    def before_message(self, at_ms: int) -> list[Cut | Resumed]:
-        """Return what has to stand before a message that came then."""
+    def before_message(self, at_ms: int) -> list[Cut | Resumption]:
+        """Return the items that must precede a message of that time."""
         if not self.own:
             return []
         self.own, self._feed = False, [Cut(cut.cause, at_ms, cut.markets, cut.resumable) for cut in self._feed]
-        return [Resumed(at_ms), *self._feed]
+        return [Resumption(at_ms), *self._feed]
 
-    def in_place_of_message(self, at_ms: int) -> list[Cut | Resumed]:
-        """Return what stands for a message that is too long; where another cut is open, it ends with that one."""
+    def in_place_of_message(self, at_ms: int) -> list[Cut | Resumption]:
+        """Return the items in place of a message that is too long; an open cut continues."""
         cut = Cut(GapCause.OVERSIZE, at_ms)
-        return [cut] if self._feed else [cut, Resumed(at_ms)]
+        return [cut] if self._feed else [cut, Resumption(at_ms)]
 
 
 Note = Callable[[str, int, str], None]
@@ -94,25 +88,16 @@ _MAX_AGE_MS = 300_000
 
 
 class Segments:
-    """The segments of one capture, held by this process alone.
-
-    Parameters
-    ----------
-    folder, header, note
-        As for ``CaptureRecorder``.
+    """The segments of one capture, locked by this process; ``folder``, ``header`` and ``note`` as for ``CaptureRecorder``.
 
     Attributes
     ----------
-    header
-        Of the segment that is open.
     mark
-        From where the feed can be resumed; None if it can't.
+        Position to resume the feed from; ``None`` if it can't be.
     last_ms
-        When the last record came; None of a capture that just begins.
+        Time of the last record; ``None`` in a new capture.
     lost_bytes
-        What was cut off the end: a line that a process which was killed had begun to write.
-    synced_s
-        When everything was on the disk last, by the monotonic clock.
+        Bytes cut off the end: an incomplete line of a killed process.
     """
 
     def __init__(self, folder: Path, header: Header, note: Note | None) -> None:
@@ -126,18 +111,17 @@ class Segments:
         self._held = ExitStack()
         self._held.enter_context(lock(folder, patience_s=_LOCK_PATIENCE_S))
         try:
-            found = self._found()
-            self.header = self._taken_up(found, header) if found else self._begun(header)
+            found = self._earlier_files()
+            self.header = self._continue(found, header) if found else self._create(header)
         except BaseException:
             self._held.close()
             raise
 
     def paths(self) -> list[Path]:
-        """Return the files, in order."""
         return sorted(self._folder.glob(f"[0-9]*{ENDING}"))
 
-    def _found(self) -> list[Path]:
-        """Return the files that an earlier process left; what is in the folder is removed once it is in a pack."""
+    def _earlier_files(self) -> list[Path]:
+        """Return the files of an earlier process; they are removed once in a pack."""
         if not self._folder.is_dir():  # it was waited for, and became a pack meanwhile
             raise FeedError(f"the capture in {str(self._folder)!r} has just ended: its pack stands, name another folder")
         found = self.paths()
@@ -149,7 +133,7 @@ class Segments:
         return found
 
     def past(self) -> Iterator[CaptureRecord]:
-        """Return what was written before, in order.
+        """Return the earlier records, in order.
 
         Raises
         ------
@@ -159,11 +143,11 @@ class Segments:
         return (record for record in self._records() if not record.is_end)
 
     def _records(self) -> Iterator[CaptureRecord]:
-        found = chained((path.name, file_sha256(path), records_of(path)) for path in self.paths())
+        found = records_in_order((path.name, file_sha256(path), records_of(path)) for path in self.paths())
         return (record for record in found if isinstance(record, CaptureRecord))
 
     def write(self, items: Sequence[Item]) -> list[CaptureRecord]:
-        """Append what came, and return it as records; nothing is synced yet."""
+        """Append items, and return them as records; nothing is synced yet."""
         written = list(chain.from_iterable(map(self._lines, items)))
         self._append(b"".join(line for line, _ in written))
         self.last_ms = written[-1][1].at_ms
@@ -172,16 +156,16 @@ class Segments:
     def _lines(self, item: Item) -> list[tuple[bytes, CaptureRecord]]:
         if isinstance(item, Cut):
             self._open_cuts.cut(item)
-            return [_written(item)]
-        if isinstance(item, Resumed):
-            self._open_cuts.resumed()
-            return [_written(item)]
+            return [_record_of(item)]
+        if isinstance(item, Resumption):
+            self._open_cuts.resume()
+            return [_record_of(item)]
         at_ms, before = item.received_ts_ms, self._open_cuts.before_message(item.received_ts_ms)
         self.mark = self.mark if item.mark is None else item.mark
         line = message_line(item.text, at_ms, item.mark)
-        if len(line) > MAX_LINE_BYTES:  # a line that nobody could read again would spoil the whole capture
-            return [_written(one) for one in (*before, *self._open_cuts.in_place_of_message(at_ms))]
-        return [*map(_written, before), (line, CaptureRecord(at_ms, item.text, item.mark))]
+        if len(line) > MAX_LINE_BYTES:  # a line that could not be read again would spoil the whole capture
+            return [_record_of(one) for one in (*before, *self._open_cuts.in_place_of_message(at_ms))]
+        return [*map(_record_of, before), (line, CaptureRecord(at_ms, item.text, item.mark))]
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
@@ -193,7 +177,6 @@ class Segments:
         self._size += len(data)
 
     def sync(self) -> None:
-        """Have everything that was written on the disk."""
         os.fsync(self._descriptor)
         self.synced_s = time.monotonic()
 
@@ -204,7 +187,7 @@ class Segments:
         return self._file
 
     def keep(self, count: int) -> None:
-        """Take back what was written after so many records: nobody was shown it."""
+        """Remove what follows so many records, which no caller has seen."""
         paths, self.last_ms = self.paths(), None
         for number, path in enumerate(paths, 1):
             with path.open("rb") as file:
@@ -220,7 +203,7 @@ class Segments:
                 return
 
     def roll(self, now_ms: int) -> None:
-        """Close a segment that is full, or that is old and holds something, and begin the next."""
+        """Close a segment that is full, or old and not empty, and begin the next."""
         self._since_ms = now_ms if self._since_ms is None else self._since_ms
         is_old = now_ms - self._since_ms >= _MAX_AGE_MS and self._size > len(self.header.line())
         if is_old or self._size >= _MAX_BYTES:
@@ -228,25 +211,24 @@ class Segments:
             self._since_ms = now_ms
 
     def _next(self) -> None:
-        digest = self._ended()
-        self.header = self._begun(replace(self.header, number=self.header.number + 1, previous=digest))
+        self.header = self._create(replace(self.header, number=self.header.number + 1, previous=self._end_segment()))
 
-    def _ended(self) -> str:
-        """Write the last line of the open segment, and note its hash."""
+    def _end_segment(self) -> str:
+        """Write the last line of the open segment, and record its hash."""
         self._append(end_line(self.last_ms or 0))
         self.sync()
-        return self._noted()
+        return self._note_hash()
 
-    def _noted(self) -> str:
+    def _note_hash(self) -> str:
         digest = file_sha256(self._path)
-        self._tell(self.header.number, digest)
+        self._notify(self.header.number, digest)
         return digest
 
-    def _tell(self, number: int, digest: str) -> None:
+    def _notify(self, number: int, digest: str) -> None:
         if self._note is not None:
             self._note(self.header.capture_id, number, digest)
 
-    def _begun(self, header: Header) -> Header:
+    def _create(self, header: Header) -> Header:
         path = self._folder / name_of(header.number)
         path.touch(exist_ok=False)
         self._open(path)
@@ -255,21 +237,19 @@ class Segments:
         flush(self._folder)
         return header
 
-    def _taken_up(self, found: Sequence[Path], wanted: Header) -> Header:
-        """Go on in the last segment, or after it if it was closed."""
+    def _continue(self, found: Sequence[Path], wanted: Header) -> Header:
+        """Continue the last segment, or begin one after it if it was closed."""
         self._path = found[-1]
         whole = whole_lines(self._path)
         self.lost_bytes += self._path.stat().st_size - whole
         if not whole:  # killed before it had a first line: nothing refers to it
             self._path.unlink()
-            if len(found) == 1:
-                return self._begun(wanted)
-            return self._taken_up(found[:-1], wanted)
+            return self._continue(found[:-1], wanted) if len(found) > 1 else self._create(wanted)
         os.truncate(self._path, whole)
         with self._path.open("rb") as file:
             header = read_header(file.readline(), self._path.name)
-        if _what(header) != _what(wanted):
-            raise FeedError(f"{str(self._folder)!r} holds {_said(header)}, and not {_said(wanted)}: name another folder")
+        if _identity(header) != _identity(wanted):
+            raise FeedError(f"{str(self._folder)!r} holds {_label(header)}, and not {_label(wanted)}: name another folder")
         self.header, ended = header, False
         for record in self._records():
             ended = record.is_end
@@ -278,11 +258,11 @@ class Segments:
                 if record.cut is not None:
                     self._open_cuts.cut(_cut_of(record.at_ms, record.cut))
                 elif record.resumed is not None:
-                    self._open_cuts.resumed()
+                    self._open_cuts.resume()
         for number, path in enumerate(found[:-1], 1):  # a log refuses what was changed since, and learns what it missed
-            self._tell(number, file_sha256(path))
+            self._notify(number, file_sha256(path))
         if ended:
-            return self._begun(replace(header, number=header.number + 1, previous=self._noted()))
+            return self._create(replace(header, number=header.number + 1, previous=self._note_hash()))
         self._open(self._path)
         return header
 
@@ -293,30 +273,30 @@ class Segments:
         self._size, self._since_ms = path.stat().st_size, None
 
     def close(self) -> None:
-        """Close the last segment, and leave the folder: the capture has ended."""
+        """Close the last segment, and release the folder: the capture has ended."""
         self.end()
         self.release()
 
     def end(self) -> None:
         """Close the last segment, and hold the folder until ``release``."""
-        self._ended()
+        self._end_segment()
 
     def drop(self) -> None:
-        """Remove a capture in which nothing was written down, and its folder if nothing else is in it."""
+        """Remove an empty capture, and its folder if nothing else is in it."""
         for path in self.paths():
             path.unlink()
         if not any(self._folder.iterdir()):
             self._folder.rmdir()
 
     def release(self) -> None:
-        """Leave the capture as it is on the disk, to be taken up again; one that was closed stays so."""
+        """Leave the capture on disk as it is; an open one can be continued."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
         self._held.close()
 
 
-def _written(item: Cut | Resumed) -> tuple[bytes, CaptureRecord]:
+def _record_of(item: Cut | Resumption) -> tuple[bytes, CaptureRecord]:
     if isinstance(item, Cut):
         line = cut_line(item.from_ts_ms, item.cause.value, item.markets, resumable=item.resumable)
     else:
@@ -329,17 +309,16 @@ def _cut_of(at_ms: int, cut: CutContent) -> Cut:
     return Cut(known, at_ms, tuple(cut["markets"]), cut["resumable"])
 
 
-def _what(header: Header) -> tuple[object, ...]:
+def _identity(header: Header) -> tuple[object, ...]:
     return header.feed, header.provenance, header.fixture_ids, header.live
 
 
-def _said(header: Header) -> str:
+def _label(header: Header) -> str:
     kind = "a live run's capture" if header.live else "a capture"
     return f"{kind} of {header.feed!r} ({header.provenance}), fixtures {list(header.fixture_ids) or 'all'}"
 
 
 def whole_lines(path: Path) -> int:
-    """Return how many bytes of a file are whole lines."""
     with path.open("rb") as file:
         size = at = file.seek(0, os.SEEK_END)
         while at:
@@ -361,29 +340,24 @@ _SYNC_S = 1.0
 
 
 class CaptureRecorder:
-    """A capture in a folder, begun, or taken up where it broke off.
+    """A capture in a folder, new or continued; ``segments`` is what is on disk.
 
     Parameters
     ----------
     folder
-        Of the segments; made if it is not there.
+        Folder of the segments, created if missing.
     feed
-        What is captured.
+        Feed to capture.
     header
-        Of a capture that begins; one that is taken up keeps its own, which must be of the same feed and fixtures.
+        Header of a new capture; a continued one keeps its own, which must name the same feed and fixtures.
     note
-        Told of each segment that was closed, before the next begins; None without a log.
+        Called with each closed segment, before the next begins; ``None`` without a log.
     clock
         UTC milliseconds.
     backlog
-        Messages that may wait to be written; beyond it the feed waits.
+        Messages that may wait to be written before the feed waits.
     patience_s
-        How long it waits before it is cut.
-
-    Attributes
-    ----------
-    segments
-        What is on the disk.
+        How long the feed waits before it is cut.
 
     Raises
     ------
@@ -408,42 +382,40 @@ class CaptureRecorder:
         self.segments = Segments(folder, header, note)
 
     def records(self, stop: Stop) -> Generator[CaptureRecord | None]:
-        """Return records as they are written down, and nothing (None) now and then while none comes.
-
-        In a capture for a run each record is on the disk before it is returned.
+        """Return records once written, and ``None`` now and then while none come; for a run each is synced first.
 
         Raises
         ------
         FeedError
-            The feed can't go on.
+            The feed failed for good.
         OSError
-            It can't be written down.
+            A record can't be written.
         """
         cause, since_ms = GapCause.RESTART, self.segments.last_ms
         while not stop.is_set:
             mark = self.segments.mark
             if since_ms is not None:
-                yield from self._written([Cut(cause, since_ms, resumable=mark is not None)])
-            reading = _CaptureReading(self.feed, self.segments.header.fixture_ids, mark, self._backlog, self._patience_s)
-            yield from self._listened(reading, stop)
+                yield from self._write([Cut(cause, since_ms, resumable=mark is not None)])
+            reading = _FeedReader(self.feed, self.segments.header.fixture_ids, mark, self._backlog, self._patience_s)
+            yield from self._listen(reading, stop)
             if (owed_ms := self.feed.health.owed_since_ms) is not None:  # it ends before all came that was promised again
-                yield from self._written([Cut(GapCause.CUT, owed_ms, resumable=True)])
+                yield from self._write([Cut(GapCause.CUT, owed_ms, resumable=True)])
             if reading.error is not None:
                 raise reading.error
             if not reading.behind:
                 return
             cause, since_ms = GapCause.BACKLOG, self.segments.last_ms
 
-    def _listened(self, reading: _CaptureReading, stop: Stop) -> Iterator[CaptureRecord | None]:
+    def _listen(self, reading: _FeedReader, stop: Stop) -> Iterator[CaptureRecord | None]:
         due = time.monotonic() + _SYNC_S
         reading.start()
         try:
             while True:
                 if stop.is_set:
                     reading.stop.set()
-                over = not reading.is_alive()  # asked first: what it put down before is still to be taken
-                items = reading.taken()
-                yield from self._written(items)
+                over = not reading.is_alive()  # checked first: earlier items are still to be taken
+                items = reading.take()
+                yield from self._write(items)
                 if time.monotonic() >= due:
                     self.segments.sync()
                     self.segments.roll(self._clock())
@@ -455,8 +427,7 @@ class CaptureRecorder:
         finally:
             reading.stop.set()
 
-    def _written(self, items: Sequence[Item]) -> Iterator[CaptureRecord]:
-        """Write records down, then give them out one by one."""
+    def _write(self, items: Sequence[Item]) -> Iterator[CaptureRecord]:
         if not items:
             return
         records = self.segments.write(items)
@@ -467,25 +438,25 @@ class CaptureRecorder:
 
 
 class _Backlog(Queue[Item]):
-    """Items that wait to be written: full when they are too many, or together too large for memory."""
+    """Items that wait to be written, bounded by number and total size."""
 
     _bytes = 0
 
     def _put(self, item: Item) -> None:
         super()._put(item)
-        self._bytes += len(item.text) if isinstance(item, Received) else 0
+        self._bytes += len(item.text) if isinstance(item, FeedMessage) else 0
 
     def _get(self) -> Item:
         item = super()._get()
-        self._bytes -= len(item.text) if isinstance(item, Received) else 0
+        self._bytes -= len(item.text) if isinstance(item, FeedMessage) else 0
         return item
 
     def _qsize(self) -> int:
         return self.maxsize if self._bytes >= _MOST_BYTES else super()._qsize()
 
 
-class _CaptureReading(Thread):
-    """Reads a feed into a queue until it is stopped, has ended, or nobody takes from the queue for some seconds."""
+class _FeedReader(Thread):
+    """Reads a feed into a queue until it is stopped, has ended, or the queue stays full for some seconds."""
 
     def __init__(self, feed: Feed, fixture_ids: Sequence[int], mark: str | None, backlog: int, patience_s: float) -> None:
         super().__init__(name=f"clvlab-feed-{feed.name}", daemon=True)
@@ -501,7 +472,7 @@ class _CaptureReading(Thread):
                     return
         except FeedError as error:
             self.error = error
-        except Exception as error:  # noqa: BLE001  the boundary of a thread: who captures is told
+        except Exception as error:  # noqa: BLE001  the boundary of a thread: the recorder raises it
             self.error = FeedError(f"the feed {self._feed.name} failed with {type(error).__name__}: {error}")
             self.error.__cause__ = error
 
@@ -518,8 +489,8 @@ class _CaptureReading(Thread):
                 return True
         return False
 
-    def taken(self) -> list[Item]:
-        """Take what is there, and wait a moment if nothing is."""
+    def take(self) -> list[Item]:
+        """Return the waiting items, after a moment if there are none."""
         items: list[Item] = []
         try:
             items.append(self._queue.get(timeout=_IDLE_S))

@@ -1,6 +1,6 @@
-"""The lines of a capture: a provider's messages verbatim, when they came, and where some were missed.
+"""The lines of a capture: a provider's messages verbatim with arrival times, and where some were missed.
 
-A segment is a file of such lines. Its first one says which it is, of what, and what the segment before it hashes to.
+A segment is a file of such lines; its first line names the capture, its number and the hash of the segment before it.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _DEEP = 1_000  # as many levels as that, and orjson reads no deeper than 1,024
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a segment is.
+    """The first line of a segment.
 
     Attributes
     ----------
     feed, provenance
-        Whose messages these are, and the label of what becomes of them.
+        Provider of the messages, and label of packs made from them.
     capture_id
         The same in all segments of a capture.
     number
-        Of the segment, from 1.
+        Number of the segment, from 1.
     previous
-        ``sha256:<hex>`` of the segment before; None of the first.
+        ``sha256:<hex>`` of the segment before; ``None`` for the first.
     fixture_ids
-        What was subscribed to; everything if empty.
+        Subscribed fixtures; all if empty.
     live
-        Whether the capture is that of a run, over these fixtures alone.
+        Whether it is the capture of a run, over these fixtures alone.
     skew_s
-        How far a message's time may be beyond its arrival, by the second rule of reading; None under the first.
+        How far a message's time may be beyond its arrival, by reading rule 2; ``None`` under rule 1.
     """
 
     feed: str
@@ -55,7 +55,6 @@ class Header:
     skew_s: int | None = None
 
     def line(self) -> bytes:
-        """Write the first line of the segment."""
         own = {
             "schema": SCHEMA, "feed": self.feed, "provenance": self.provenance, "capture_id": self.capture_id,
             "number": self.number, "previous": self.previous, "fixture_ids": list(self.fixture_ids), "live": self.live,
@@ -64,22 +63,21 @@ class Header:
 
 
 def _rule(skew_s: int | None) -> dict[str, int]:
-    """Return what a header says of the rule of reading: nothing of the first, as before there was another."""
+    """Return a header's reading rule: nothing for rule 1, which is older than the field."""
     return {} if skew_s is None else {"reading_rule": 2, "skew_s": skew_s}
 
 
 def is_skew(value: object) -> bool:
-    """Tell whether it is a number of seconds that a time may be beyond its arrival."""
+    """Return whether it is a valid number of seconds for ``skew_s``."""
     return type(value) is int and 1 <= value <= MOST_SKEW_S
 
 
 def name_of(number: int) -> str:
-    """Return the file name of a segment."""
     return f"{number:06}{ENDING}"
 
 
 def message_line(text: bytes, at_ms: int, mark: str | None) -> bytes:
-    """Write a message: JSON of one line as it is, other text as a JSON string, other bytes as base64."""
+    """Return the line of a message: one-line JSON as it is, other text as a JSON string, other bytes as base64."""
     head = b'{"at":%d,' % at_ms + (b"" if mark is None else b'"mark":' + orjson.dumps(mark) + b",")
     if text[:1] in b"{[" and b"\n" not in text and b"\r" not in text and _is_json(text):
         return b'%s"message":%s}\n' % (head, text)
@@ -90,22 +88,19 @@ def message_line(text: bytes, at_ms: int, mark: str | None) -> bytes:
 
 
 def cut_line(at_ms: int, cause: str, markets: tuple[str, ...], *, resumable: bool) -> bytes:
-    """Write that messages may be missed from here on."""
     return orjson.dumps({"at": at_ms, "cut": {"cause": cause, "markets": list(markets), "resumable": resumable}}) + b"\n"
 
 
 def resumed_line(at_ms: int, *, replayed: bool) -> bytes:
-    """Write that messages come again."""
     return orjson.dumps({"at": at_ms, "resumed": {"replayed": replayed}}) + b"\n"
 
 
 def end_line(at_ms: int) -> bytes:
-    """Write that the segment is closed."""
     return b'{"at":%d,"end":true}\n' % at_ms
 
 
 def _is_json(text: bytes) -> bool:
-    """Tell whether it is JSON, and still can be read one level deeper."""
+    """Return whether it is JSON that can be read one level deeper."""
     try:
         orjson.loads(text)
         if text.count(b"[") + text.count(b"{") >= _DEEP:
@@ -116,7 +111,7 @@ def _is_json(text: bytes) -> bool:
 
 
 class CutContent(TypedDict):
-    """Why messages may be missing, of which markets (all if none is named), and whether the feed can send them again."""
+    """Cause of missing messages, their markets (all if empty), and whether the feed can send them again."""
 
     cause: str
     markets: Sequence[str]
@@ -124,25 +119,25 @@ class CutContent(TypedDict):
 
 
 class ResumedContent(TypedDict):
-    """Whether what was missed is sent again."""
+    """Whether missed messages are sent again."""
 
     replayed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureRecord:
-    """A line of a segment; one of ``text``, ``cut`` and ``resumed`` is there, or it is the end.
+    """A line of a segment: exactly one of ``text``, ``cut`` and ``resumed``, or the end.
 
     Attributes
     ----------
     at_ms
-        When it came, or since or until when messages were missed.
+        Arrival, or start or end of the missed time.
     text
-        The message, as it came.
+        The message, verbatim.
     mark
-        From where the feed can be resumed after it.
+        Position to resume the feed from after it.
     cut, resumed
-        As they were written.
+        Their content.
     """
 
     at_ms: int
@@ -154,32 +149,20 @@ class CaptureRecord:
 
 
 def read_header(line: bytes, where: str) -> Header:
-    """Read the first line of a segment.
-
-    Raises
-    ------
-    SourceError
-    """
     try:
         own = orjson.loads(line)
         if own.pop("schema") != SCHEMA:
             raise ValueError(f"the schema is not {SCHEMA}")
-        said = {key: own.pop(key) for key in ("reading_rule", "skew_s") if key in own}
-        skew_s = said.get("skew_s")
-        if said and (not is_skew(skew_s) or said != _rule(skew_s) or type(said["reading_rule"]) is not int):
-            raise ValueError(f"its rule of reading is {said!r:.200}; it is 2, with skew_s from 1 to {MOST_SKEW_S}")
+        rule = {key: own.pop(key) for key in ("reading_rule", "skew_s") if key in own}
+        skew_s = rule.get("skew_s")
+        if rule and (not is_skew(skew_s) or rule != _rule(skew_s) or type(rule["reading_rule"]) is not int):
+            raise ValueError(f"its rule of reading is {rule!r:.200}; it is 2, with skew_s from 1 to {MOST_SKEW_S}")
         return Header(**own | {"fixture_ids": tuple(own["fixture_ids"]), "skew_s": skew_s})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SourceError(f"{where}: is no segment of a capture: {error}") from error
 
 
 def read_record(line: bytes, where: str) -> CaptureRecord:
-    """Read a line of a segment after the first.
-
-    Raises
-    ------
-    SourceError
-    """
     try:
         own = orjson.loads(line)
         at_ms, mark = own.pop("at"), own.pop("mark", None)
@@ -219,12 +202,12 @@ def _text(line: bytes, own: Mapping[str, Any]) -> bytes:
 
 
 def records_of(path: Path) -> Iterator[Header | CaptureRecord]:
-    """Return what a segment holds, its header first.
+    """Return the records of a segment, its header first.
 
     Raises
     ------
     SourceError
-        It can't be read, or a line of it is none of a capture.
+        The file can't be read, or a line is not one of a capture.
     """
     for number, line in lines_of(path):
         where = f"{path.name}:{number}"

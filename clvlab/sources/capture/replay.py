@@ -1,4 +1,4 @@
-"""A pack played as if it came live, at the pace of its times or faster: for demos, and for tests of live runs."""
+"""A pack played as a live feed, at its own pace or faster: for demos, and for tests of live runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clvlab.law.message import Message
 from clvlab.law.tape import Tape
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
-from clvlab.sources.capture.feed import Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.feed import FeedMessage, Health, Item, Resumption, Stop, now_ms
 from clvlab.sources.capture.source import Source, StateReader
 from clvlab.sources.exchange import State
 
@@ -23,7 +23,7 @@ def messages_of(pack: Pack, fixture_ids: Sequence[int] = ()) -> list[Message]:
     Raises
     ------
     FeedError
-        A fixture that the pack does not have.
+        The pack does not have a fixture.
     """
     unknown = sorted(set(fixture_ids) - set(pack.fixture_ids))
     if unknown:
@@ -39,8 +39,8 @@ def _messages(tape: Tape) -> Iterator[Message]:
         yield Message(fixture_id, tick_seq, ts_ms, in_running, market_key, *prices, suspended)
 
 
-def announced(pack: Pack) -> dict[int, Fixture]:
-    """Return the fixtures of a pack with the kickoffs that were announced beforehand."""
+def announced_fixtures(pack: Pack) -> dict[int, Fixture]:
+    """Return the fixtures of a pack with their announced kickoffs."""
     tape = pack.tape()
     kickoffs = dict((tape.fixtures if tape.announced is None else tape.announced).iter_rows())
     return {
@@ -60,16 +60,16 @@ class ReplayFeed:
     Parameters
     ----------
     pack
-        What is played.
+        Pack to play.
     speed
-        How much faster than it was; infinite for as fast as can be.
+        Multiple of the original pace; infinite for as fast as possible.
     shift
-        Whether its times are moved, so that the first message is of now.
+        Whether times are moved so that the first message is now.
 
     Raises
     ------
     FeedError
-        A speed that is not above 0.
+        The speed is not above 0.
     """
 
     name = "replay"
@@ -84,25 +84,25 @@ class ReplayFeed:
 
     def fixtures(self) -> Sequence[Fixture]:
         """Return the fixtures of the pack, by kickoff."""
-        shift_ms = self._shifted(self._first_ms())
-        found = [_moved(fixture, shift_ms) for fixture in announced(self.pack).values()]
+        shift_ms = self._offset_ms(self._first_ms())
+        found = [_shift_start(fixture, shift_ms) for fixture in announced_fixtures(self.pack).values()]
         return sorted(found, key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return the ticks in their order, and end after the last; a mark goes on where it stands, and nothing is missed."""
-        messages, fixtures = messages_of(self.pack, fixture_ids), announced(self.pack)
+        """Return the ticks in order, and end after the last; a mark continues after its tick, and nothing is missed."""
+        messages, fixtures = messages_of(self.pack, fixture_ids), announced_fixtures(self.pack)
         at = 0
         if after is not None:
             at, self._shift_ms = _read_mark(after)
-            yield Resumed(now_ms(), replayed=True)
-        shift_ms = self._shifted(self._first_ms())
-        begun, first_ms = monotonic(), messages[at].ts_ms if at < len(messages) else 0
+            yield Resumption(now_ms(), replayed=True)
+        shift_ms = self._offset_ms(self._first_ms())
+        start_s, first_ms = monotonic(), messages[at].ts_ms if at < len(messages) else 0
         self.health.connected = True
         for n, message in enumerate(messages[at:], at + 1):
-            if stop.wait(max(0.0, begun + (message.ts_ms - first_ms) / 1000 / self._speed - monotonic())):
+            if stop.wait(max(0.0, start_s + (message.ts_ms - first_ms) / 1000 / self._speed - monotonic())):
                 break
-            text = _text(message._replace(ts_ms=message.ts_ms + shift_ms), _moved(fixtures[message.fixture_id], shift_ms))
-            received = Received(text, now_ms(), message.ts_ms + shift_ms, f"{n}:{shift_ms}")
+            text = _text(message._replace(ts_ms=message.ts_ms + shift_ms), _shift_start(fixtures[message.fixture_id], shift_ms))
+            received = FeedMessage(text, now_ms(), message.ts_ms + shift_ms, f"{n}:{shift_ms}")
             self.health.note(received)
             yield received
         self.health.connected = False
@@ -111,8 +111,8 @@ class ReplayFeed:
         first: int = self.pack.tape().rows["ts_ms"].min()  # type: ignore[assignment]
         return first or 0
 
-    def _shifted(self, first_ms: int) -> int:
-        """Return how far times are moved, the same from the first call on."""
+    def _offset_ms(self, first_ms: int) -> int:
+        """Return how far times are moved, fixed by the first call."""
         if self._shift_ms is None:
             self._shift_ms = now_ms() - first_ms
         return self._shift_ms
@@ -127,7 +127,7 @@ def _text(message: Message, fixture: Fixture) -> bytes:
     return orjson.dumps(raw)
 
 
-def _moved(fixture: Fixture, shift_ms: int) -> Fixture:
+def _shift_start(fixture: Fixture, shift_ms: int) -> Fixture:
     kickoff = fixture.kickoff_ts_ms
     return fixture if kickoff is None else fixture.model_copy(update={"kickoff_ts_ms": kickoff + shift_ms})
 
@@ -137,14 +137,14 @@ def _read_mark(mark: str) -> tuple[int, int]:
     try:
         return int(number), int(shift_ms)
     except ValueError as error:
-        raise FeedError(f"{mark!r} is no mark of a replay: start it anew") from error
+        raise FeedError(f"{mark!r} is no mark of a replay: start it again") from error
 
 
 # The messages of a replay: a tick each, in a plain form of our own, so that the ticks of the pack come back as they were.
 
 
 class ReplayReader(StateReader):
-    """Reads ticks, with the names of their fixtures and the kickoffs as announced."""
+    """Reads ticks, with the names and announced kickoffs of their fixtures."""
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
         """Return the state of a tick's market."""

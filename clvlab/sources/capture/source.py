@@ -1,4 +1,4 @@
-"""From a provider's messages to ticks: readers, the order of a live tape, and captures read as an importer reads files."""
+"""From a provider's messages to ticks: readers, the order of a live tape, and captures read like files."""
 
 from __future__ import annotations
 
@@ -22,53 +22,45 @@ from clvlab.sources.books import QuoteSpill, batches
 from clvlab.sources.capture.records import CaptureRecord, CutContent, Header, records_of
 from clvlab.sources.clock import ProviderClock
 from clvlab.sources.exchange import State
-from clvlab.sources.source import ImportStats, Normalised, Options
+from clvlab.sources.source import ImportStats, Options, SourceData
 
 # What reads a provider's messages one after the other: the states of markets that each of them leaves behind.
 
 
 class Reader(Protocol):
-    """Reads the messages of one provider in order of arrival; keeps what is needed to read the next one.
+    """Reads the messages of one provider in order of arrival.
 
     Attributes
     ----------
     fixtures
-        What was said of each fixture so far: names, the provider's own id, and the kickoff as announced last; by fixture_id.
+        Names, the provider's own id, and the last announced kickoff, by fixture_id.
     clock
-        Which times may stand, asked before anything is kept; every time, until the capture's own is set.
+        Decides which times are valid, before anything is kept; all are, until the capture's own clock is set.
     """
 
     fixtures: Mapping[int, Fixture]
     clock: ProviderClock
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
-        """Return the states that a message leaves behind, of some markets or none.
+        """Return the states after a message, of any number of markets.
 
         Raises
         ------
         ValueError
-            The message can't be read; it changed nothing.
+            The message can't be read, and changed nothing.
         """
         ...
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
-        """Take note that messages were missed: no delta is applied before the next full snapshot.
+        """Record that messages were missed, and return fixture and key of the markets that are no longer known.
 
-        Parameters
-        ----------
-        markets
-            Which markets, by the provider's own names; all of them if empty.
-
-        Returns
-        -------
-        Collection
-            Fixture and key of each market that was known, and is not any more.
+        No delta is applied before the next full snapshot. ``markets`` are the provider's names; all if empty.
         """
         ...
 
 
 class StateReader:
-    """What a reader keeps of messages that each say the whole state of a market."""
+    """Base of readers whose messages each hold the whole state of a market."""
 
     def __init__(self) -> None:
         self._fixtures: dict[int, Fixture] = {}
@@ -77,7 +69,6 @@ class StateReader:
         self._known: set[tuple[int, str]] = set()
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
-        """Take note that messages about these markets, or about any, were missed."""
         forgotten = {market for market in self._known if not markets or market[1] in markets}
         self._known -= forgotten
         return forgotten
@@ -85,19 +76,16 @@ class StateReader:
 
 @runtime_checkable
 class HoldingReader(Reader, Protocol):
-    """Holds states back until a later message shows that they are the last ones of their time.
+    """Holds states until a later message shows that they are the last ones of their time.
 
-    Attributes
-    ----------
-    counts
-        What it had to read otherwise than a reader that knows the end, by reason.
+    ``counts`` has differences from a reader that knows the end, by reason.
     """
 
     @property
     def counts(self) -> Mapping[str, int]: ...
 
     def finish(self) -> Sequence[State]:
-        """Return the states that are held back: the capture ends, or messages were missed."""
+        """Return the held states: the capture ends, or messages were missed."""
         ...
 
 
@@ -112,21 +100,20 @@ _BEFORE_ALL = (-1, -(2**63))
 
 
 class Arrival:
-    """Numbers the messages of each fixture as they come, and sets the law's time.
+    """Numbers the messages of each fixture on arrival, and sets the law's time.
 
     Parameters
     ----------
     live
-        Whether the law's time goes on over all fixtures together, as agents of one run see them; else over each by itself.
+        Whether the law's time advances over all fixtures together, as agents of one run see them, or per fixture.
     clock
-        Beyond which times no state is placed, as a last guard behind the readers; at every time, by default.
+        Limit of valid times, as a last guard behind the readers; no limit by default.
 
     Attributes
     ----------
     counts
-        Messages that came later than their time says (``late``), that are older than what is known of their market
-        (``stale``), that have other sides than the market had (``other sides``), or that no pack may hold
-        (``against the format``); all but the first leave no tick.
+        Messages later than their time (``late``), older than their market's state (``stale``), with other sides than the market
+        had (``other sides``), or invalid in a pack (``against the format``); all but the first leave no tick.
     """
 
     def __init__(self, *, live: bool, clock: ProviderClock | None = None) -> None:
@@ -139,11 +126,10 @@ class Arrival:
 
     @property
     def refused(self) -> Counter[str]:
-        """Those of the counts whose messages left no tick."""
         return Counter({reason: count for reason, count in self.counts.items() if reason != "late"})
 
     def place(self, state: State) -> Message | None:
-        """Return the message that a state becomes; None if it leaves no tick."""
+        """Return a state's message; ``None`` if it leaves no tick."""
         market = state.fixture_id, state.market_key
         known = self._markets.get(market)
         if not _may_stand(state, is_new=known is None):
@@ -158,7 +144,7 @@ class Arrival:
         self._markets[market] = state
         clock = 0 if self._live else state.fixture_id
         last_ms, last_fixture = self._last.get(clock, _BEFORE_ALL)
-        ts_ms = self._clock.bounded(state.ts_ms)
+        ts_ms = self._clock.bound(state.ts_ms)
         if (ts_ms, state.fixture_id) < (last_ms, last_fixture):
             # Agents are asked in the order of time, then fixture: a replay must ask them in the order of arrival.
             self.counts["late"] += ts_ms < last_ms
@@ -172,7 +158,7 @@ class Arrival:
         )  # fmt: skip
 
     def suspend(self, markets: Iterable[_Market]) -> Iterator[Message]:
-        """Return a message without prices for each of these markets that is open, at its last provider's time."""
+        """Return a message without prices for each open one of these markets, at its last provider's time."""
         for market in sorted(markets):
             known = self._markets.get(market)
             if known is None or known.suspended:
@@ -184,7 +170,7 @@ class Arrival:
 
 
 def _may_stand(state: State, *, is_new: bool) -> bool:
-    """Tell whether a pack may hold a state: one message of a provider that lies must not spoil a whole capture."""
+    """Return whether a pack may hold a state: one false message must not spoil a whole capture."""
     n = len(state.sides)
     if not 2 <= n == len(state.prob_bps) == len(state.odds_milli):
         return False
@@ -205,34 +191,17 @@ def _are_named(market_key: str, sides: tuple[str, ...]) -> bool:
 
 _MOST_REASONS = 100  # they quote what was sent: a provider could make up more than memory holds
 _OTHER = "other reasons"
-_MOST_FALSE = 1_000  # entries of the ledger: the last one goes on instead of one for each message of a provider that lies
+_MOST_FALSE = 1_000  # entries of the ledger: the last one is extended, instead of one for each message with a false time
 FALSE_TIME = "time"
 """Cause of the gaps that are no cut: a message came whose time does not stand."""
 
 
 @dataclass
 class Tracker:
-    """Follows a capture record by record, live or read again: the tape's messages, and the ledger of gaps.
+    """Follows a capture record by record, live or read again: messages of the tape, and the ledger of closed ``gaps``.
 
-    Parameters
-    ----------
-    header
-        Of its first segment.
-    reader
-        Of the provider's messages.
-
-    Attributes
-    ----------
-    gaps
-        The ledger so far, but for the gaps that are still open.
-    unreadable
-        Messages that the reader refused, by reason; each left no tick.
-    messages
-        How many came.
-    first_ms, last_ms
-        When the first and the last record came; None without any.
-    announced
-        Kickoffs as they were known at the first tick of each fixture.
+    ``unreadable`` counts refused messages by reason, each without a tick; ``announced`` are the kickoffs known at the first
+    tick of each fixture.
     """
 
     header: Header
@@ -255,7 +224,6 @@ class Tracker:
 
     @property
     def fixtures(self) -> dict[int, Fixture]:
-        """What is known of the fixtures that the capture is of."""
         return {
             number: fixture
             for number, fixture in sorted(self.reader.fixtures.items())
@@ -263,7 +231,6 @@ class Tracker:
         }
 
     def take(self, record: CaptureRecord) -> Sequence[Message]:
-        """Return the messages of the tape that a record becomes."""
         self.first_ms = record.at_ms if self.first_ms is None else self.first_ms
         self.last_ms = record.at_ms
         if record.text is not None:
@@ -271,7 +238,7 @@ class Tracker:
         if record.cut is not None:
             return self._cut(record.at_ms, record.cut)
         if record.resumed is not None:
-            return self._resumed(record.at_ms, replayed=bool(record.resumed.get("replayed")))
+            return self._resume(record.at_ms, replayed=bool(record.resumed.get("replayed")))
         return ()
 
     def _message(self, text: bytes, at_ms: int) -> Sequence[Message]:
@@ -287,7 +254,7 @@ class Tracker:
         finally:
             if self.clock.refused > refused:
                 self._note_false(at_ms)
-        return self._placed(states)
+        return self._place(states)
 
     def _note_false(self, at_ms: int) -> None:
         if self.clock.refused <= _MOST_FALSE:
@@ -298,10 +265,10 @@ class Tracker:
         self.gaps[self._last_false] = known.model_copy(update={"to_ts_ms": max(known.to_ts_ms, at_ms)})
 
     def finish(self) -> list[Message]:
-        """Return the messages of what the reader held back, none of most readers; called when the capture ends."""
-        return self._placed(self.reader.finish()) if isinstance(self.reader, HoldingReader) else []
+        """Return the messages of held states, at the end of the capture."""
+        return self._place(self.reader.finish()) if isinstance(self.reader, HoldingReader) else []
 
-    def _placed(self, states: Iterable[State]) -> list[Message]:
+    def _place(self, states: Iterable[State]) -> list[Message]:
         found = [self.arrival.place(state) for state in states if not self._wanted or state.fixture_id in self._wanted]
         placed = [message for message in found if message is not None]
         for message in placed:
@@ -313,48 +280,43 @@ class Tracker:
         markets = tuple(str(market) for market in cut.get("markets") or ())
         resumable = bool(cut.get("resumable"))
         self._open.append((at_ms, str(cut["cause"]), markets, resumable))
-        return () if resumable else self._suspended(markets)
+        return () if resumable else self._suspend(markets)
 
-    def _resumed(self, at_ms: int, *, replayed: bool) -> Sequence[Message]:
+    def _resume(self, at_ms: int, *, replayed: bool) -> Sequence[Message]:
         opened, self._open = self._open, []
         messages: list[Message] = []
         for from_ms, cause, markets, resumable in opened:
             self.gaps.append(gap_of(from_ms, at_ms, cause, markets, replayed=resumable and replayed))
             if resumable and not replayed:
-                messages += self._suspended(markets)
+                messages += self._suspend(markets)
         return messages
 
-    def _suspended(self, markets: tuple[str, ...]) -> list[Message]:
+    def _suspend(self, markets: tuple[str, ...]) -> list[Message]:
         held = self.finish()
         forgotten = [market for market in self.reader.forget(markets) if not self._wanted or market[0] in self._wanted]
         return [*held, *self.arrival.suspend(forgotten)]
 
     def ledger(self) -> tuple[Gap, ...]:
-        """Return all gaps; one that is still open ends with the last record."""
+        """Return all gaps; an open one ends with the last record."""
         end = self.last_ms or 0
         still = [gap_of(since, end, cause, markets, replayed=False) for since, cause, markets, _ in self._open]
         return (*self.gaps, *still)
 
 
 def gap_of(from_ms: int, to_ms: int, cause: str, markets: tuple[str, ...], *, replayed: bool) -> Gap:
-    """Return an entry of the ledger; a clock that was put back makes no gap end before it began."""
+    """Return a ledger entry; if a clock was put back, the gap does not end before it began."""
     return Gap(
         from_ts_ms=from_ms, to_ts_ms=max(from_ms, to_ms), cause=cause, markets=markets or None, replayed=replayed or None
     )
 
 
-def chained(segments: Iterable[tuple[str, str, Iterator[Header | CaptureRecord]]]) -> Iterator[Header | CaptureRecord]:
-    """Return the records of segments in order, after a check that each is the next of the same capture.
-
-    Parameters
-    ----------
-    segments
-        Name, ``sha256:<hex>`` and content of each.
+def records_in_order(segments: Iterable[tuple[str, str, Iterator[Header | CaptureRecord]]]) -> Iterator[Header | CaptureRecord]:
+    """Return the records of segments (name, ``sha256:<hex>``, content), each checked to follow the one before.
 
     Raises
     ------
     SourceError
-        A segment is missing, or of another capture, or does not follow the one before it.
+        A segment is missing, of another capture, or does not follow the one before it.
     """
     before: Header | None = None
     hashed: str | None = None
@@ -392,15 +354,15 @@ class Source:
     Attributes
     ----------
     feed
-        Its name, and that of its normaliser: ``txline`` and ``txline-capture/1``.
+        Name of the feed and its normaliser: ``txline`` and ``txline-capture/1``.
     new_reader
-        Makes a reader; given whether it reads for a run, where every message counts as it comes.
+        Makes a reader; its argument is whether it reads for a run, where every message counts on arrival.
     margin, consensus, closing_source, closing_policy
         Labels of the pack.
     kickoff
-        What the kickoffs of its fixtures are unless one was moved; those of a run are always the scheduled ones.
+        Kind of the kickoffs unless one moved; those of a run are always scheduled.
     bounds_times
-        Whether the arrival of a message bounds its time: not in a replay, whose times are those of its pack.
+        Whether a message's arrival bounds its time: not in a replay, whose times are its pack's.
     """
 
     feed: str
@@ -417,39 +379,26 @@ class Source:
         return f"{self.feed}-capture/1"
 
     def skew_s(self, provenance: str, skew_s: int) -> int | None:
-        """Return how far times may be beyond their arrivals in a new capture; None of what is played, at a speed of its own."""
+        """Return how far times may be beyond arrivals in a new capture; ``None`` for a replay at its own speed."""
         return skew_s if self.bounds_times and provenance not in _PLAYED else None
 
     def reader(self, *, live: bool) -> Reader:
-        """Make a reader, of a run where it is live."""
         return self.new_reader(live)
 
-    def normalise(self, files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-        """Read the segments of a capture, as an importer reads files."""
+    def normalise(self, files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
         return normalise_capture(self, files, options, scratch)
 
 
-def normalise_capture(source: Source, files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-    """Read the segments of a capture in the order in which they were written.
-
-    Parameters
-    ----------
-    source
-        Whose messages these have to be.
-    files
-        Segments by name.
-    options
-        How many rows are held at a time.
-    scratch
-        A folder for what is not held.
+def normalise_capture(source: Source, files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
+    """Read a capture's segments in written order.
 
     Raises
     ------
     SourceError
-        A line that is none of a capture, a segment that is missing, or another feed's.
+        A line is not one of a capture, a segment is missing, or it is another feed's.
     """
     names = sorted(files)
-    records = chained((name, file_sha256(files[name]), records_of(files[name])) for name in names)
+    records = records_in_order((name, file_sha256(files[name]), records_of(files[name])) for name in names)
     header = next(records, None)
     if not isinstance(header, Header):
         raise SourceError(f"no segment of a capture in {', '.join(names) or 'no file'}")
@@ -469,7 +418,7 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
         for reason, count in tracker.reader.counts.items():
             account.note(reason, count)
     kickoff, fixtures = _kickoffs(source, tracker)
-    return Normalised(
+    return SourceData(
         parts=_parts(spill, options),
         fixtures=tuple(fixture for fixture in fixtures if str(fixture.fixture_id) in spill.rows_of),
         account=account,
@@ -487,12 +436,12 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
             ended_ts_ms=tracker.last_ms or 0,
             gaps=tracker.ledger(),
         ),
-        reading=_reading(tracker),
+        reading=_time_rule(tracker),
         keep_raw=True,
     )
 
 
-def _reading(tracker: Tracker) -> TimeRule | None:
+def _time_rule(tracker: Tracker) -> TimeRule | None:
     skew_s, clock = tracker.header.skew_s, tracker.clock
     if skew_s is None:
         return None
@@ -513,7 +462,7 @@ def _chunks(tracker: Tracker, records: Iterator[Header | CaptureRecord]) -> Iter
 
 
 def _kickoffs(source: Source, tracker: Tracker) -> tuple[KickoffKind, list[Fixture]]:
-    """Return the fixtures by id, and what their kickoffs are: one that was moved was no agent to know beforehand."""
+    """Return fixtures by id, and the kind of their kickoffs: no agent could know a moved one beforehand."""
     fixtures = list(tracker.fixtures.values())
     if tracker.header.live or source.kickoff is KickoffKind.ACTUAL:
         return KickoffKind.SCHEDULED if tracker.header.live else KickoffKind.ACTUAL, fixtures

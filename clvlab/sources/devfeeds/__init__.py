@@ -1,1 +1,1 @@
-"""Feeds on this machine that speak the protocols of providers, for tests and for a first look: real servers on loopback."""
+"""Servers on loopback that speak the protocols of providers, for tests and for a first look."""

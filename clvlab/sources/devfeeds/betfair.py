@@ -1,9 +1,9 @@
-"""A server on this machine that speaks as Betfair's stream does, from a script of market change messages.
+"""A server on this machine that speaks Betfair's stream protocol, from a script of market change messages.
 
-Faults of a plan, at the message of their number: ``cut``, ``duplicate``, ``stall``, ``skew`` and ``malformed``; ``401`` refuses
-the session, ``500`` says UNEXPECTED_ERROR, and both close; ``429`` closes and refuses connections with TOO_MANY_REQUESTS;
-``old-snapshot`` finds the clock of the next resumption too old, so that an image is the answer. The others have no counterpart
-in this protocol, and do nothing.
+A plan's faults, each at the message of its number: ``cut``, ``duplicate``, ``stall``, ``skew`` and ``malformed``; ``401``
+refuses the session, ``500`` says UNEXPECTED_ERROR, and both close; ``429`` closes and refuses connections with
+TOO_MANY_REQUESTS; ``old-snapshot`` treats the clock of the next resumption as too old and answers with an image. Others have no
+counterpart in this protocol, and do nothing.
 """
 
 from __future__ import annotations
@@ -39,13 +39,10 @@ _KINDS = (("MATCH_ODDS", 3), ("OVER_UNDER_25", 2))
 
 @dataclass
 class Images:
-    """Every market as the changes so far leave it."""
-
     _definitions: dict[str, MarketDefinition] = field(default_factory=dict)
     _runners: dict[str, dict[tuple[Any, Any], dict[str, Any]]] = field(default_factory=dict)
 
     def take(self, changes: Iterable[MarketChange]) -> None:
-        """Take the changes of a message."""
         for change in changes:
             runners = self._runners.setdefault(change["id"], {})
             if change.get("img"):
@@ -63,7 +60,7 @@ class Images:
                     runner[name] = {first: entry for first, entry in entries.items() if entry[-1]}
 
     def changes(self) -> list[MarketChange]:
-        """Return a change for each market that says all of it."""
+        """Return a change with the whole state of each market."""
         return [
             {
                 "id": market_id,
@@ -78,7 +75,7 @@ class Images:
         ]
 
     def event_of(self, market_id: str) -> str:
-        """Return the event of a market; empty if it is not known."""
+        """Return a market's event; empty if unknown."""
         return str(self._definitions.get(market_id, {}).get("eventId", ""))
 
 
@@ -90,7 +87,7 @@ class _MadeMarket:
     offers: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def quote(self, runner: int) -> Mapping[str, object]:
-        """Return the change of a runner's offers to what its probability says."""
+        """Return the offers for a runner's probability as a change."""
         odds = min(max(1 / (self.prob[runner] / sum(self.prob)), 1.05), 500.0)
         back, lay = round(odds * 0.99, 2), round(odds * 1.01 + 0.01, 2)
         old, self.offers[runner] = self.offers.get(runner), (back, lay)
@@ -98,12 +95,10 @@ class _MadeMarket:
         return {"id": runner + 1, "atb": [*gone[0], [back, 20.0]], "atl": [*gone[1], [lay, 20.0]]}
 
     def define(self, **changes: Unpack[MarketDefinition]) -> MarketChange:
-        """Return a new definition."""
         self.definition = self.definition | changes
         return {"id": self.market_id, "marketDefinition": self.definition}
 
     def settle(self, winner: int) -> MarketChange:
-        """Return the last definition."""
         runners = [
             runner | {"status": "WINNER" if n == winner else "LOSER"} for n, runner in enumerate(self.definition["runners"])
         ]
@@ -111,29 +106,29 @@ class _MadeMarket:
 
 
 def made_up_markets(seed: int, *, events: int = 2, messages: int = 2000, start_ms: int = _START_MS) -> list[StreamMessage]:
-    """Return a script of two markets an event, from their first offers to their results: at least so many messages.
+    """Return a script of at least so many messages, with two markets per event, from their first offers to their results.
 
-    The first message of each market is its image, and every message has a time of its own. Markets are suspended now and then,
-    and the second one of every event is so over the close.
+    The first message of each market is its image, and every message has its own time. Markets are suspended now and then, and
+    the second one of every event is suspended over the close.
     """
     chance = random.Random(seed)  # noqa: S311 - no secret
     markets = [_market(event, n, chance, start_ms) for event in range(1, events + 1) for n in range(len(_KINDS))]
     closing = markets[::2]
-    told = [market.define() | {"img": True, "rc": [market.quote(n) for n in range(len(market.prob))]} for market in markets]
-    while len(told) < messages * 9 // 10:
-        told += _moved(chance.choice(markets), chance)
-    told += [market.define(status="SUSPENDED") for market in markets if market not in closing]
-    while len(told) < messages - 2 * len(markets):
-        told += _moved(chance.choice(closing), chance)
-    told += [market.define(status="OPEN", inPlay=True) for market in markets]
-    told += [market.settle(chance.randrange(len(market.prob))) for market in markets]
+    changes = [market.define() | {"img": True, "rc": [market.quote(n) for n in range(len(market.prob))]} for market in markets]
+    while len(changes) < messages * 9 // 10:
+        changes += _move(chance.choice(markets), chance)
+    changes += [market.define(status="SUSPENDED") for market in markets if market not in closing]
+    while len(changes) < messages - 2 * len(markets):
+        changes += _move(chance.choice(closing), chance)
+    changes += [market.define(status="OPEN", inPlay=True) for market in markets]
+    changes += [market.settle(chance.randrange(len(market.prob))) for market in markets]
     return [
         {"op": "mcm", "pt": start_ms + STEP_MS * n + chance.randrange(1000), "clk": None, "mc": [change]}
-        for n, change in enumerate(told)
+        for n, change in enumerate(changes)
     ]
 
 
-def _moved(market: _MadeMarket, chance: random.Random) -> list[MarketChange]:
+def _move(market: _MadeMarket, chance: random.Random) -> list[MarketChange]:
     """Return a change of one runner's offers, or now and then a suspension and its end."""
     if chance.random() < 0.01:
         return [market.define(status="SUSPENDED"), market.define(status="OPEN")]
@@ -156,24 +151,12 @@ def _market(event: int, number: int, chance: random.Random, start_ms: int) -> _M
 # One connection to a stand-in of Betfair's stream: who asks, for what, and what is sent, faults among it.
 
 
-# What lies behind every connection to a stand-in of Betfair's stream: the script, how far it is, and whom it refuses.
+# The state behind every connection to a stand-in of Betfair's stream: the script, how far it is, and whom it refuses.
 
 
 @dataclass
 class Exchange:
-    """A script of ``mcm`` messages that goes by; several threads may ask.
-
-    Attributes
-    ----------
-    script, plan, app_key, session, published, missed, kept, segment, pace_s
-        As of ``BetfairServer``; ``published`` goes on.
-    sent
-        Every line with market changes that was sent whole.
-    finished
-        Set once some client has been sent the end of the script.
-    closing
-        Set when the server ends.
-    """
+    """A script of ``mcm`` messages in progress, with the arguments of ``BetfairServer``; safe from several threads."""
 
     script: Sequence[StreamMessage]
     plan: FaultPlan
@@ -200,31 +183,28 @@ class Exchange:
         }
 
     def refuse(self, code: str, seconds: float) -> None:
-        """Have connections refused for so long."""
         self._refusing = code, time.monotonic() + seconds
 
     @property
     def refusal(self) -> str:
-        """Why a connection is refused now; empty if it is not."""
+        """Reason to refuse a connection now; empty without one."""
         code, until = self._refusing
         return code if time.monotonic() < until else ""
 
     def publish(self, upto: int) -> None:
-        """Let messages lie behind, up to that number."""
         with self._guard:
             self.published = min(max(self.published, upto), len(self.script))
 
     def skew(self, number: int, seconds: float) -> None:
-        """Have the clock be so far ahead from a message on."""
         self._skews.append((number, round(seconds * 1000)))
 
     def time_ms(self, number: int) -> int:
-        """Return the time of a message; of the first one, for none."""
+        """Return the time of a message; of the first one for ``None``."""
         ahead_ms = sum(ms for since, ms in self._skews if since <= number)
         return (int(self.script[max(number, 0)]["pt"]) if self.script else 0) + ahead_ms
 
     def image(self) -> tuple[int, list[MarketChange]]:
-        """Return how many messages lie behind, and a change for every market that says all of it."""
+        """Return the number of published messages, and a change with the whole state of every market."""
         with self._guard:
             for message in self.script[self._imaged : self.published]:
                 self._images.take(message.get("mc") or ())
@@ -232,12 +212,12 @@ class Exchange:
             return self.published, self._images.changes()
 
     def message(self, number: int, market_filter: Mapping[str, Any]) -> StreamMessage:
-        """Return a message of the script, with the changes that a filter takes in."""
-        changes = self.wanted(self.script[number].get("mc") or (), market_filter)
+        """Return a message of the script, with the changes that a filter matches."""
+        changes = self.matches(self.script[number].get("mc") or (), market_filter)
         return {"op": "mcm", "pt": self.time_ms(number), "mc": changes}
 
-    def wanted(self, changes: Sequence[MarketChange], market_filter: Mapping[str, Any]) -> list[MarketChange]:
-        """Return the changes of the markets that a filter takes in, by their ids and those of their events."""
+    def matches(self, changes: Sequence[MarketChange], market_filter: Mapping[str, Any]) -> list[MarketChange]:
+        """Return the changes whose market or event a filter matches."""
         market_ids, event_ids = market_filter.get("marketIds"), market_filter.get("eventIds")
         return [
             change
@@ -260,8 +240,6 @@ class LeftError(Exception):
 
 
 class Conversation:
-    """One connection: who it is, what it wants, and how far it is."""
-
     def __init__(self, exchange: Exchange, peer: ssl.SSLSocket) -> None:
         self._exchange, self._peer, self._rest = exchange, peer, b""
         self._id = self._at = 0
@@ -271,8 +249,8 @@ class Conversation:
 
     def converse(self) -> None:
         self._say({"op": "connection", "connectionId": f"devfeed-{id(self)}"})
-        self._authenticate(self._asked())
-        wants = self._asked()
+        self._authenticate(self._request())
+        wants = self._request()
         self._id, self._filter = wants.get("id", 0), wants.get("marketFilter") or {}
         self._heartbeat_s = (wants.get("heartbeatMs") or 5000) / 1000
         if wants.get("op") != "marketSubscription":
@@ -290,7 +268,7 @@ class Conversation:
         self._exchange.finished.set()
         self._rest_for(float("inf"))
 
-    def _authenticate(self, asked: Mapping[str, Any]) -> None:
+    def _authenticate(self, request: Mapping[str, Any]) -> None:
         exchange = self._exchange
         planned = exchange.plan.due(exchange.published, *_REFUSALS)
         if planned is not None:
@@ -298,11 +276,11 @@ class Conversation:
             self._refuse(_REFUSALS[planned.fault])
         if exchange.refusal:
             self._refuse(exchange.refusal)
-        if asked.get("appKey") != exchange.app_key:
-            self._refuse("INVALID_APP_KEY" if asked.get("appKey") else "NO_APP_KEY")
-        if asked.get("session") != exchange.session:
+        if request.get("appKey") != exchange.app_key:
+            self._refuse("INVALID_APP_KEY" if request.get("appKey") else "NO_APP_KEY")
+        if request.get("session") != exchange.session:
             self._refuse("INVALID_SESSION_INFORMATION")
-        self._say({"op": "status", "id": asked.get("id"), "statusCode": "SUCCESS", "connectionClosed": False})
+        self._say({"op": "status", "id": request.get("id"), "statusCode": "SUCCESS", "connectionClosed": False})
 
     def _refuse(self, code: str) -> None:
         self._say({
@@ -311,7 +289,7 @@ class Conversation:
         raise LeftError
 
     def _subscribe(self, clk: int | None) -> int:
-        """Send what was missed, or an image; return the number of the message that comes next."""
+        """Send missed messages or an image; return the number of the next message."""
         exchange = self._exchange
         published, changes = exchange.image()
         known = clk is not None and published - exchange.kept <= clk <= published
@@ -319,14 +297,14 @@ class Conversation:
             missed = (exchange.message(number, self._filter) for number in range(clk, published))
             self._send_parts("RESUB_DELTA", [message for message in missed if message["mc"]], published)
             return published
-        wanted, size = exchange.wanted(changes, self._filter), exchange.segment
+        wanted, size = exchange.matches(changes, self._filter), exchange.segment
         pt = exchange.time_ms(published - 1)
         parts: list[StreamMessage] = [{"op": "mcm", "pt": pt, "mc": wanted[n : n + size]} for n in range(0, len(wanted), size)]
         self._send_parts("SUB_IMAGE", parts, published)
         return published
 
     def _send_parts(self, kind: str, parts: Sequence[StreamMessage], clk: int) -> None:
-        """Send messages as the segments of one; the clocks come with the last."""
+        """Send messages as segments of one; the clocks are in the last."""
         clocks = {"initialClk": f"begin-{kind.lower()}", "clk": str(clk)}
         if not parts:
             self._say({"op": "mcm", "id": self._id, "ct": kind, "pt": self._exchange.time_ms(clk - 1)} | clocks)
@@ -382,19 +360,18 @@ class Conversation:
             pt = self._exchange.time_ms(self._at - 1)
             self._say({"op": "mcm", "id": self._id, "ct": "HEARTBEAT", "clk": str(self._at), "pt": pt})
 
-    def _asked(self) -> Mapping[str, Any]:
-        """Return the client's next message."""
+    def _request(self) -> Mapping[str, Any]:
         while _CRLF not in self._rest:
             part = self._peer.recv(1 << 16)
             if not part:
                 raise LeftError
             self._rest += part
         line, _, self._rest = self._rest.partition(_CRLF)
-        asked = orjson.loads(line)
-        return asked if isinstance(asked, dict) else {}
+        request = orjson.loads(line)
+        return request if isinstance(request, dict) else {}
 
     def _rest_for(self, seconds: float) -> None:
-        """Send heartbeats alone for so long, and leave when the client does."""
+        """Send only heartbeats for so long, and leave when the client does."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             if self._exchange.closing.is_set():
@@ -410,16 +387,11 @@ class Conversation:
                 self._peer.settimeout(PATIENCE_S)
 
 
-# A certificate for a server on this machine, made when it starts and trusted by nobody who was not told to.
+# A certificate for a server on this machine, made when it starts and trusted only by clients that are set to.
 
 
 def write_certificate(folder: Path, name: str = "localhost", address: str = "127.0.0.1") -> tuple[Path, Path]:
-    """Write a new certificate that vouches for itself, and its key; return both files.
-
-    Raises
-    ------
-    MissingExtraError
-    """
+    """Write a new self-signed certificate and its key; return both files."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
@@ -465,32 +437,24 @@ class BetfairServer:
     Parameters
     ----------
     script
-        ``mcm`` messages with ``pt`` and ``mc``; the server gives them clocks of its own.
-    plan
-        What goes wrong.
-    app_key, session
-        What a client has to show.
+        ``mcm`` messages with ``pt`` and ``mc``; the server adds clocks.
     published
-        How many messages of the script lie behind before anybody connects: they are in the first image.
+        Messages published before the first connection: they are in the first image.
     missed
-        How many more go by while a client is away after a fault.
+        Further messages published while a client is away after a fault.
     kept
-        How many messages can be sent again; a clock before those is too old.
+        Messages that can be sent again; an earlier clock is too old.
     segment
         Markets in one segment of an image.
     pace_s
-        Time from one message to the next.
-    port
-        On loopback; 0 takes a free one.
+        Time between messages.
 
     Attributes
     ----------
-    host, port, cafile
-        Where it is, and the certificate that a client has to trust.
     sent
-        Every line with market changes that was sent whole.
+        Every completely sent line with market changes.
     finished
-        Set once some client has been sent the end of the script.
+        Set once a client has been sent the end of the script.
     """
 
     host = "127.0.0.1"
@@ -524,17 +488,16 @@ class BetfairServer:
 
     @property
     def is_done(self) -> bool:
-        """Whether some client has been sent the end of the script."""
+        """Whether a client has been sent the end of the script."""
         return self.finished.is_set()
 
     @property
     def published_count(self) -> int:
-        """How many messages went by."""
         return self.exchange.published
 
     @property
     def variables(self) -> dict[str, str]:
-        """The settings with which it is listened to, once the context was entered."""
+        """Settings to listen with, once the context was entered."""
         own = {"HOST": self.host, "PORT": str(self.port), "CAFILE": self.cafile}
         keys = {"APP_KEY": self.exchange.app_key, "SESSION_TOKEN": self.exchange.session}
         return {"CLVLAB_FEED": "betfair"} | {f"CLVLAB_BETFAIR_{name}": value for name, value in (own | keys).items()}
@@ -583,7 +546,7 @@ class BetfairServer:
 
 
 def betfair_server(*, speed: float = 60.0, plan: FaultPlan | None = None, port: int = 0) -> BetfairServer:
-    """Return a server of two matches that are made up, from now until their results, at so many times their pace."""
+    """Return a server of two made-up matches, from now until their results, at so many times their pace."""
     script = made_up_markets(0, start_ms=int(time.time() * 1000))
     first = sum("img" in change for message in script for change in message["mc"])  # so that there is something to ask for
     return BetfairServer(script, plan, published=first, pace_s=STEP_MS / 1000 / speed, port=port)

@@ -1,4 +1,4 @@
-"""What stand-ins for providers do wrong on plan, and the HTTP server that some of them share."""
+"""Planned faults of stand-ins for providers, and the HTTP server that some of them share."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PlannedFault:
 
 @dataclass
 class FaultPlan:
-    """The faults of a server, each of which happens once; several threads may ask."""
+    """Faults of a server, each of which happens once; safe from several threads."""
 
     faults: Iterable[PlannedFault] = ()
     _left: list[PlannedFault] = field(init=False)
@@ -68,7 +68,7 @@ class FaultPlan:
         self._left = sorted(self.faults, key=lambda planned: planned.at)
 
     def due(self, number: int, *kinds: FeedFault) -> PlannedFault | None:
-        """Take the next fault that is due at the message of this number: of these kinds, or of any."""
+        """Take the next fault of some or all kinds that is due at the message of this number."""
         with self._guard:
             for planned in self._left:
                 if planned.at <= number and (not kinds or planned.fault in kinds):
@@ -81,11 +81,7 @@ _PLANNED = re.compile(r"([a-z0-9-]+)@(\d+)(?::(\d+(?:\.\d+)?))?")
 
 
 def read_plan(text: str) -> FaultPlan:
-    """Read faults as they are written on a command line.
-
-    Raises
-    ------
-    FeedError
+    """Read faults as written on a command line.
 
     Examples
     --------
@@ -110,15 +106,13 @@ _STATUS = {FeedFault.UNAUTHORIZED: 401, FeedFault.TOO_MANY: 429, FeedFault.BROKE
 
 
 class HttpRequest:
-    """A request that is being answered."""
-
     def __init__(self, handler: BaseHTTPRequestHandler) -> None:
         split = urlsplit(handler.path)
         self.path, self.query, self.headers = split.path, dict(parse_qsl(split.query)), handler.headers
         self._handler = handler
 
     def reply(self, status: int, body: bytes, **headers: str) -> None:
-        """Answer it whole; names of headers are written with underscores."""
+        """Send a whole answer; names of headers are written with underscores."""
         own = self._handler
         own.send_response(status)
         for name, value in ({"Content_Type": "application/json"} | headers).items():
@@ -128,7 +122,6 @@ class HttpRequest:
         own.wfile.write(body)
 
     def begin_stream(self) -> None:
-        """Answer it in parts, as events."""
         own = self._handler
         own.send_response(200)
         own.send_header("Content-Type", "text/event-stream")
@@ -136,7 +129,6 @@ class HttpRequest:
         own.end_headers()
 
     def send(self, part: bytes) -> None:
-        """Send a part."""
         self._handler.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
 
     def cut(self, part: bytes = b"") -> None:
@@ -178,7 +170,6 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Address to ask."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:
@@ -192,7 +183,6 @@ class HttpServer:
         self._thread.join()
 
     def get(self, request: HttpRequest) -> None:
-        """Answer a GET."""
         raise NotImplementedError
 
     def refuse_next(self, planned: PlannedFault) -> None:
@@ -202,7 +192,7 @@ class HttpServer:
         self._refusals.append(planned)
 
     def refuses(self, request: HttpRequest) -> bool:
-        """Refuse a request if one is to be refused."""
+        """Refuse a request if one is due, and return whether it was."""
         if not self._refusals:
             return False
         planned, left = self._refusals[0], self._refused_until - time.monotonic()

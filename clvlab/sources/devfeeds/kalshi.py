@@ -1,4 +1,4 @@
-"""Kalshi on this machine: REST's description of matches, and signed WebSocket order books that are made up."""
+"""Kalshi on this machine: REST descriptions of matches, and signed WebSockets with made-up order books."""
 
 from __future__ import annotations
 
@@ -35,17 +35,8 @@ _OUTCOMES = ("HOM", "TIE", "AWY")
 class KalshiServer(ScriptServer):
     """Speaks ``/events/{event_ticker}``, ``/markets/{ticker}`` and the channel ``orderbook_delta``.
 
-    Parameters
-    ----------
-    events
-        What REST says of each, whose tickers are the shares of the script.
-    in_dollars
-        Write prices as texts in dollars, not as numbers in cents.
-
-    Attributes
-    ----------
-    key
-        Whose signature a handshake must carry, under the key id ``development``.
+    The tickers of ``events`` are the script's shares; ``in_dollars`` writes prices as texts in dollars, not as numbers in
+    cents. A handshake must be signed by ``key``, under the key id ``development``.
     """
 
     def __init__(
@@ -67,7 +58,7 @@ class KalshiServer(ScriptServer):
         cls, *, matches: int = 2, messages: int = 1_000, seed: int = 0, start_ms: int | None = None, closes: bool = False,
         plan: FaultPlan | None = None, **how: Any,
     ) -> Self:  # fmt: skip
-        """Make up some matches of three outcomes each, from ``start_ms`` on, which is now if None."""
+        """Make up matches of three outcomes each, from ``start_ms`` on, now if ``None``."""
         start = now_ms() if start_ms is None else start_ms
         events = [match_event(number, kickoff_ms=start + 2 * _HOUR_MS) for number in range(1, matches + 1)]
         tickers = [market["ticker"] for event in events for market in event["markets"]]
@@ -76,7 +67,6 @@ class KalshiServer(ScriptServer):
 
     @property
     def api_url(self) -> str:
-        """Where REST answers."""
         return self.http_url + _API.rstrip("/")
 
     def write_key(self, path: Path) -> Path:
@@ -85,20 +75,17 @@ class KalshiServer(ScriptServer):
         return path
 
     def accepts(self, request: Request) -> bool:
-        """Whether the request is signed with the key."""
-        told = [request.headers.get(name, "") for name in (KEY, SIGNATURE, TIMESTAMP)]
-        return told[0] == KEY_ID and is_signed(self.key.public_key(), told[1], told[2], "GET", PATH)
+        headers = [request.headers.get(name, "") for name in (KEY, SIGNATURE, TIMESTAMP)]
+        return headers[0] == KEY_ID and is_signed(self.key.public_key(), headers[1], headers[2], "GET", PATH)
 
     def answer(self, path: str) -> bytes | None:
-        """Return an event with its markets, or a market."""
         kind, _, name = urlsplit(path).path.removeprefix(_API).partition("/")
         if kind == "events" and name in self.events:
             return orjson.dumps({"event": self.events[name]})
         markets = {market["ticker"]: market for event in self.events.values() for market in event["markets"]}
         return orjson.dumps({"market": markets[name]}) if kind == "markets" and name in markets else None
 
-    def heard(self, peer: Peer, text: str) -> None:
-        """Take commands to subscribe and to unsubscribe."""
+    def receive(self, peer: Peer, text: str) -> None:
         command = orjson.loads(text)
         if command["cmd"] == "unsubscribe":
             gone = {share for share, sid in peer.sids.items() if sid in command["params"]["sids"]}
@@ -114,36 +101,36 @@ class KalshiServer(ScriptServer):
         sid = len(peer.seqs) + 1
         peer.seqs[sid] = 0
         peer.sids |= dict.fromkeys(tickers, sid)
-        told = {"channel": "orderbook_delta", "sid": sid}
-        self.send(peer, orjson.dumps({"id": command["id"], "type": "subscribed", "msg": told}).decode())
+        subscription = {"channel": "orderbook_delta", "sid": sid}
+        self.send(peer, orjson.dumps({"id": command["id"], "type": "subscribed", "msg": subscription}).decode())
         self.follow(peer, tickers)
 
     def text(self, peer: Peer, change: LadderChange, added: int) -> str:
         """Write an ``orderbook_delta``."""
         cents, side = (change.price, "yes") if change.is_bid else (100 * CENT - change.price, "no")
         price = {"price_dollars": _dollars(cents), "delta_fp": f"{added}.00"} if self._in_dollars else {"price": cents // CENT}
-        told = {"market_ticker": change.share, "delta": added, **price, "side": side, "ts_ms": self.time_ms(change.ts_ms)}
-        return self._numbered(peer, "orderbook_delta", told)
+        delta = {"market_ticker": change.share, "delta": added, **price, "side": side, "ts_ms": self.time_ms(change.ts_ms)}
+        return self._numbered_message(peer, "orderbook_delta", delta)
 
     def snapshot(self, peer: Peer, share: str, truth: Ladders) -> str:
-        """Write an ``orderbook_snapshot``, which carries no time."""
+        """Write an ``orderbook_snapshot``, which has no time."""
         no = {100 * CENT - price: size for price, size in truth.side(share, is_bid=False).items()}
-        told: dict[str, object] = {"market_ticker": share}
+        book: dict[str, object] = {"market_ticker": share}
         for side, bids in (("yes", truth.side(share, is_bid=True)), ("no", no)):
             if self._in_dollars:
-                told[f"{side}_dollars"] = [[_dollars(price), size] for price, size in bids.items()]
+                book[f"{side}_dollars"] = [[_dollars(price), size] for price, size in bids.items()]
             else:
-                told[side] = [[price // CENT, size] for price, size in bids.items()]
-        return self._numbered(peer, "orderbook_snapshot", told)
+                book[side] = [[price // CENT, size] for price, size in bids.items()]
+        return self._numbered_message(peer, "orderbook_snapshot", book)
 
-    def _numbered(self, peer: Peer, kind: str, told: Mapping[str, Any]) -> str:
-        sid = peer.sids[told["market_ticker"]]
+    def _numbered_message(self, peer: Peer, kind: str, body: Mapping[str, Any]) -> str:
+        sid = peer.sids[body["market_ticker"]]
         peer.seqs[sid] += 1
-        return orjson.dumps({"type": kind, "sid": sid, "seq": peer.seqs[sid], "msg": told}).decode()
+        return orjson.dumps({"type": kind, "sid": sid, "seq": peer.seqs[sid], "msg": body}).decode()
 
 
 def match_event(number: int, kickoff_ms: int = 1_782_417_600_000) -> Mapping[str, Any]:
-    """Return what REST says of a match: the tickers of the first one are ``MATCH-1-HOM``, ``-TIE`` and ``-AWY``.
+    """Return the REST description of a match; the first one's tickers are ``MATCH-1-HOM``, ``-TIE`` and ``-AWY``.
 
     As at Kalshi the markets close two weeks after the kickoff, unless the match ends before.
     """

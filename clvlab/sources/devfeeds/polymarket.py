@@ -1,4 +1,4 @@
-"""Polymarket on this machine: gamma's description of matches, and the market channel over books that are made up."""
+"""Polymarket on this machine: gamma's descriptions of matches, and the market channel with made-up books."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ _HOUR_MS = 3_600_000
 
 
 class PolymarketServer(ScriptServer):
-    """Speaks gamma's ``/events`` and the market channel.
-
-    Parameters
-    ----------
-    events
-        What gamma says of each, whose assets are the shares of the script.
-    """
+    """Speaks gamma's ``/events`` and the market channel; the assets of ``events`` are the script's shares."""
 
     def __init__(
         self, events: Sequence[Mapping[str, Any]], script: LadderScript, plan: FaultPlan | None = None, **how: Any
@@ -37,7 +31,7 @@ class PolymarketServer(ScriptServer):
         cls, *, matches: int = 2, messages: int = 1_000, seed: int = 0, start_ms: int | None = None, closes: bool = False,
         plan: FaultPlan | None = None, **how: Any,
     ) -> Self:  # fmt: skip
-        """Make up some matches of three outcomes each, from ``start_ms`` on, which is now if None."""
+        """Make up matches of three outcomes each, from ``start_ms`` on, now if ``None``."""
         start = now_ms() if start_ms is None else start_ms
         events = [match_event(number, kickoff=iso_time(start + _HOUR_MS)) for number in range(1, matches + 1)]
         assets = [f"{number}{outcome}" for number in range(1, matches + 1) for outcome in "123"]
@@ -45,19 +39,17 @@ class PolymarketServer(ScriptServer):
         return cls(events, script, plan, **how)
 
     def accepts(self, request: Request) -> bool:
-        """No key is needed."""
+        """Return true: no key is needed."""
         return request.path == PATH
 
     def answer(self, path: str) -> bytes | None:
-        """Return the events of a slug or number."""
         parts = urlsplit(path)
         if parts.path != "/events":
             return None
-        asked = {values[0] for values in parse_qs(parts.query).values()}
-        return orjson.dumps([event for event in self.events if {event["slug"], event["id"]} & asked])
+        wanted = {values[0] for values in parse_qs(parts.query).values()}
+        return orjson.dumps([event for event in self.events if {event["slug"], event["id"]} & wanted])
 
-    def heard(self, peer: Peer, text: str) -> None:
-        """Answer ``PING``, and a subscription."""
+    def receive(self, peer: Peer, text: str) -> None:
         if text == "PING":
             peer.socket.send("PONG")
             return
@@ -66,13 +58,13 @@ class PolymarketServer(ScriptServer):
     def text(self, _peer: Peer, change: LadderChange, _added: int) -> str:
         """Write a ``price_change``."""
         bid, ask = self._truth.best(change.share)
-        told = {
+        entry = {
             "asset_id": change.share, "price": _dollars(change.price), "size": str(change.size),
             "side": "BUY" if change.is_bid else "SELL", "hash": f"{self.number:x}",
             "best_bid": _dollars(bid), "best_ask": _dollars(ask),
         }  # fmt: skip
         head = {"market": "0x0", "timestamp": str(self.time_ms(change.ts_ms)), "event_type": "price_change"}
-        return orjson.dumps({**head, "price_changes": [told]}).decode()
+        return orjson.dumps({**head, "price_changes": [entry]}).decode()
 
     def snapshot(self, _peer: Peer, share: str, truth: Ladders) -> str:
         """Write a ``book``."""
@@ -85,7 +77,7 @@ class PolymarketServer(ScriptServer):
 
 
 def match_event(number: int, kickoff: str = "2026-06-25T20:00:00Z", assets: Sequence[str] = ()) -> Mapping[str, object]:
-    """Return what gamma says of a match: assets ``11``, ``12`` and ``13`` of the first one are home, draw and away."""
+    """Return gamma's description of a match; assets ``11``, ``12`` and ``13`` of the first one are home, draw and away."""
     home, away = f"Home {number}", f"Away {number}"
     own = assets or [f"{number}{outcome}" for outcome in "123"]
     titles = (home, f"Draw ({home} vs. {away})", away)

@@ -1,4 +1,4 @@
-"""A server on loopback that speaks over WebSockets from a script of made-up books, and does wrong what a plan says."""
+"""A WebSocket server on loopback that sends a script of made-up books, with planned faults."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ _WIDE = 8 * CENT  # from here on, quotes come nearer
 
 
 def iso_time(ts_ms: int) -> str:
-    """Write a time as the exchanges do."""
     return datetime.fromtimestamp(ts_ms / 1000, UTC).isoformat()
 
 
 @dataclass(frozen=True, slots=True)
 class LadderChange:
-    """A level of a share's book from here on; a size of 0 empties it."""
+    """The new size of a level of a share's book; 0 empties it."""
 
     share: str
     ts_ms: int
@@ -48,21 +47,13 @@ class LadderChange:
 
 @dataclass
 class Ladders:
-    """Books of shares; what is known of them is the levels, and when each share last changed.
-
-    Attributes
-    ----------
-    levels
-        Of each share: whether bid, and price -> size.
-    ts_ms
-        Of each share.
-    """
+    """Books of shares: ``levels`` by share and whether bid, as price -> size, and the last change's ``ts_ms`` by share."""
 
     levels: dict[str, dict[tuple[bool, int], int]] = field(default_factory=dict)
     ts_ms: dict[str, int] = field(default_factory=dict)
 
     def apply(self, change: LadderChange) -> int:
-        """Make a change; return how much larger the level is."""
+        """Apply a change; return how much larger the level is."""
         book = self.levels.setdefault(change.share, {})
         level = change.is_bid, change.price
         before = book.pop(level, 0)
@@ -76,13 +67,13 @@ class Ladders:
         return {price: size for (bid, price), size in sorted(self.levels.get(share, {}).items()) if bid is is_bid}
 
     def best(self, share: str) -> tuple[int, int]:
-        """Return the best bid and ask; 0 and 1000 where there is none."""
+        """Return the best bid and ask; 0 and 1000 if missing."""
         return max(self.side(share, is_bid=True), default=0), min(self.side(share, is_bid=False), default=1000)
 
 
 @dataclass(frozen=True, slots=True)
 class LadderScript:
-    """What a development server sends: books as they stand at first, then changes."""
+    """Content of a development server: the first books, then changes."""
 
     opening: Sequence[LadderChange]
     changes: Sequence[LadderChange]
@@ -91,20 +82,10 @@ class LadderScript:
 def synthetic_script(
     shares: Iterable[str], messages: int, *, seed: int = 0, start_ms: int = 1_900_000_000_000, closes: bool = False
 ) -> LadderScript:
-    """Make books that move up and down by levels of a cent, and are never crossed.
+    """Make books that move by levels of a cent and are never crossed.
 
-    Parameters
-    ----------
-    shares
-        Whose books.
-    messages
-        How many changes.
-    seed
-        The same seed gives the same script.
-    start_ms
-        Provider's time of the first one; the others follow a tenth of a second apart.
-    closes
-        Whether all levels go at the end, as where a market is suspended over the close.
+    The same seed gives the same script. ``start_ms`` is the first change's provider time, the others follow a tenth of a second
+    apart; ``closes`` empties all levels at the end, as where a market is suspended over the close.
     """
     chance, names, ladders = random.Random(seed), list(shares), Ladders()  # noqa: S311  # a script, no secret
     opening = []
@@ -129,7 +110,7 @@ def synthetic_script(
 
 
 def _step(chance: random.Random, ladders: Ladders, share: str, ts_ms: int) -> LadderChange:
-    """Empty the best level now and then, or set one near it; on no side the last one goes."""
+    """Return a change that empties the best level now and then, or sets one near it; each side keeps its last level."""
     bid, ask = ladders.best(share)
     is_bid = chance.random() < 0.5
     best, own = (bid, 1) if is_bid else (ask, -1)
@@ -162,12 +143,9 @@ _WAIT_S = 0.02
 
 @dataclass(eq=False)
 class Peer:
-    """A connection, what it follows, and what was sent to it whole.
+    """A connection, its shares, and the messages sent to it whole.
 
-    Attributes
-    ----------
-    sids, seqs
-        For a provider that numbers: subscription of each share, and the last number of each subscription.
+    ``sids`` and ``seqs`` are for a provider that numbers: subscription by share, and last number by subscription.
     """
 
     socket: ServerConnection
@@ -179,29 +157,10 @@ class Peer:
 
 
 class ScriptServer(ABC):
-    """Sends the changes of a script one after the other to all that follow the share, once somebody follows all of them.
+    """Sends a script's changes, ``pace_s`` apart, to all followers of the share, once somebody follows all of them.
 
-    After a cut as many changes are missed as ``missed`` says; then it waits until everything is followed again.
-
-    Parameters
-    ----------
-    script, plan
-        What to send, and what to do wrong at which change of it.
-    pace_s
-        Between two changes.
-    missed
-        Changes that nobody gets after a cut.
-    ping_s
-        Between two pings; None for none.
-
-    Attributes
-    ----------
-    peers
-        Every connection so far.
-    number
-        Of the change that comes next.
-    is_done
-        Set once the whole script was sent.
+    After a cut ``missed`` changes are skipped; then it waits until everything is followed again. ``number`` is that of the next
+    change, and ``is_done`` is set once the whole script was sent.
     """
 
     def __init__(
@@ -234,12 +193,10 @@ class ScriptServer(ABC):
 
     @property
     def url(self) -> str:
-        """Where the WebSocket is, without its path."""
         return f"ws://127.0.0.1:{self.port}"
 
     @property
     def http_url(self) -> str:
-        """Where requests are answered."""
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
@@ -255,26 +212,25 @@ class ScriptServer(ABC):
 
     @abstractmethod
     def answer(self, path: str) -> bytes | None:
-        """Return the answer to a request; None where there is nothing."""
+        """Return the answer to a request; ``None`` without one."""
 
     @abstractmethod
     def accepts(self, request: Request) -> bool:
-        """Whether a handshake carries what it must."""
+        """Return whether a handshake has valid credentials."""
 
     @abstractmethod
-    def heard(self, peer: Peer, text: str) -> None:
-        """Take what a client sends; called under the lock."""
+    def receive(self, peer: Peer, text: str) -> None:
+        """Handle a client's message; called under the lock."""
 
     @abstractmethod
     def text(self, peer: Peer, change: LadderChange, added: int) -> str:
-        """Write a change, of which so much was added to the level."""
+        """Write a change whose level grew by so much."""
 
     @abstractmethod
     def snapshot(self, peer: Peer, share: str, truth: Ladders) -> str:
         """Write the whole book of a share."""
 
     def send(self, peer: Peer, text: str) -> None:
-        """Send a whole message, and take note of it."""
         try:
             peer.socket.send(text)
             peer.sent.append(text)
@@ -282,7 +238,7 @@ class ScriptServer(ABC):
             peer.is_cut = True
 
     def follow(self, peer: Peer, shares: set[str]) -> None:
-        """Send the books of these shares, and their changes from here on; old books before them, if there are any."""
+        """Send the books of these shares and their later changes; old books first, if there are any."""
         for change in [change for change in self._old if change.share in shares]:
             self._old.remove(change)
             self.send(peer, self.snapshot(peer, change.share, _before(self._truth, change)))
@@ -291,7 +247,6 @@ class ScriptServer(ABC):
         peer.shares |= shares
 
     def time_ms(self, ts_ms: int) -> int:
-        """Return a time of the script by the provider's clock."""
         return ts_ms + self._skew_ms
 
     def _request(self, socket: ServerConnection, request: Request) -> Response | None:
@@ -321,7 +276,7 @@ class ScriptServer(ABC):
         try:
             for text in socket:
                 with self._guard:
-                    self.heard(peer, text if isinstance(text, str) else text.decode())
+                    self.receive(peer, text if isinstance(text, str) else text.decode())
         except ConnectionClosed:
             pass  # the client went away, or was cut off
         finally:
@@ -350,7 +305,7 @@ class ScriptServer(ABC):
         self.is_done.set()
 
     def _stall(self, seconds: float) -> None:
-        """Send nothing for so long, or until who follows has left."""
+        """Send nothing for so long, or until the followers have left."""
         end_s = time.monotonic() + seconds
         while self._is_followed() and time.monotonic() < end_s and not self._closed.is_set():
             self._closed.wait(_WAIT_S)
@@ -393,7 +348,7 @@ class ScriptServer(ABC):
 
 
 def _before(truth: Ladders, change: LadderChange) -> Ladders:
-    """Return a share's book with another size at the level of a change, as of just before it."""
+    """Return a share's book as of just before a change."""
     old = Ladders({change.share: dict(truth.levels[change.share])}, {change.share: change.ts_ms - 1})
     old.apply(LadderChange(change.share, change.ts_ms - 1, change.is_bid, change.price, change.size + 1))
     return old

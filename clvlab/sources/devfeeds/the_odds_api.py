@@ -1,4 +1,4 @@
-"""A The Odds API of one process: each poll is answered with the next body of a script, and the last one stays."""
+"""The Odds API on this machine: each poll gets the next body of a script, and the last one repeats."""
 
 from __future__ import annotations
 
@@ -14,27 +14,9 @@ KEY = "dev-key"
 
 
 class TheOddsApiServer(HttpServer):
-    """Speaks version 4 from a list of bodies.
+    """Speaks version 4 from a list of bodies; a fault replaces the body of its number.
 
-    Parameters
-    ----------
-    bodies
-        Answers to polls, in turn; a fault stands in the place of the body of its number.
-    plan
-        Its faults.
-    sport, key
-        What it knows and lets in.
-    quota
-        Credits at first.
-    port
-        On loopback; 0 takes a free one.
-
-    Attributes
-    ----------
-    polls
-        How many were answered with a body, or that nothing changed.
-    quota
-        Credits that are left.
+    ``polls`` counts polls answered with a body or as unchanged, ``quota`` is what is left of the credits.
     """
 
     def __init__(
@@ -53,7 +35,6 @@ class TheOddsApiServer(HttpServer):
         self._guard = Lock()
 
     def get(self, request: HttpRequest) -> None:
-        """Answer a GET."""
         if request.query.get("apiKey") != self._key:
             return self._reply(request, 401, b'{"error_code": "INVALID_KEY"}')
         if request.path not in (f"/v4/sports/{self._sport}/events", f"/v4/sports/{self._sport}/odds"):

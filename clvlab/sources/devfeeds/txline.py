@@ -1,4 +1,4 @@
-"""A TxLINE of one process: the stream with its marks, and the blocks of five minutes."""
+"""TxLINE on this machine: the stream with its marks, and the blocks of five minutes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from clvlab.law.markets import key_parts
 from clvlab.law.message import Message
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
-from clvlab.sources.capture.replay import announced, messages_of
+from clvlab.sources.capture.replay import announced_fixtures, messages_of
 from clvlab.sources.devfeeds.faults import REFUSALS, FaultPlan, FeedFault, HttpRequest, HttpServer
 
 # What a server sends, and when: messages that are published one after the other, whether anybody listens or not.
 
 
 @dataclass(frozen=True, slots=True)
-class Scripted:
-    """A message, so many seconds after the script began."""
+class ScriptedMessage:
+    """A message, and its time in seconds after the script began."""
 
     text: bytes
     at_s: float = 0.0
@@ -29,40 +29,38 @@ class Scripted:
 
 @dataclass
 class Script:
-    """Publishes messages in a thread of its own from the moment on at which somebody first asks.
+    """Publishes messages in a thread, from the first request on.
 
     Attributes
     ----------
     messages
-        By time.
+        Messages by time.
     plan
-        Faults, of which these are the script's: a message twice, after the next, left out, or cut off; a clock that is ahead.
+        Faults; the script's own are a message twice, swapped with the next, left out or cut off, and a clock that is ahead.
     ahead
-        Puts the provider's time in a message ahead, by seconds.
+        Moves the provider's time in a message ahead by seconds.
     published
-        What was sent so far, or would have been; only ever appended to.
-    ended
-        Once everything is published.
+        Messages sent so far, or that would have been; append-only.
     """
 
-    messages: Iterable[Scripted]
+    messages: Iterable[ScriptedMessage]
     plan: FaultPlan = field(default_factory=FaultPlan)
     ahead: Callable[[bytes, float], bytes] = lambda text, _: text
     published: list[bytes] = field(default_factory=list, init=False)
     skew_s: float = field(default=0.0, init=False)
     ended: threading.Event = field(default_factory=threading.Event, init=False)
     _news: threading.Condition = field(default_factory=threading.Condition, init=False)
-    _begun: bool = field(default=False, init=False)
+    _started: bool = field(default=False, init=False)
 
     def begin(self, closing: threading.Event) -> None:
-        """Publish from now on, unless it does."""
+        """Begin to publish, once."""
         with self._news:
-            begun, self._begun = self._begun, True
-        if not begun:
+            started, self._started = self._started, True
+        if not started:
             threading.Thread(target=self._publish, args=(closing,), name="clvlab-script", daemon=True).start()
 
     def wait(self, number: int, seconds: float) -> bool:
-        """Wait until a message of that number is published; tell whether it is."""
+        """Wait until a message of that number is published; return whether it is."""
         with self._news:
             return self._news.wait_for(lambda: len(self.published) > number, seconds)
 
@@ -72,7 +70,7 @@ class Script:
             if closing.wait(max(0.0, start + scripted.at_s - time.monotonic())):
                 return
             with self._news:
-                self.published += self._faulted(scripted.text)
+                self.published += self._with_faults(scripted.text)
                 self._news.notify_all()
         with self._news:
             self.published += self._held
@@ -80,8 +78,7 @@ class Script:
 
     _held: list[bytes] = field(default_factory=list, init=False)
 
-    def _faulted(self, text: bytes) -> Iterator[bytes]:
-        """Return what becomes of a message."""
+    def _with_faults(self, text: bytes) -> Iterator[bytes]:
         planned = self.plan.due(
             len(self.published), FeedFault.DUPLICATE, FeedFault.SWAP, FeedFault.HOLE, FeedFault.SKEW, FeedFault.MALFORMED
         )
@@ -103,34 +100,14 @@ _BLOCK_MS = 300_000
 
 
 class TxLineServer(HttpServer):
-    """Speaks TxLINE's protocol from a script.
+    """Speaks TxLINE's protocol from messages by time; the script begins when somebody first listens.
 
-    Parameters
-    ----------
-    messages
-        What is published, by time; it begins when somebody first listens.
-    plan
-        Its faults.
-    fixtures
-        What it says of fixtures; 403 to who listens to another one alone.
-    jwt, api_token
-        What it lets in.
-    holds
-        How many messages it can send again; after a longer gap it says ``reset``.
-    heartbeat_s
-        Seconds between two heartbeats.
-    port
-        On loopback; 0 takes a free one.
-
-    Attributes
-    ----------
-    script
-        With what was ``published``, in order.
+    Of ``fixtures``, another one alone gets 403. It can send ``holds`` messages again, and says ``reset`` after a longer gap.
     """
 
     def __init__(
         self,
-        messages: Iterable[Scripted],
+        messages: Iterable[ScriptedMessage],
         plan: FaultPlan | None = None,
         *,
         fixtures: Iterable[Fixture] = (),
@@ -151,22 +128,19 @@ class TxLineServer(HttpServer):
 
     @property
     def is_done(self) -> bool:
-        """Whether everything is published, and was sent to somebody."""
+        """Whether everything was published and sent to a client."""
         return self.script.ended.is_set() and self._at >= len(self.script.published)
 
     @property
     def published_count(self) -> int:
-        """How many messages were published."""
         return len(self.script.published)
 
     @property
     def variables(self) -> dict[str, str]:
-        """The settings with which it is listened to."""
         own = {"URL": self.url, "JWT": self.jwt, "API_TOKEN": self._api_token}
         return {"CLVLAB_FEED": "txline"} | {f"CLVLAB_TXLINE_{name}": value for name, value in own.items()}
 
     def get(self, request: HttpRequest) -> None:
-        """Answer a GET."""
         if request.headers.get("Authorization") != f"Bearer {self.jwt}":
             return request.reply(401, b'{"message": "the token has expired"}')
         wanted = request.query.get("fixtureId")
@@ -178,13 +152,13 @@ class TxLineServer(HttpServer):
         if parts == ["api", "odds", "stream"]:
             return self._stream(request, wanted)
         if parts == ["api", "fixtures", "snapshot"]:
-            return request.reply(200, orjson.dumps([_described(fixture) for fixture in self._fixtures.values()]))
+            return request.reply(200, orjson.dumps([_fixture_message(fixture) for fixture in self._fixtures.values()]))
         if parts[:3] == ["api", "odds", "updates"] and len(parts) == 6 and all(part.isdecimal() for part in parts[3:]):
             return self._block(request, *map(int, parts[3:]))
         return request.reply(404, b'{"message": "no such path"}')
 
     def _block(self, request: HttpRequest, day: int, hour: int, block: int) -> None:
-        """Answer what was published in five minutes; what is malformed has no time and is in none."""
+        """Answer with the messages of five minutes; a malformed one has no time and is in no block."""
         number = (day * 24 + hour) * 12 + block
         own = [text for text in self.script.published if (_number(text, "Ts") or -1) // _BLOCK_MS == number]
         request.reply(200, b"[" + b", ".join(own) + b"]")
@@ -220,7 +194,7 @@ class TxLineServer(HttpServer):
         return request.cut()
 
     def _place(self, request: HttpRequest) -> int:
-        """Return the number of the message to go on from, after ``reset`` if those before it are not held any more."""
+        """Return the number of the message to continue from, after ``reset`` if earlier ones are no longer held."""
         published, mark = len(self.script.published), request.headers.get("Last-Event-ID")
         if mark is None:
             return published
@@ -232,7 +206,7 @@ class TxLineServer(HttpServer):
 
 
 def txline_message(message: Message, message_id: str) -> bytes:
-    """Return a message of a tape as TxLINE would send it; what has no price of its own is suspended."""
+    """Return a tape's message as TxLINE would send it; what has no price of its own is suspended."""
     kind, period, parameters = key_parts(message.market_key)
     priced = None not in message.odds_milli
     percents = ["NA" if prob is None else f"{prob // 100}.{prob % 100:02}0" for prob in message.prob_bps]
@@ -245,7 +219,7 @@ def txline_message(message: Message, message_id: str) -> bytes:
     return orjson.dumps(raw)
 
 
-def _described(fixture: Fixture) -> dict[str, object]:
+def _fixture_message(fixture: Fixture) -> dict[str, object]:
     home, away = fixture.names if len(fixture.names) == 2 else (None, None)
     return {
         "FixtureId": fixture.fixture_id, "StartTime": fixture.kickoff_ts_ms, "Participant1": home, "Participant2": away,
@@ -270,12 +244,12 @@ def _ahead(text: bytes, seconds: float) -> bytes:
 def txline_server(
     pack: Pack, fixture_ids: Sequence[int] = (), *, speed: float = 60.0, plan: FaultPlan | None = None, port: int = 0
 ) -> TxLineServer:
-    """Return a server that sends some or all fixtures of a pack, with times moved so that the first message is of now.
+    """Return a server of some or all fixtures of a pack, with times moved so that the first message is now.
 
     Raises
     ------
     FeedError
-        A fixture that the pack does not have.
+        The pack does not have a fixture.
     """
     messages = messages_of(pack, fixture_ids)
     first_ms = messages[0].ts_ms if messages else 0
@@ -283,7 +257,7 @@ def txline_server(
     chosen = set(fixture_ids) or set(pack.fixture_ids)
     return TxLineServer(
         [
-            Scripted(
+            ScriptedMessage(
                 txline_message(message._replace(ts_ms=message.ts_ms + shift_ms), f"dev:{number:08}"),
                 (message.ts_ms - first_ms) / 1000 / speed,
             )
@@ -292,7 +266,7 @@ def txline_server(
         plan,
         fixtures=[
             fixture.model_copy(update={"kickoff_ts_ms": fixture.kickoff_ts_ms and fixture.kickoff_ts_ms + shift_ms})
-            for fixture_id, fixture in announced(pack).items()
+            for fixture_id, fixture in announced_fixtures(pack).items()
             if fixture_id in chosen
         ],
         port=port,

@@ -1,7 +1,7 @@
-"""Answers of Kalshi's REST interface for what is past: markets, candlesticks, trades; order books with a time in their name.
+"""Answers of Kalshi's REST interface about the past: markets, candlesticks, trades, and order books with a time in their name.
 
-A candlestick has the best bid and ask as its period ended, which is a quote of that time. A trade is no standing quote: a
-market of which there are trades only can serve to enter, not to close. Prices are cents or dollars by version.
+A candlestick has the best bid and ask at its period's end, which is a quote of that time. A trade is not a quote: a market of
+trades alone can serve to enter, not to close. Prices are cents or dollars by version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clvlab.sources.shares import (
     ShareSpill,
     asset_map,
 )
-from clvlab.sources.source import ImportStats, Normalised, Options, files_below, reason_of
+from clvlab.sources.source import ImportStats, Options, SourceData, files_below, reason_of
 
 NORMALISER = "kalshi/1"
 ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz")
@@ -32,15 +32,14 @@ _ENDING = re.compile(r"\.jsonl?(\.gz)?$")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.json``, ``*.jsonl``, also ``.gz``."""
     return files_below(paths, ENDINGS)
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-    """Read answers in any order; what they quote is put in order of time."""
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
+    """Read answers in any order; their quotes are sorted by time."""
     account = ImportStats(options.lenient)
     assets = asset_map("kalshi", options)
-    reading = _KalshiReading(assets, options, account, ShareSpill(assets, scratch))
+    reading = _HistoryReader(assets, options, account, ShareSpill(assets, scratch))
     for name, path in sorted(files.items()):
         reading.file(name, path)
         options.progress(f"{name}: {account.messages:,} quotes and trades so far")
@@ -48,7 +47,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     results = pl.DataFrame(
         [(*key, result, None) for key, result in sorted(reading.results.items())], schema=RESULTS, orient="row"
     )
-    return Normalised(
+    return SourceData(
         parts=reading.spill.parts(options, account),
         fixtures=assets.fixtures,
         account=account,
@@ -63,9 +62,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 
 @dataclass(slots=True)
-class _KalshiReading:
-    """Reads answers, and keeps what they say."""
-
+class _HistoryReader:
     assets: AssetMap
     options: Options
     account: ImportStats
@@ -73,7 +70,6 @@ class _KalshiReading:
     results: dict[tuple[int, str, str], str] = field(default_factory=dict)
 
     def file(self, name: str, path: Path) -> None:
-        """Take the answers of a file."""
         try:
             for line, document in json_documents(name, path, self.account):
                 for number, answer in enumerate(document, line) if isinstance(document, list) else [(line, document)]:
@@ -87,14 +83,14 @@ class _KalshiReading:
             text = f"no answer of Kalshi about markets, candlesticks or trades: {str(answer)[:80]}"
             self.account.refuse(name, line, text, "no answer of Kalshi")
             return
-        for nth, (kind, ticker, said) in enumerate(parts, 1):
+        for nth, (kind, ticker, content) in enumerate(parts, 1):
             at = line if line > 1 else nth
             try:
-                self._part(name, at, kind, ticker, said)
+                self._part(name, at, kind, ticker, content)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 self.account.refuse(name, at, f"{kind} of {ticker}: {reason_of(error)}", f"a {kind} can't be read")
 
-    def _part(self, name: str, line: int, kind: str, ticker: str, said: Mapping[str, Any]) -> None:
+    def _part(self, name: str, line: int, kind: str, ticker: str, content: Mapping[str, Any]) -> None:
         if kind == "cutoff":
             self.account.note("answers about what is historical")
             return
@@ -103,27 +99,27 @@ class _KalshiReading:
         if not isinstance(ticker, str):
             raise ValueError("it names no ticker")
         if kind == "market":
-            event = str(said.get("event_ticker", ticker))
-            self.assets.describe(ticker, event, title_names(str(said.get("title", ""))))
-        share = None if kind == "market" else listed_share(name, line, kind, ticker, said)
+            event = str(content.get("event_ticker", ticker))
+            self.assets.describe(ticker, event, title_names(str(content.get("title", ""))))
+        share = None if kind == "market" else listed_share(name, line, kind, ticker, content)
         market = self.assets.markets.get(ticker) if kind == "market" else self.assets.find(ticker, self.account)
         if market is None:
             self.account.note("markets described that are not mapped", int(kind == "market"))
             return
         self.account.messages += 1
         if share is None:
-            self._settle(name, line, ticker, market, said)
+            self._settle(name, line, ticker, market, content)
         else:
             self.spill.add(share._replace(event=str(market.fixture_id)), market, self.options.chunk_rows)
 
     def _named_in(self, name: str) -> str:
-        """Return the ticker that a file's name holds: one that is mapped, else the name without its endings."""
+        """Return the ticker in a file's name: one that is mapped, else the name without its endings."""
         own = _ENDING.sub("", name.rpartition("/")[2])
         return max((ticker for ticker in self.assets.markets if ticker in own), key=len, default=own)
 
-    def _settle(self, name: str, line: int, ticker: str, market: AssetMarket, said: Mapping[str, Any]) -> None:
+    def _settle(self, name: str, line: int, ticker: str, market: AssetMarket, content: Mapping[str, Any]) -> None:
         self.account.note("markets described")
-        result = said.get("result")
+        result = content.get("result")
         if result not in ("yes", "no"):
             self.account.note("markets without a result of yes or no")
             return

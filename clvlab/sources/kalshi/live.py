@@ -1,4 +1,4 @@
-"""Kalshi's order books: one subscription an event, with REST's answers about the events as messages among them."""
+"""Kalshi's order books: one subscription per event, with REST's answers about the events among the messages."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from clvlab.sources.capture.connection import (
     base_url,
     client_of,
     provenance_at,
-    refused,
+    refuse,
     secret,
     together,
     until_done,
 )
-from clvlab.sources.capture.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Health, Item, Resumption, Stop, now_ms
 from clvlab.sources.kalshi.messages import KalshiMessage, KalshiReader, is_readable
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class RequestSigner:
     Raises
     ------
     FeedError
-        The file holds no RSA key in PEM without a password.
+        The file does not hold an RSA key in PEM without a password.
     """
 
     def __init__(self, key_id: str, private_key_file: Path) -> None:
@@ -57,7 +57,6 @@ class RequestSigner:
         self._private_key = _private_key(private_key_file)
 
     def headers(self, method: str, path: str, at_ms: int) -> dict[str, str]:
-        """Return the headers of a request."""
         from cryptography.hazmat.primitives.asymmetric import padding
         from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -67,7 +66,7 @@ class RequestSigner:
 
 
 def is_signed(public_key: RSAPublicKey, signature: str, at_ms: str, method: str, path: str) -> bool:
-    """Whether a request was signed with the private key of this public key."""
+    """Return whether a request was signed with this key's private key."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric import padding
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -106,7 +105,7 @@ _SILENCE_S = 20.0  # two of Kalshi's heartbeats
 
 @dataclass(slots=True)
 class _Subscription:
-    """What Kalshi numbers together on one connection, by the paths that describe it, and the last number that came."""
+    """Markets that Kalshi numbers together on one connection, by the paths that describe them, and the last number."""
 
     names: list[str] = field(default_factory=list)
     seq: int = 0
@@ -114,23 +113,10 @@ class _Subscription:
 
 
 class KalshiFeed:
-    """Order books of the markets of some events, or of some tickers by themselves.
+    """Order books of the markets of some events, or of single tickers; ``FeedSettings`` describes the parameters.
 
-    REST is asked first and after every cut. A hole in the numbers of a subscription is a cut of its tickers, and mended by
-    subscribing to them again on the same connection.
-
-    Parameters
-    ----------
-    key_id, private_key_file
-        An API key, and the file of its RSA key in PEM.
-    event_tickers
-        Events to follow with all of their markets.
-    tickers
-        Markets to follow by themselves, each as a market of yes and no.
-    url, path, api_url
-        Where the WebSocket and REST are.
-    patience
-        How long to wait for what.
+    REST is asked first and after every cut. A hole in a subscription's numbers is a cut of its tickers, which are subscribed to
+    again on the same connection. A ticker followed by itself is a market of yes and no.
     """
 
     name = "kalshi"
@@ -158,28 +144,28 @@ class KalshiFeed:
         self._patience = patience or Patience(silence_s=_SILENCE_S)
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return the events, by kickoff; an event that names none comes last.
+        """Return the events by kickoff, those without one last.
 
         Raises
         ------
         FeedError
-            REST can't be asked, or knows no such event or ticker.
+            REST can't be asked, or does not know an event or ticker.
         """
         try:
-            described = self._described()
+            described = self._descriptions()
         except PASSING as error:
             raise FeedError(f"Kalshi can't be asked now ({error}): try again, or check CLVLAB_KALSHI_API_URL") from error
         found = {number: own for _, reader in described.values() for number, own in reader.fixtures.items()}
         return sorted(found.values(), key=lambda own: (own.kickoff_ts_ms is None, own.kickoff_ts_ms or 0, own.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return messages as they come: of each connection REST's answers first. What was missed can't be had again."""
+        """Return messages on arrival, REST's answers first on each connection; missed messages can't be had again."""
         yield from together(stop, [lambda ending: self._items(ending, fixture_ids, after)])
 
     def _items(self, stop: Stop, fixture_ids: Sequence[int], after: str | None) -> Iterator[Item]:
         if after is not None:
-            yield Resumed(now_ms())
-        described = until_done(self._patience.retry(self.health), stop, self._described)
+            yield Resumption(now_ms())
+        described = until_done(self._patience.retry(self.health), stop, self._descriptions)
         if described is None:
             return
         known = {number for _, reader in described.values() for number in reader.fixtures}
@@ -189,31 +175,31 @@ class KalshiFeed:
             path: [ticker for ticker, number in reader.tickers.items() if not fixture_ids or number in fixture_ids]
             for path, (_, reader) in described.items()
         }
-        following = _Following(self, {path: tickers for path, tickers in wanted.items() if tickers}, self._patience.answer_s)
+        group = _Subscriptions(self, {path: tickers for path, tickers in wanted.items() if tickers}, self._patience.answer_s)
         socket = Socket(
             url=self._url + self._path,
             settings="CLVLAB_KALSHI_KEY_ID, _PRIVATE_KEY_FILE and _URL",
             health=self.health,
             patience=self._patience,
-            begin=following.begin,
-            read=following.read,
+            begin=group.begin,
+            read=group.read,
             provider_ms=lambda text: _provider_ms(orjson.loads(text)),
             headers=lambda: self._signer.headers("GET", self._path, now_ms()),
         )
         yield from socket.listen(stop)
 
-    def answers(self, paths: Sequence[str]) -> list[Received]:
-        """Ask REST, unsigned: what markets are is public."""
+    def answers(self, paths: Sequence[str]) -> list[FeedMessage]:
+        """Ask REST, unsigned, as descriptions of markets are public."""
         with client_of(httpx2.URL(self._api_url), timeout=self._patience.answer_s) as client:
             return [self._answer(client, path) for path in paths]
 
-    def _answer(self, client: httpx2.Client, path: str) -> Received:
+    def _answer(self, client: httpx2.Client, path: str) -> FeedMessage:
         response = client.get(f"{self._api_url}/{path}", params={"with_nested_markets": "true"})
         if response.status_code != 200:
-            refused(response.status_code, response.headers, f"CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS and _API_URL, for {path!r}")
-        return Received(response.content, now_ms())
+            refuse(response.status_code, response.headers, f"CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS and _API_URL, for {path!r}")
+        return FeedMessage(response.content, now_ms())
 
-    def _described(self) -> dict[str, tuple[Received, KalshiReader]]:
+    def _descriptions(self) -> dict[str, tuple[FeedMessage, KalshiReader]]:
         described = {}
         for path, answer in zip(self._paths, self.answers(self._paths), strict=True):
             reader = KalshiReader()
@@ -225,8 +211,8 @@ class KalshiFeed:
         return described
 
 
-class _Following:
-    """What one connection after the other is subscribed to, by the path that describes it."""
+class _Subscriptions:
+    """Subscriptions of one connection after the other, by the path that describes them."""
 
     def __init__(self, feed: KalshiFeed, tickers: dict[str, list[str]], answer_s: float) -> None:
         self._feed, self._tickers, self._answer_s = feed, tickers, answer_s
@@ -239,28 +225,27 @@ class _Following:
         self._waiting: dict[int, tuple[str, float]] = {}  # number of a command: what it subscribes to, and until when to wait
 
     def begin(self, socket: ClientConnection) -> list[Item]:
-        """Ask what the tickers are, and subscribe to all."""
         self._start()
         answers: list[Item] = list(self._feed.answers(list(self._tickers)))
         for name in self._tickers:
             self._subscribe(socket, name)
         return answers
 
-    def read(self, socket: ClientConnection, message: Received) -> Iterator[Item]:
-        """Return a message, and a cut before the first one after a hole."""
+    def read(self, socket: ClientConnection, message: FeedMessage) -> Iterator[Item]:
+        """Return a message, after a cut if it is the first one after a hole."""
         try:
-            said = orjson.loads(message.text)
-            kind, sid, seq = said["type"], said.get("sid"), said.get("seq")
+            answer = orjson.loads(message.text)
+            kind, sid, seq = answer["type"], answer.get("sid"), answer.get("seq")
         except (ValueError, LookupError, TypeError, AttributeError):
             yield message  # the reader refuses it; the next number shows the hole, as after a book that can't be read
             return
         if kind in ("subscribed", "ok"):
-            yield from self._began(said)
-        elif type(sid) is int and sid in self._subscribed and type(seq) is int and is_readable(said):
-            yield from self._counted(socket, self._subscribed[sid], sid, seq, message)
+            yield from self._start_subscription(answer)
+        elif type(sid) is int and sid in self._subscribed and type(seq) is int and is_readable(answer):
+            yield from self._count(socket, self._subscribed[sid], sid, seq, message)
         yield message
         if kind == "error":
-            self._refused(said)
+            self._raise_error(answer)
         if any(monotonic() > until for _, until in self._waiting.values()):
             raise LostError(GapCause.SILENCE, "a subscription is not answered")
 
@@ -273,18 +258,18 @@ class _Following:
         socket.send(orjson.dumps({"id": self._commands, "cmd": command, "params": params}).decode())
         return self._commands
 
-    def _began(self, said: KalshiMessage) -> Iterator[Item]:
-        """Kalshi may add what is asked for to a subscription that it has already."""
-        number, told = said.get("id"), said.get("msg")
-        sid = said.get("sid", told.get("sid") if isinstance(told, dict) else None)
+    def _start_subscription(self, answer: KalshiMessage) -> Iterator[Item]:
+        """Record a new subscription; Kalshi may add to an existing one instead."""
+        number, body = answer.get("id"), answer.get("msg")
+        sid = answer.get("sid", body.get("sid") if isinstance(body, dict) else None)
         if type(number) is int and number in self._waiting and type(sid) is int:
             name, _ = self._waiting.pop(number)
             self._subscribed.setdefault(sid, _Subscription()).names.append(name)
             if self._cuts.is_open(name):
-                yield from self._cuts.placed(name, Resumed(now_ms()))
+                yield from self._cuts.pass_on(name, Resumption(now_ms()))
 
-    def _counted(
-        self, socket: ClientConnection, subscription: _Subscription, sid: int, seq: int, message: Received
+    def _count(
+        self, socket: ClientConnection, subscription: _Subscription, sid: int, seq: int, message: FeedMessage
     ) -> Iterator[Item]:
         if seq <= subscription.seq + 1:
             subscription.seq, subscription.last_ms = max(seq, subscription.seq), message.received_ts_ms
@@ -292,18 +277,18 @@ class _Following:
         del self._subscribed[sid]
         self._send(socket, "unsubscribe", {"sids": [sid]})
         for name in subscription.names:
-            yield from self._cuts.placed(name, Cut(GapCause.SEQUENCE, subscription.last_ms, tuple(self._tickers[name])))
+            yield from self._cuts.pass_on(name, Cut(GapCause.SEQUENCE, subscription.last_ms, tuple(self._tickers[name])))
             self._subscribe(socket, name)
 
-    def _refused(self, said: KalshiMessage) -> None:
-        told = said.get("msg")
-        code, text = (told.get("code"), told.get("msg")) if isinstance(told, dict) else (None, told)
+    def _raise_error(self, answer: KalshiMessage) -> None:
+        body = answer.get("msg")
+        code, text = (body.get("code"), body.get("msg")) if isinstance(body, dict) else (None, body)
         detail = f"Kalshi answers a command with error {code}: {text}"
         if code in _USELESS:
             raise FeedError(f"{detail}; check CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS, _KEY_ID and _PRIVATE_KEY_FILE")
         raise LostError(GapCause.CUT, detail)
 
 
-def _provider_ms(said: KalshiMessage) -> int | None:
-    found = said["msg"].get("ts_ms", said["msg"].get("ts"))
+def _provider_ms(answer: KalshiMessage) -> int | None:
+    found = answer["msg"].get("ts_ms", answer["msg"].get("ts"))
     return None if found is None else time_ms(found)

@@ -1,8 +1,8 @@
-"""Kalshi: snapshots of resting bids for yes and for no, and changes of them, after REST described the tickers.
+"""Kalshi: snapshots of resting bids for yes and no and their changes, after REST has described the tickers.
 
-A bid for no at a price is an offer of yes at one dollar less that price. Changes are amounts to add, so one counts once: by the
-number within its subscription, after a snapshot of the same subscription; after a hole in the numbers none does before the next
-snapshot. Snapshots may carry no time: they are as of the last time that Kalshi named, or of their arrival before it named one.
+A bid for no at a price is an offer of yes at one dollar less that price. Changes are amounts to add, so each counts once: by
+its number within the subscription, after a snapshot of the same subscription, and after a hole only from the next snapshot on.
+A snapshot without a time has the last time that Kalshi named, or that of its arrival before it named one.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ from clvlab.sources.source import fixture_id_of
 
 
 class ListedMarket(TypedDict, total=False):
-    """A market as REST describes it."""
-
     ticker: str
     event_ticker: str
     title: str
@@ -54,8 +52,6 @@ class ListedMarket(TypedDict, total=False):
 
 
 class ListedEvent(TypedDict, total=False):
-    """An event as REST describes it."""
-
     event_ticker: str
     title: str
     mutually_exclusive: bool
@@ -63,7 +59,7 @@ class ListedEvent(TypedDict, total=False):
 
 
 class KalshiMessage(TypedDict, total=False):
-    """A message of the WebSocket, or REST's answer of an event with its markets, or of one market."""
+    """A message of the WebSocket, or REST's answer with an event and its markets, or with one market."""
 
     type: str
     id: int
@@ -86,7 +82,7 @@ class KalshiEvent:
     ----------
     markets
         Market key -> side -> ticker. An event whose markets exclude each other is one market with a side each; any other
-        ticker, and one that was asked for by itself, is a market with the sides ``no`` and ``yes`` of the same ticker.
+        ticker, also one followed by itself, is a market with the sides ``no`` and ``yes`` of the same ticker.
     """
 
     fixture: Fixture
@@ -94,17 +90,11 @@ class KalshiEvent:
 
 
 def is_description(message: KalshiMessage) -> bool:
-    """Whether a message is an answer of ``/events/{event_ticker}`` or of ``/markets/{ticker}``."""
+    """Return whether a message is an answer of ``/events/{event_ticker}`` or ``/markets/{ticker}``."""
     return "type" not in message and ("event" in message or "market" in message)
 
 
-def described(answer: KalshiMessage) -> KalshiEvent:
-    """Read an answer.
-
-    Raises
-    ------
-    ValueError
-    """
+def event_of(answer: KalshiMessage) -> KalshiEvent:
     try:
         if "market" in answer:
             market = answer["market"]
@@ -119,7 +109,7 @@ def described(answer: KalshiMessage) -> KalshiEvent:
 
 def _event(ticker: str, title: str, listed: Sequence[ListedMarket], *, exclusive: bool) -> KalshiEvent:
     names = title_names(title)
-    # Not close_time: trading goes on while a match is played, and that time lies days or weeks behind its end.
+    # Not close_time: trading goes on while a match is played, and that time is days or weeks after its end.
     starts = [of_iso(market["occurrence_datetime"]) for market in listed if market.get("occurrence_datetime")]
     fixture = Fixture(fixture_id=fixture_id_of(ticker), names=names, source_id=ticker, kickoff_ts_ms=min(starts, default=None))
     tickers = [str(market["ticker"]) for market in listed]
@@ -132,7 +122,7 @@ def _event(ticker: str, title: str, listed: Sequence[ListedMarket], *, exclusive
 
 
 def title_names(title: str) -> tuple[str, ...]:
-    """The home team first, which ``A at B`` names last; the question that follows the names is left off."""
+    """Return the teams, the home team first, which ``A at B`` names last; the question after the names is left off."""
     plain = title.removesuffix("?").removesuffix(" Winner").strip()
     away, at, home = plain.partition(" at ")
     return (home, away) if at else names_of(plain)
@@ -144,7 +134,7 @@ _SNAPSHOT, _DELTA = "orderbook_snapshot", "orderbook_delta"
 
 @dataclass(slots=True)
 class _Ladder:
-    """Resting bids of a ticker; ``sid`` is the subscription of its last snapshot, None while the ladder is unknown."""
+    """Resting bids of a ticker; ``sid`` is the subscription of its last snapshot, ``None`` while the ladder is unknown."""
 
     market: ShareMarket
     own_side: str | None
@@ -152,7 +142,7 @@ class _Ladder:
     bids: dict[str, _Bids] = field(default_factory=dict)
 
     def quote(self, ts_ms: int) -> None:
-        """Tell the market: of a side of its own, or of both sides of a yes/no market."""
+        """Quote a side of a market, or both sides of a yes/no market."""
         yes = no = None
         if self.sid is not None:
             yes = _book_quote(self.bids["yes"], self.bids["no"])
@@ -165,12 +155,9 @@ class _Ladder:
 
 
 class KalshiReader:
-    """Reads the messages of the channel ``orderbook_delta``, and the REST answers among them.
+    """Reads messages of the channel ``orderbook_delta``, and REST's answers among them.
 
-    Attributes
-    ----------
-    fixtures
-        Events; ``source_id`` is the event's ticker, kickoff the earliest ``occurrence_datetime`` of its markets.
+    ``source_id`` of a fixture is the event's ticker, its kickoff the earliest ``occurrence_datetime`` of its markets.
     """
 
     def __init__(self) -> None:
@@ -183,11 +170,10 @@ class KalshiReader:
 
     @property
     def tickers(self) -> dict[str, int]:
-        """The fixture of every ticker that was described."""
+        """Fixture of every described ticker."""
         return {ticker: ladder.market.fixture_id for ticker, ladder in self._ladders.items()}
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
-        """Return the state of the market that a message moves."""
         message: KalshiMessage = orjson.loads(text)
         if not isinstance(message, dict):
             raise ValueError("a message is a JSON object")
@@ -205,7 +191,7 @@ class KalshiReader:
             self._seqs.pop(message["msg"]["sid"], None)
         if kind not in (_SNAPSHOT, _DELTA):
             return ()
-        sid, seq, ticker, bids, change, named_ms = _told(message)
+        sid, seq, ticker, bids, change, named_ms = _book_message(message)
         if named_ms is not None and not self.clock.holds(named_ms):
             named_ms = None  # its amounts count all the same: without them the ladder would be another
         ladder, before = self._ladders.get(ticker), self._seqs.get(sid)
@@ -214,7 +200,7 @@ class KalshiReader:
             return ()  # sent twice: its amounts were added already
         self._seqs[sid] = seq
         ts_ms = named_ms or self._named_ms or received_ts_ms
-        touched = [] if before is None or seq == before + 1 else self._lost(sid, ts_ms)
+        touched = [] if before is None or seq == before + 1 else self._lose(sid, ts_ms)
         if ladder is not None and (change is None or ladder.sid == sid):
             if change is None:
                 ladder.sid, ladder.bids = sid, bids
@@ -223,11 +209,11 @@ class KalshiReader:
             ladder.quote(ts_ms)
             touched.append(ladder)
         markets = {(own.market.fixture_id, own.market.market_key): own.market for own in touched}
-        states = [market.moved(in_running=False) for market in markets.values()]
+        states = [market.move(in_running=False) for market in markets.values()]
         return [state for state in states if state is not None]
 
-    def _lost(self, sid: int, ts_ms: int) -> list[_Ladder]:
-        """Hold the ladders of a subscription for unknown: a change of one of them is missing."""
+    def _lose(self, sid: int, ts_ms: int) -> list[_Ladder]:
+        """Mark the ladders of a subscription unknown: a change is missing."""
         lost = [ladder for ladder in self._ladders.values() if ladder.sid == sid]
         for ladder in lost:
             ladder.sid = None
@@ -235,7 +221,7 @@ class KalshiReader:
         return lost
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
-        """Hold the ladders of these tickers for unknown until their next snapshots, and their markets for suspended."""
+        """Mark the ladders of these tickers unknown until their next snapshots, and their markets suspended."""
         if not markets:
             self._seqs.clear()  # a new connection counts its subscriptions from the start
         forgotten = set()
@@ -249,7 +235,7 @@ class KalshiReader:
         return forgotten
 
     def _describe(self, message: KalshiMessage) -> None:
-        event = described(message)
+        event = event_of(message)
         self._fixtures[event.fixture.fixture_id] = event.fixture
         for key, sides in event.markets.items():
             tickers = {ticker: side for side, ticker in sides.items() if ticker not in self._ladders}
@@ -259,8 +245,8 @@ class KalshiReader:
                 self._ladders |= {ticker: _Ladder(market, side if own else None) for ticker, side in tickers.items()}
 
 
-class _Told(NamedTuple):
-    """What a message of the book says; ``bids`` of a snapshot, ``change`` of a change, else None."""
+class _BookMessage(NamedTuple):
+    """Content of a book message: ``bids`` of a snapshot, ``change`` of a change, else ``None``."""
 
     sid: int
     seq: int
@@ -270,50 +256,50 @@ class _Told(NamedTuple):
     ts_ms: int | None
 
 
-def _told(message: KalshiMessage) -> _Told:
-    sid, seq, said = message["sid"], message["seq"], message["msg"]
+def _book_message(message: KalshiMessage) -> _BookMessage:
+    sid, seq, body = message["sid"], message["seq"], message["msg"]
     bids, change = dict[str, _Bids](), None
     if message["type"] == _SNAPSHOT:
-        bids = {side: _bids(said, side) for side in ("yes", "no")}
+        bids = {side: _bids(body, side) for side in ("yes", "no")}
     else:
-        change = _change(said)
+        change = _change(body)
     if type(sid) is not int or type(seq) is not int:
         raise ValueError(f"sid {sid!r} and seq {seq!r} must be numbers")
-    if not isinstance(said["market_ticker"], str):
-        raise ValueError(f"{said['market_ticker']!r:.80} is no ticker")
-    return _Told(sid, seq, said["market_ticker"], bids, change, _time(said))
+    if not isinstance(body["market_ticker"], str):
+        raise ValueError(f"{body['market_ticker']!r:.80} is no ticker")
+    return _BookMessage(sid, seq, body["market_ticker"], bids, change, _time(body))
 
 
 def is_readable(message: KalshiMessage) -> bool:
-    """Tell whether a reader can take a message: one of the book that it can't take is missing in the book."""
+    """Return whether a reader can take a message: an unreadable one of the book is missing in the book."""
     try:
-        return message["type"] not in (_SNAPSHOT, _DELTA) or bool(_told(message))
+        return message["type"] not in (_SNAPSHOT, _DELTA) or bool(_book_message(message))
     except (ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
-def _bids(said: Mapping[str, Any], side: str) -> _Bids:
-    dollars = said.get(f"{side}_dollars_fp", said.get(f"{side}_dollars"))
-    return _levels(said.get(side), cents) if dollars is None else _levels(dollars, millionths)
+def _bids(body: Mapping[str, Any], side: str) -> _Bids:
+    dollars = body.get(f"{side}_dollars_fp", body.get(f"{side}_dollars"))
+    return _levels(body.get(side), cents) if dollars is None else _levels(dollars, millionths)
 
 
 def _levels(levels: Sequence[Sequence[Any]] | None, price: Callable[[Any], int]) -> _Bids:
-    """Return the bids of a side by their prices, which are written in one of several ways."""
+    """Return the bids of a side by price, which is written in one of several ways."""
     bids = {price(at): number(size) for at, size in levels or ()}
     return {at: size for at, size in bids.items() if size > 0}
 
 
 def _book_quote(yes: _Bids, no: _Bids) -> Quote:
-    """Return the best of a book, seen from yes: a bid for no is an offer of yes."""
+    """Return the best bid and ask of yes: a bid for no is an offer of yes."""
     return Quote(max(yes, default=0), WHOLE - max(no, default=0))
 
 
-def _change(said: Mapping[str, Any]) -> tuple[str, int, Decimal]:
-    side = said["side"]
+def _change(body: Mapping[str, Any]) -> tuple[str, int, Decimal]:
+    side = body["side"]
     if side not in ("yes", "no"):
         raise ValueError(f"a side is yes or no, not {side!r}")
-    price = millionths(said["price_dollars"]) if "price_dollars" in said else cents(said["price"])
-    return side, price, number(said["delta_fp"] if "delta_fp" in said else said["delta"])
+    price = millionths(body["price_dollars"]) if "price_dollars" in body else cents(body["price"])
+    return side, price, number(body["delta_fp"] if "delta_fp" in body else body["delta"])
 
 
 def _add(bids: _Bids, price: int, amount: Decimal) -> None:
@@ -322,8 +308,8 @@ def _add(bids: _Bids, price: int, amount: Decimal) -> None:
         bids[price] = size
 
 
-def _time(said: Mapping[str, Any]) -> int | None:
-    found = said.get("ts_ms", said.get("ts"))
+def _time(body: Mapping[str, Any]) -> int | None:
+    found = body.get("ts_ms", body.get("ts"))
     return None if found is None else time_ms(found)
 
 
@@ -343,7 +329,7 @@ _QUOTED = ("yes_bid", "yes_ask")
 
 
 def parts_of(answer: Any) -> list[tuple[str, Any, Any]] | None:
-    """Return kind, ticker and content of what an answer holds; None if it is none of Kalshi's."""
+    """Return kind, ticker and content of the parts of an answer; ``None`` if it is not one of Kalshi's."""
     if not isinstance(answer, dict):
         return None
     ticker = answer.get("ticker", answer.get("market_ticker"))
@@ -366,27 +352,27 @@ def parts_of(answer: Any) -> list[tuple[str, Any, Any]] | None:
         return [("trade", ticker, answer)]
     if _CUTOFF in answer:
         return [("cutoff", None, answer)]
-    dumped = {name: said.get("candlesticks") if isinstance(said, dict) else said for name, said in answer.items()}
-    if any(_are_candlesticks(said) for said in dumped.values()) and all(isinstance(said, list) for said in dumped.values()):
+    dumped = {name: value.get("candlesticks") if isinstance(value, dict) else value for name, value in answer.items()}
+    if any(_are_candlesticks(value) for value in dumped.values()) and all(isinstance(value, list) for value in dumped.values()):
         return _candlesticks(dumped.items())
-    own = [said for name, said in answer.items() if _are_candlesticks(said)]
+    own = [value for name, value in answer.items() if _are_candlesticks(value)]
     if len(own) == 1:
         return _candlesticks([(ticker, own[0])])
-    books = {name: said for name, said in answer.items() if is_order_book(said)}
-    return [("order book", name, said) for name, said in books.items()] if books and len(books) == len(answer) else None
+    books = {name: value for name, value in answer.items() if is_order_book(value)}
+    return [("order book", name, value) for name, value in books.items()] if books and len(books) == len(answer) else None
 
 
-def is_candlestick(said: Any) -> bool:
-    """Whether it is what a ticker was bid and offered at in a period."""
-    return isinstance(said, dict) and "end_period_ts" in said and any({name, f"{name}_close"} & said.keys() for name in _QUOTED)
+def is_candlestick(item: Any) -> bool:
+    """Return whether it holds a ticker's bid and ask of a period."""
+    return isinstance(item, dict) and "end_period_ts" in item and any({name, f"{name}_close"} & item.keys() for name in _QUOTED)
 
 
-def _are_candlesticks(said: Any) -> bool:
-    return isinstance(said, list) and bool(said) and is_candlestick(said[0])
+def _are_candlesticks(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and is_candlestick(value[0])
 
 
 def _candlesticks(of: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any, Any]]:
-    return [("candlestick", ticker, candle) for ticker, said in of for candle in (said if isinstance(said, list) else [said])]
+    return [("candlestick", ticker, candle) for ticker, item in of for candle in (item if isinstance(item, list) else [item])]
 
 
 def _market_parts(market: Any) -> list[tuple[str, Any, Any]]:
@@ -395,51 +381,46 @@ def _market_parts(market: Any) -> list[tuple[str, Any, Any]]:
     return [("market", _ticker(market), market)]
 
 
-def _ticker(said: Any) -> Any:
-    return said.get("ticker", said.get("market_ticker")) if isinstance(said, dict) else None
+def _ticker(value: Any) -> Any:
+    return value.get("ticker", value.get("market_ticker")) if isinstance(value, dict) else None
 
 
-def is_order_book(said: Any) -> bool:
-    """Whether it is a book of resting bids for yes and for no."""
-    return isinstance(said, dict) and {"_yes", "_no"} <= said.keys()
+def is_order_book(value: Any) -> bool:
+    """Return whether it is a book of resting bids for yes and no."""
+    return isinstance(value, dict) and {"_yes", "_no"} <= value.keys()
 
 
-def listed_share(name: str, line: int, kind: str, ticker: str, said: Mapping[str, Any]) -> ListedShare:
-    """Read a candlestick, an order book or a trade.
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError, AttributeError
-    """
+def listed_share(name: str, line: int, kind: str, ticker: str, content: Mapping[str, Any]) -> ListedShare:
+    """Return a candlestick, an order book or a trade as a row."""
     if kind == "trade":
-        in_dollars = said.get("yes_price_dollars") is not None
-        price = trade_price(said["yes_price_dollars" if in_dollars else "yes_price"], in_dollars=in_dollars)
-        created = said["created_time"]
+        in_dollars = content.get("yes_price_dollars") is not None
+        price = trade_price(content["yes_price_dollars" if in_dollars else "yes_price"], in_dollars=in_dollars)
+        created = content["created_time"]
         ts_ms = of_iso(created) if isinstance(created, str) else of_unix(created)
         micros = micros_of_iso(created) if isinstance(created, str) else ts_ms * 1000
-        trade_id = None if said.get("trade_id") is None else str(said["trade_id"])
-        trade = Trade(ts_ms, micros, price, taker(said["taker_side"]), trade_id)
+        trade_id = None if content.get("trade_id") is None else str(content["trade_id"])
+        trade = Trade(ts_ms, micros, price, taker(content["taker_side"]), trade_id)
         return trade.share(ticker, name, line)
     if kind == "candlestick":
-        end = said["end_period_ts"]
+        end = content["end_period_ts"]
         if type(end) is not int:
             raise ValueError(f"end_period_ts {end!r:.80} is no time in seconds")
-        bid, ask = _close(said, "yes_bid", 0), _close(said, "yes_ask", WHOLE)
+        bid, ask = _close(content, "yes_bid", 0), _close(content, "yes_ask", WHOLE)
         return quote_share(ticker, of_unix(end), Quote(bid, ask), name, line)
     at_ms = time_in_name(name)
     if at_ms is None:
         raise ValueError("it carries no time: name the file by it, as kalshi_2026-06-25T200000Z.json")
     # A dump may write a level at which nothing rests: its price is not read.
-    resting = ([(at, size) for at, size in said[side] or () if number(size) > 0] for side in ("_yes", "_no"))
+    resting = ([(at, size) for at, size in content[side] or () if number(size) > 0] for side in ("_yes", "_no"))
     yes, no = (_levels(levels, price_millionths) for levels in resting)
     return quote_share(ticker, at_ms, _book_quote(yes, no), name, line)
 
 
 def _close(candle: Mapping[str, Any], name: str, nothing: int) -> int:
-    """Return the price at the end of a period, or what it is where nobody offered one; dumps may have it alone."""
-    said = candle[name] if name in candle else {"close": candle[f"{name}_close"]}
-    if not isinstance(said, dict):
-        said = {"close": said}
-    in_dollars = "close_dollars" in said
-    price = said["close_dollars" if in_dollars else "close"]
+    """Return the price at a period's end, or the value where nobody offered one; dumps may have it alone."""
+    prices = candle[name] if name in candle else {"close": candle[f"{name}_close"]}
+    if not isinstance(prices, dict):
+        prices = {"close": prices}
+    in_dollars = "close_dollars" in prices
+    price = prices["close_dollars" if in_dollars else "close"]
     return nothing if price is None else millionths(price) if in_dollars else price_millionths(price)

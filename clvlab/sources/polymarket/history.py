@@ -1,7 +1,7 @@
-"""Polymarket price histories of 1X2 markets: ``<fixture>/{home,draw,away}.jsonl[.gz]`` beside a ``fixtures.json``.
+"""Polymarket price histories of 1X2 markets: ``<fixture>/{home,draw,away}.jsonl[.gz]`` next to a ``fixtures.json``.
 
 The three sides are quoted at nearly the same times and do not sum to one. Quotes at most 60 s apart are one round: a tick at
-its last time, normalised. A round that lacks a side says nothing about the market and is a suspended message.
+its last time, normalised. A round that lacks a side is a suspended message.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clvlab.packs.files import lines_of, whole
 from clvlab.packs.manifest import Fixture
 from clvlab.sources.clock import NOT_BORNE_OUT, jumps
 from clvlab.sources.exchange import MARKET_KEY, odds_milli
-from clvlab.sources.source import ImportStats, Normalised, Options, reason_of, ticks_frame
+from clvlab.sources.source import ImportStats, Options, SourceData, reason_of, ticks_frame
 
 NORMALISER = "polymarket/1"
 _LACKS = "a fixture lacks a file"
@@ -50,13 +50,13 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return {_FIXTURES: paths[0] / _FIXTURES} | {f"{file.parent.name}-{file.name}": file for file in files}
 
 
-def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> Normalised:
-    """Read the quotes of every fixture that ``fixtures.json`` lists, and make rounds of them."""
+def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> SourceData:
+    """Read the quotes of every fixture in ``fixtures.json``, and make rounds of them."""
     account = ImportStats(options.lenient)
     if _FIXTURES not in files:
         raise SourceError(f"there is no {_FIXTURES} among {sorted(files)}")
     fixtures = _fixtures(files[_FIXTURES], account)
-    return Normalised(
+    return SourceData(
         parts=_parts(fixtures, files, options, account),
         fixtures=fixtures,
         account=account,
@@ -109,8 +109,8 @@ def _fixture(entry: Any) -> Fixture:
     kinds = {"fixture_id": int, "home_team": str, "away_team": str, "event_slug": str, "kickoff_ts": int}
     wrong = [key for key, kind in kinds.items() if not isinstance(entry, dict) or type(entry.get(key)) is not kind]
     if wrong:
-        said = entry.get(wrong[0]) if isinstance(entry, dict) else entry
-        raise ValueError(f"{wrong[0]} of a fixture has to be {kinds[wrong[0]].__name__}, not {said!r:.80}")
+        value = entry.get(wrong[0]) if isinstance(entry, dict) else entry
+        raise ValueError(f"{wrong[0]} of a fixture has to be {kinds[wrong[0]].__name__}, not {value!r:.80}")
     if abs(entry["fixture_id"]) > SAFE_INTEGER or not 0 <= entry["kickoff_ts"] <= LAST_MS // 1000:
         raise ValueError(f"fixture_id {entry['fixture_id']} or kickoff_ts {entry['kickoff_ts']} is out of range")
     return Fixture(
@@ -148,7 +148,7 @@ def _read(file: str, path: Path, fixture_id: int, name: str, account: ImportStat
 
 
 def _times(path: Path, fixture_id: int) -> Iterator[tuple[int, int, int]]:
-    """Return line number, fixture and time of each quote, as far as they can be read."""
+    """Return line number, fixture and time of each readable quote."""
     for number, line in lines_of(path):
         try:
             ts_s = orjson.loads(line)["ts"]
@@ -159,7 +159,7 @@ def _times(path: Path, fixture_id: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _rounds(quotes: Sequence[_Quote]) -> Iterator[dict[str, _Quote]]:
-    """Group quotes in order of time: a round ends 60 s after its first quote, or when a side comes again."""
+    """Group quotes in order of time: a round ends 60 s after its first quote, or when a side repeats."""
     current: dict[str, _Quote] = {}
     start = 0
     for quote in quotes:

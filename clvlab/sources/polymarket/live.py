@@ -1,4 +1,4 @@
-"""Polymarket's market channel: books of shares, with gamma's answers about them as messages among them."""
+"""Polymarket's market channel: books of shares, with gamma's answers about them among the messages."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from clvlab.sources.capture.connection import (
     base_url,
     client_of,
     provenance_at,
-    refused,
+    refuse,
     together,
     until_done,
 )
-from clvlab.sources.capture.feed import GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.feed import FeedMessage, GapCause, Health, Item, Resumption, Stop, now_ms
 from clvlab.sources.polymarket.messages import PolymarketReader
 
 URL = "wss://ws-subscriptions-clob.polymarket.com"
@@ -31,24 +31,11 @@ GAMMA_URL = "https://gamma-api.polymarket.com"
 
 
 class PolymarketFeed:
-    """Books of the shares of some events.
+    """Books of the shares of some events; ``FeedSettings`` describes most parameters.
 
-    Gamma is asked first and after every cut, so that what is captured says by itself which share is which side. The provider
-    numbers no messages: one that it leaves out can't be seen, while one that can't be read ends the connection, for only
-    full books tell what it said.
-
-    Parameters
-    ----------
-    events
-        Slugs or numbers of the events to follow.
-    url, path, gamma_url
-        Where the channel and gamma are.
-    assets_per_connection
-        How many shares one connection may follow.
-    heartbeat_s
-        How often to send ``PING``.
-    patience
-        How long to wait for what.
+    Gamma is asked first and after every cut, so that a capture says itself which share is which side. The provider numbers no
+    messages: one that it leaves out can't be detected, while one that can't be read ends the connection, as only full books
+    tell what it said. A connection has up to ``assets_per_connection`` shares and sends ``PING`` every ``heartbeat_s``.
     """
 
     name = "polymarket"
@@ -75,28 +62,28 @@ class PolymarketFeed:
         self._patience = patience or Patience()
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return the events, by kickoff; an event that names none comes last.
+        """Return the events by kickoff, those without one last.
 
         Raises
         ------
         FeedError
-            Gamma can't be asked, or knows no such event.
+            Gamma can't be asked, or does not know an event.
         """
         try:
-            readers = [reader for _, reader in self._described(self._events).values()]
+            readers = [reader for _, reader in self._descriptions(self._events).values()]
         except PASSING as error:
             raise FeedError(f"gamma can't be asked now ({error}): try again, or check CLVLAB_POLYMARKET_GAMMA_URL") from error
         found = [fixture for reader in readers for fixture in reader.fixtures.values()]
         return sorted(found, key=lambda own: (own.kickoff_ts_ms is None, own.kickoff_ts_ms or 0, own.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return messages as they come: of each connection gamma's answers first. What was missed can't be had again."""
+        """Return messages on arrival, gamma's answers first on each connection; missed messages can't be had again."""
         yield from together(stop, [lambda ending: self._items(ending, fixture_ids, after)])
 
     def _items(self, stop: Stop, fixture_ids: Sequence[int], after: str | None) -> Iterator[Item]:
         if after is not None:
-            yield Resumed(now_ms())
-        described = until_done(self._patience.retry(self.health), stop, lambda: self._described(self._events))
+            yield Resumption(now_ms())
+        described = until_done(self._patience.retry(self.health), stop, lambda: self._descriptions(self._events))
         if described is None:
             return
         known = {fixture_id for _, reader in described.values() for fixture_id in reader.fixtures}
@@ -130,21 +117,21 @@ class PolymarketFeed:
         )
 
     def _begin(self, socket: ClientConnection, assets: Sequence[str], events: Sequence[str]) -> list[Item]:
-        answers: list[Item] = [answer for answer, _ in self._described(events).values()]
+        answers: list[Item] = [answer for answer, _ in self._descriptions(events).values()]
         ask = {"assets_ids": list(assets), "type": "market", "custom_feature_enabled": True}
         socket.send(orjson.dumps(ask).decode())
         return answers
 
-    def _described(self, events: Sequence[str]) -> dict[str, tuple[Received, PolymarketReader]]:
-        """Ask gamma about events: its answer about each, and a reader that took it."""
+    def _descriptions(self, events: Sequence[str]) -> dict[str, tuple[FeedMessage, PolymarketReader]]:
+        """Return gamma's answer about each event, with a reader that took it."""
         with client_of(httpx2.URL(self._gamma_url), timeout=self._patience.answer_s) as client:
             return {event: self._answer(client, event) for event in events}
 
-    def _answer(self, client: httpx2.Client, event: str) -> tuple[Received, PolymarketReader]:
+    def _answer(self, client: httpx2.Client, event: str) -> tuple[FeedMessage, PolymarketReader]:
         by = "id" if event.isdecimal() else "slug"
         response = client.get(f"{self._gamma_url}/events", params={by: event})
         if response.status_code != 200:
-            refused(response.status_code, response.headers, "CLVLAB_POLYMARKET_GAMMA_URL and _EVENTS")
+            refuse(response.status_code, response.headers, "CLVLAB_POLYMARKET_GAMMA_URL and _EVENTS")
         if response.content.strip() == b"[]":
             raise FeedError(f"Polymarket has no event {event!r}: check CLVLAB_POLYMARKET_EVENTS")
         reader = PolymarketReader()
@@ -152,10 +139,10 @@ class PolymarketFeed:
             reader.take(response.content, 0)
         except ValueError as error:
             raise LostError(GapCause.CUT, f"gamma's answer about {event!r} can't be read: {error}") from error
-        return Received(response.content, now_ms()), reader
+        return FeedMessage(response.content, now_ms()), reader
 
 
-def _read(_socket: ClientConnection, message: Received) -> Iterable[Item]:
+def _read(_socket: ClientConnection, message: FeedMessage) -> Iterable[Item]:
     yield message
     try:
         orjson.loads(message.text)
@@ -164,5 +151,5 @@ def _read(_socket: ClientConnection, message: Received) -> Iterable[Item]:
 
 
 def _provider_ms(text: bytes) -> int | None:
-    said = orjson.loads(text)
-    return int((said[0] if isinstance(said, list) else said)["timestamp"])
+    answer = orjson.loads(text)
+    return int((answer[0] if isinstance(answer, list) else answer)["timestamp"])

@@ -1,4 +1,4 @@
-"""Polymarket: books of assets, full ones and changes of their levels, and what gamma says which asset is."""
+"""Polymarket: full books of assets and changes of their levels, and gamma's descriptions of the assets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Level = tuple[bool, int]  # whether it is bid, and at what price
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a message says of an asset: all of its levels (``book``), some of them (``changes``), or that it is ``over``."""
+    """A message about an asset: all of its levels (``book``), some of them (``changes``), or its end (``over``)."""
 
     asset: str
     ts_ms: int
@@ -38,12 +38,9 @@ class Change:
 
 @dataclass(slots=True)
 class _Book:
-    """The levels of an asset with the time of each; those that were emptied too, so that nothing older fills them again.
+    """The levels of an asset with their times, also of emptied ones, so that nothing older fills them again.
 
-    Attributes
-    ----------
-    sides
-        What the asset is a share of, and whether that side wins where the asset loses.
+    ``sides`` are those whose share it is, and whether that side wins where the asset loses.
     """
 
     market: ShareMarket
@@ -70,7 +67,7 @@ class _Book:
         self._levels.clear()
 
     def quote(self, ts_ms: int) -> None:
-        """Tell the market of every side that the asset is."""
+        """Quote every side that the asset is."""
         best = self._best()
         for side, opposite in self.sides:
             self.market.quote(side, best.opposite if best is not None and opposite else best, ts_ms)
@@ -84,17 +81,9 @@ class _Book:
 
 
 class AssetBooks:
-    """Books of the assets that were named, and the markets whose sides they are.
+    """Books of assets, and ``markets`` as side -> asset by fixture and key.
 
-    Parameters
-    ----------
-    again_after_ms
-        After how long a market that did not move is told of again; never if None.
-
-    Attributes
-    ----------
-    markets
-        Side -> asset, of each market by its fixture and key.
+    ``again_after_ms`` is the time after which an unmoved market is returned again; never if ``None``.
     """
 
     def __init__(self, again_after_ms: int | None = None) -> None:
@@ -105,16 +94,12 @@ class AssetBooks:
 
     @property
     def assets(self) -> dict[str, int]:
-        """The fixture of every asset."""
         return {asset: book.market.fixture_id for asset, book in self._books.items()}
 
     def name(
         self, fixture_id: int, market_key: str, assets: Mapping[str, str], opposite: Collection[str] = frozenset()
     ) -> None:
-        """Say which asset is which side of a market, and which sides are the opposite of theirs.
-
-        Of a market that was named before nothing changes.
-        """
+        """Set the assets of a market's sides, and which sides are their opposites; a known market does not change."""
         if (fixture_id, market_key) not in self._markets:
             self._markets[fixture_id, market_key] = assets
             market = ShareMarket(fixture_id, market_key, tuple(assets))
@@ -123,16 +108,16 @@ class AssetBooks:
                 self._books[asset] = _Book(market, sides)
 
     def is_known(self, asset: str) -> bool:
-        """Whether changes of an asset can be applied: a full book of it came, and nothing is missing since."""
+        """Return whether changes of an asset can be applied: it has a full book, and nothing is missing since."""
         return asset in self._books and self._books[asset].is_known
 
     def is_stale(self, change: Change) -> bool:
-        """Whether it is older than the full book that it changes, or a full book older than a change of its asset."""
+        """Return whether a change is older than its full book, or a full book older than a change of its asset."""
         book = self._books.get(change.asset)
         return book is not None and change.ts_ms < (book.last_ms if change.kind == "book" else book.since_ms)
 
     def take(self, changes: Iterable[Change], in_running: Callable[[int], bool]) -> list[State]:
-        """Return the states of markets that changes leave behind; ``in_running`` tells it of a fixture."""
+        """Return the states of markets after changes; ``in_running`` is asked per fixture."""
         touched: dict[tuple[int, str], ShareMarket] = {}
         for change in changes:
             book = self._books.get(change.asset)
@@ -141,16 +126,16 @@ class AssetBooks:
                 book.quote(change.ts_ms)
                 touched[book.market.fixture_id, book.market.market_key] = book.market
         states = [
-            market.moved(in_running=in_running(market.fixture_id), after_ms=self._again_after_ms) for market in touched.values()
+            market.move(in_running=in_running(market.fixture_id), after_ms=self._again_after_ms) for market in touched.values()
         ]
         return [state for state in states if state is not None]
 
     def forget(self, assets: Collection[str]) -> set[tuple[int, str]]:
-        """Hold the books of these assets, of all if none is named, for unknown, and return the markets that were known."""
+        """Mark the books of these assets, or of all, unknown, and return the markets that were known."""
         return {(market.fixture_id, market.market_key) for market in self._forget(assets, 0)}
 
     def suspend(self, assets: Collection[str], ts_ms: int) -> list[State]:
-        """Forget them as of a time, and return the suspended states of the markets that were known."""
+        """Forget books as of a time, and return the suspended states of the markets that were known."""
         markets = {(market.fixture_id, market.market_key): market for market in self._forget(assets, ts_ms)}
         unpriced = {key: (None,) * len(market.sides) for key, market in markets.items()}
         return [
@@ -172,7 +157,7 @@ class AssetBooks:
 
 
 class GammaMarket(TypedDict, total=False):
-    """A market as gamma describes it; its lists may be JSON within a text."""
+    """A market in gamma's description; its lists may be JSON within a text."""
 
     slug: str
     question: str
@@ -186,7 +171,7 @@ class GammaMarket(TypedDict, total=False):
 
 
 class GammaEvent(TypedDict, total=False):
-    """An event as gamma describes it; of its teams ``name``, ``alias`` and ``ordering`` are read."""
+    """An event in gamma's description; of its teams ``name``, ``alias`` and ``ordering`` are read."""
 
     id: str
     slug: str
@@ -223,10 +208,10 @@ class PolymarketEvent:
     Attributes
     ----------
     in_play
-        Whether it was, when the answer was given.
+        Whether it was in play at the answer.
     markets
         Market key -> side -> asset. Several yes/no markets of one event that exclude each other are one market with a side
-        each, ``1X2_PARTICIPANT_RESULT||`` where they are the outcomes of a match. Markets that are closed are left out.
+        each, ``1X2_PARTICIPANT_RESULT||`` for the outcomes of a match. Closed markets are left out.
     """
 
     fixture: Fixture
@@ -235,17 +220,11 @@ class PolymarketEvent:
 
 
 def is_description(message: object) -> bool:
-    """Whether a message is an answer of gamma's ``/events``."""
+    """Return whether a message is an answer of gamma's ``/events``."""
     return isinstance(message, list) and bool(message) and isinstance(message[0], dict) and "markets" in message[0]
 
 
 def events_of(answer: Sequence[GammaEvent]) -> list[PolymarketEvent]:
-    """Read an answer of ``/events``.
-
-    Raises
-    ------
-    ValueError
-    """
     try:
         return [_event(entry) for entry in answer]
     except (KeyError, TypeError, AttributeError) as error:
@@ -271,7 +250,7 @@ def _event(entry: GammaEvent) -> PolymarketEvent:
 
 
 def _names(title: str, teams: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    """The home team first: titles of American sports name it last, and only ``teams`` tells."""
+    """Return the home team first: titles of American sports name it last, and only ``teams`` tells."""
     names = names_of(title)
     home = {team.get(key) for team in teams if team.get("ordering") == "home" for key in ("name", "alias")}
     return names[::-1] if len(names) == 2 and names[1] in home else names
@@ -289,7 +268,7 @@ def _markets(entry: GammaEvent, listed: Sequence[GammaMarket], names: Sequence[s
         outcomes = [str(market.get("groupItemTitle") or market["question"]) for market in exclusive]
         sides = match_sides(names, outcomes)
         key = MARKET_KEY if sides and "draw" in sides else f"{entry['slug']}||"
-        markets[key] = _paired(sides or outcomes, [_texts(market["clobTokenIds"])[0] for market in exclusive])
+        markets[key] = _asset_by_side(sides or outcomes, [_texts(market["clobTokenIds"])[0] for market in exclusive])
         listed = [market for market in listed if market not in exclusive]
     for market in listed:
         outcomes = _texts(market["outcomes"])
@@ -298,18 +277,18 @@ def _markets(entry: GammaEvent, listed: Sequence[GammaMarket], names: Sequence[s
         if not kind or key in markets:
             key = f"{market['slug']}||"
         of_match = match_sides(names, outcomes)
-        markets[key] = _paired(of_match or [outcome.lower() for outcome in outcomes], _texts(market["clobTokenIds"]))
+        markets[key] = _asset_by_side(of_match or [outcome.lower() for outcome in outcomes], _texts(market["clobTokenIds"]))
     return markets
 
 
-def _paired(sides: Sequence[str], assets: Sequence[str]) -> dict[str, str]:
+def _asset_by_side(sides: Sequence[str], assets: Sequence[str]) -> dict[str, str]:
     if len(set(sides)) < len(sides) or len(sides) != len(assets) or len(sides) < 2:
         raise ValueError(f"the sides {list(sides)} do not belong to {len(assets)} assets")
     return dict(sorted(zip(sides, assets, strict=True), key=lambda pair: pair[0].encode()))
 
 
 def _texts(value: object) -> list[str]:
-    """Gamma writes lists as JSON within a text."""
+    """Return a list that gamma writes as JSON within a text."""
     found = orjson.loads(value) if isinstance(value, str) else value
     if not isinstance(found, list):
         raise TypeError(f"{value!r:.80} is no list")
@@ -317,15 +296,10 @@ def _texts(value: object) -> list[str]:
 
 
 class PolymarketReader:
-    """Reads the messages of ``/ws/market``, and the answers of gamma among them.
+    """Reads the messages of ``/ws/market``, and gamma's answers among them; ``fixtures`` are events by number.
 
-    A market's sides are those of the first answer that names it; later ones move its kickoff. ``in_running`` is what gamma
-    last said of the event.
-
-    Attributes
-    ----------
-    fixtures
-        Events by their number.
+    A market's sides are those of the first answer that names it; later ones move its kickoff. ``in_running`` is the event's
+    last state in gamma's answers.
     """
 
     def __init__(self) -> None:
@@ -338,31 +312,29 @@ class PolymarketReader:
 
     @property
     def assets(self) -> dict[str, int]:
-        """The fixture of every asset that was described."""
         return self._books.assets
 
     @property
     def markets(self) -> Mapping[tuple[int, str], Mapping[str, str]]:
-        """Side -> asset, of each market that was described, by its fixture and key."""
+        """Side -> asset of each described market, by fixture and key."""
         return self._books.markets
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
-        """Return the states of markets that a message moves."""
         message = orjson.loads(text)
         if is_description(message):
             for event in events_of(message):
                 self._describe(event)
             return ()
         changes = [change for part in (message if isinstance(message, list) else [message]) for change in _changes(part)]
-        changes = [self._timed(change, received_ts_ms) for change in changes]
+        changes = [self._at_sound_time(change, received_ts_ms) for change in changes]
         return self._books.take(changes, self._in_play.__contains__)
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
-        """Hold the books of these assets for unknown until their next full ones, and their markets for suspended."""
+        """Mark the books of these assets unknown until their next full ones, and their markets suspended."""
         return self._books.forget(markets)
 
-    def _timed(self, change: Change, received_ts_ms: int) -> Change:
-        """Return a change at its own time, or where that may not stand at the last one that could: its levels count."""
+    def _at_sound_time(self, change: Change, received_ts_ms: int) -> Change:
+        """Return a change at its own time, or if that is not valid at the last valid one: its levels count."""
         if self.clock.holds(change.ts_ms):
             self._named_ms = max(self._named_ms or 0, change.ts_ms)
             return change
@@ -380,7 +352,7 @@ _LADDERS: tuple[Literal["bids", "asks"], ...] = ("bids", "asks")
 
 
 def book_change(asset: str, ts_ms: int, bids: Iterable[tuple[object, object]], asks: Iterable[tuple[object, object]]) -> Change:
-    """Return a full book, of which each level is a price and a size.
+    """Return a full book, each level a price and a size.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """PMXT's hourly files of Polymarket's order books: full books and changes of their levels, a Parquet file an hour.
 
-Changes count from a full book on. An hour without a file is a gap: every market is suspended from its start, and no change is
-applied before the next full book of its asset.
+Changes count after a full book. A missing hour is a gap: every market is suspended from its start, and changes are applied only
+after the next full book of their asset.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.manifest import Capture, Gap
 from clvlab.sources.polymarket.messages import AssetBooks, Change, book_change, level_change
 from clvlab.sources.shares import AssetMap, StateSpill, asset_map, markets_of
-from clvlab.sources.source import ImportStats, Normalised, Options, files_below, reason_of
+from clvlab.sources.source import ImportStats, Options, SourceData, files_below, reason_of
 from clvlab.sources.tables.rows import parquet_columns, parquet_rows
 from clvlab.words import counted
 
@@ -30,12 +30,12 @@ _READ = tuple(name for name in COLUMNS if name != "market")
 _NAME = re.compile(r"(?:.*/)?polymarket_orderbook_(\d{4}-\d\d-\d\dT\d\d)\.parquet")
 _HOUR_MS = 3_600_000
 _LATE_MS = 60_000  # beyond the hour of a file: a book with a time far ahead would take no change until then
-_AGAIN_MS = 60_000  # a market that does not move is told of again after that long, so that its close has an age
+_AGAIN_MS = 60_000  # a market that does not move is returned again after that long, so that its close has an age
 _FULL, _CHANGE = ("book_snapshot", "book"), "price_change"
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``polymarket_orderbook_YYYY-MM-DDTHH.parquet``, whose hours are UTC."""
+    """Return ``polymarket_orderbook_YYYY-MM-DDTHH.parquet``; hours are UTC."""
     found = files_below(paths, (".parquet",))
     named = {name: path for name, path in found.items() if _NAME.fullmatch(name) or path in paths}
     strange = next((name for name in named if not _NAME.fullmatch(name)), None)
@@ -47,12 +47,11 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return named
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-    """Read the hours one after the other."""
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     account = ImportStats(options.lenient)
     assets = asset_map("pmxt", options)
     hours = _hours(files)
-    reading = _Reading(assets, options, account, StateSpill(scratch))
+    reading = _HoursReader(assets, options, account, StateSpill(scratch))
     gaps = []
     before = None
     for hour, name in hours:
@@ -66,7 +65,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         before = hour
         options.progress(f"{name}: {counted(account.messages, 'row')} of mapped assets so far")
     reading.end(hours[-1][0] + _HOUR_MS)
-    return Normalised(
+    return SourceData(
         parts=reading.spill.parts(options, account),
         fixtures=assets.fixtures,
         account=account,
@@ -89,21 +88,21 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 def _hours(files: Mapping[str, Path]) -> list[tuple[int, str]]:
     hours: dict[int, str] = {}
     for name in sorted(files):
-        said = _NAME.fullmatch(name)
-        if said is None:
+        match = _NAME.fullmatch(name)
+        if match is None:
             raise SourceError(f"{name!r} does not say of which hour it is")
         try:
-            hour = of_iso(f"{said[1]}:00+00:00")
+            hour = of_iso(f"{match[1]}:00+00:00")
         except ValueError as error:
-            raise SourceError(f"{name!r}: {said[1]!r} is no hour") from error
+            raise SourceError(f"{name!r}: {match[1]!r} is no hour") from error
         if hour in hours:
-            raise SourceError(f"two files are of the hour {said[1]}: {hours[hour]!r} and {name!r}")
+            raise SourceError(f"two files are of the hour {match[1]}: {hours[hour]!r} and {name!r}")
         hours[hour] = name
     return sorted(hours.items())
 
 
-class _Reading:
-    """Reads hours in order, and keeps the states that they leave behind."""
+class _HoursReader:
+    """Reads hours in order, and keeps the states after them."""
 
     def __init__(self, assets: AssetMap, options: Options, account: ImportStats, spill: StateSpill) -> None:
         self.spill = spill
@@ -113,11 +112,11 @@ class _Reading:
             self._books.name(market.fixture_id, market.key, market.sides, market.opposite)
 
     def cut(self, ts_ms: int, assets: Sequence[str] = ()) -> None:
-        """Hold books for unknown from a time on, and their markets for suspended."""
+        """Mark books unknown from a time on, and their markets suspended."""
         self.spill.add(self._books.suspend(assets, ts_ms), self._options.chunk_rows)
 
     def end(self, ts_ms: int) -> None:
-        """Hold what kicks off after the last hour for unknown from there on: the hours before its kickoff are missing."""
+        """Mark fixtures that kick off after the last hour unknown from then on: the hours before their kickoff are missing."""
         later = {fixture.fixture_id for fixture in self._assets.fixtures if (fixture.kickoff_ts_ms or 0) > ts_ms}
         open_still = [asset for asset, market in self._assets.markets.items() if market.fixture_id in later]
         if open_still:
@@ -128,7 +127,7 @@ class _Reading:
             self.cut(ts_ms, open_still)
 
     def hour(self, name: str, path: Path, hour: int) -> bool:
-        """Read a file, and tell whether it held anything, and all of it could be read."""
+        """Read a file, and return whether it has rows, all of them readable."""
         line, at_ms = 0, hour
         try:
             for rows in _batches(name, path, self._options.chunk_rows):
@@ -144,7 +143,7 @@ class _Reading:
         return bool(line)
 
     def _take(self, name: str, rows: pl.DataFrame, line: int, at_ms: int, hour: int) -> int:
-        """Take some rows of an hour, of which the first stands behind that line, and return the latest time in them."""
+        """Apply some rows of an hour, the first after that line, and return their latest time."""
         numbered = rows.with_row_index("line", line + 1)
         known = pl.col("asset_id").is_in(list(self._assets.markets))
         others = numbered.filter(~known).group_by("asset_id").len()
@@ -176,12 +175,12 @@ class _Reading:
 
 
 def _batches(name: str, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
-    """Read a file by batches of rows: times as milliseconds, assets as text.
+    """Read a file in batches of rows: times as milliseconds, assets as text.
 
     Raises
     ------
     SourceError
-        It can't be read to its end, or lacks a column.
+        The file can't be read to its end, or lacks a column.
     """
     missing = [column for column in _READ if column not in parquet_columns(name, path)]
     if missing:
@@ -191,7 +190,7 @@ def _batches(name: str, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
 
 
 def _times(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Read times: timestamps, which are UTC where they name no zone, or whole milliseconds."""
+    """Read times: timestamps, UTC without a zone, or whole milliseconds."""
     column = pl.col("timestamp")
     if isinstance(dtype, pl.Datetime):
         return column.dt.epoch("ms")
@@ -201,7 +200,7 @@ def _times(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def _change(row: Mapping[str, Any]) -> Change | None:
-    """Read a row; None if it is neither a book nor a change of one."""
+    """Return the change in a row; ``None`` if it is neither a book nor a change of one."""
     kind, ts_ms = row["event_type"], row["timestamp"]
     if kind not in (*_FULL, _CHANGE):
         return None
@@ -209,19 +208,19 @@ def _change(row: Mapping[str, Any]) -> Change | None:
         raise ValueError(f"timestamp {ts_ms!r} is no time in milliseconds")
     if kind == _CHANGE:
         return level_change(row["asset_id"], ts_ms, row["side"], row["price"], row["size"])
-    bids, asks = (map(_told, _listed(row[name], name)) for name in ("bids", "asks"))
+    bids, asks = (map(_price_and_size, _levels(row[name], name)) for name in ("bids", "asks"))
     return book_change(row["asset_id"], ts_ms, bids, asks)
 
 
-def _listed(said: Any, name: str) -> list[Any]:
-    found = orjson.loads(said) if isinstance(said, str) else said
+def _levels(value: Any, name: str) -> list[Any]:
+    found = orjson.loads(value) if isinstance(value, str) else value
     if not isinstance(found, list):
         raise ValueError(f"{name} of a full book must be a list of levels, not {found!r:.80}")
     return found
 
 
-def _told(level: Any) -> tuple[Any, Any]:
-    """Return price and size of a level, which is written as an object or as a pair."""
+def _price_and_size(level: Any) -> tuple[Any, Any]:
+    """Return price and size of a level, an object or a pair."""
     if isinstance(level, dict):
         return level["price"], level["size"]
     if not isinstance(level, list) or len(level) != 2:

@@ -1,4 +1,4 @@
-"""Tables as files: CSV with every width checked, Parquet by batches, and frames as the CSV that they would be."""
+"""Tables as files: CSV with every width checked, Parquet in batches, and frames as equivalent CSV."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from clvlab.errors import SourceError
 from clvlab.packs.parquet import batches, opened, parquet_schema
 from clvlab.packs.rows import UNREADABLE
-from clvlab.sources.mapping import Mapped, check_mapping
+from clvlab.sources.mapping import TableMap, check_mapping
 from clvlab.sources.source import ImportStats, Options
 from clvlab.sources.tables.rows import text_lines
 
@@ -26,21 +26,21 @@ _BUFFER_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class TableChunk:
-    """Some rows of a table, as they are written, and what their columns mean; ``line`` counts them as the file does."""
+    """Some rows of a table as written, and the meaning of their columns; ``line`` counts as the file does."""
 
     file: str
-    mapping: Mapped
+    mapping: TableMap
     rows: pl.DataFrame
     line: pl.Series
 
 
 def csv_chunks(name: str, path: Path, options: Options, account: ImportStats) -> Iterator[TableChunk]:
-    """Read a CSV; a row of another width than the header is refused.
+    """Read a CSV; rows of another width than the header are refused.
 
     Raises
     ------
     SourceError
-        No header, or a mapping that does not fit it; when strict, a row or file that can't be read.
+        The header is missing, or the mapping does not fit it; when strict, a row or the file can't be read.
     """
     delimiter = str((options.mapping or {}).get("delimiter", ","))
     reader = csv.reader(text_lines(name, path, account), delimiter=delimiter, strict=True)
@@ -75,7 +75,6 @@ def csv_chunks(name: str, path: Path, options: Options, account: ImportStats) ->
 
 
 def _frame(header: list[str], rows: list[list[str]]) -> pl.DataFrame:
-    """Make a frame of texts, an empty cell being null."""
     columns = zip(*rows, strict=True) if rows else [() for _ in header]
     frame = pl.DataFrame({n: list(c) for n, c in zip(header, columns, strict=True)}, schema=dict.fromkeys(header, pl.String))
     text = pl.all().str.strip_chars()
@@ -83,13 +82,13 @@ def _frame(header: list[str], rows: list[list[str]]) -> pl.DataFrame:
 
 
 def parquet_chunks(name: str, path: Path, options: Options, account: ImportStats) -> Iterator[TableChunk]:
-    """Read a Parquet file by batches of rows; a row's line is its number from 1.
+    """Read a Parquet file in batches; a row's line is its number from 1.
 
     Raises
     ------
     SourceError
-        No Parquet, one that unpacks to too much, a mapping that does not fit it, or a column whose type can't have its meaning;
-        when strict, a file that can't be read to its end.
+        The file is not Parquet, unpacks to too much, does not fit the mapping, or has a column whose type can't have its
+        meaning; when strict, it can't be read to its end.
     """
     try:
         stored = parquet_schema(path)
@@ -116,8 +115,8 @@ def _distinct(name: str, columns: list[str]) -> list[str]:
     return columns
 
 
-def readable(name: str, schema: pa.Schema, mapping: Mapped) -> pa.Schema:
-    """Check that the types of mapped columns can have their meaning, and return those to read them as."""
+def readable(name: str, schema: pa.Schema, mapping: TableMap) -> pa.Schema:
+    """Return the types to read mapped columns as, after a check that they can have their meaning."""
     fields: dict[str, pa.Field] = {}
     by_side = {"odds": mapping.sides, "probability": mapping.probabilities, "result": mapping.results}
     meant = [*mapping.columns.items(), *((name, column) for name, own in by_side.items() for column in own.values())]
@@ -157,16 +156,16 @@ _TIME = "%Y-%m-%dT%H:%M:%S%.6f"
 
 
 def is_frame(value: object) -> bool:
-    """Whether a value is a table in memory: of Polars, pandas, PyArrow, DuckDB, or any other that hands out Arrow."""
+    """Return whether a value is a table in memory: of Polars, pandas, PyArrow, DuckDB, or any other that exports Arrow."""
     return isinstance(value, pl.DataFrame | pl.LazyFrame) or _is_pandas(value) or hasattr(value, "__arrow_c_stream__")
 
 
 def frame_csv(frame: Any, source: str, mapping: Mapping[str, Any] | None = None) -> bytes:
     r"""Return the bytes under which a frame is imported, and which a pack's ``sources`` name by their SHA-256.
 
-    They are the CSV that ``polars.DataFrame.write_csv`` writes: UTF-8, commas, a header, ``\n`` behind every line, quotes where
+    They are the CSV that ``polars.DataFrame.write_csv`` writes: UTF-8, commas, a header, ``\n`` after every line, quotes where
     needed; nulls and NaN are empty, floats as short as they can be read back. A time with a zone is written in UTC as
-    ``2026-03-01T12:00:00.000000Z``, one without a zone likewise without the ``Z``. Categories are their texts. For
+    ``2026-03-01T12:00:00.000000Z``, one without a zone in the same way without the ``Z``. Categories are their texts. For
     football-data dates are written as ``01/03/2026``, and columns of whole numbers without a point, as its files have them.
 
     Parameters
@@ -216,7 +215,7 @@ def plain_csv(frame: Any) -> bytes:
 
 
 def _csv(table: pl.DataFrame) -> bytes:
-    return table.select(_written(name, dtype) for name, dtype in table.schema.items()).write_csv().encode()
+    return table.select(_as_text(name, dtype) for name, dtype in table.schema.items()).write_csv().encode()
 
 
 def _is_pandas(value: object) -> bool:
@@ -234,18 +233,18 @@ def _polars(frame: Any) -> pl.DataFrame:
         table = pa.Table.from_pandas(_without_index(frame), preserve_index=False) if _is_pandas(frame) else pa.table(frame)
         return pl.DataFrame(pl.from_arrow(table.cast(pa.schema(map(_in_utc, table.schema)))))
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:  # errors of Arrow are values or types
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise SourceError(f"the frame can't be read: {said}; make each column one type, as by .astype(str)") from error
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SourceError(f"the frame can't be read: {message}; make each column one type, as by .astype(str)") from error
 
 
 def _in_utc(field: pa.Field) -> pa.Field:
-    """Return a field whose times are told in UTC: Polars knows no zone that is an offset alone."""
+    """Return a field with its times in UTC: Polars knows no zone that is an offset alone."""
     aware = pa.types.is_timestamp(field.type) and field.type.tz is not None
     return field.with_type(pa.timestamp(field.type.unit, "UTC")) if aware else field
 
 
 def _without_index(frame: Any) -> Any:
-    """Make columns of a named index, and refuse times that have no name."""
+    """Turn a named index into columns, and refuse a time index without a name."""
     if any(name is not None for name in frame.index.names):
         return frame.reset_index()
     if type(frame.index).__name__ == "DatetimeIndex":
@@ -254,7 +253,7 @@ def _without_index(frame: Any) -> Any:
 
 
 def _as_season(table: pl.DataFrame) -> pl.DataFrame:
-    """Return a season with its dates, and the counts that nulls made fractions of, as the source writes them."""
+    """Return a season with dates as the source writes them, and counts that nulls made fractions as whole numbers."""
     dates = pl.col(pl.Date, pl.Datetime).dt.strftime("%d/%m/%Y")
     counts = [name for name, dtype in table.schema.items() if dtype.is_float() and _is_whole(table[name])]
     return table.with_columns(dates, pl.col(counts).fill_nan(None).cast(pl.Int64))
@@ -265,7 +264,7 @@ def _is_whole(column: pl.Series) -> bool:
     return bool((known.is_finite() & (known == known.floor())).all())
 
 
-def _written(name: str, dtype: pl.DataType) -> pl.Expr:
+def _as_text(name: str, dtype: pl.DataType) -> pl.Expr:
     column = pl.col(name)
     if isinstance(dtype, pl.Datetime):
         exact = column.dt.cast_time_unit("us")

@@ -1,4 +1,4 @@
-"""Rows of a Parquet file whose source is known, by batches: every type that a column may have becomes one that can be read."""
+"""Rows of a file whose source is known, in batches; every allowed column type becomes one readable form."""
 
 from __future__ import annotations
 
@@ -24,22 +24,20 @@ DELIMITERS = ",;\t|"
 
 
 class _Reader(Protocol):
-    """What ``csv.reader`` gives."""
-
     @property
     def line_num(self) -> int: ...
     def __iter__(self) -> Iterator[list[str]]: ...
 
 
 class CsvRow(NamedTuple):
-    """A row by column, empty cells left out; ``line`` counts as the file does."""
+    """A row by column without empty cells; ``line`` counts as the file does."""
 
     line: int
     cells: dict[str, str]
 
 
 def delimiter_of(header: str) -> str:
-    """Return what separates the cells of a header.
+    """Return the separator of a header's cells.
 
     Examples
     --------
@@ -50,7 +48,7 @@ def delimiter_of(header: str) -> str:
 
 
 def header_of(line: str) -> list[str]:
-    """Return the columns that a header names; none where it can't be read as one."""
+    """Return the columns of a header; empty if it can't be read."""
     try:
         return [cell.strip() for cell in next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter_of(line)), [])]
     except csv.Error:
@@ -58,12 +56,12 @@ def header_of(line: str) -> list[str]:
 
 
 def opened_csv(name: str, path: Path, account: ImportStats) -> tuple[list[str], Iterator[CsvRow]]:
-    """Return the header and the rows; one of another width than the header is refused.
+    """Return the header and the rows; rows of another width are refused.
 
     Raises
     ------
     SourceError
-        No header, or it names a column twice; a file that can't be read to its end; when strict, a row that can't be read.
+        The header is missing, or names a column twice; the file can't be read to its end; when strict, a row can't be read.
     """
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))  # a cell may hold a list of books
     lines = text_lines(name, path, account)
@@ -90,11 +88,11 @@ def _rows(name: str, header: list[str], reader: _Reader, account: ImportStats) -
 
 
 def text_lines(name: str, path: Path, account: ImportStats) -> Iterator[str]:
-    """Return every line, an empty one for what is blank or refused, so that the reader counts as the file does."""
-    given = 0
+    """Return every line, an empty one for a blank or refused one, so that the reader counts as the file does."""
+    last = 0
     for number, line in lines_of(path):
-        yield from ["\n"] * (number - given - 1)
-        given = number
+        yield from ["\n"] * (number - last - 1)
+        last = number
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
@@ -108,7 +106,7 @@ def parquet_columns(name: str, path: Path) -> list[str]:
     Raises
     ------
     SourceError
-        It is no Parquet.
+        The file is not Parquet.
     """
     try:
         return list(parquet_schema(path).names)
@@ -119,13 +117,13 @@ def parquet_columns(name: str, path: Path) -> list[str]:
 def parquet_rows(
     name: str, path: Path, columns: Sequence[str], chunk_rows: int, *, times: Sequence[str], listed: Sequence[str] = ()
 ) -> Iterator[pl.DataFrame]:
-    """Return the rows by batches: times in UTC, decimals as the texts of their digits, what is ``listed`` as JSON.
+    """Return the rows in batches: times in UTC, decimals as text, ``listed`` columns as JSON.
 
     Raises
     ------
     SourceError
-        It can't be read to its end or unpacks to too much, or a column has another type than text, numbers and, if named so,
-        times or lists.
+        The file can't be read to its end or unpacks to too much, or a column is not text, numbers or, where named so, times or
+        lists.
     """
     line = 1
     try:
@@ -143,8 +141,8 @@ def parquet_rows(
                 yield pl.DataFrame(pl.from_arrow(table))
                 line += table.num_rows
     except (*UNREADABLE, pl.exceptions.PolarsError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise SourceError(f"{name}: can't be read to its end as Parquet, from row {line} on: {said}") from error
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SourceError(f"{name}: can't be read to its end as Parquet, from row {line} on: {message}") from error
 
 
 def _field(name: str, field: pa.Field, kind: str) -> pa.Field:
@@ -172,5 +170,5 @@ _FITTING: tuple[Callable[[pa.DataType], bool], ...] = (
 
 
 def _as_json(column: pa.ChunkedArray) -> pa.Array:
-    said = (None if one is None else orjson.dumps(one, default=str).decode() for one in column.to_pylist())
-    return pa.array(list(said), pa.string())
+    texts = (None if one is None else orjson.dumps(one, default=str).decode() for one in column.to_pylist())
+    return pa.array(list(texts), pa.string())

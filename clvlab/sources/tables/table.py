@@ -1,4 +1,4 @@
-"""Anybody's table of odds, CSV or Parquet, long or wide: what its columns mean is said by a mapping."""
+"""Any table of odds, CSV or Parquet, long or wide, whose columns a mapping explains."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.rows import RESULTS, Payout
 from clvlab.sources.books import QUOTES, QuoteSpill, quote_parts
-from clvlab.sources.mapping import Mapped, Meaning
-from clvlab.sources.source import NO_ODDS, ImportStats, Normalised, Options, files_below, fixture_ids_of
+from clvlab.sources.mapping import Meaning, TableMap
+from clvlab.sources.source import NO_ODDS, ImportStats, Options, SourceData, files_below, fixture_ids_of
 from clvlab.sources.tables.files import TableChunk, csv_chunks, parquet_chunks
 from clvlab.words import counted
 
@@ -41,21 +41,21 @@ _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no"
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """What some rows say: ``QUOTES``, facts of their fixtures, and results by side."""
+    """``QUOTES`` of some rows, facts of their fixtures, and results by side."""
 
     quotes: pl.DataFrame
     facts: pl.DataFrame
     results: pl.DataFrame
 
 
-def meant(chunk: TableChunk, options: Options, account: ImportStats) -> TableRows:
-    """Return what the rows of a chunk mean; a row with a bad time, odds or flag is refused as a whole."""
+def table_rows(chunk: TableChunk, options: Options, account: ImportStats) -> TableRows:
+    """Return the content of a chunk; a row with a bad time, odds or flag is refused as a whole."""
     mapping = chunk.mapping
     zone = zone_of(options.time_zone or mapping.time_zone)
     form = OddsFormat(options.odds_format) if options.odds_format else mapping.odds_format
     heads, sound_rows = _heads(chunk, mapping, zone, account)
     long = _sides(heads.filter(sound_rows), chunk.rows.filter(sound_rows), mapping)
-    odds = pl.Series("decimal_odds", decimal_odds(_written(long["price"], form), form))
+    odds = pl.Series("decimal_odds", decimal_odds(_prices_for(long["price"], form), form))
     sound = odds.is_not_nan() & (odds * 1000).round().is_between(*ODDS_MILLI)
     priced = long["price"].is_not_null()
     for line, side, price in long.filter(~sound & priced).select("line", "side", "price").iter_rows():
@@ -77,22 +77,22 @@ def meant(chunk: TableChunk, options: Options, account: ImportStats) -> TableRow
     return TableRows(quotes, facts, _results(quotes, chunk, account))
 
 
-def _fair(long: pl.DataFrame, mapping: Mapped, file: str, account: ImportStats) -> tuple[pl.Series, pl.Series]:
-    """Return the probabilities of a table that gives them, and which rows say none or a valid one; the others are refused."""
+def _fair(long: pl.DataFrame, mapping: TableMap, file: str, account: ImportStats) -> tuple[pl.Series, pl.Series]:
+    """Return a table's probabilities, and which rows have a valid one or none; the others are refused."""
     if not mapping.has_fair:
         return pl.Series("fair", [None] * long.height, dtype=pl.Float64), pl.Series([True] * long.height, dtype=pl.Boolean)
     written = long["probability"]
     plain = written.str.strip_suffix("%") if written.dtype == pl.String else written
-    fair = pl.Series("fair", _written(plain, OddsFormat.PROBABILITY) / (100 if mapping.percent else 1)).fill_nan(None)
+    fair = pl.Series("fair", _prices_for(plain, OddsFormat.PROBABILITY) / (100 if mapping.percent else 1)).fill_nan(None)
     sound = ((fair > 0) & (fair < 1)).fill_null(value=False)
     wrong = ~sound & written.is_not_null()
-    for line, side, given in long.select("line", "side", "probability").filter(wrong).iter_rows():
-        account.refuse(file, line, f"{side or ''} {given!r} is no probability between 0 and 1", "no probability")
+    for line, side, value in long.select("line", "side", "probability").filter(wrong).iter_rows():
+        account.refuse(file, line, f"{side or ''} {value!r} is no probability between 0 and 1", "no probability")
     return fair.set(~sound, None), ~wrong
 
 
-def _heads(chunk: TableChunk, mapping: Mapped, zone: ZoneInfo | None, account: ImportStats) -> tuple[pl.DataFrame, pl.Series]:
-    """Return the columns that every quote of a row shares, and which rows can be read."""
+def _heads(chunk: TableChunk, mapping: TableMap, zone: ZoneInfo | None, account: ImportStats) -> tuple[pl.DataFrame, pl.Series]:
+    """Return the columns that all quotes of a row share, and which rows can be read."""
     rows, columns = chunk.rows, mapping.columns
     nothing = pl.Series([None] * rows.height, dtype=pl.String)
 
@@ -114,7 +114,7 @@ def _heads(chunk: TableChunk, mapping: Mapped, zone: ZoneInfo | None, account: I
     playing = flag.replace_strict(_FLAGS, default=None, return_dtype=pl.Boolean)
     no_flag = playing.is_null() & flag.is_not_null()
     event = text("fixture")
-    said = pl.DataFrame({"bad": bad, "flag": flag, "no_flag": no_flag, "event": event, "ts": found["time"]}).select(
+    problems = pl.DataFrame({"bad": bad, "flag": flag, "no_flag": no_flag, "event": event, "ts": found["time"]}).select(
         pl.when(pl.col("bad").is_not_null())
         .then("bad")
         .when(pl.col("event").is_null())
@@ -124,7 +124,7 @@ def _heads(chunk: TableChunk, mapping: Mapped, zone: ZoneInfo | None, account: I
         .when("no_flag")
         .then(pl.format("in_running {} is neither true nor false", "flag"))
     )
-    reasons = said.to_series()
+    reasons = problems.to_series()
     for line, reason in pl.DataFrame({"line": chunk.line, "reason": reasons}).filter(reasons.is_not_null()).iter_rows():
         account.refuse(chunk.file, line, reason, "a time, fixture or flag can't be read")
     heads = {
@@ -161,9 +161,9 @@ def _times(column: pl.Series, zone: ZoneInfo | None, form: str | None = None) ->
         )
         stamps = moments.dt.epoch("ms")
         wrong = column.is_not_null() & ~stamps.is_between(0, LAST_MS).fill_null(value=False)
-        said = pl.DataFrame({"us": column.dt.epoch("us").cast(pl.String), "wrong": wrong})
+        problems = pl.DataFrame({"us": column.dt.epoch("us").cast(pl.String), "wrong": wrong})
         no_time = pl.format("{} microseconds are no time from 1970 to 9999, or one that the clocks of its zone left out", "us")
-        return stamps.set(wrong, None), said.select(pl.when("wrong").then(no_time)).to_series()
+        return stamps.set(wrong, None), problems.select(pl.when("wrong").then(no_time)).to_series()
     values = column.unique().drop_nulls()
     read: list[int | None] = []
     reasons: list[str | None] = []
@@ -181,7 +181,6 @@ def _times(column: pl.Series, zone: ZoneInfo | None, form: str | None = None) ->
 
 
 def _number(value: object) -> object:
-    """Return a text of digits as the number it is."""
     if not isinstance(value, str):
         return value
     try:
@@ -190,8 +189,8 @@ def _number(value: object) -> object:
         return value
 
 
-def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: Mapped) -> pl.DataFrame:
-    """Return one row per quote with its ``side``, ``price``, ``probability`` and ``result``; of a wide table, side by side."""
+def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: TableMap) -> pl.DataFrame:
+    """Return one row per quote with ``side``, ``price``, ``probability`` and ``result``; a wide table is split by side."""
     shared = heads.drop("kickoff_ms", "home", "away", "league", "season")
     nothing = pl.lit(None, pl.String)
     own = mapping.columns
@@ -213,22 +212,22 @@ def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: Mapped) -> pl.DataF
 
 
 def _format_of(price: object, form: OddsFormat) -> str:
-    """Say in which other format a price would be valid odds."""
+    """Return a hint at another format in which a price would be valid."""
     text = str(price).strip()
     if form is not OddsFormat.DECIMAL:
         return ""
     if _AMERICAN.fullmatch(text):
-        meant = OddsFormat.AMERICAN
+        likely = OddsFormat.AMERICAN
     elif _FRACTION.fullmatch(text):
-        meant = OddsFormat.FRACTIONAL
+        likely = OddsFormat.FRACTIONAL
     elif _SHARE.fullmatch(text):
-        meant = OddsFormat.PROBABILITY
+        likely = OddsFormat.PROBABILITY
     else:
         return "; write it with a point" if _COMMA.fullmatch(text) else ""
-    return f": if the column is {meant}, say odds_format={str(meant)!r}"
+    return f": if the column is {likely}, say odds_format={str(likely)!r}"
 
 
-def _written(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:
+def _prices_for(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:
     """Return prices as the format wants them: texts, or numbers with NaN for what is not a valid price."""
     if form is OddsFormat.FRACTIONAL:
         return np.array(prices.cast(pl.String).fill_null("").to_list(), dtype=object)
@@ -239,7 +238,7 @@ def _written(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:
 
 
 def _results(quotes: pl.DataFrame, chunk: TableChunk, account: ImportStats) -> pl.DataFrame:
-    """Return how sides were settled: each side's own result, or in a wide table the name of the one that won."""
+    """Return how sides were settled: each side's result, or in a wide table the winner's name."""
     named = quotes.filter(pl.col("result").is_not_null())
     text = pl.col("result").str.to_lowercase()
     if chunk.mapping.by_name and not chunk.mapping.results:
@@ -260,17 +259,15 @@ _RULES = Consensus(min_books=1, max_age_s=86_400)
 
 
 def find_csv(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.csv`` and ``*.csv.gz``."""
     return files_below(paths, (".csv", ".csv.gz"))
 
 
 def find_parquet(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.parquet``."""
     return files_below(paths, (".parquet",))
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-    """Read tables a chunk of rows at a time; a book's message is all its rows about one market at one time."""
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
+    """Read tables in chunks of rows; a book's message is all its rows about one market at one time."""
     account = ImportStats(options.lenient)
     rules = options.rules(_RULES)
     spill = QuoteSpill(scratch)
@@ -279,13 +276,13 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         for chunk in _chunks(name, path, options, account):
             account.messages += chunk.rows.height
             known.actual = known.actual or chunk.mapping.kickoff_kind is KickoffKind.ACTUAL
-            rows = meant(chunk, options, account)
+            rows = table_rows(chunk, options, account)
             known.learn(rows)
             spill.add(rows.quotes.select(*QUOTES, *(["fair"] if chunk.mapping.has_fair else [])))
             options.progress(f"{counted(account.messages, 'row')} read")
     ids = fixture_ids_of(known.names)
-    account.note("fixtures whose kickoff moved", known.moved)
-    return Normalised(
+    account.note("fixtures whose kickoff moved", known.moved_count)
+    return SourceData(
         parts=quote_parts(spill, ids, options, rules, account),
         fixtures=known.fixtures(ids),
         account=account,
@@ -293,13 +290,13 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         normaliser=NORMALISER,
         margin=options.margin.value,
         consensus=rules.label,
-        kickoff=KickoffKind.ACTUAL if known.actual or known.moved else None,
+        kickoff=KickoffKind.ACTUAL if known.actual or known.moved_count else None,
         results=known.results(ids),
     )
 
 
 def _chunks(name: str, path: Path, options: Options, account: ImportStats) -> Iterator[TableChunk]:
-    """Read a file; when lenient, one that is no such table, as of an older header or of something else, is passed over."""
+    """Read a file; when lenient, one with another header or content is left out."""
     read = parquet_chunks if name.endswith(".parquet") else csv_chunks
     try:
         yield from read(name, path, options, account)
@@ -308,7 +305,7 @@ def _chunks(name: str, path: Path, options: Options, account: ImportStats) -> It
 
 
 class _KnownColumns:
-    """Names, kickoffs and results of the fixtures met so far."""
+    """Names, kickoffs and results of the fixtures so far."""
 
     def __init__(self, account: ImportStats) -> None:
         self.names: dict[str, tuple[str, ...]] = {}
@@ -320,13 +317,13 @@ class _KnownColumns:
         self._account = account
 
     @property
-    def moved(self) -> int:
-        """How many kickoffs were said otherwise before."""
+    def moved_count(self) -> int:
+        """Number of kickoffs that differ from the first announced one."""
         return sum(self.announced[event][1] != kickoff for event, (_, kickoff) in self.kickoffs.items())
 
     def fixtures(self, ids: Mapping[str, int]) -> tuple[Fixture, ...]:
-        """Return the fixtures; where kickoffs moved, with the one that was announced first."""
-        announced = {event: kickoff for event, (_, kickoff) in self.announced.items()} if self.moved else {}
+        """Return the fixtures; a moved kickoff with the first announced one."""
+        announced = {event: kickoff for event, (_, kickoff) in self.announced.items()} if self.moved_count else {}
         return tuple(
             Fixture(
                 fixture_id=ids[event],
@@ -341,15 +338,15 @@ class _KnownColumns:
         )
 
     def learn(self, rows: TableRows) -> None:
-        """Take the facts of some more rows; of a kickoff the one said last counts."""
+        """Record facts of more rows; the last stated kickoff counts."""
         names = rows.facts.group_by("event").agg(pl.col("home", "away").drop_nulls().last())
         for event, home, away in names.iter_rows():
             self.names[event] = tuple(name for name in (home, away) if name) or self.names.get(event, ())
         named = rows.facts.filter(~pl.all_horizontal(pl.col("league", "season").is_null()))
         leagues = named.group_by("event").agg(pl.col("league", "season").drop_nulls().last())
         self.leagues |= {event: (league, season) for event, league, season in leagues.iter_rows()}
-        said = rows.facts.filter(pl.col("kickoff_ms").is_not_null()).sort("ts_ms", maintain_order=True)
-        ends = said.group_by("event", maintain_order=True).agg(
+        kickoffs = rows.facts.filter(pl.col("kickoff_ms").is_not_null()).sort("ts_ms", maintain_order=True)
+        ends = kickoffs.group_by("event", maintain_order=True).agg(
             pl.first("ts_ms"), pl.first("kickoff_ms"), last_ms=pl.last("ts_ms"), last=pl.last("kickoff_ms")
         )
         for event, first_ms, first, last_ms, last in ends.iter_rows():
@@ -364,7 +361,6 @@ class _KnownColumns:
                 self._account.refuse(file, line, text, "a result changes")
 
     def results(self, ids: Mapping[str, int]) -> pl.DataFrame | None:
-        """Return ``RESULTS``, None where there are none."""
         settled: list[tuple[Any, ...]] = [
             (ids[event], market, side, result, None) for (event, market, side), result in self._settled.items()
         ]

@@ -1,7 +1,7 @@
 """Archives of trades of Kalshi and Polymarket as tables, a row a trade: they can serve to enter, not to close.
 
-A trade says what somebody paid, not what is on offer: the probability of a side is its last trade's, and only the side that
-was taken has odds. Archives are read by what they are mapped to, some rows at a time.
+A trade is what somebody paid, not an offer: a side's probability is its last trade's, and only the side that was taken has
+odds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clvlab.base.times import micros_of_iso, of_iso, of_unix, zone_of
 from clvlab.errors import SourceError
 from clvlab.sources.archives import ArchiveKind, head_of, kind_of
 from clvlab.sources.shares import AssetMap, ShareSpill, Trade, asset_map, taker, trade_price
-from clvlab.sources.source import ImportStats, Normalised, Options, files_below
+from clvlab.sources.source import ImportStats, Options, SourceData, files_below
 from clvlab.sources.tables.rows import opened_csv, parquet_columns, parquet_rows
 from clvlab.words import counted
 
@@ -37,12 +37,11 @@ _NEEDED = ("asset", "time", "taker_side")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.parquet``, ``*.csv`` and ``*.csv.gz``."""
     return files_below(paths, (".parquet", ".csv", ".csv.gz"))
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-    """Read archives in any order; trades are put in order of time."""
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
+    """Read archives in any order; trades are sorted by time."""
     account = ImportStats(options.lenient)
     assets = asset_map("trades", options)
     spill = ShareSpill(assets, scratch)
@@ -56,7 +55,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         except SourceError as error:
             account.refuse_file(name, error)
         assets.check()
-    return Normalised(
+    return SourceData(
         parts=spill.parts(options, account),
         fixtures=assets.fixtures,
         account=account,
@@ -72,7 +71,6 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 def _take(
     name: str, rows: pl.DataFrame, spill: ShareSpill, zone: ZoneInfo | None, options: Options, account: ImportStats
 ) -> None:
-    """Take the trades of mapped assets among some rows."""
     assets = spill.assets
     known = pl.col("asset").is_in(list(assets.markets))
     others = rows.filter(~known | known.is_null()).group_by("asset").len()
@@ -103,26 +101,26 @@ def _trade(row: Mapping[str, Any], zone: ZoneInfo | None) -> Trade:
     return Trade(ts_ms, ts_us, price, taker(row["taker_side"]), trade_id)
 
 
-def _columns(name: str, header: Sequence[str], said: Mapping[str, str]) -> dict[str, str]:
-    """Return meaning -> column, as the mapping says or as archives name them.
+def _columns(name: str, header: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return meaning -> column, by the mapping or the archives' usual names.
 
     Raises
     ------
     SourceError
-        A column is missing, or the mapping names a meaning or a column that there is not.
+        A column is missing, or the mapping names an unknown meaning or column.
     """
-    strange = next((meaning for meaning in said if meaning not in COLUMNS), None)
+    strange = next((meaning for meaning in chosen if meaning not in COLUMNS), None)
     if strange is not None:
         raise SourceError(f"{strange!r:.80} is no meaning of a column of trades{among(strange, COLUMNS)}")
-    found = {meaning: next((c for c in names if c in header), None) for meaning, names in COLUMNS.items()} | dict(said)
+    found = {meaning: next((c for c in names if c in header), None) for meaning, names in COLUMNS.items()} | dict(chosen)
     missing = [meaning for meaning in _NEEDED if found[meaning] is None]
     missing += ["yes_price"] if all(found[meaning] is None for meaning in PRICES) else []
-    gone = next((column for column in said.values() if column not in header), None)
+    gone = next((column for column in chosen.values() if column not in header), None)
     if missing or gone is not None:
         lacks = repr(gone) if gone is not None else f"for {' and '.join(missing)}"
         raise SourceError(
             f"{name}: there is no column {lacks} of a trade among {', '.join(map(repr, header[:20]))}; "
-            f"the mapping can name it, as in columns: {{{missing[0] if missing else next(iter(said))}: NAME}}"
+            f"the mapping can name it, as in columns: {{{missing[0] if missing else next(iter(chosen))}: NAME}}"
         )
     return {meaning: column for meaning, column in found.items() if column is not None}
 
@@ -152,13 +150,13 @@ def _parquet(name: str, path: Path, assets: AssetMap, options: Options, _account
 
 
 def _read(meaning: str, column: str | None, schema: Mapping[str, Any]) -> pl.Expr:
-    """Return a column as what it means: assets and ids as text, timestamps as ISO 8601, with their zone where they name one."""
+    """Return a column by its meaning: assets and ids as text, timestamps as ISO 8601, with their zone if any."""
     if column is None:
         return pl.lit(None, pl.String).alias(meaning)
-    dtype, said = schema[column], pl.col(column)
+    dtype, values = schema[column], pl.col(column)
     if isinstance(dtype, pl.Datetime):
-        utc = said.dt.convert_time_zone("UTC") if dtype.time_zone else said
+        utc = values.dt.convert_time_zone("UTC") if dtype.time_zone else values
         return utc.dt.strftime("%Y-%m-%dT%H:%M:%S%.6f" + ("Z" if dtype.time_zone else "")).alias(meaning)
     if meaning in ("asset", "trade", "taker_side") and dtype != pl.String:
-        said = said.cast(pl.String)
-    return said.alias(meaning)
+        values = values.cast(pl.String)
+    return values.alias(meaning)

@@ -1,6 +1,6 @@
 """The Odds API v4: snapshots as JSON, live or historical, one event or a list; or their changes as Parquet.
 
-A snapshot says all that its books quoted at its time, so a book in it that no longer names a market has withdrawn from it.
+A snapshot has everything its books quoted then, so a book that no longer names a market has withdrawn from it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from clvlab.sources.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.sources.source import (
     NO_ODDS,
     ImportStats,
-    Normalised,
     Options,
+    SourceData,
     SourcePart,
     files_below,
     fixture_ids_of,
@@ -65,26 +65,26 @@ _STREAM = ("event", "book", "market")
 
 
 def find_changes(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``NAME_ticks.parquet`` and the ``NAME_fixtures.csv`` beside it."""
+    """Return ``NAME_ticks.parquet`` and the ``NAME_fixtures.csv`` next to it."""
     if len(paths) != 1 or not paths[0].name.endswith(TICKS):
         raise SourceError(f"give one file *{TICKS}, not {', '.join(path.name for path in paths)}")
     fixtures = paths[0].with_name(paths[0].name.removesuffix(TICKS) + "_fixtures.csv")
     if not fixtures.is_file():
-        raise SourceError(f"{paths[0].name} needs {fixtures.name} beside it, with the teams and kickoffs of its events")
+        raise SourceError(f"{paths[0].name} needs {fixtures.name} next to it, with the teams and kickoffs of its events")
     return {paths[0].name: paths[0], fixtures.name: fixtures}
 
 
-def normalise_changes(files: Mapping[str, Path], options: Options, _scratch: Path) -> Normalised:
-    """Read the changes some events at a time, and make consensus ticks of them."""
+def normalise_changes(files: Mapping[str, Path], options: Options, _scratch: Path) -> SourceData:
+    """Read the changes some events at a time into consensus ticks."""
     account = ImportStats(options.lenient)
     rules = options.rules(_CHANGES_RULES)
     (ticks_name,) = [name for name in files if name.endswith(TICKS)]
     (fixtures_name,) = files.keys() - {ticks_name}
-    rows = _scanned(files[ticks_name])
-    said = pl.col("commence_ms")
-    first = said.filter(pl.col("ts_ms") == pl.col("ts_ms").min(), said.is_between(0, LAST_MS)).max()
-    counted = rows.group_by("event").agg(pl.len(), pl.first("row"), moved=said.n_unique() > 1, first=first)
-    events = _collected(counted, files[ticks_name])
+    rows = _scan(files[ticks_name])
+    kickoff_ms = pl.col("commence_ms")
+    first = kickoff_ms.filter(pl.col("ts_ms") == pl.col("ts_ms").min(), kickoff_ms.is_between(0, LAST_MS)).max()
+    counted = rows.group_by("event").agg(pl.len(), pl.first("row"), moved=kickoff_ms.n_unique() > 1, first=first)
+    events = _collect(counted, files[ticks_name])
     account.messages = int(events["len"].sum())
     account.note("fixtures whose kickoff moved", int(events["moved"].sum()))
     teams = _fixtures(fixtures_name, files[fixtures_name], account)
@@ -93,7 +93,7 @@ def normalise_changes(files: Mapping[str, Path], options: Options, _scratch: Pat
     counts = {event: count for event, count in events.select("event", "len").iter_rows() if event in teams}
     announced = dict(events.select("event", "first").iter_rows())
     ids = fixture_ids_of(teams)
-    return Normalised(
+    return SourceData(
         parts=_change_parts(ticks_name, files[ticks_name], rows, counts, teams, ids, options, rules, account),
         fixtures=tuple(
             Fixture(
@@ -115,8 +115,8 @@ def normalise_changes(files: Mapping[str, Path], options: Options, _scratch: Pat
     )
 
 
-def _scanned(path: Path) -> pl.LazyFrame:
-    """Open the changes; their times are UTC, as the provider's are."""
+def _scan(path: Path) -> pl.LazyFrame:
+    """Open the changes; times are UTC, as the provider's are."""
     try:
         check_parquet(path, [*_CHANGES_COLUMNS, *_PRICES])
         rows = pl.scan_parquet(path, glob=False)
@@ -153,7 +153,7 @@ def _scanned(path: Path) -> pl.LazyFrame:
     )
 
 
-def _collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
+def _collect(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
     try:
         return rows.collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -164,7 +164,7 @@ _CallableModule = tuple[str, str, int, str | None]
 
 
 def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _CallableModule]:
-    """Event -> home team, away team, kickoff, and league where the list has a column of it."""
+    """Return event -> home team, away team, kickoff, and league if there is a column of it."""
     try:
         reader = csv.DictReader(io.StringIO(whole(path).decode()), strict=True)
         rows = [(reader.line_num, row) for row in reader]
@@ -178,7 +178,7 @@ def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _Callabl
         try:
             if None in row.values() or None in row:
                 raise ValueError("more or fewer cells than the header")
-            found = _listed(row)
+            found = _listed_fixture(row)
         except ValueError as error:
             account.refuse(name, line, str(error), "a fixture can't be read")
             continue
@@ -187,7 +187,7 @@ def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _Callabl
     return teams
 
 
-def _listed(row: Mapping[str, str]) -> _CallableModule:
+def _listed_fixture(row: Mapping[str, str]) -> _CallableModule:
     league = league_named(row.get("sport_key"), "sport_key")
     return row["home_team"], row["away_team"], time_ms(row["commence_time"]), league
 
@@ -209,14 +209,14 @@ def _change_parts(
         orient="row",
     )
     for batch in batches(counts, ids, options.chunk_rows):
-        found = _collected(rows.filter(pl.col("event").is_in(batch)), path).join(named, on="event", maintain_order="left")
-        quotes = _messages(_checked(name, found, options.odds_format, account), name)
+        found = _collect(rows.filter(pl.col("event").is_in(batch)), path).join(named, on="event", maintain_order="left")
+        quotes = _messages(_check_rows(name, found, options.odds_format, account), name)
         yield book_ticks(quotes, ids, options, rules, account)
 
 
-def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: ImportStats) -> pl.DataFrame:
-    """Refuse rows that can't be read, and take the price from those whose odds are not valid: from there on it is not known."""
-    form = asked or (OddsFormat.DECIMAL if rows["is_decimal"].all() else OddsFormat.AMERICAN)
+def _check_rows(name: str, rows: pl.DataFrame, chosen: str | None, account: ImportStats) -> pl.DataFrame:
+    """Refuse unreadable rows, and clear prices with invalid odds, which are unknown from there on."""
+    form = chosen or (OddsFormat.DECIMAL if rows["is_decimal"].all() else OddsFormat.AMERICAN)
     odds = pl.Series("odds", decimal_odds(rows["price"].to_numpy(), form))
     sound = odds.is_not_nan() & (odds * 1000).round().is_between(*ODDS_MILLI)
     for row, price, event, book in rows.filter(~sound).select("row", "price", "event", "book").iter_rows():
@@ -225,8 +225,8 @@ def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: ImportSt
     lost = pl.any_horizontal(pl.col("book", "market", "outcome").is_null()) | ~in_time | ~pl.col("point").is_finite()
     lost = lost.fill_null(value=False)  # a point may be null
     for row, *values in rows.filter(lost).select("row", "book", "market", "outcome", "point", "seen_ms", "ts_ms").iter_rows():
-        said = f"bookmaker, market, outcome, point and times in milliseconds are {values}"
-        account.refuse(name, row + 1, said, "a name or time is missing, or a number is not valid")
+        problem = f"bookmaker, market, outcome, point and times in milliseconds are {values}"
+        account.refuse(name, row + 1, problem, "a name or time is missing, or a number is not valid")
     away, home = pl.col("outcome") == pl.col("away"), pl.col("outcome") == pl.col("home")
     side = pl.when(home).then(pl.lit("part1")).when(away).then(pl.lit("part2")).otherwise(pl.col("outcome").str.to_lowercase())
     spreads = [market for market in rows["market"].drop_nulls().unique() if may_be_handicap(market)]
@@ -244,7 +244,7 @@ def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: ImportSt
 
 
 def _messages(rows: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return ``QUOTES``: a book's whole market at each time at which one of its outcomes changed, and what it withdrew then."""
+    """Return ``QUOTES``: a book's whole market at each change of an outcome, also withdrawals."""
     # Streams, messages and slots (a side of a stream) get numbers, because windows over whole numbers are the fast ones.
     streams = rows.select(_STREAM).unique(maintain_order=True).with_row_index("stream")
     numbered = rows.join(streams, on=_STREAM, maintain_order="left").with_columns(at=pl.int_range(pl.len()))
@@ -275,7 +275,7 @@ def _messages(rows: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def _on_one_line(state: pl.DataFrame) -> pl.DataFrame:
-    """Keep the messages whose known sides name one point, and name their market by it; null is a point of its own."""
+    """Keep messages whose known sides share one point, which names their market; ``None`` is a point of its own."""
     known = pl.col("at").is_not_null()
     line = pl.col("point").filter(known)
     messages = state.group_by("message").agg(lines=line.n_unique(), line=line.first())
@@ -298,10 +298,7 @@ _ENDINGS = (".json", ".json.gz")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return snapshots, ``*.json`` and ``*.json.gz``; or one ``*_ticks.parquet`` of changes with the fixtures beside it.
-
-    Of a folder without snapshots the changes in it are returned.
-    """
+    """Return snapshots, ``*.json`` and ``*.json.gz``, or of a folder without them one ``*_ticks.parquet`` with its fixtures."""
     below = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     ticks = [file for file in below if file.name.endswith(TICKS)]
     if any(path.suffix == ".parquet" for path in paths):
@@ -313,14 +310,13 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     )
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-    """Read snapshots, or changes, and make consensus ticks of them."""
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     if any(name.endswith(".parquet") for name in files):
         return normalise_changes(files, options, scratch)
     account = ImportStats(options.lenient)
     rules = options.rules(RULES)
     spill = QuoteSpill(scratch)
-    known = _Known()
+    known = _EventIndex()
     rows: list[tuple[Any, ...]] = []
     for n, (name, path) in enumerate(sorted(files.items())):
         rows += _snapshot(name, path, known, options, account)
@@ -330,7 +326,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         options.progress(f"{n + 1:,} of {len(files):,} snapshots read")
     ids = fixture_ids_of(known.events)
     account.note("fixtures whose kickoff moved", sum(len({*event.kickoffs.values()}) > 1 for event in known.events.values()))
-    return Normalised(
+    return SourceData(
         parts=_parts(spill, ids, known, options, rules, account),
         fixtures=tuple(
             Fixture(
@@ -360,8 +356,8 @@ class _ApiEvent:
 
 
 @dataclass(slots=True)
-class _Known:
-    """Events met so far, and the times of snapshots by (sport or event, type of market, book) that they speak of."""
+class _EventIndex:
+    """Events so far, and the times of snapshots that cover them, by (sport or event, type of market, book)."""
 
     events: dict[str, _ApiEvent] = field(default_factory=dict)
     covered: dict[tuple[str, str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -369,15 +365,15 @@ class _Known:
 
 
 def _parts(
-    spill: QuoteSpill, ids: Mapping[str, int], known: _Known, options: Options, rules: Consensus, account: ImportStats
+    spill: QuoteSpill, ids: Mapping[str, int], known: _EventIndex, options: Options, rules: Consensus, account: ImportStats
 ) -> Iterator[SourcePart]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         quotes = spill.rows(batch).sort("ts_ms", "file", "line")
         yield book_ticks(_with_withdrawals(quotes, known, batch), ids, options, rules, account)
 
 
-def _with_withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str]) -> pl.DataFrame:
-    """Add a message without prices at the first snapshot in which a book no longer quotes what it did in the one before."""
+def _with_withdrawals(quotes: pl.DataFrame, known: _EventIndex, batch: Sequence[str]) -> pl.DataFrame:
+    """Add an unpriced message at the first snapshot in which a book no longer quotes what it did before."""
     alone = {scope for scope, _, _ in known.covered}
     scopes = {event: event if event in alone else known.sport_of[event] for event in batch}
     rows = [
@@ -387,7 +383,7 @@ def _with_withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str])
         for n, at in enumerate(sorted(_times(known, scope, kind, book)))
     ]
     times = pl.DataFrame(rows, schema=_TIMES, orient="row")
-    said = (
+    offers = (
         quotes.unique(["event", "market_key", "book", "ts_ms"], keep="first", maintain_order=True)
         .with_columns(kind=pl.col("market_key").str.extract(r"^([^|]*)"), scope=pl.col("event").replace_strict(scopes))
         .join(times, on=["scope", "kind", "book", "ts_ms"], how="left")
@@ -396,21 +392,20 @@ def _with_withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str])
         .filter(pl.col("then").is_null() | (pl.col("then") > pl.col("n") + 1))
         .with_columns(pl.col("n") + 1)
     )
-    gone = said.drop("ts_ms").join(times, on=["scope", "kind", "book", "n"])
+    gone = offers.drop("ts_ms").join(times, on=["scope", "kind", "book", "n"])
     return pl.concat([quotes, gone.with_columns(decimal_odds=pl.lit(None, pl.Float64), seen_ms="ts_ms").select(*QUOTES)])
 
 
 _TIMES = {"scope": pl.String, "kind": pl.String, "book": pl.String, "n": pl.Int64, "ts_ms": pl.Int64}
 
 
-def _times(known: _Known, scope: str, kind: str, book: str) -> set[int]:
-    """Times of the snapshots in which a book would have quoted that type of market of an event, or of a sport's events."""
+def _times(known: _EventIndex, scope: str, kind: str, book: str) -> set[int]:
+    """Return the times of snapshots in which a book would have quoted that type of market of an event or sport."""
     alone = known.covered.get((scope, kind, book), set())
     return alone | known.covered.get((known.sport_of.get(scope, scope), kind, book), set())
 
 
-def _snapshot(name: str, path: Path, known: _Known, options: Options, account: ImportStats) -> list[tuple[Any, ...]]:
-    """Return the quotes of one file."""
+def _snapshot(name: str, path: Path, known: _EventIndex, options: Options, account: ImportStats) -> list[tuple[Any, ...]]:
     try:
         answer = orjson.loads(whole(path))
     except SourceError as error:
@@ -420,7 +415,7 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: I
         account.refuse(name, error.lineno, f"no JSON: {error.msg}", "no JSON")
         return []
     try:
-        ts_ms, events = _opened(name, answer, account)
+        ts_ms, events = _time_and_events(name, answer, account)
         form = _format_of(events, options.odds_format)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         account.refuse(name, 1, f"no answer of The Odds API v4: {reason_of(error)}", "no answer of The Odds API v4")
@@ -445,8 +440,8 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: I
     return rows
 
 
-def _opened(name: str, answer: Any, account: ImportStats) -> tuple[int, Sequence[ApiEvent]]:
-    """Return the time at which a snapshot could be seen, and its events."""
+def _time_and_events(name: str, answer: Any, account: ImportStats) -> tuple[int, Sequence[ApiEvent]]:
+    """Return the time at which a snapshot was visible, and its events."""
     if isinstance(answer, dict) and "data" in answer:
         data = answer["data"]
         return time_ms(answer["timestamp"]), data if isinstance(data, list) else [data]
@@ -461,10 +456,10 @@ def _opened(name: str, answer: Any, account: ImportStats) -> tuple[int, Sequence
     return max(updates, default=0), events
 
 
-def _format_of(events: Sequence[ApiEvent], asked: str | None) -> OddsFormat:
-    """Find how the prices of a file are written: whole numbers from 100 on, of either sign, are American."""
-    if asked is not None:
-        return OddsFormat(asked)
+def _format_of(events: Sequence[ApiEvent], chosen: str | None) -> OddsFormat:
+    """Return how a file's prices are written: whole numbers from 100 on, of either sign, are American."""
+    if chosen is not None:
+        return OddsFormat(chosen)
     prices = [
         outcome["price"]
         for event in events
@@ -481,11 +476,11 @@ def _format_of(events: Sequence[ApiEvent], asked: str | None) -> OddsFormat:
 
 
 def _far_apart(numbers: Sequence[float], american: Sequence[float]) -> bool:
-    """Tell a mixture from decimal odds with some longshots at 100 and above: these are few."""
+    """Return whether it is a mixture, not decimal odds with a few longshots at 100 and above."""
     return len(american) * 2 > len(numbers)
 
 
-def _learn(known: _Known, event: Mapping[str, Any], ts_ms: int) -> None:
+def _learn(known: _EventIndex, event: Mapping[str, Any], ts_ms: int) -> None:
     kickoff = time_ms(event["commence_time"])
     new = _ApiEvent(event["home_team"], event["away_team"])
     seen = known.events.setdefault(event["id"], new)

@@ -1,6 +1,6 @@
-"""The Odds API v4, polled: every answer is one message, and every poll without one that can be read a gap.
+"""The Odds API v4, polled: every answer is one message, and every poll without a readable one a gap.
 
-Each poll costs markets times regions. The feed knows from the headers what is left, and stops before it spends a reserve.
+Each poll costs markets times regions. The headers say what is left, and the feed stops before it spends a reserve.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from clvlab.errors import FeedError
 from clvlab.packs.manifest import Fixture
 from clvlab.sources.capture.connection import (
     RefusedAnswer,
-    awaited,
     base_url,
     client_of,
+    error_text,
     is_passing,
     provenance_at,
     refusal,
-    said,
+    result_until,
     secret,
 )
-from clvlab.sources.capture.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Health, Item, Resumption, Stop, now_ms
 from clvlab.sources.capture.peer import Retry
 from clvlab.sources.the_odds_api.messages import fixture_of
 
@@ -34,7 +34,7 @@ _WRONG_KEY = "The Odds API refuses the key: see CLVLAB_THE_ODDS_API_KEY"
 
 
 def backfill_credits(from_ts_ms: int, to_ts_ms: int, every_s: int, regions: Sequence[str], markets: Sequence[str]) -> int:
-    """Return what snapshots of a past time would cost: ten times markets times regions each; nothing is asked or spent.
+    """Return the cost of past snapshots: ten times markets times regions each; no request is made.
 
     Examples
     --------
@@ -46,29 +46,12 @@ def backfill_credits(from_ts_ms: int, to_ts_ms: int, every_s: int, regions: Sequ
 
 
 class TheOddsApiFeed:
-    """The odds of a sport, asked for again and again.
-
-    Parameters
-    ----------
-    key
-        That requests are paid with.
-    sport, regions, markets
-        What is asked for, by the provider's names; several are separated by commas.
-    interval_s
-        Seconds from one poll to the next.
-    reserve
-        Credits that are never spent.
-    url
-        Where the provider is.
-    timeout_s
-        How long an answer may take.
-    first_wait_s, most_wait_s
-        Bounds of the waits between two tries.
+    """The odds of a sport, polled; ``FeedSettings`` describes the parameters, the waits are those between two tries.
 
     Raises
     ------
     FeedError
-        A setting that can't be used.
+        A setting is not valid.
     """
 
     name = "the-odds-api"
@@ -99,75 +82,75 @@ class TheOddsApiFeed:
 
     @property
     def cost(self) -> int:
-        """Credits that a poll costs."""
+        """Credits per poll."""
         return len(self._regions) * len(self._markets)
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return the events of the sport, by kickoff; asking is free."""
+        """Return the events of the sport by kickoff; the request is free."""
         with self._client() as client:
             try:
                 return self._events(client)
             except (httpx2.HTTPError, RefusedAnswer) as error:
-                raise FeedError(f"The Odds API can't be asked, see CLVLAB_THE_ODDS_API_URL: {said(error)}") from None
+                raise FeedError(f"The Odds API can't be asked, see CLVLAB_THE_ODDS_API_URL: {error_text(error)}") from None
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return every answer that differs from the one before; see ``Feed``. Nothing that was missed comes again."""
+        """Return every answer that differs from the one before, see ``Feed``; missed answers can't be had again."""
         owed, heard_ms, etag = after is not None, 0, ""
         retry = Retry(self.health, *self._waits)
-        asked: dict[str, str] | None = None
+        params: dict[str, str] | None = None
         with self._client() as client:
             while not stop.is_set:
                 started = monotonic()
                 try:
-                    if asked is None:
-                        asked = awaited(lambda: self._question(client, fixture_ids), stop)
+                    if params is None:
+                        params = result_until(lambda: self._params(client, fixture_ids), stop)
                         continue  # what is left is known now
                     self._check_reserve()
-                    answer = awaited(self._poll(client, asked, "" if owed else etag), stop)
+                    answer = result_until(self._poll(client, params, "" if owed else etag), stop)
                     if answer is None:
                         break
                     self._check(answer)
                     if answer.status_code == httpx2.codes.OK and not _is_list(answer.content):
                         heard_ms = heard_ms or now_ms()
-                        yield Received(answer.content, now_ms())  # kept; what the odds are then nobody knows
+                        yield FeedMessage(answer.content, now_ms())  # kept; the odds are then unknown
                         raise httpx2.DecodingError("no list of events")
                 except (httpx2.HTTPError, RefusedAnswer) as error:
-                    retry.failed(said(error))
+                    retry.note_failure(error_text(error))
                     is_quota = isinstance(error, RefusedAnswer) and error.status == httpx2.codes.TOO_MANY_REQUESTS
                     if heard_ms and not owed:
                         owed = True
                         yield Cut(GapCause.QUOTA if is_quota else GapCause.CUT, heard_ms)
                     retry.wait(stop, error.retry_after_s if isinstance(error, RefusedAnswer) else 0.0)
                     continue
-                retry.succeeded()
+                retry.reset()
                 heard_ms = now_ms()
                 self.health.connected, self.health.heard_ts_ms = True, heard_ms
                 self.health.retries, self.health.error = 0, None
                 if owed:
                     owed = False
-                    yield Resumed(heard_ms)
+                    yield Resumption(heard_ms)
                 if answer.status_code == httpx2.codes.OK:
                     etag = answer.headers.get("etag", "")
-                    message = Received(answer.content, heard_ms)
+                    message = FeedMessage(answer.content, heard_ms)
                     self.health.note(message)
                     yield message
                 stop.wait(max(0.0, started + self._interval_s - monotonic()))
         self.health.connected = False
 
-    def _poll(self, client: httpx2.Client, asked: dict[str, str], etag: str) -> Callable[[], httpx2.Response]:
-        """Return a question after the odds; what is unchanged since ``etag`` is not sent again."""
+    def _poll(self, client: httpx2.Client, params: dict[str, str], etag: str) -> Callable[[], httpx2.Response]:
+        """Return a request for the odds, which are not sent again if unchanged since ``etag``."""
         headers = {"If-None-Match": etag} if etag else {}
-        return lambda: client.get(f"/v4/sports/{self._sport}/odds", params=asked, headers=headers)
+        return lambda: client.get(f"/v4/sports/{self._sport}/odds", params=params, headers=headers)
 
-    def _question(self, client: httpx2.Client, fixture_ids: Sequence[int]) -> dict[str, str]:
+    def _params(self, client: httpx2.Client, fixture_ids: Sequence[int]) -> dict[str, str]:
         """Return the parameters of a poll, after a free request that shows key, sport and quota."""
         events = {event.fixture_id: str(event.source_id) for event in self._events(client)}
         unknown = sorted(set(fixture_ids) - events.keys())
         if unknown:
             raise FeedError(f"The Odds API has no fixture {unknown[0]} of {self._sport}: see CLVLAB_THE_ODDS_API_SPORT")
-        asked = {"regions": ",".join(self._regions), "markets": ",".join(self._markets)}
+        params = {"regions": ",".join(self._regions), "markets": ",".join(self._markets)}
         chosen = {"eventIds": ",".join(events[number] for number in fixture_ids)} if fixture_ids else {}
-        return asked | {"oddsFormat": "decimal", "dateFormat": "iso"} | chosen
+        return params | {"oddsFormat": "decimal", "dateFormat": "iso"} | chosen
 
     def _events(self, client: httpx2.Client) -> list[Fixture]:
         response = client.get(f"/v4/sports/{self._sport}/events", params={"dateFormat": "iso"})
@@ -187,7 +170,7 @@ class TheOddsApiFeed:
             )
 
     def _check(self, response: httpx2.Response) -> None:
-        """Take note of the quota, and refuse what is no answer."""
+        """Record the quota, and refuse an answer that is an error."""
         left = response.headers.get("x-requests-remaining", "").partition(".")[0]
         if left.removeprefix("-").isdecimal():
             self.health.quota_left = int(left)

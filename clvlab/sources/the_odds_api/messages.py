@@ -1,4 +1,4 @@
-"""The Odds API's answers, each of which is all that its books quote: the consensus of the books, market by market."""
+"""The Odds API's answers, each with all that its books quote: the consensus of the books, market by market."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ from clvlab.sources.source import (
 
 
 class ApiOutcome(TypedDict, total=False):
-    """What a side costs."""
-
     name: str
     price: float
     point: float
@@ -42,23 +40,19 @@ class ApiOutcome(TypedDict, total=False):
 
 
 class ApiMarket(TypedDict, total=False):
-    """What a book quotes of a market."""
-
     key: str
     last_update: str
     outcomes: Sequence[ApiOutcome]
 
 
 class ApiBook(TypedDict, total=False):
-    """What a book quotes of an event."""
-
     key: str
     last_update: str
     markets: Sequence[ApiMarket]
 
 
 class ApiEvent(TypedDict, total=False):
-    """An event, and what its books quote where odds were asked for."""
+    """An event, and its books' quotes in answers with odds."""
 
     id: str
     sport_key: str
@@ -74,7 +68,7 @@ def fixture_of(event: ApiEvent) -> Fixture:
     Raises
     ------
     ValueError, KeyError, TypeError, AttributeError
-        It is no event.
+        The value is not an event.
     """
     return Fixture(
         fixture_id=fixture_id_of(event["id"]),
@@ -86,19 +80,19 @@ def fixture_of(event: ApiEvent) -> Fixture:
 
 
 def side_of(outcome: str, home: str, away: str) -> str:
-    """``part1`` for the home team, ``part2`` for the away team, else the outcome's name in small letters."""
+    """Return ``part1`` for the home team, ``part2`` for the away team, else the outcome's name in small letters."""
     if outcome == home:
         return "part1"
     return "part2" if outcome == away else outcome.lower()
 
 
 def home_point(market: str, side: str, point: float | None) -> float | None:
-    """Return the point that all sides of a market share: of a spread the home team's.
+    """Return the point that all sides of a market share: the home team's for a spread.
 
     Raises
     ------
     ValueError
-        A point that is no number.
+        A point is not a number.
     """
     if point is None:
         return None
@@ -124,12 +118,12 @@ RULES = Consensus(min_books=3, max_age_s=3600)
 def event_quotes(
     name: str, number: int, event: ApiEvent, ts_ms: int, form: OddsFormat, account: ImportStats
 ) -> Iterator[tuple[Any, ...]]:
-    """Read an event of an answer that could be seen at that time, as rows of ``QUOTES``; bad prices go to the account.
+    """Return an event of an answer visible at that time as rows of ``QUOTES``; bad prices go to the account.
 
     Raises
     ------
     ValueError, KeyError, TypeError, AttributeError
-        It is no event.
+        The value is not an event.
     """
     home, away = event["home_team"], event["away_team"]
     texts = (event["id"], event["sport_key"], home, away)
@@ -159,8 +153,8 @@ def event_quotes(
                 point = home_point(market["key"], side, outcome.get("point"))
                 priced = sides[market_key_of(market["key"], point, outcome.get("description"))]
                 if priced.setdefault(side, odds) != odds:
-                    said = f"{where}: {side} is priced {priced[side]} and {odds}"
-                    account.refuse(name, number, said, "a side is priced twice at one time")
+                    problem = f"{where}: {side} is priced {priced[side]} and {odds}"
+                    account.refuse(name, number, problem, "a side is priced twice at one time")
             for key, priced in sides.items():
                 if len(priced) < 2:
                     account.refuse(name, number, f"{where} has one side, {next(iter(priced))!r}", "a market has one side")
@@ -178,7 +172,7 @@ def _odds(price: object, form: OddsFormat) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _OddsBook:
-    """What a book quotes of a market, and when it last said so."""
+    """A book's quotes of a market, and their last update."""
 
     seen_ms: int
     odds: dict[str, float]
@@ -192,14 +186,9 @@ class _Event:
 
 
 class TheOddsApiReader(StateReader):
-    """Reads answers one after the other: a state for each market whose price changed, or that is not quoted any more.
+    """Reads answers into states of markets whose price changed or that are no longer quoted.
 
-    Parameters
-    ----------
-    rules, margin
-        How books become one price.
-    odds_format
-        How prices are written.
+    ``rules`` and ``margin`` say how books become one price, ``odds_format`` how prices are written.
     """
 
     def __init__(
@@ -213,7 +202,7 @@ class TheOddsApiReader(StateReader):
         self._last: dict[tuple[int, str], State] = {}
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
-        """Return the markets that an answer changes."""
+        """Return the states of markets that an answer changes."""
         try:
             answer = orjson.loads(text)
             if not isinstance(answer, list):
@@ -225,18 +214,17 @@ class TheOddsApiReader(StateReader):
             raise ValueError(f"no answer of The Odds API: {type(error).__name__} {error}") from error
         if len({event.fixture.fixture_id for event in events}) != len(events):
             raise ValueError("an event stands twice in one answer")
-        states = [state for event in events for state in self._quoted(event)]
+        states = [state for event in events for state in self._consensus_states(event)]
         newest = {event.fixture.fixture_id: event.newest_ms for event in events}
         self._fixtures |= {event.fixture.fixture_id: event.fixture for event in events}
         here = {(state.fixture_id, state.market_key) for state in states}
-        states += [self._vanished(market, newest.get(market[0], 0)) for market in self._known - here]
+        states += [self._withdrawn_state(market, newest.get(market[0], 0)) for market in self._known - here]
         changed = [state for state in states if self._is_new(state)]
         self._last |= {(state.fixture_id, state.market_key): state for state in states}
         self._known |= here
         return sorted(changed, key=lambda state: (state.ts_ms, state.fixture_id, state.market_key))
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:  # noqa: ARG002 - polls are of everything
-        """Take note that an answer was missed."""
         forgotten, self._known = self._known, set()
         return forgotten
 
@@ -245,9 +233,9 @@ class TheOddsApiReader(StateReader):
         return market not in self._known or self._last[market][3:] != state[3:]
 
     def _event(self, number: int, event: ApiEvent) -> _Event:
-        """Read an event without taking note of it; a book that says a false time is read as one that quotes nothing."""
-        told = [(book, _updates(book)) for book in event.get("bookmakers") or ()]
-        sound = [(book, updates) for book, updates in told if all(self.clock.holds(ts_ms) for ts_ms in updates)]
+        """Read an event without recording it; a book with a false time counts as one without quotes."""
+        books = [(book, _updates(book)) for book in event.get("bookmakers") or ()]
+        sound = [(book, updates) for book, updates in books if all(self.clock.holds(ts_ms) for ts_ms in updates)]
         event = {**event, "bookmakers": [book for book, _ in sound]}
         newest_ms = max((ts_ms for _, updates in sound for ts_ms in updates), default=0)
         markets: dict[str, dict[str, _OddsBook]] = defaultdict(dict)
@@ -261,8 +249,8 @@ class TheOddsApiReader(StateReader):
             raise ValueError(f"event {event['id']!r:.80} is {fixture.names!r:.80}, and was {known.names!r:.80}")
         return _Event(fixture, newest_ms, markets)
 
-    def _quoted(self, event: _Event) -> Iterator[State]:
-        """Return the consensus of each market of an event; its sides are those that were named first."""
+    def _consensus_states(self, event: _Event) -> Iterator[State]:
+        """Return the consensus of each market of an event, with the sides that were named first."""
         fixture_id, kickoff = event.fixture.fixture_id, event.fixture.kickoff_ts_ms or 0
         for key, books in event.markets.items():
             last = self._last.get((fixture_id, key))
@@ -284,13 +272,13 @@ class TheOddsApiReader(StateReader):
         prob, odds_milli, _ = book_prices(np.array([[book.odds[side] for side in sides] for book in books]), self._margin)
         numbers, zeros = np.arange(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
         seen_ms = np.array([book.seen_ms for book in books], dtype=np.int64)
-        said = BookMessages(zeros, zeros + newest_ms, numbers, seen_ms, prob, odds_milli)
-        ticks = consensus_ticks(said, zeros + 1, self._rules)
+        quotes = BookMessages(zeros, zeros + newest_ms, numbers, seen_ms, prob, odds_milli)
+        ticks = consensus_ticks(quotes, zeros + 1, self._rules)
         if ticks.suspended[0]:
             return nothing, nothing
         return tuple(ticks.prob_bps[0].tolist()), tuple(ticks.odds_milli[0].tolist())
 
-    def _vanished(self, market: tuple[int, str], newest_ms: int) -> State:
+    def _withdrawn_state(self, market: tuple[int, str], newest_ms: int) -> State:
         last = self._last[market]
         ts_ms, nothing = max(last.ts_ms, newest_ms), (None,) * len(last.sides)
         kickoff = self._fixtures[market[0]].kickoff_ts_ms or 0
@@ -298,7 +286,7 @@ class TheOddsApiReader(StateReader):
 
 
 def _updates(book: ApiBook) -> list[int]:
-    return [time_ms(said["last_update"]) for said in (book, *book["markets"]) if said.get("last_update") is not None]
+    return [time_ms(entry["last_update"]) for entry in (book, *book["markets"]) if entry.get("last_update") is not None]
 
 
 SOURCE = Source(

@@ -1,6 +1,6 @@
 """Files of TxLINE's stable-price messages, one a line, and captures of one fixture that follow each other.
 
-A file holds a message once, whereas a live reader knows the ids of each market's newest time alone: it reads without an end.
+A message counts once per file, while a live reader, which has no end, knows only the ids of each market's newest time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clvlab.packs.manifest import Capture, Fixture, Gap, TimeRule
 from clvlab.sources.books import QuoteSpill, batches
 from clvlab.sources.clock import NOT_BORNE_OUT, jumps
 from clvlab.sources.exchange import State
-from clvlab.sources.source import ImportStats, Normalised, Options, reason_of
+from clvlab.sources.source import ImportStats, Options, SourceData, reason_of
 from clvlab.sources.txline.messages import about, stable_price
 from clvlab.words import counted
 
@@ -28,7 +28,7 @@ NORMALISER = "txline/1"
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return the files to read by name: files as given, and of a folder its ``odds_*.jsonl`` and ``odds_*.jsonl.gz``."""
+    """Return files by name: given ones, and of a folder ``odds_*.jsonl`` and ``odds_*.jsonl.gz``."""
     files = [file for path in paths for file in ([path] if path.is_file() else _in_folder(path))]
     named = {file.name: file for file in files}
     if not files:
@@ -44,9 +44,9 @@ def _in_folder(folder: Path) -> list[Path]:
 
 @dataclass(slots=True)
 class _CaptureFile:
-    """What is kept of one file once its messages were written away: first and last time of each fixture.
+    """Facts of a file after its messages are on disk: first and last time of each fixture.
 
-    ``jumps`` counts messages whose times nothing after them bears out; a file is mixed where times fall between fixtures.
+    ``jumps`` counts messages whose times no later one confirms; a file is mixed where times fall between fixtures.
     """
 
     number: int
@@ -58,8 +58,8 @@ class _CaptureFile:
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-    """Read messages in the order of time; captures of one fixture follow each other, the silence between them is a gap."""
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
+    """Read messages in order of time; captures of one fixture follow each other, with a gap between them."""
     account = ImportStats(options.lenient)
     spill = QuoteSpill(scratch)
     captures = []
@@ -81,7 +81,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     refused = sum(capture.jumps for capture in captures)
     account.note(NOT_BORNE_OUT, refused)
     differs = refused or any(capture.is_mixed for capture in captures)
-    return Normalised(
+    return SourceData(
         parts=_parts(spill, [capture.number for capture in captures], options),
         fixtures=tuple(Fixture(fixture_id=fixture_id) for fixture_id in sorted(last)),
         account=account,
@@ -169,7 +169,7 @@ _ROWS = {"event": pl.String, "capture": pl.Int64, "message": pl.Int64} | {
 
 
 def _times(path: Path) -> Iterator[tuple[int, int, int]]:
-    """Return line number, fixture and time of each message, as far as they can be read; the reading refuses the others."""
+    """Return line number, fixture and time of each readable message; others are refused later."""
     for line_number, line in lines_of(path):
         _, ts_ms, fixture_id = about(line)
         if fixture_id is not None and ts_ms is not None and 0 <= ts_ms <= SAFE_INTEGER:

@@ -1,7 +1,7 @@
-"""TxLINE: server-sent events that resume where they broke off, and blocks of what they can't replay.
+"""TxLINE: server-sent events that can be resumed, and blocks of what they can't replay.
 
-After a cut the stream is asked for with ``Last-Event-ID``, and sends what was missed. If it says by a first event ``reset``
-that it does not hold that any more, or if there was no mark yet, the blocks of the missed time are read.
+After a cut the stream is requested with ``Last-Event-ID``, and sends what was missed. If its first event is ``reset``, as it no
+longer holds that, or if there was no mark yet, the blocks of the missed time are read.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from clvlab.packs.manifest import Fixture
 from clvlab.sources.capture.connection import (
     Line,
     RefusedAnswer,
-    attended,
     base_url,
     client_of,
+    error_text,
     is_passing,
+    items_until,
     provenance_at,
     refusal,
-    said,
     secret,
 )
-from clvlab.sources.capture.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop, now_ms
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Health, Item, Resumption, Stop, now_ms
 from clvlab.sources.capture.peer import Retry, backoff_s
 from clvlab.sources.txline.messages import About, about, fixture_of
 
-# What TxLINE answers beside its stream: odds in blocks of five minutes, which fill gaps, and fixtures.
+# What TxLINE answers besides its stream: odds in blocks of five minutes, which fill gaps, and fixtures.
 
 
 BLOCK_MS = 300_000
@@ -43,12 +43,12 @@ _SPACE = " \t\r\n"
 
 
 def elements(array: str) -> Iterator[str]:
-    """Return the elements of a JSON array, each as it is written.
+    """Return the elements of a JSON array, each as written.
 
     Raises
     ------
     ValueError
-        It is no array.
+        The text is not an array.
 
     Examples
     --------
@@ -80,21 +80,13 @@ def _next(text: str, at: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The blocks of a provider.
-
-    Attributes
-    ----------
-    client
-        Asks with the headers that are needed.
-    path
-        Of a block, with ``{day}`` (of the epoch), ``{hour}`` and ``{block}`` (of the hour, from 0).
-    """
+    """A provider's blocks, at a ``path`` with ``{day}`` (of the epoch), ``{hour}`` and ``{block}`` (of the hour, from 0)."""
 
     client: httpx2.Client
     path: str
 
     def texts(self, since_ms: int, until_ms: int) -> Generator[list[bytes] | None, None, None]:
-        """Return the messages of one block after the other; None for one that did not answer, or lies too far back."""
+        """Return the messages block by block; ``None`` for one without an answer, or too far back."""
         first, last = since_ms // BLOCK_MS, until_ms // BLOCK_MS
         if last - first >= MOST_BLOCKS:
             yield None
@@ -127,14 +119,14 @@ _MOST_MARK = 200
 
 
 def mark_of(event_id: str) -> str | None:
-    """Return the id of an event if it can be sent back in a header; None else."""
+    """Return the id of an event if it is valid in a header, else ``None``."""
     sound = 0 < len(event_id) <= _MOST_MARK and event_id.isascii() and event_id.isprintable() and " " not in event_id
     return event_id if sound else None
 
 
 @dataclass
 class Ids:
-    """The ids that came last; older ones are forgotten."""
+    """The newest ids; older ones are forgotten."""
 
     _ids: dict[str, None] = field(default_factory=dict)
 
@@ -145,7 +137,7 @@ class Ids:
                 del self._ids[next(iter(self._ids))]
 
     def take(self, message_id: str | None) -> bool:
-        """Forget one; tell whether it was known."""
+        """Remove an id; return whether it was known."""
         known = message_id is not None and message_id in self._ids
         if known:
             del self._ids[message_id or ""]
@@ -160,26 +152,26 @@ class Ids:
 
 @dataclass
 class HistoryPosition:
-    """Where a feed is.
+    """State of a feed.
 
     Attributes
     ----------
     wanted
         Fixtures; all if empty.
     mark
-        Of the last event that had one.
+        Mark of the last event that had one.
     owed
-        Whether a ``Resumed`` is due.
+        Whether a ``Resumption`` is due.
     sound_ms
-        When the last message came before which none is missing.
+        Time of the last message before which none is missing.
     is_vague
-        Whether nobody knows when that was: the mark that a listener began with is after all times.
+        Whether that time is unknown: the listener's first mark is later than all times.
     doubtful_ms
-        What that was before the stream was taken to go on at the mark, until a message shows that it does.
+        That time before the stream seemed to continue at the mark, until a message confirms it.
     behind_ms
-        Until a message of this time comes, missed ones are still being sent.
+        Missed messages are still being sent until one of this time.
     filled
-        Ids of messages that a block had, which the stream may still send.
+        Ids of messages from a block that the stream may still send.
     """
 
     wanted: frozenset[int]
@@ -187,7 +179,7 @@ class HistoryPosition:
     owed: bool
     sound_ms: int = 0
     data_ms: int = 0
-    begun: bool = False
+    started: bool = False
     is_vague: bool = False
     behind_ms: int | None = None
     doubtful_ms: int | None = None
@@ -196,34 +188,33 @@ class HistoryPosition:
 
     @property
     def marked_ms(self) -> int | None:
-        """The provider's time of the mark."""
         time = (self.mark or "").partition(":")[0]
         return int(time) if time.isdecimal() and len(time) <= len(str(SAFE_INTEGER)) and int(time) <= SAFE_INTEGER else None
 
     def begin(self, now_ms: int) -> None:
-        if not self.begun:
+        if not self.started:
             marked_ms = self.marked_ms if self.owed else None
-            self.begun, self.sound_ms = True, now_ms if marked_ms is None else min(marked_ms, now_ms)
+            self.started, self.sound_ms = True, now_ms if marked_ms is None else min(marked_ms, now_ms)
             self.is_vague = marked_ms is not None and marked_ms > now_ms + SLACK_MS
         self.data_ms = now_ms
 
-    def resumed(self, now_ms: int, skew_ms: int, *, at_mark: bool) -> None:
-        """Take note that messages come again: at the mark, as long as no ``reset`` says otherwise."""
+    def resume(self, now_ms: int, skew_ms: int, *, at_mark: bool) -> None:
+        """Record that messages arrive again: at the mark, unless a ``reset`` follows."""
         self.owed, self.behind_ms = False, now_ms + skew_ms
         self.doubtful_ms = self.sound_ms if at_mark else None
 
-    def lost(self) -> None:
-        """Take note of a ``reset`` after heartbeats: nothing of what was missed came."""
+    def lose(self) -> None:
+        """Record a ``reset`` after heartbeats: no missed message came."""
         self.sound_ms = self.sound_ms if self.doubtful_ms is None else self.doubtful_ms
 
-    def caught_up(self, now_ms: int) -> None:
+    def catch_up(self, now_ms: int) -> None:
         self.behind_ms, self.sound_ms, self.is_vague = None, now_ms, False
 
-    def missed(self, now_ms: int, skew_ms: int) -> tuple[int, int, bool]:
-        """Return from when to when messages were missed by the provider's clock, and whether that is known.
+    def missed_time(self, now_ms: int, skew_ms: int) -> tuple[int, int, bool]:
+        """Return start and end of the missed time by the provider's clock, and whether they are known.
 
-        A single message that lies about its time must not make the missed time look shorter than it was: a mark counts where
-        it is not later than what came last, and a clock that is behind only as far as messages are late.
+        One message with a false time must not shorten the missed time: a mark counts only if it is not later than the last
+        message, and a slow clock only as far as messages are late.
         """
         late_ms = max(skew_ms, -SLACK_MS)
         until_ms = now_ms + late_ms
@@ -245,17 +236,7 @@ _MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """An event.
-
-    Attributes
-    ----------
-    kind
-        Its ``event``, ``message`` by default.
-    data
-        Its ``data``, verbatim.
-    mark
-        The last ``id`` so far; empty without any.
-    """
+    """An event: its type, ``message`` by default, its data verbatim, and the last id so far, or an empty one."""
 
     kind: str
     data: bytes
@@ -264,23 +245,23 @@ class ServerEvent:
 
 @dataclass
 class EventStream:
-    """Takes bytes and returns events; one that breaks off, with the ``id`` it began with, is none."""
+    """Turns bytes into events; a truncated one does not count, nor does its ``id``."""
 
     _rest: bytes = b""
     _after_cr: bool = False
-    _begun: bool = False
+    _started: bool = False
     _kind: bytes = b""
     _data: list[bytes] = field(default_factory=list)
     _size: int = 0
     _mark: str = ""
 
     def take(self, chunk: bytes) -> Iterator[ServerEvent]:
-        r"""Return the events that end with some more bytes.
+        r"""Return the events that end with these bytes.
 
         Raises
         ------
         ValueError
-            A line, or an event, without an end.
+            A line or an event does not end.
 
         Examples
         --------
@@ -293,8 +274,8 @@ class EventStream:
         lines = (self._rest + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._rest = lines.pop()
         for line in lines:
-            event = self._line(line if self._begun else line.removeprefix(_BYTE_ORDER_MARK))
-            self._begun = True
+            event = self._line(line if self._started else line.removeprefix(_BYTE_ORDER_MARK))
+            self._started = True
             if event is not None:
                 yield event
         if self._size + len(self._rest) > _MOST_BYTES:
@@ -329,27 +310,25 @@ class _Silent(Exception):  # noqa: N818 - no error: the feed connects again
 
 
 class TxLineFeed:
-    """The odds stream of TxLINE.
+    """The odds stream of TxLINE; ``FeedSettings`` describes most parameters.
 
     Parameters
     ----------
     jwt
-        Token of the session, or what returns a new one: called at first, and whenever it was refused.
-    api_token
-        Of the bundle that was subscribed to.
+        Session token, or a function that returns a new one: called at first, and after each refusal.
     url, stream_path, block_path, fixtures_path
-        Where the provider is; without a path of fixtures they are those of the current block, without names and kickoffs.
+        Provider's addresses; without a path of fixtures they are those of the current block, without names and kickoffs.
     patience_s, data_patience_s
-        How long no byte, and how long no message, may come before the feed connects again.
+        Longest time without a byte, and without a message, before the feed connects again.
     timeout_s
-        How long a connection or an answer may take.
+        Longest wait for a connection or an answer.
     first_wait_s, most_wait_s
         Bounds of the waits between two tries.
 
     Raises
     ------
     FeedError
-        A setting that can't be used.
+        A setting is not valid.
     """
 
     name = "txline"
@@ -380,7 +359,6 @@ class TxLineFeed:
         self.health = Health()
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return the fixtures of the bundle, by kickoff."""
         at_ms = now_ms()
         path = self._fixtures_path or self._block_path.format(
             day=at_ms // 86_400_000, hour=at_ms // 3_600_000 % 24, block=at_ms // 300_000 % 12
@@ -394,23 +372,24 @@ class TxLineFeed:
                 self._check(response)
                 found = {fixture.fixture_id: fixture for fixture in map(fixture_of, elements(response.content.decode()))}
             except (httpx2.HTTPError, RefusedAnswer, ValueError, KeyError, TypeError) as error:
-                raise FeedError(f"TxLINE can't be asked for fixtures, see CLVLAB_TXLINE_URL and _JWT: {said(error)}") from None
+                raise FeedError(
+                    f"TxLINE can't be asked for fixtures, see CLVLAB_TXLINE_URL and _JWT: {error_text(error)}"
+                ) from None
         return sorted(found.values(), key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return messages as they come; see ``Feed``."""
         place = HistoryPosition(frozenset(fixture_ids), mark_of(after or ""), owed=after is not None)
         retry, renewals = Retry(self.health, *self._waits), 0
         with self._client() as client, self._off():
             while not stop.is_set:
                 cause, at_least, wrong = GapCause.CUT, 0.0, "the stream ended"
                 try:
-                    yield from self._connected(client, place, stop)
+                    yield from self._listen_once(client, place, stop)
                 except (_Silent, httpx2.ReadTimeout) as error:
                     cause, wrong = GapCause.SILENCE, f"nothing came for too long ({type(error).__name__})"
                 except RefusedAnswer as error:
                     cause = GapCause.QUOTA if error.status == httpx2.codes.TOO_MANY_REQUESTS else cause
-                    at_least, wrong = error.retry_after_s, said(error)
+                    at_least, wrong = error.retry_after_s, error_text(error)
                     if error.status == httpx2.codes.UNAUTHORIZED:
                         self._token, renewals = None, renewals + 1
                         if renewals > _RENEWALS or not callable(self._jwt):
@@ -418,15 +397,15 @@ class TxLineFeed:
                 except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
                     raise FeedError(f"TxLINE can't be asked, see CLVLAB_TXLINE_URL: {type(error).__name__}") from None
                 except (httpx2.HTTPError, ValueError) as error:
-                    wrong = said(error)
+                    wrong = error_text(error)
                 if stop.is_set:
                     break
                 if not self.health.retries:  # something came
-                    retry.succeeded()
+                    retry.reset()
                     renewals = min(renewals, 1)
-                retry.failed(wrong)
+                retry.note_failure(wrong)
                 self.health.owed_since_ms = None
-                if place.begun and not place.owed:
+                if place.started and not place.owed:
                     place.owed = True
                     yield Cut(cause, place.sound_ms, resumable=True)
                 retry.wait(stop, at_least)
@@ -438,73 +417,72 @@ class TxLineFeed:
         finally:
             self.health.connected = False
 
-    def _connected(self, client: httpx2.Client, place: HistoryPosition, stop: Stop) -> Generator[Item, None, None]:
-        """Return what one connection brings."""
+    def _listen_once(self, client: httpx2.Client, place: HistoryPosition, stop: Stop) -> Generator[Item, None, None]:
         line = Line()
-        with closing(attended(self._events(client, place, line), stop, line.hang_up)) as events:
+        with closing(items_until(self._events(client, place, line), stop, line.hang_up)) as events:
             for n, (event, at_ms) in enumerate(events):
                 self.health.connected, self.health.heard_ts_ms = True, at_ms
                 if n == 0:
                     place.begin(at_ms)
                 if place.owed:
-                    yield from self._resumed(client, place, stop, at_ms, is_reset=event.kind == "reset")
+                    yield from self._resume(client, place, stop, at_ms, is_reset=event.kind == "reset")
                 elif event.kind == "reset" and place.mark is not None:
-                    place.lost()
+                    place.lose()
                     raise httpx2.RemoteProtocolError("the server lost its place")
                 mark = mark_of(event.mark)
                 place.mark = mark or place.mark
                 if event.kind not in ("heartbeat", "reset"):
-                    yield from self._message(place, Received(event.data, at_ms, mark=mark))
+                    yield from self._message(place, FeedMessage(event.data, at_ms, mark=mark))
                 elif event.kind == "heartbeat":
                     self.health.retries, self.health.error = 0, None
                     if place.behind_ms is not None:
-                        self._caught_up(place, at_ms)
+                        self._catch_up(place, at_ms)
                 if at_ms - place.data_ms > self._data_patience_s * 1000:
                     raise _Silent("heartbeats alone")
 
-    def _message(self, place: HistoryPosition, message: Received) -> Iterator[Received]:
+    def _message(self, place: HistoryPosition, message: FeedMessage) -> Iterator[FeedMessage]:
         place.data_ms, place.doubtful_ms = message.received_ts_ms, None
         own = about(message.text)
         if place.filled.take(own.message_id):
             return  # a block had it already
         if place.behind_ms is None or (own.ts_ms or 0) >= place.behind_ms:
-            self._caught_up(place, message.received_ts_ms)
+            self._catch_up(place, message.received_ts_ms)
         if place.wanted and own.fixture_id is not None and own.fixture_id not in place.wanted:
             return
         place.seen.add(own.message_id)
-        message = Received(message.text, message.received_ts_ms, own.ts_ms, message.mark)
+        message = FeedMessage(message.text, message.received_ts_ms, own.ts_ms, message.mark)
         self.health.note(message)
         yield message
 
-    def _caught_up(self, place: HistoryPosition, at_ms: int) -> None:
-        place.caught_up(at_ms)
+    def _catch_up(self, place: HistoryPosition, at_ms: int) -> None:
+        place.catch_up(at_ms)
         self.health.owed_since_ms = None
 
-    def _resumed(
+    def _resume(
         self, client: httpx2.Client, place: HistoryPosition, stop: Stop, at_ms: int, *, is_reset: bool
-    ) -> Iterator[Received | Resumed]:
-        """Return that messages come again, and those of the missed time that the stream will not send."""
+    ) -> Iterator[FeedMessage | Resumption]:
+        """Return a ``Resumption`` and the missed messages that the stream will not send."""
         missed: list[tuple[bytes, About]] = []
         whole = True
         if is_reset or place.mark is None:
-            missed, whole = self._missed(client, place, stop)
+            missed, whole = self._backlog(client, place, stop)
             if stop.is_set:
                 return
         self.health.owed_since_ms = place.sound_ms
-        place.resumed(at_ms, self._skew_ms, at_mark=not is_reset and place.mark is not None)
-        yield Resumed(at_ms, replayed=whole)
+        place.resume(at_ms, self._skew_ms, at_mark=not is_reset and place.mark is not None)
+        yield Resumption(at_ms, replayed=whole)
         for text, own in missed:
             place.seen.add(own.message_id)
             place.filled.add(own.message_id)
-            message = Received(text, now_ms(), own.ts_ms)
+            message = FeedMessage(text, now_ms(), own.ts_ms)
             self.health.note(message)
             yield message
 
-    def _missed(self, client: httpx2.Client, place: HistoryPosition, stop: Stop) -> tuple[list[tuple[bytes, About]], bool]:
-        """Return the messages of the missed time by their times, and whether every block answered."""
-        since_ms, until_ms, whole = place.missed(now_ms(), self._skew_ms)
+    def _backlog(self, client: httpx2.Client, place: HistoryPosition, stop: Stop) -> tuple[list[tuple[bytes, About]], bool]:
+        """Return the messages of the missed time by time, and whether every block answered."""
+        since_ms, until_ms, whole = place.missed_time(now_ms(), self._skew_ms)
         missed: list[tuple[bytes, About]] = []
-        with closing(attended(History(client, self._block_path).texts(since_ms, until_ms), stop)) as blocks:
+        with closing(items_until(History(client, self._block_path).texts(since_ms, until_ms), stop)) as blocks:
             for texts in blocks:
                 whole = whole and texts is not None
                 missed += [(text, about(text)) for text in texts or ()]
@@ -524,14 +502,14 @@ class TxLineFeed:
     def _events(
         self, client: httpx2.Client, place: HistoryPosition, line: Line
     ) -> Generator[tuple[ServerEvent, int], None, None]:
-        """Return the events of a connection, and when each came."""
+        """Return the events of a connection with their arrivals."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if place.mark is not None:
             headers["Last-Event-ID"] = place.mark
         params = {"fixtureId": next(iter(place.wanted))} if len(place.wanted) == 1 else None
         patience = httpx2.Timeout(self._timeout_s, read=self._patience_s)
         with client.stream("GET", self._stream_path, headers=headers, params=params, timeout=patience) as response:
-            self._check(response, place.wanted, begun=place.begun)
+            self._check(response, place.wanted, started=place.started)
             line.response = response
             stream = EventStream()
             for chunk in response.iter_bytes():
@@ -539,22 +517,22 @@ class TxLineFeed:
                 for event in stream.take(chunk):
                     yield event, at_ms
 
-    def _check(self, response: httpx2.Response, wanted: Collection[int] = (), *, begun: bool = False) -> None:
-        """Refuse what is no answer; a path that was right once may be so again."""
+    def _check(self, response: httpx2.Response, wanted: Collection[int] = (), *, started: bool = False) -> None:
+        """Refuse an error; a path that was right once may be so again."""
         status = response.status_code
         if status == httpx2.codes.OK:
             return
         if status == httpx2.codes.FORBIDDEN:
             what = f"fixture {', '.join(map(str, sorted(wanted)))}" if wanted else "what was asked for"
             raise FeedError(f"the bundle of CLVLAB_TXLINE_API_TOKEN lacks {what}")
-        if begun or status == httpx2.codes.UNAUTHORIZED or is_passing(status):
+        if started or status == httpx2.codes.UNAUTHORIZED or is_passing(status):
             raise refusal(response)
         raise FeedError(f"TxLINE answered {status}: see CLVLAB_TXLINE_URL")
 
     def _client(self) -> httpx2.Client:
-        return client_of(self._url, base_url=self._url, timeout=self._timeout_s, auth=self._signed)
+        return client_of(self._url, base_url=self._url, timeout=self._timeout_s, auth=self._sign)
 
-    def _signed(self, request: httpx2.Request) -> httpx2.Request:
+    def _sign(self, request: httpx2.Request) -> httpx2.Request:
         if self._token is None:
             self._token = secret(self._jwt() if callable(self._jwt) else self._jwt, "CLVLAB_TXLINE_JWT")
         request.headers |= {"Authorization": f"Bearer {self._token}", "X-Api-Token": self._api_token}

@@ -25,7 +25,7 @@ _SUM_TOLERANCE_BPS = 50
 
 
 class StableMessage(TypedDict, total=False):
-    """What is read of TxLINE's messages: any of it may be missing or of another type until it was checked."""
+    """Fields read of TxLINE's messages: any may be missing or of another type until checked."""
 
     FixtureId: int
     Ts: int
@@ -46,12 +46,12 @@ _KINDS: Mapping[Literal["FixtureId", "Ts", "InRunning", "MessageId", "SuperOddsT
 
 
 def stable_price(raw: StableMessage) -> State:
-    """Read a message.
+    """Return the state in a message.
 
     Raises
     ------
     ValueError, KeyError, TypeError, ArithmeticError
-        It is not one, or breaks a rule of a pack.
+        The message is not one of TxLINE's, or breaks a rule of a pack.
     """
     for name, kind in _KINDS.items():
         if type(raw[name]) is not kind:
@@ -95,9 +95,9 @@ def _odds(price: int) -> int:
 
 
 class TxLineReader(StateReader):
-    """Reads stable-price messages; one that was read before is refused. They say no names and no kickoffs.
+    """Reads stable-price messages, which have no names and kickoffs; one that was read before is refused.
 
-    Of each market the ids of its newest time are kept: a message that is older leaves no tick, whatever its id.
+    The ids of each market's newest time are kept: an older message leaves no tick, whatever its id.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ SOURCE = Source(feed="txline", new_reader=lambda _live: TxLineReader(), margin="
 
 
 class About(NamedTuple):
-    """What a message says of itself; None where it does not."""
+    """Facts a message states about itself; ``None`` if missing."""
 
     message_id: str | None = None
     ts_ms: int | None = None
@@ -144,7 +144,6 @@ class About(NamedTuple):
 
 
 def about(text: bytes) -> About:
-    """Return what a message says of itself, whatever it is."""
     try:
         raw = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -160,7 +159,7 @@ def about(text: bytes) -> About:
 
 
 def fixture_of(text: str) -> Fixture:
-    """Read a fixture, or a message of one."""
+    """Return a fixture from its description, or from a message."""
     raw = orjson.loads(text)
     names = tuple(raw[key] for key in ("Participant1", "Participant2") if isinstance(raw.get(key), str))
     kickoff = raw.get("StartTime")

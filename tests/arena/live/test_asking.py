@@ -8,7 +8,7 @@ from clvlab.agents.registry import template
 from clvlab.arena.replays import replay_run
 from clvlab.runs.live.journal import Answers, Failure, Journal
 from clvlab.runs.live.spec import LiveSpec, follow
-from clvlab.sources.capture.feed import Received, Stop
+from clvlab.sources.capture.feed import FeedMessage, Stop
 from tests.live import FIXTURE, MESSAGES, Around, Pausing, played
 
 OWN = """
@@ -148,7 +148,7 @@ class Moving(Around):
         for item in super().listen(stop, fixture_ids, after):
             said = orjson.loads(item.text)
             said["kickoff_ts_ms"] = None if self.by_ms is None else said["kickoff_ts_ms"] + self.by_ms
-            yield Received(orjson.dumps(said), item.received_ts_ms, item.provider_ts_ms, item.mark)
+            yield FeedMessage(orjson.dumps(said), item.received_ts_ms, item.provider_ts_ms, item.mark)
 
 
 @pytest.mark.parametrize("by_ms", [None, 7_200_000])

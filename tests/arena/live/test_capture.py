@@ -25,7 +25,7 @@ from clvlab.packs.reader import load_pack
 from clvlab.packs.verification import verify_pack
 from clvlab.runs.live.capture import capture, segments_folder
 from clvlab.runs.live.watch import CaptureState, MarketAge
-from clvlab.sources.capture.feed import Cut, GapCause, Received, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Resumption, Stop
 from clvlab.sources.capture.replay import ReplayFeed
 from clvlab.sources.devfeeds.faults import read_plan
 from clvlab.sources.devfeeds.txline import TOKENS, txline_server
@@ -211,7 +211,7 @@ def test_the_rest_of_the_segments_is_removed_if_only_some_were(feed, tmp_path):
 def test_a_feed_without_a_message_that_can_be_read_says_where_its_segments_are(feed, tmp_path):
     class Garbled(Interrupted):
         def listen(self, *_):
-            yield Received(b"PONG", 5)
+            yield FeedMessage(b"PONG", 5)
 
     with pytest.raises(SourceError, match=r"no tick.*mine\.capture"):
         capture(Garbled(feed, 0, None), tmp_path / "mine", Stop())
@@ -322,10 +322,10 @@ def test_the_state_says_what_was_refused_what_is_missing_and_what_is_silent(feed
         def listen(self, stop, fixture_ids=(), after=None):
             messages = list(self.feed.listen(stop, fixture_ids, after))[:40]
             yield from messages[:20]
-            yield Received(b"PONG", 5_000)
+            yield FeedMessage(b"PONG", 5_000)
             yield Cut(GapCause.SILENCE, 5_000)
-            yield Resumed(6_000)
-            yield from (Received(one.text, 7_000 + number) for number, one in enumerate(messages[20:]))
+            yield Resumption(6_000)
+            yield from (FeedMessage(one.text, 7_000 + number) for number, one in enumerate(messages[20:]))
             yield Cut(GapCause.QUOTA, 8_000)
 
     states = []

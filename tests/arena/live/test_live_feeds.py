@@ -12,7 +12,7 @@ from clvlab.law.message import Message
 from clvlab.runs.live.feed import live_settings
 from clvlab.runs.live.journal import Answers
 from clvlab.runs.progress import Stage
-from clvlab.sources.capture.feed import Received, Stop
+from clvlab.sources.capture.feed import FeedMessage, Stop
 from clvlab.store.tables import jobs
 from tests.factories import ALICE, BOB, make_competition
 from tests.live import FIXTURE, Around, Ending, Pausing, played
@@ -35,7 +35,7 @@ class Refused(Around):
 
     def listen(self, *_):
         raise FeedError("the token is not valid any more: renew CLVLAB_TXLINE_JWT")
-        yield Received(b"", 0)
+        yield FeedMessage(b"", 0)
 
 
 @pytest.fixture

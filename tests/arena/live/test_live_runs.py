@@ -15,7 +15,7 @@ from clvlab.errors import DecisionError, SourceError
 from clvlab.packs.verification import verify_pack
 from clvlab.proof.verify import verify
 from clvlab.runs.live.spec import LiveSpec, follow
-from clvlab.sources.capture.feed import Cut, GapCause, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, GapCause, Resumption, Stop
 from clvlab.sources.capture.replay import ReplayFeed
 from tests.length import length
 from tests.live import Cutting, Pausing
@@ -176,7 +176,7 @@ def test_a_cut_suspends_what_was_open_and_the_replay_says_the_same(plan, tmp_pat
         return [
             *messages[: len(messages) // 2],
             Cut(GapCause.CUT, middle.received_ts_ms),
-            Resumed(middle.received_ts_ms + 5),
+            Resumption(middle.received_ts_ms + 5),
             *messages[len(messages) // 2 :],
         ]
 

@@ -11,7 +11,7 @@ from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.verification import verify_pack
 from clvlab.runs.live.spec import LiveSpec, follow
-from clvlab.sources.capture.feed import Health, Received, Stop
+from clvlab.sources.capture.feed import FeedMessage, Health, Stop
 from clvlab.sources.capture.replay import messages_of
 from clvlab.sources.devfeeds.txline import txline_message
 from tests.live import FIXTURE
@@ -32,9 +32,9 @@ class Lying:
         for number, (text, at_ms) in enumerate(_told()):
             if seed is not None and number > 10 and chance.random() < 0.05:
                 false_ms = at_ms + chance.choice([900_000, DAY, 3653 * DAY, -3653 * DAY])
-                self.items.append(Received(_at(text, f"f{number}", false_ms), at_ms))
-            self.items.append(Received(text, at_ms))
-        self.items = [Received(item.text, item.received_ts_ms, mark=str(n)) for n, item in enumerate(self.items)]
+                self.items.append(FeedMessage(_at(text, f"f{number}", false_ms), at_ms))
+            self.items.append(FeedMessage(text, at_ms))
+        self.items = [FeedMessage(item.text, item.received_ts_ms, mark=str(n)) for n, item in enumerate(self.items)]
 
     def fixtures(self):
         return [Fixture(fixture_id=FIXTURE)]

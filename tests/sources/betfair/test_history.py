@@ -212,7 +212,7 @@ def test_markets_of_one_event_share_a_fixture_and_races_of_one_meeting_do_not(tm
     assert len(verify_pack(tmp_path / "races").fixture_ids) == 2
 
 
-def test_two_markets_of_one_type_are_told_apart(tmp_path):
+def test_two_markets_of_one_type_have_different_keys(tmp_path):
     other = change(0, "1.2", definition(), [offers(1, 1.5, 1.6), offers(2, 2.8, 3.0)])
 
     _, pack = imported(tmp_path, stream(tmp_path, OPENING, other))

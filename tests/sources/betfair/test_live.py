@@ -13,7 +13,7 @@ from clvlab.errors import FeedError
 from clvlab.sources.betfair import history as importer
 from clvlab.sources.betfair.live import BetfairFeed
 from clvlab.sources.betfair.messages import SOURCE, BetfairReader
-from clvlab.sources.capture.feed import Cut, GapCause, Received, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Resumption, Stop
 from clvlab.sources.capture.records import CaptureRecord, Header, cut_line, message_line, resumed_line
 from clvlab.sources.capture.source import Tracker
 from clvlab.sources.devfeeds.betfair import BetfairServer, Conversation, LeftError, made_up_markets
@@ -33,14 +33,14 @@ def feed_of(server, **other):
     return BetfairFeed(**settings | other)
 
 
-def heard(feed, last_ms, **asked):
+def heard(feed, last_ms, **options):
     """Everything up to the message of a time."""
     stop, items = Stop(), []
     timer = threading.Timer(PATIENCE_S, stop.set)
     timer.start()
-    for item in feed.listen(stop, **asked):
+    for item in feed.listen(stop, **options):
         items.append(item)
-        if isinstance(item, Received) and item.provider_ts_ms == last_ms:
+        if isinstance(item, FeedMessage) and item.provider_ts_ms == last_ms:
             stop.set()
     timer.cancel()
     assert items
@@ -49,15 +49,15 @@ def heard(feed, last_ms, **asked):
 
 
 def times(items):
-    return [item.provider_ts_ms for item in items if isinstance(item, Received)]
+    return [item.provider_ts_ms for item in items if isinstance(item, FeedMessage)]
 
 
 def turns(items):
-    return [item for item in items if not isinstance(item, Received)]
+    return [item for item in items if not isinstance(item, FeedMessage)]
 
 
 def record_of(item):
-    if isinstance(item, Received):
+    if isinstance(item, FeedMessage):
         return CaptureRecord(item.received_ts_ms, item.text, item.mark)
     if isinstance(item, Cut):
         return CaptureRecord(item.from_ts_ms, cut={"cause": item.cause, "markets": item.markets, "resumable": item.resumable})
@@ -65,7 +65,7 @@ def record_of(item):
 
 
 def line_of(item):
-    if isinstance(item, Received):
+    if isinstance(item, FeedMessage):
         return message_line(item.text, item.received_ts_ms, item.mark)
     if isinstance(item, Cut):
         return cut_line(item.from_ts_ms, item.cause, item.markets, resumable=item.resumable)
@@ -75,8 +75,8 @@ def line_of(item):
 def read(items):
     """What a run's tape says: market, whether it is suspended, and the odds, by message."""
     tracker = Tracker(Header("betfair", "synthetic-devfeed", "c", 1, None, live=True), BetfairReader(live=True))
-    told = [message for item in items for message in tracker.take(record_of(item))]
-    return [(each.market_key, each.fixture_id, each.suspended, each.odds_milli) for each in told], tracker
+    messages = [message for item in items for message in tracker.take(record_of(item))]
+    return [(each.market_key, each.fixture_id, each.suspended, each.odds_milli) for each in messages], tracker
 
 
 class Model:
@@ -114,12 +114,12 @@ def test_through_five_cuts_every_message_comes_once_and_in_order():
         items = heard(feed_of(server), script[-1]["pt"])
 
     assert times(items) == [message["pt"] for message in script]
-    assert [orjson.loads(item.text)["mc"] for item in items if isinstance(item, Received)] == [m["mc"] for m in script]
-    assert {item.text for item in items if isinstance(item, Received)} <= set(server.sent)
-    assert [(type(item), getattr(item, "resumable", True)) for item in turns(items)] == [(Cut, True), (Resumed, True)] * 5
-    assert all(item.replayed for item in turns(items) if isinstance(item, Resumed))
-    told, tracker = read(items)
-    assert told == [model.take(change) for message in script for change in message["mc"]]
+    assert [orjson.loads(item.text)["mc"] for item in items if isinstance(item, FeedMessage)] == [m["mc"] for m in script]
+    assert {item.text for item in items if isinstance(item, FeedMessage)} <= set(server.sent)
+    assert [(type(item), getattr(item, "resumable", True)) for item in turns(items)] == [(Cut, True), (Resumption, True)] * 5
+    assert all(item.replayed for item in turns(items) if isinstance(item, Resumption))
+    messages, tracker = read(items)
+    assert messages == [model.take(change) for message in script for change in message["mc"]]
     assert [gap.replayed for gap in tracker.ledger()] == [True] * 5
 
 
@@ -132,10 +132,10 @@ def test_where_the_clock_is_too_old_an_image_comes_and_what_was_missed_lies_with
     with BetfairServer(script, read_plan(plan), missed=20, segment=3) as server:
         items = heard(feed_of(server), script[-1]["pt"])
 
-    assert [item.replayed for item in turns(items) if isinstance(item, Resumed)] == [False] * 5
+    assert [item.replayed for item in turns(items) if isinstance(item, Resumption)] == [False] * 5
     expected, at = [], 0
     for n, item in enumerate(items):
-        if isinstance(item, Resumed):
+        if isinstance(item, Resumption):
             upto = number_of[items[n + 1].provider_ts_ms] + 1
             for message in script[at:upto]:
                 model.take(message["mc"][0])
@@ -143,7 +143,7 @@ def test_where_the_clock_is_too_old_an_image_comes_and_what_was_missed_lies_with
             before = [row for row in {row[:2]: row for row in expected}.values() if not row[2]]
             expected += sorted((row[0], row[1], True, (None,) * len(row[3])) for row in before)
             at = upto
-        elif isinstance(item, Received):
+        elif isinstance(item, FeedMessage):
             message = orjson.loads(item.text)
             if message.get("ct") == "SUB_IMAGE":
                 expected += sorted((model.state(change["id"]) for change in message["mc"]), key=lambda row: (row[1], row[0]))
@@ -152,9 +152,9 @@ def test_where_the_clock_is_too_old_an_image_comes_and_what_was_missed_lies_with
             expected.append(model.take(script[at]["mc"][0]))
             at += 1
     assert at == len(script)
-    told, tracker = read(items)
+    messages, tracker = read(items)
     assert not tracker.unreadable
-    assert by_market(told) == by_market(expected)
+    assert by_market(messages) == by_market(expected)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_other_faults_lose_nothing(plan, cuts):
 
     assert [each for each in times(items) if each is not None] == [message["pt"] for message in script]
     assert len(turns(items)) == 2 * cuts
-    assert sum(item.provider_ts_ms is None for item in items if isinstance(item, Received)) == plan.count("malformed")
+    assert sum(item.provider_ts_ms is None for item in items if isinstance(item, FeedMessage)) == plan.count("malformed")
     assert (feed.health.retries, feed.health.error) == (0, None)
 
 
@@ -188,9 +188,9 @@ def test_a_broken_line_is_kept_refused_by_the_reader_and_sent_again():
     model = Model()
 
     with BetfairServer(script, read_plan("malformed@50")) as server:
-        told, tracker = read(heard(feed_of(server), script[-1]["pt"]))
+        messages, tracker = read(heard(feed_of(server), script[-1]["pt"]))
 
-    assert told == [model.take(change) for message in script for change in message["mc"]]
+    assert messages == [model.take(change) for message in script for change in message["mc"]]
     assert sum(tracker.unreadable.values()) == 1
 
 
@@ -201,19 +201,19 @@ def test_a_message_that_is_sent_twice_comes_twice_and_changes_nothing():
         items = heard(feed_of(server), script[-1]["pt"])
 
     assert times(items) == [message["pt"] for message in script[:51] + script[50:]]
-    assert [row for row, _ in itertools.groupby(read(items)[0])] == [row for row, _ in itertools.groupby(told_of(script))]
+    assert [row for row, _ in itertools.groupby(read(items)[0])] == [row for row, _ in itertools.groupby(states_of(script))]
 
 
 def by_market(rows):
     return [[row for row in rows if row[:2] == market] for market in sorted({row[:2] for row in rows})]
 
 
-def told_of(script):
+def states_of(script):
     model = Model()
     return [model.take(change) for message in script for change in message["mc"]]
 
 
-def test_the_skew_of_the_providers_clock_is_told():
+def test_health_has_the_skew_of_the_providers_clock():
     script = made_up_markets(5, messages=100)
 
     with BetfairServer(script, read_plan("skew@50:3600")) as server:
@@ -232,7 +232,7 @@ def test_heartbeats_alone_for_longer_than_the_patience_are_a_silence():
 
     assert times(items) == [message["pt"] for message in script]
     assert turns(items)[0].cause is GapCause.SILENCE
-    assert all(item.replayed for item in turns(items) if isinstance(item, Resumed))
+    assert all(item.replayed for item in turns(items) if isinstance(item, Resumption))
 
 
 def test_a_server_that_falls_silent_counts_as_dead(monkeypatch):
@@ -290,7 +290,7 @@ def test_a_mark_has_the_feed_say_first_whether_what_was_missed_comes_now(kept, r
                 break
         then = heard(feed_of(server), script[-1]["pt"], after=first[-1].mark)
 
-    assert then[0] == Resumed(then[0].to_ts_ms, replayed=replayed)
+    assert then[0] == Resumption(then[0].to_ts_ms, replayed=replayed)
     if replayed:
         assert times(first) + times(then) == [message["pt"] for message in script]
 
@@ -326,7 +326,7 @@ def test_stopping_ends_it():
         assert not [thread for thread in threading.enumerate() if thread.name == "betfair-stream"]
 
 
-def test_a_server_that_is_not_there_is_tried_again_until_told_to_stop():
+def test_a_server_that_is_not_there_is_tried_again_until_stopped():
     with BetfairServer([]) as server:
         feed = feed_of(server)
     stop = Stop()
@@ -371,7 +371,7 @@ def test_a_session_that_is_refused_midway_is_an_error():
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ({"heartbeat_ms": 100}, "heartbeat_ms"),
         ({"conflate_ms": -1}, "conflate_ms"),
@@ -380,8 +380,8 @@ def test_a_session_that_is_refused_midway_is_an_error():
         ({"session_token": None}, "set CLVLAB_BETFAIR_SESSION_TOKEN, or _USERNAME and _PASSWORD"),
     ],
 )
-def test_a_setting_out_of_range_is_refused(other, said):
-    with pytest.raises(FeedError, match=said):
+def test_a_setting_out_of_range_is_refused(other, message):
+    with pytest.raises(FeedError, match=message):
         BetfairFeed(**{"app_key": "key", "session_token": lambda: "session"} | other)
 
 

@@ -113,9 +113,9 @@ def test_a_market_that_a_runner_came_into_late_is_suspended_while_that_one_runs(
         tmp_path, OPENING, message(1, change(define=definition(runners=(1, 2, 3)))), message(2, change(define=gone))
     )
 
-    told = states(result)
-    assert told.filter(side="1").select("ts_ms", "suspended").rows() == [(0, False), (1, True), (2, False)]
-    assert set(told["side"]) == {"1", "2"}
+    found = states(result)
+    assert found.filter(side="1").select("ts_ms", "suspended").rows() == [(0, False), (1, True), (2, False)]
+    assert set(found["side"]) == {"1", "2"}
     assert result.account.notes["states of markets that a runner came into late"] == 2
 
 
@@ -162,10 +162,10 @@ def test_a_cut_whose_messages_come_again_suspends_nothing():
         CaptureRecord(T, orjson.dumps(message(1, change(rc=[offers(1, 1.95, 2.1)])))),
     ]
 
-    told = [each for record in records for each in tracker.take(record)]
+    found = [each for record in records for each in tracker.take(record)]
 
-    assert [each.suspended for each in told] == [False, False]
-    assert ticks_of(told)["tick_seq"].to_list() == [0, 0, 1, 1]
+    assert [each.suspended for each in found] == [False, False]
+    assert ticks_of(found)["tick_seq"].to_list() == [0, 0, 1, 1]
 
 
 def test_a_time_before_the_last_is_read_and_the_tape_says_that_it_came_late(tmp_path):
@@ -196,8 +196,8 @@ def test_a_message_that_cant_be_read_is_refused_and_changes_nothing(live, reason
     with pytest.raises(ValueError, match=reason):
         reader.take(orjson.dumps(BAD[reason]), T)
 
-    told = [*reader.take(orjson.dumps(message(9, change(rc=[offers(2, 1.95, 2.1)]))), T), *reader.finish()]
-    assert told[-1].odds_milli == (1900, 1950)
+    found = [*reader.take(orjson.dumps(message(9, change(rc=[offers(2, 1.95, 2.1)]))), T), *reader.finish()]
+    assert found[-1].odds_milli == (1900, 1950)
 
 
 def spoilt(message, chance):
@@ -228,18 +228,18 @@ def test_whatever_is_wrong_with_a_refused_message_nothing_of_it_is_taken(live, s
         for n in range(1, 200)
     ]
     every, sound = BetfairReader(live=live), BetfairReader(live=live)
-    told, expected, refused = [], [], 0
+    found, expected, refused = [], [], 0
 
     for each in script:
         text = orjson.dumps(spoilt(each, chance) if each is not script[0] and chance.random() < 0.4 else each)
         try:
-            told += every.take(text, T)
+            found += every.take(text, T)
         except ValueError:
             refused += 1
             continue
         expected += sound.take(text, T)
 
-    assert [*told, *every.finish()] == [*expected, *sound.finish()]
+    assert [*found, *every.finish()] == [*expected, *sound.finish()]
     assert every.fixtures == sound.fixtures
     assert 20 < refused < 100
 
@@ -247,9 +247,9 @@ def test_whatever_is_wrong_with_a_refused_message_nothing_of_it_is_taken(live, s
 def test_two_changes_of_one_market_in_one_message_are_one_state():
     reader = BetfairReader(live=True)
 
-    told = reader.take(orjson.dumps(message(0, change(define=definition()), change(rc=BOTH))), T)
+    found = reader.take(orjson.dumps(message(0, change(define=definition()), change(rc=BOTH))), T)
 
-    assert [state.odds_milli for state in told] == [(1900, 1900)]
+    assert [state.odds_milli for state in found] == [(1900, 1900)]
 
 
 def test_a_capture_is_read_with_its_gaps(tmp_path):

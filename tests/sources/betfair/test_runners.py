@@ -28,7 +28,7 @@ def imported(tmp_path, *rows, header=HEADER, zone="Europe/London", source=None, 
     return report, verify_pack(tmp_path / "p")
 
 
-def said(pack, *columns):
+def tick_rows(pack, *columns):
     return pack.tape().ticks().collect().sort("tick_seq", "side").select(*columns).rows()
 
 
@@ -37,11 +37,11 @@ def test_starting_prices_are_the_close_and_the_morning_is_before_it(tmp_path):
 
     morning_ms = OFF_MS - 4 * 3_600_000 - 5 * 60_000
     assert report.recognised.source == "betfair-csv"
-    assert said(pack, "ts_ms", "side", "odds_milli") == [
+    assert tick_rows(pack, "ts_ms", "side", "odds_milli") == [
         *((morning_ms, side, odds) for side, odds in (("11", 2500), ("12", 3200), ("13", 4000))),
         *((OFF_MS - 1000, side, odds) for side, odds in (("11", 2000), ("12", 4000), ("13", 4000))),
     ]
-    assert [row[0] for row in said(pack, "prob_bps")[3:]] == [5000, 2500, 2500]
+    assert [row[0] for row in tick_rows(pack, "prob_bps")[3:]] == [5000, 2500, 2500]
     (fixture,) = pack.manifest.fixtures
     assert (fixture.names, fixture.kickoff_ts_ms) == (("GB / Ling 1st Jul 1m Hcap",), OFF_MS)
     assert pack.results.sort("side").select("side", "result", "detail").rows() == [
@@ -75,7 +75,7 @@ def test_the_time_of_a_race_needs_its_zone(tmp_path):
 def test_a_race_before_eleven_has_no_morning(tmp_path):
     _, pack = imported(tmp_path, *(row.replace("15:05", "10:30") for row in ROWS))
 
-    assert len({ts_ms for (ts_ms,) in said(pack, "ts_ms")}) == 1
+    assert len({ts_ms for (ts_ms,) in tick_rows(pack, "ts_ms")}) == 1
 
 
 def test_a_market_of_several_winners_is_one_a_runner(tmp_path):
@@ -120,7 +120,7 @@ def test_best_prices_before_a_match_are_its_mids(tmp_path):
     report, pack = imported(tmp_path, *rows, header=f"{SPANS},{BEST}", zone=None)
 
     end_ms = 1_734_220_800_000 + 86_400_000
-    assert said(pack, "ts_ms", "market_key", "side", "prob_bps", "odds_milli") == [
+    assert tick_rows(pack, "ts_ms", "market_key", "side", "prob_bps", "odds_milli") == [
         (end_ms - 3_600_000, "MATCH_ODDS||", "1", 5000, 1980),
         (end_ms - 3_600_000, "MATCH_ODDS||", "2", 5000, 1980),
         (end_ms - 60_000, "MATCH_ODDS||", "1", 5237, 1900),

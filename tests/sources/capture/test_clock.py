@@ -11,7 +11,7 @@ from clvlab.law.message import ticks_of
 from clvlab.law.tape import Tape
 from clvlab.packs.files import fixture_digests
 from clvlab.packs.verification import verify_pack
-from clvlab.sources.capture.feed import Received
+from clvlab.sources.capture.feed import FeedMessage
 from clvlab.sources.capture.peer import provenance_of
 from clvlab.sources.capture.recorder import Segments
 from clvlab.sources.capture.records import CaptureRecord, Header, read_header
@@ -33,7 +33,7 @@ def price(number, ts_ms, fixture_id=7):
 
 
 def received(text, at_ms):
-    return Received(text, at_ms)
+    return FeedMessage(text, at_ms)
 
 
 def header(feed="txline", *, live=False, fixture_ids=(), skew_s=60):
@@ -161,7 +161,7 @@ def test_a_message_without_a_time_that_stands_moves_no_bound():
     assert not clock.holds(NOW + 2 * MINUTE)
 
 
-def test_the_drift_of_a_providers_clock_is_measured_and_said(tmp_path):
+def test_the_drift_of_a_providers_clock_is_measured_and_reported(tmp_path):
     pack = packed(tmp_path / "a", truth(60, ahead_ms=5 * MINUTE), header())
 
     assert (pack.manifest.reading.offset_ms, pack.manifest.reading.refused) == (5 * MINUTE - 50, 5)
@@ -175,15 +175,15 @@ def test_a_provider_that_drifts_further_and_further_is_followed():
 
 
 @pytest.mark.parametrize(
-    "said",
+    "rule",
     [
         {"reading_rule": 2}, {"skew_s": 60}, {"reading_rule": 3, "skew_s": 60}, {"reading_rule": 2, "skew_s": 0},
         {"reading_rule": 2, "skew_s": 3_601}, {"reading_rule": 2, "skew_s": True}, {"reading_rule": 2, "skew_s": "60"},
         {"reading_rule": 2.0, "skew_s": 60}, {"reading_rule": 2, "skew_s": None},
     ],
 )  # fmt: skip
-def test_a_rule_of_reading_that_is_none_is_refused(said):
-    line = orjson.dumps(orjson.loads(header(skew_s=None).line()) | said)
+def test_a_rule_of_reading_that_is_none_is_refused(rule):
+    line = orjson.dumps(orjson.loads(header(skew_s=None).line()) | rule)
 
     with pytest.raises(SourceError, match="rule of reading"):
         read_header(line, "000001.jsonl:1")
@@ -253,7 +253,9 @@ def conversation(feed, seed, *, jumping=False):
         far = chance.choice([*AHEAD.values(), 2 * MINUTE, -3653 * DAY]) + chance.randrange(60_000)
         false_ms = at_ms + far if number > 10 and chance.random() < 0.1 else None
         wrong_ms = own.choice([HOUR, DAY, -HOUR]) if jumping and own.random() < 0.1 else 0
-        items.append(Received(FEEDS[feed](number, at_ms - chance.randrange(900), false_ms), at_ms + wrong_ms, mark=str(number)))
+        items.append(
+            FeedMessage(FEEDS[feed](number, at_ms - chance.randrange(900), false_ms), at_ms + wrong_ms, mark=str(number))
+        )
     return items
 
 
@@ -261,7 +263,7 @@ def conversation(feed, seed, *, jumping=False):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("jumping", [False, True])
-def test_live_equals_its_replay_whatever_times_are_said(tmp_path, feed, seed, live, jumping):
+def test_live_equals_its_replay_whatever_the_times(tmp_path, feed, seed, live, jumping):
     items, head = conversation(feed, seed, jumping=jumping), header(feed, live=live)
     segments = Segments(tmp_path / "c", head, None)
     segments.write(items[:70])

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from clvlab.packs.verification import verify_pack
-from clvlab.sources.capture.feed import Received
+from clvlab.sources.capture.feed import FeedMessage
 from clvlab.sources.capture.recorder import Segments
 from clvlab.sources.capture.records import Header
 from clvlab.sources.devfeeds import kalshi, polymarket
@@ -44,8 +44,8 @@ def betfair(back=2.0, lay=2.1, runners=(1, 2), market="1.1", **changes):
 
 def books(event, sid=1):
     head, offers = {"type": "orderbook_snapshot", "sid": sid}, {"yes": [[30, 5]], "no": [[65, 5]]}
-    told = [head | {"seq": n, "msg": {"market_ticker": own["ticker"]} | offers} for n, own in enumerate(event["markets"], 1)]
-    return [orjson.dumps({"event": event}), *map(orjson.dumps, told)]
+    bodies = [head | {"seq": n, "msg": {"market_ticker": own["ticker"]} | offers} for n, own in enumerate(event["markets"], 1)]
+    return [orjson.dumps({"event": event}), *map(orjson.dumps, bodies)]
 
 
 def of_kalshi(number, **changes):
@@ -55,9 +55,9 @@ def of_kalshi(number, **changes):
 
 
 def shares(event, *assets):
-    told = {"event_type": "book", "timestamp": str(NOW), "bids": [{"price": "0.33", "size": "1"}]}
+    body = {"event_type": "book", "timestamp": str(NOW), "bids": [{"price": "0.33", "size": "1"}]}
     asks = [{"price": "0.34", "size": "1"}]
-    return [orjson.dumps([event]), *(orjson.dumps(told | {"asset_id": asset, "asks": asks}) for asset in assets)]
+    return [orjson.dumps([event]), *(orjson.dumps(body | {"asset_id": asset, "asks": asks}) for asset in assets)]
 
 
 def of_polymarket(number, outcome="No", **changes):
@@ -86,13 +86,13 @@ LIES = {
 def test_a_lie_leaves_no_tick_and_the_rest_becomes_a_pack(tmp_path, feed, truth, lies):
     def packed(name, texts):
         segments = Segments(tmp_path / f"{name}.capture", Header(feed, "synthetic-devfeed", "cap", 1, None), None)
-        segments.write([Received(text, NOW + number) for number, text in enumerate(texts)])
+        segments.write([FeedMessage(text, NOW + number) for number, text in enumerate(texts)])
         segments.close()
         pack_capture(segments.paths(), tmp_path / name)
         return verify_pack(tmp_path / name)
 
-    told, lied = packed("told", truth), packed("lied", [*truth, *lies])
+    plain, lied = packed("told", truth), packed("lied", [*truth, *lies])
 
     assert {one.fixture_id: one.digest for one in lied.manifest.fixtures} == {
-        one.fixture_id: one.digest for one in told.manifest.fixtures
+        one.fixture_id: one.digest for one in plain.manifest.fixtures
     }

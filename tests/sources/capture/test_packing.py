@@ -11,7 +11,7 @@ from clvlab.packs.files import content_digest, fixture_digests
 from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import PackManifest
 from clvlab.packs.verification import verify_pack
-from clvlab.sources.capture.feed import Cut, GapCause, Received, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Resumption, Stop
 from clvlab.sources.capture.recorder import Segments
 from clvlab.sources.capture.records import Header
 from clvlab.sources.capture.replay import ReplayFeed
@@ -41,9 +41,9 @@ def segments_of(folder, items, header, each=40):
 
 
 def prices(provenance="genuine-txline"):
-    items = [Received(price(number, 7 + number % 2), 5_000 + number, mark=str(number)) for number in range(200)]
-    items[100:100] = [Cut(GapCause.CUT, 5_099), Resumed(5_100)]
-    items[50:50] = [Received(b"PONG\xff", 5_050)]
+    items = [FeedMessage(price(number, 7 + number % 2), 5_000 + number, mark=str(number)) for number in range(200)]
+    items[100:100] = [Cut(GapCause.CUT, 5_099), Resumption(5_100)]
+    items[50:50] = [FeedMessage(b"PONG\xff", 5_050)]
     return items, Header("txline", provenance, "cap", 1, None)
 
 
@@ -97,7 +97,7 @@ def packed_odds_api(folder):
     event = {"sport_key": "soccer_epl", "commence_time": "2026-01-02T18:00:00Z", "home_team": "A", "away_team": "B"}
     answer = orjson.dumps([event | {"id": name, "bookmakers": books} for name in ("e1", "e2")])
     header = Header("the-odds-api", "genuine-the-odds-api", "cap", 1, None)
-    pack_capture(segments_of(folder / "odds.capture", [Received(answer, 1_767_355_260_000)], header), folder / "odds")
+    pack_capture(segments_of(folder / "odds.capture", [FeedMessage(answer, 1_767_355_260_000)], header), folder / "odds")
     return folder / "odds"
 
 
@@ -129,7 +129,7 @@ def test_a_capture_names_the_leagues_that_its_messages_say_or_none(tmp_path, lea
 
 
 def stated(change):
-    """Change what the descriptor states, and hash it anew: a change that no digest shows."""
+    """Change what the descriptor states, and hash it again: a change that no digest shows."""
 
     def tamper(folder):
         path = folder / "datapackage.json"
@@ -227,7 +227,7 @@ def test_a_capture_that_is_read_again_gives_the_same_pack(packed, tmp_path):
 
 @pytest.mark.parametrize(("feed", "label"), [("txline", "genuine-betfair"), ("replay", "genuine-txline")])
 def test_a_capture_with_the_label_of_another_one_becomes_no_pack(tmp_path, feed, label):
-    paths = segments_of(tmp_path / "c", [Received(price(1), 5)], Header(feed, label, "cap", 1, None))
+    paths = segments_of(tmp_path / "c", [FeedMessage(price(1), 5)], Header(feed, label, "cap", 1, None))
 
     with pytest.raises(SourceError, match=f"captures of '{feed}' are not '{label}'"):
         pack_capture(paths, tmp_path / "pack")
@@ -239,7 +239,7 @@ def shares(kickoff, at_ms):
         | {"asks": [{"price": "0.34", "size": "1"}]}
         for asset in ("11", "12", "13")
     ]  # fmt: skip
-    return [Received(orjson.dumps(one), at_ms) for one in ([match_event(1, kickoff=kickoff)], *books)]
+    return [FeedMessage(orjson.dumps(one), at_ms) for one in ([match_event(1, kickoff=kickoff)], *books)]
 
 
 def test_a_kickoff_that_was_moved_meanwhile_is_none_that_agents_knew(tmp_path):
@@ -257,7 +257,7 @@ def test_a_kickoff_that_was_moved_meanwhile_is_none_that_agents_knew(tmp_path):
     assert (still.manifest.kickoff, still.manifest.fixtures[0].scheduled_ts_ms) == ("scheduled", None)
 
 
-@pytest.mark.parametrize("items", [[], [Received(b"PONG", 5)]])
+@pytest.mark.parametrize("items", [[], [FeedMessage(b"PONG", 5)]])
 def test_a_capture_without_a_tick_becomes_no_pack(tmp_path, items):
     segments = Segments(tmp_path / "c", prices()[1], None)
     if items:
@@ -270,7 +270,7 @@ def test_a_capture_without_a_tick_becomes_no_pack(tmp_path, items):
 
 
 def test_only_captures_that_can_be_read_become_packs(tmp_path):
-    paths = segments_of(tmp_path / "c", [Received(b"{}", 5)], Header("bet-o-matic", "genuine-bet-o-matic", "cap", 1, None))
+    paths = segments_of(tmp_path / "c", [FeedMessage(b"{}", 5)], Header("bet-o-matic", "genuine-bet-o-matic", "cap", 1, None))
 
     with pytest.raises(SourceError, match="captures of 'bet-o-matic' can't be read"):
         pack_capture(paths, tmp_path / "pack")

@@ -11,12 +11,12 @@ import orjson
 import pytest
 
 from clvlab.errors import FeedError
-from clvlab.sources.capture.feed import Cut, GapCause, Health, Received, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Health, Resumption, Stop
 from clvlab.sources.capture.recorder import CaptureRecorder
 from clvlab.sources.capture.records import Header, records_of
 from clvlab.sources.capture.source import Tracker
 from clvlab.sources.devfeeds.faults import read_plan
-from clvlab.sources.devfeeds.txline import TOKENS, Scripted, TxLineServer
+from clvlab.sources.devfeeds.txline import TOKENS, ScriptedMessage, TxLineServer
 from clvlab.sources.txline.messages import TxLineReader
 
 HEADER = Header("txline", "synthetic-devfeed", "cap", 1, None)
@@ -65,11 +65,11 @@ class Numbered:
         self.listened.append(after)
         if after is not None and self.resumes:
             self.next = int(after) + 1
-            yield Resumed(self.next, replayed=True)
+            yield Resumption(self.next, replayed=True)
         while self.next < self.n and not stop.is_set:
             number, self.next = self.next, self.next + 1
             self.pace(number)
-            yield Received(b'{"n":%d}' % number, number, mark=str(number) if self.resumes else None)
+            yield FeedMessage(b'{"n":%d}' % number, number, mark=str(number) if self.resumes else None)
 
 
 def captured(folder, feed, stop=None, **options):
@@ -110,10 +110,10 @@ def test_a_process_that_is_killed_loses_nothing_that_the_provider_sends_again(tm
     chance = random.Random(seed)
     lost = 0
 
-    with TxLineServer([Scripted(price(number), number * 0.002) for number in range(2500)]) as server:
+    with TxLineServer([ScriptedMessage(price(number), number * 0.002) for number in range(2500)]) as server:
         for _ in range(3):
-            said = kill_while_it_captures(server.url, tmp_path, chance)
-            lost += int(re.search(r"lost (\d+)", said)[1])
+            output = kill_while_it_captures(server.url, tmp_path, chance)
+            lost += int(re.search(r"lost (\d+)", output)[1])
         from clvlab.sources.txline.live import TxLineFeed
 
         feed, stop = TxLineFeed(url=server.url, jwt=TOKENS[0], api_token=TOKENS[1]), Stop()
@@ -175,7 +175,7 @@ def test_a_feed_that_is_faster_than_the_disk_is_cut_loudly_and_nothing_vanishes(
             (number,) = numbers([record])
             holes += [(is_cut, last, number)] if number != last + 1 else []
             last, is_cut = number, False
-    assert all(said for said, *_ in holes)
+    assert all(cause for cause, *_ in holes)
     assert last == 5999
     assert bool(holes) != resumes
 
@@ -218,7 +218,7 @@ def test_a_feed_with_a_fault_of_its_own_is_a_feed_error_with_its_cause(tmp_path)
     capturing.segments.release()
 
 
-def test_it_stops_when_told_to_and_keeps_what_came(tmp_path):
+def test_it_stops_on_request_and_keeps_what_came(tmp_path):
     stop = Stop()
 
     def pace(number):
@@ -246,7 +246,7 @@ def test_nothing_comes_now_and_then_and_old_segments_are_closed_while_the_feed_i
     assert noted == [1, 2]
 
 
-def test_a_live_capture_is_on_the_disk_before_it_is_given_out(tmp_path):
+def test_a_live_capture_is_on_the_disk_before_it_is_returned(tmp_path):
     capturing = CaptureRecorder(tmp_path, Numbered(50), Header("txline", "synthetic-devfeed", "cap", 1, None, live=True))
     synced = []
     capturing.segments.sync = partial(_noting, capturing.segments.sync, synced, capturing.segments)
@@ -264,10 +264,10 @@ def _noting(sync, synced, segments):
 def test_gaps_of_the_feed_stand_where_they_were(tmp_path):
     class Gapped(Numbered):
         def listen(self, *_):
-            yield Received(b"{}", 1)
+            yield FeedMessage(b"{}", 1)
             yield Cut(GapCause.SILENCE, 1, ("a",))
-            yield Resumed(5)
-            yield Received(b"{}", 6)
+            yield Resumption(5)
+            yield FeedMessage(b"{}", 6)
 
     records = captured(tmp_path, Gapped(0))
 
@@ -281,7 +281,7 @@ def test_a_capture_over_every_fault_of_the_protocol_holds_what_was_published(tmp
     from clvlab.sources.txline.live import TxLineFeed
 
     stop = Stop()
-    with TxLineServer([Scripted(price(number), number * 0.0005) for number in range(400)], plan) as server:
+    with TxLineServer([ScriptedMessage(price(number), number * 0.0005) for number in range(400)], plan) as server:
         feed = TxLineFeed(url=server.url, jwt=TOKENS[0], api_token=TOKENS[1], first_wait_s=0.02, most_wait_s=0.05)
         texts = []
         capturing = CaptureRecorder(tmp_path, feed, HEADER)

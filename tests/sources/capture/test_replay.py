@@ -7,7 +7,7 @@ from clvlab.errors import FeedError
 from clvlab.law.message import tape_of
 from clvlab.packs.files import fixture_digests
 from clvlab.packs.lookup import open_pack
-from clvlab.sources.capture.feed import Received, Resumed, Stop
+from clvlab.sources.capture.feed import FeedMessage, Resumption, Stop
 from clvlab.sources.capture.records import CaptureRecord, Header
 from clvlab.sources.capture.replay import ReplayFeed, ReplayReader
 from clvlab.sources.capture.source import Tracker
@@ -23,7 +23,7 @@ def read(items, *, live):
     return tracker, [
         placed
         for item in items
-        if isinstance(item, Received)
+        if isinstance(item, FeedMessage)
         for placed in tracker.take(CaptureRecord(item.received_ts_ms, item.text, item.mark))
     ]
 
@@ -49,7 +49,7 @@ def test_a_mark_goes_on_where_it_stands_with_the_same_times(starter):
 
     rest = list(ReplayFeed(pack=starter, speed=math.inf).listen(Stop(), after=first[-1].mark))
 
-    assert isinstance(rest[0], Resumed)
+    assert isinstance(rest[0], Resumption)
     assert rest[0].replayed
     ahead = first[0].provider_ts_ms - whole[0].provider_ts_ms
     assert [item.provider_ts_ms - ahead for item in first + rest[1:]] == [item.provider_ts_ms for item in whole]
@@ -71,7 +71,7 @@ def test_shifted_times_begin_now_and_go_on_at_the_speed(starter):
     assert {state.fixture_id for state in read(items, live=True)[1]} == {fixture}
 
 
-def test_what_can_t_be_played_is_said(starter):
+def test_what_can_t_be_played_is_refused_by_name(starter):
     with pytest.raises(FeedError, match="no fixture 99"):
         list(ReplayFeed(pack=starter).listen(Stop(), (99,)))
     with pytest.raises(FeedError, match="CLVLAB_REPLAY_SPEED"):

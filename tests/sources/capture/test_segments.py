@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clvlab.errors import FeedError, FileLockedError, SourceError
 from clvlab.packs.files import MAX_LINE_BYTES, file_sha256
-from clvlab.sources.capture.feed import Cut, GapCause, Received, Resumed
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Resumption
 from clvlab.sources.capture.recorder import Segments
 from clvlab.sources.capture.records import CaptureRecord, Header, end_line, name_of
 from clvlab.sources.capture.source import Tracker
@@ -30,7 +30,7 @@ def price(number, fixture_id=7, **changes):
 
 
 def received(number, **changes):
-    return Received(price(number, **changes), 1000 + number, mark=f"{number}")
+    return FeedMessage(price(number, **changes), 1000 + number, mark=f"{number}")
 
 
 @contextmanager
@@ -65,14 +65,14 @@ def past(folder):
 )  # fmt: skip
 def test_a_message_of_any_bytes_comes_back_verbatim(tmp_path, text):
     with opened(tmp_path) as segments:
-        given_out = segments.write([Received(text, 5, mark='1:"message":{')])
+        written = segments.write([FeedMessage(text, 5, mark='1:"message":{')])
 
-    assert past(tmp_path) == given_out == [CaptureRecord(5, text, '1:"message":{')]
+    assert past(tmp_path) == written == [CaptureRecord(5, text, '1:"message":{')]
 
 
 def test_a_message_that_is_longer_than_a_line_may_be_is_a_gap_that_says_so(tmp_path):
     with opened(tmp_path) as segments:
-        segments.write([received(1), Received(b"[" + b"7" * MAX_LINE_BYTES + b"]", 5), received(2)])
+        segments.write([received(1), FeedMessage(b"[" + b"7" * MAX_LINE_BYTES + b"]", 5), received(2)])
 
     tracker = Tracker(HEADER, TxLineReader())
     for record in past(tmp_path):
@@ -83,13 +83,13 @@ def test_a_message_that_is_longer_than_a_line_may_be_is_a_gap_that_says_so(tmp_p
 
 
 def test_a_message_that_is_too_long_does_not_end_the_cut_of_another_connection(tmp_path):
-    items = [Cut(GapCause.CUT, 4, ("a",)), Received(b"7" * (MAX_LINE_BYTES + 1), 5), received(2), Resumed(2000)]
+    items = [Cut(GapCause.CUT, 4, ("a",)), FeedMessage(b"7" * (MAX_LINE_BYTES + 1), 5), received(2), Resumption(2000)]
 
     assert gaps_of(tmp_path, items) == [("cut", 4, 2000), ("oversize", 5, 2000)]
 
 
 def test_what_ends_the_recorders_own_cut_does_not_end_that_of_a_connection(tmp_path):
-    items = [received(1), Cut(GapCause.RESTART, 1001), Cut(GapCause.CUT, 1001, ("a",)), received(2), Resumed(1009)]
+    items = [received(1), Cut(GapCause.RESTART, 1001), Cut(GapCause.CUT, 1001, ("a",)), received(2), Resumption(1009)]
 
     assert gaps_of(tmp_path, items) == [("restart", 1001, 1002), ("cut", 1001, 1002), ("cut", 1002, 1009)]
 
@@ -127,15 +127,15 @@ def rolled(folder):
     return paths
 
 
-@pytest.mark.parametrize("begun", [None, b"", b'{"schema":"clvlab-capt'])
-def test_a_roll_that_was_killed_is_finished_and_noted(tmp_path, begun):
+@pytest.mark.parametrize("start", [None, b"", b'{"schema":"clvlab-capt'])
+def test_a_roll_that_was_killed_is_finished_and_noted(tmp_path, start):
     paths, noted = rolled(tmp_path), []
-    if begun is not None:
-        paths[2].write_bytes(begun)
+    if start is not None:
+        paths[2].write_bytes(start)
 
     with opened(tmp_path, note=lambda *of: noted.append(of)) as segments:
         assert segments.header.number == 3
-        assert segments.lost_bytes == len(begun or b"")
+        assert segments.lost_bytes == len(start or b"")
         segments.write([received(3)])
 
     assert noted == [("cap", number, file_sha256(path)) for number, path in enumerate(paths[:2], 1)]
@@ -246,7 +246,7 @@ def test_a_capture_of_something_else_is_not_gone_on_with(tmp_path, other):
 
 
 @pytest.mark.parametrize("count", range(7))
-def test_records_that_nobody_was_shown_are_taken_back(tmp_path, count):
+def test_records_that_no_caller_has_seen_are_taken_back(tmp_path, count):
     noted = []
     with opened(tmp_path, note=lambda _, number, digest: noted.append((number, digest))) as segments:
         for number in range(3):
@@ -272,9 +272,9 @@ MESSAGES = st.one_of(
 TIMES = st.integers(0, 1000)
 ITEMS = st.lists(
     st.one_of(
-        st.builds(Received, MESSAGES, TIMES, mark=st.none() | st.text(max_size=3)),
+        st.builds(FeedMessage, MESSAGES, TIMES, mark=st.none() | st.text(max_size=3)),
         st.builds(Cut, st.sampled_from(GapCause), TIMES, st.sampled_from([(), ("OVERUNDER||line=1.5",)]), st.booleans()),
-        st.builds(Resumed, TIMES, st.booleans()),
+        st.builds(Resumption, TIMES, st.booleans()),
     ),
     max_size=25,
 )
@@ -295,10 +295,10 @@ def plainly(items):
                     is_open, others = True, []
                 else:
                     others.append(cut)
-            case Resumed():
+            case Resumption():
                 yield CaptureRecord(item.to_ts_ms, resumed={"replayed": item.replayed})
                 is_open, others = False, []
-            case Received():
+            case FeedMessage():
                 if is_open:
                     yield CaptureRecord(item.received_ts_ms, resumed={"replayed": False})
                     yield from (CaptureRecord(item.received_ts_ms, cut=cut) for cut in others)
@@ -338,7 +338,7 @@ def test_what_is_read_again_is_what_was_written_however_it_was_broken_up(tmp_pat
 
 
 def test_messages_of_one_connection_do_not_end_the_cut_of_another(tmp_path):
-    items = [received(1), Cut(GapCause.CUT, 1001, ("a",)), received(2), received(3), Resumed(1009)]
+    items = [received(1), Cut(GapCause.CUT, 1001, ("a",)), received(2), received(3), Resumption(1009)]
 
     with opened(tmp_path) as segments:
         segments.write(items)

@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_UP, Decimal
 import orjson
 
 from clvlab.sources.capture.connection import Patience
-from clvlab.sources.capture.feed import Cut, GapCause, Received, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Resumption, Stop
 from clvlab.sources.capture.records import CaptureRecord, Header, cut_line, message_line, name_of, resumed_line
 from clvlab.sources.capture.source import Tracker
 from tests.waiting import PATIENCE_S, until
@@ -42,7 +42,7 @@ def _end(server, stop, items, quiet_s):
 
 def _all_heard(server, items):
     """Whether what the server said last on each connection that is still open has been heard."""
-    heard = {item.text.decode() for item in items if isinstance(item, Received)}
+    heard = {item.text.decode() for item in items if isinstance(item, FeedMessage)}
     return all(peer.sent[-1] in heard for peer in server.peers if peer.sent and not peer.is_cut)
 
 
@@ -52,7 +52,7 @@ def tracker_of(source):
 
 
 def record_of(item):
-    if isinstance(item, Received):
+    if isinstance(item, FeedMessage):
         return CaptureRecord(item.received_ts_ms, text=item.text)
     if isinstance(item, Cut):
         cut = {"cause": str(item.cause), "markets": list(item.markets), "resumable": item.resumable}
@@ -64,7 +64,7 @@ def written(folder, source, items):
     """A segment of a capture that holds what was heard."""
     lines = [Header(source.feed, "synthetic-devfeed", "c", 1, None).line()]
     for item in items:
-        if isinstance(item, Received):
+        if isinstance(item, FeedMessage):
             lines.append(message_line(item.text, item.received_ts_ms, item.mark))
         elif isinstance(item, Cut):
             lines.append(cut_line(item.from_ts_ms, str(item.cause), item.markets, resumable=item.resumable))
@@ -81,10 +81,10 @@ def of_socket(items, is_description):
     for item in items:
         if isinstance(item, Cut):
             is_cut = is_cut or item.cause is not GapCause.SEQUENCE
-        elif isinstance(item, Resumed) and is_cut:
+        elif isinstance(item, Resumption) and is_cut:
             connections.append([])
             is_cut = False
-        elif isinstance(item, Received) and not is_description(item.text):
+        elif isinstance(item, FeedMessage) and not is_description(item.text):
             connections[-1].append(item.text.decode())
     return connections
 
@@ -133,8 +133,8 @@ class Model:
             return message is None or message.suspended
         if message.suspended or sum(message.prob_bps) != 10_000:
             return False
-        told = zip(message.sides, message.prob_bps, message.odds_milli, strict=True)
-        return all(abs(prob - expected[side][0]) < 1 and odds == expected[side][1] for side, prob, odds in told)
+        sides = zip(message.sides, message.prob_bps, message.odds_milli, strict=True)
+        return all(abs(prob - expected[side][0]) < 1 and odds == expected[side][1] for side, prob, odds in sides)
 
 
 def misfits(source, items, model, changes_of):
@@ -148,12 +148,12 @@ def misfits(source, items, model, changes_of):
         last |= {(message.fixture_id, message.market_key): message for message in messages}
         if isinstance(item, Cut):
             cut |= {model.sides[share][0] for share in item.markets or model.sides}
-        elif isinstance(item, Resumed):
+        elif isinstance(item, Resumption):
             cut.clear()
         else:
             for share, ts_ms in changes_of(item.text):
                 market = model.sides[share][0]
-                told = last.get(market)
-                if not (told is None or told.suspended if market in cut else model.fits(market, ts_ms, told)):
+                state = last.get(market)
+                if not (state is None or state.suspended if market in cut else model.fits(market, ts_ms, state)):
                     wrong.append(ts_ms)
     return tracker, last, wrong

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from clvlab.sources.capture.feed import Cut, Received, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, Stop
 from clvlab.sources.providers import FeedSettings, feed_of
 from tests.commands import clvlab
 
@@ -34,12 +34,12 @@ def test_the_ticks_of_a_pack_come_over_the_settings_that_it_prints(monkeypatch):
     with process, closing(feed_of(FeedSettings()).listen(Stop())) as listened:
         for item in listened:
             items.append(item)
-            if sum(isinstance(one, Received) for one in items) == 300:
+            if sum(isinstance(one, FeedMessage) for one in items) == 300:
                 break
-        said = process.stdout.read()
+        output = process.stdout.read()
 
     assert process.returncode == 0
-    assert re.search(r"all \d+ messages were sent", said)
+    assert re.search(r"all \d+ messages were sent", output)
     assert sum(isinstance(item, Cut) for item in items) == 1
 
 
@@ -50,12 +50,12 @@ def test_made_up_markets_of_betfair_are_captured_over_the_settings_that_it_print
 
     with process:
         code, out, errors = clvlab(tmp_path, "capture", "betfair", "--out", "match", "--until", "+4")
-        said = process.stdout.read()
+        output = process.stdout.read()
 
     assert code == 0, errors
     assert "provenance           synthetic-devfeed" in out
     assert "gaps                 cut" in out
-    assert "messages were sent" in said
+    assert "messages were sent" in output
 
 
 def test_a_port_that_is_taken_is_named(tmp_path):
@@ -67,19 +67,19 @@ def test_a_port_that_is_taken_is_named(tmp_path):
         assert (code, f"127.0.0.1:{port} can't be listened on: Address already in use" in " ".join(errors.split())) == (2, True)
 
 
-@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
-def test_control_c_and_a_request_to_end_end_it(asked):
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_control_c_and_a_request_to_end_end_it(signal_number):
     process, _ = started("--feed", "betfair")
 
     with process:
-        process.send_signal(asked)
+        process.send_signal(signal_number)
         assert "ended" in process.stdout.read()
 
     assert process.returncode == 0
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "message"),
     [
         ("--faults", "flood@3", "is no fault"),
         ("--fixture", "1", "no fixture 1"),
@@ -87,7 +87,7 @@ def test_control_c_and_a_request_to_end_end_it(asked):
         ("--feed", "radio", "'radio' is not one of 'txline', 'betfair'"),
     ],
 )
-def test_what_can_t_be_sent_is_said(tmp_path, option, value, said):
+def test_what_can_t_be_sent_is_refused_by_name(tmp_path, option, value, message):
     code, _, errors = clvlab(tmp_path, "devfeed", option, value)
 
-    assert (code, said in " ".join(errors.split())) == (2, True)
+    assert (code, message in " ".join(errors.split())) == (2, True)

@@ -14,7 +14,7 @@ from clvlab.sources.source import fixture_id_of
 from tests.length import length
 from tests.samples import kalshi
 from tests.samples.walks import mapping, matches
-from tests.sources.plain import said, state_of
+from tests.sources.plain import state_of, states_by_time
 
 MATCH = "1X2_PARTICIPANT_RESULT||"
 KICKOFF_S = 1_772_377_200
@@ -91,16 +91,16 @@ def test_trades_say_that_they_serve_to_enter_only_and_price_only_the_side_that_w
     assert "markets that serve to enter, not to close: a trade is no standing quote" in quality.notes
 
 
-def test_trades_beside_candlesticks_are_left_out_and_repeated_ones_dropped(tmp_path):
+def test_trades_of_markets_with_candlesticks_are_left_out_and_repeated_ones_dropped(tmp_path):
     same = trade(44, "2026-03-01T14:00:00Z", trade_id="a")
     candles = {"ticker": "KX-RAIN", "candlesticks": [candle(KICKOFF_S - 60, 40, 42)]}
 
-    beside = imported(tmp_path, {"trades": [same]}, candles)
+    report = imported(tmp_path, {"trades": [same]}, candles)
     shutil.rmtree(tmp_path / "p")
     (tmp_path / "answers" / "1.json").unlink()
     alone = imported(tmp_path, {"trades": [same, same]})
 
-    assert beside.notes["trades beside quotes of their market are left out"] == 1
+    assert report.notes["trades of markets with quotes are left out"] == 1
     assert (alone.ticks, alone.notes["trades that repeat another were dropped"]) == (1, 1)
 
 
@@ -154,7 +154,7 @@ DUMPS = {
 
 @pytest.mark.parametrize("lines", [False, True])
 @pytest.mark.parametrize("dump", DUMPS)
-def test_candlesticks_are_told_by_what_they_are_however_they_were_dumped(tmp_path, dump, lines):
+def test_candlesticks_are_recognised_however_they_were_dumped(tmp_path, dump, lines):
     document = DUMPS[dump]
     some = document if isinstance(document, list) else [document]
     (tmp_path / "candles_KX-RAIN_1m.json").write_text(
@@ -259,15 +259,15 @@ def test_a_level_of_an_order_book_at_which_nothing_rests_is_not_read(tmp_path, n
 
 @pytest.mark.realdata
 def test_the_real_order_books_need_a_time_in_their_files_name(realdata, tmp_path):
-    given = realdata / "other" / "kalshi_orderbook.json.gz"
+    source = realdata / "other" / "kalshi_orderbook.json.gz"
     named = tmp_path / "kalshi_2024-07-14T120000Z.json.gz"
-    shutil.copy(given, named)
-    tickers = [ticker for book in json.loads(gzip.decompress(given.read_bytes())) for ticker in book]
+    shutil.copy(source, named)
+    tickers = [ticker for book in json.loads(gzip.decompress(source.read_bytes())) for ticker in book]
     fixture = ONE["fixtures"][0] | {"kickoff": "2024-07-20T00:00:00Z"}
     assets = {"fixtures": [fixture | {"markets": {f"{ticker}||": {"yes": ticker} for ticker in tickers}}]}
 
     with pytest.raises(SourceError, match="it carries no time: name the file by it"):
-        import_source("kalshi", [given], tmp_path / "p", import_options(mapping=assets))
+        import_source("kalshi", [source], tmp_path / "p", import_options(mapping=assets))
     quality = import_source("kalshi", [named], tmp_path / "p", import_options(mapping=assets)).quality
 
     assert (quality.messages, quality.markets, quality.ticks) == (100, 100, 100)
@@ -280,10 +280,10 @@ def plain_states(folder, some):
     quotes = {}
     for file in folder.glob("candlesticks-*.json"):
         answer = json.loads(file.read_text())
-        for said_ in answer["candlesticks"]:
-            prices = [next(reversed(said_[name].values())) for name in ("yes_bid", "yes_ask")]  # all four are alike
+        for candle in answer["candlesticks"]:
+            prices = [next(reversed(candle[name].values())) for name in ("yes_bid", "yes_ask")]  # all four are alike
             in_dollars = [Fraction(price, 100) if isinstance(price, int) else Fraction(price) for price in prices]
-            quotes.setdefault(said_["end_period_ts"], {})[answer["ticker"]] = tuple(in_dollars)
+            quotes.setdefault(candle["end_period_ts"], {})[answer["ticker"]] = tuple(in_dollars)
     found = {}
     for match in some:
         named = dict(zip(("part1", "draw", "part2"), match.shares, strict=True))
@@ -319,4 +319,4 @@ def test_candlesticks_agree_with_a_plain_loop_whatever_their_order_version_repea
     options = import_options(mapping=tmp_path / "assets.yml")
     import_source("kalshi", [folder], tmp_path / "p", options)
 
-    assert said(verify_pack(tmp_path / "p")) == plain_states(folder, matches())
+    assert states_by_time(verify_pack(tmp_path / "p")) == plain_states(folder, matches())

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from clvlab.errors import FeedError
-from clvlab.sources.capture.feed import Cut, GapCause, Received, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Resumption, Stop
 from clvlab.sources.devfeeds.faults import read_plan
 from clvlab.sources.devfeeds.kalshi import KEY_ID, KalshiServer
 from clvlab.sources.kalshi.live import API_URL, URL, KalshiFeed
@@ -51,9 +51,9 @@ def is_description(text):
 
 
 def changes_of(text):
-    said = json_of(text)
-    is_delta = isinstance(said, dict) and said.get("type") == "orderbook_delta"
-    return [(said["msg"]["market_ticker"], said["msg"]["ts_ms"])] if is_delta else []
+    message = json_of(text)
+    is_delta = isinstance(message, dict) and message.get("type") == "orderbook_delta"
+    return [(message["msg"]["market_ticker"], message["msg"]["ts_ms"])] if is_delta else []
 
 
 def cuts(items):
@@ -88,12 +88,12 @@ def test_thousands_of_messages_through_every_fault_are_received_in_order_or_lie_
     assert all(model(to).fits(market, max(at for own, at in model(to).at if own == market), last[market]) for market in last)
 
 
-def test_a_hole_in_the_numbers_cuts_the_tickers_of_its_subscription_alone_until_they_are_subscribed_anew(key_file):
+def test_a_hole_in_the_numbers_cuts_the_tickers_of_its_subscription_alone_until_they_are_subscribed_again(key_file):
     with server("sequence-hole@60") as to:
         items = heard(feed(to, key_file), to)
 
     (cut,) = cuts(items)
-    (resumed,) = [number for number, item in enumerate(items) if isinstance(item, Resumed)]
+    (resumed,) = [number for number, item in enumerate(items) if isinstance(item, Resumption)]
     assert cut.cause is GapCause.SEQUENCE
     assert len(cut.markets) == 3
     assert [json_of(item.text)["type"] for item in items[resumed + 1 : resumed + 3]] == ["subscribed", "orderbook_snapshot"]
@@ -106,8 +106,8 @@ def test_a_hole_in_the_numbers_cuts_the_tickers_of_its_subscription_alone_until_
 def test_a_change_that_can_t_be_read_is_a_hole(key_file):
     class Lying(KalshiServer):
         def text(self, peer, change, added):
-            told = super().text(peer, change, added)
-            return told.replace('"delta":', '"delta":"NaN","was":') if self.number == 60 else told
+            message = super().text(peer, change, added)
+            return message.replace('"delta":', '"delta":"NaN","was":') if self.number == 60 else message
 
     with Lying.synthetic(messages=200, start_ms=START_MS, ping_s=0.2) as to:
         items = heard(feed(to, key_file), to)
@@ -115,7 +115,7 @@ def test_a_change_that_can_t_be_read_is_a_hole(key_file):
     (cut,) = cuts(items)
     assert cut.cause is GapCause.SEQUENCE
     assert len(cut.markets) == 3
-    assert sum(isinstance(item, Resumed) for item in items) == 1
+    assert sum(isinstance(item, Resumption) for item in items) == 1
 
 
 def test_neither_key_nor_signature_is_logged(key_file, caplog):
@@ -123,9 +123,9 @@ def test_neither_key_nor_signature_is_logged(key_file, caplog):
     with server() as to:
         heard(feed(to, key_file), to)
 
-    told = [record.getMessage() for record in caplog.records if record.name != "websockets.server"]
-    assert told
-    assert not any(KEY_ID in text or "ACCESS" in text for text in told)
+    lines = [record.getMessage() for record in caplog.records if record.name != "websockets.server"]
+    assert lines
+    assert not any(KEY_ID in text or "ACCESS" in text for text in lines)
 
 
 def test_rest_comes_first_and_describes_the_fixtures(key_file):
@@ -168,7 +168,7 @@ def test_pings_without_messages_are_a_cut_after_a_longer_patience(key_file):
     assert {cut.cause for cut in cuts(items)} == {GapCause.SILENCE}
 
 
-def test_a_wrong_key_ends_the_feed_and_is_not_shown(key_file, tmp_path):
+def test_a_wrong_key_ends_the_feed_and_is_not_printed(key_file, tmp_path):
     with server() as to, pytest.raises(FeedError, match="HTTP 401: check CLVLAB_KALSHI_KEY_ID, _PRIVATE_KEY_FILE") as refused:
         heard(feed(to, key_file, key_id="the-wrong-one"), to)
     assert "the-wrong-one" not in str(refused.value)
@@ -232,7 +232,7 @@ def test_health_says_how_it_is(key_file):
         own = feed(to, key_file)
         items = heard(own, to)
 
-    last = [item for item in items if isinstance(item, Received)][-1]
+    last = [item for item in items if isinstance(item, FeedMessage)][-1]
     assert last.provider_ts_ms == START_MS + 20_000 + 60_000
     assert own.health.clock_skew_ms == last.provider_ts_ms - last.received_ts_ms
     assert own.health.heard_ts_ms > own.health.data_ts_ms

@@ -12,14 +12,14 @@ TIMES = {"occurrence_datetime": "2026-06-25T20:00:00Z", "close_time": "2026-07-0
 ALONE = {"market": {"ticker": "E-A", "event_ticker": "E", "title": "Rain?", **TIMES}}
 
 
-def snapshot(seq, yes, no, ticker="E-A", sid=1, **said):
-    levels = {"yes": yes, "no": no} if not said else {}
-    return {"type": "orderbook_snapshot", "sid": sid, "seq": seq, "msg": {"market_ticker": ticker, **levels, **said}}
+def snapshot(seq, yes, no, ticker="E-A", sid=1, **more):
+    levels = {"yes": yes, "no": no} if not more else {}
+    return {"type": "orderbook_snapshot", "sid": sid, "seq": seq, "msg": {"market_ticker": ticker, **levels, **more}}
 
 
 def delta(seq, side, price, amount, ts_ms=2_000_000_000_000, ticker="E-A", sid=1):
-    said = {"market_ticker": ticker, "side": side, "price": price, "delta": amount, "ts_ms": ts_ms}
-    return {"type": "orderbook_delta", "sid": sid, "seq": seq, "msg": said}
+    body = {"market_ticker": ticker, "side": side, "price": price, "delta": amount, "ts_ms": ts_ms}
+    return {"type": "orderbook_delta", "sid": sid, "seq": seq, "msg": body}
 
 
 def take(reader, *messages, at_ms=1_999_999_999_000):
@@ -216,7 +216,7 @@ def test_the_kickoff_is_when_the_match_is_due_and_not_when_its_markets_close(rea
 
 
 def test_an_event_that_says_no_time_has_no_kickoff():
-    reader, market = KalshiReader(), {name: said for name, said in ALONE["market"].items() if name != "occurrence_datetime"}
+    reader, market = KalshiReader(), {name: value for name, value in ALONE["market"].items() if name != "occurrence_datetime"}
 
     take(reader, {"market": market})
 

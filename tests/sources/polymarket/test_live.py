@@ -9,7 +9,7 @@ import pytest
 from clvlab.errors import FeedError
 from clvlab.law.message import ticks_of
 from clvlab.sources.capture.connection import Patience
-from clvlab.sources.capture.feed import Cut, GapCause, Received, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Resumption, Stop
 from clvlab.sources.capture.records import name_of
 from clvlab.sources.devfeeds.faults import FaultPlan, read_plan
 from clvlab.sources.devfeeds.polymarket import PolymarketServer, match_event
@@ -60,10 +60,10 @@ def is_description(text):
 
 
 def changes_of(text):
-    said = json_of(text)
-    if not isinstance(said, dict) or said.get("event_type") != "price_change":
+    message = json_of(text)
+    if not isinstance(message, dict) or message.get("event_type") != "price_change":
         return []
-    return [(change["asset_id"], int(said["timestamp"])) for change in said["price_changes"]]
+    return [(change["asset_id"], int(message["timestamp"])) for change in message["price_changes"]]
 
 
 def cuts(items):
@@ -114,9 +114,9 @@ def test_gamma_comes_first_on_every_connection_and_describes_the_fixtures():
         (1002, ("Home 2", "Away 2"), "match-2"),
     ]
     assert fixtures[0].kickoff_ts_ms == START_MS + 3_600_000
-    received = [item for item in items if isinstance(item, Received)]
+    received = [item for item in items if isinstance(item, FeedMessage)]
     assert [is_description(item.text) for item in received[:3]] == [True, True, False]
-    resumed = next(number for number, item in enumerate(items) if isinstance(item, Resumed))
+    resumed = next(number for number, item in enumerate(items) if isinstance(item, Resumption))
     assert isinstance(items[resumed - 1], Cut)
     assert [is_description(item.text) for item in items[resumed + 1 : resumed + 4]] == [True, True, False]
 
@@ -150,12 +150,12 @@ def test_each_connection_of_several_is_cut_until_it_stands():
     with server(messages=300) as to:
         items = heard(feed(to, assets_per_connection=3), to)
 
-    begun = [item for item in items if not isinstance(item, Received)]
+    gaps = [item for item in items if not isinstance(item, FeedMessage)]
     assert {frozenset(cut.markets) for cut in cuts(items)} == {frozenset({"11", "12", "13"}), frozenset({"21", "22", "23"})}
-    assert (type(items[0]), type(begun[-1])) == (Cut, Resumed)
+    assert (type(items[0]), type(gaps[-1])) == (Cut, Resumption)
 
 
-def test_a_connection_that_stays_cut_is_cut_anew_after_another_one_is_resumed():
+def test_a_connection_that_stays_cut_is_cut_again_after_another_one_is_resumed():
     with server("cut@60,cut@64,cut@66,cut@70", messages=300, missed=20) as to:
         items = heard(feed(to, assets_per_connection=3), to)
 
@@ -163,7 +163,7 @@ def test_a_connection_that_stays_cut_is_cut_anew_after_another_one_is_resumed():
     for item in items:
         if isinstance(item, Cut):
             open_cuts |= set(item.markets)
-        elif isinstance(item, Resumed):
+        elif isinstance(item, Resumption):
             open_cuts.clear()
         else:
             assert not any(share in open_cuts for share, _ in changes_of(item.text))
@@ -201,7 +201,7 @@ def test_an_event_that_is_not_there_ends_the_feed():
         PolymarketFeed(events=[])
 
 
-def test_a_provider_that_is_not_there_is_tried_again_until_it_is_told_to_stop():
+def test_a_provider_that_is_not_there_is_tried_again_until_stopped():
     with server() as to:
         url, gamma_url = to.url, to.http_url
     own, stop = PolymarketFeed(events=["match-1"], url=url, gamma_url=gamma_url, patience=QUICK), Stop()
@@ -261,7 +261,7 @@ def test_a_mark_is_answered_by_saying_that_nothing_is_replayed():
     with server() as to:
         items = heard(feed(to), to, after="anything")
 
-    assert isinstance(items[0], Resumed)
+    assert isinstance(items[0], Resumption)
     assert not items[0].replayed
 
 
@@ -270,7 +270,7 @@ def test_the_clocks_of_provider_and_machine_may_differ():
         own = feed(to)
         items = heard(own, to)
 
-    last = [item for item in items if isinstance(item, Received)][-1]
+    last = [item for item in items if isinstance(item, FeedMessage)][-1]
     assert last.provider_ts_ms == START_MS + 100 * 200 + 3_600_000
     assert own.health.clock_skew_ms == last.provider_ts_ms - last.received_ts_ms
 

@@ -13,7 +13,7 @@ from clvlab.sources.importer import import_options, import_source
 from tests.length import length
 from tests.samples import pmxt
 from tests.samples.walks import matches
-from tests.sources.plain import said, state_of
+from tests.sources.plain import state_of, states_by_time
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 KEY = "WINNER||"
@@ -64,8 +64,8 @@ def test_hours_that_are_missing_before_the_kickoff_leave_no_close_and_the_report
     quality = imported(tmp_path, {12: [OPEN]}, ONE | {"kickoff": f"2026-03-01T{kickoff}:00Z"})
 
     assert yes(tmp_path)[-1][1] == last
-    said_so = "markets that serve to enter, not to close: the hours before their kickoff are missing"
-    assert quality.notes.get(said_so) == (None if last else 1)
+    note = "markets that serve to enter, not to close: the hours before their kickoff are missing"
+    assert quality.notes.get(note) == (None if last else 1)
 
 
 def test_an_empty_hour_is_a_gap_and_not_an_hour_in_which_nothing_moved(tmp_path):
@@ -96,7 +96,7 @@ def test_an_hour_that_cant_be_read_is_a_gap_when_lenient(tmp_path):
     assert (quality.refused_rows, yes(tmp_path)[-1]) == (1, (13 * 3600, None))
 
 
-def test_a_market_that_stands_is_told_of_again_after_a_minute(tmp_path):
+def test_a_market_that_does_not_move_has_another_tick_after_a_minute(tmp_path):
     again = [pmxt.change(at(12, seconds), "7", 39, 9, "BUY") for seconds in (30, 59, 60, 61, 120)]
 
     imported(tmp_path, {12: [OPEN, *again]})
@@ -125,7 +125,7 @@ def test_yes_and_no_may_be_two_assets_or_two_sides_of_one(tmp_path):
     imported(tmp_path / "two", {12: [OPEN, pmxt.book(at(12), "8", 58, 60)]}, two)
 
     for name in ("one", "two"):
-        (state,) = said(verify_pack(tmp_path / name / "p")).values()
+        (state,) = states_by_time(verify_pack(tmp_path / name / "p")).values()
         assert state == ({"no": 5900, "yes": 4100}, {"no": 1667, "yes": 2381})
 
 
@@ -172,10 +172,10 @@ def test_assets_that_are_not_mapped_are_listed_and_may_be_left_out(tmp_path):
 
 
 def plain_states(hours, shares):
-    """Make the market's states row by row, each book anew from all words on it; hours are (hour, rows)."""
+    """Make the market's states row by row, each book from all words on it; hours are (hour, rows)."""
     words = {asset: [] for asset in shares}  # (kind, time, levels), of those that count
     last = dict.fromkeys(shares, 0)
-    stated, newest, shown, shown_at = [], 0, (None, None), 0
+    stated, newest, last_state, last_ms = [], 0, (None, None), 0
     sides = dict(zip(shares, ("part1", "draw", "part2"), strict=True))
 
     def quotes():
@@ -184,8 +184,8 @@ def plain_states(hours, shares):
             if words[asset]:
                 book_ms = words[asset][0][1]
                 levels = {}
-                for _, ts_ms, said_ in words[asset]:
-                    for level, size in said_.items():
+                for _, ts_ms, change in words[asset]:
+                    for level, size in change.items():
                         if ts_ms >= levels.get(level, (0, 0))[1] and ts_ms >= book_ms:
                             levels[level] = (size, ts_ms)
                 full = [level for level, (size, _) in levels.items() if size > 0]
@@ -200,7 +200,7 @@ def plain_states(hours, shares):
             words = {asset: [] for asset in shares}
             nothing = dict.fromkeys(sorted(sides.values()))
             stated.append((newest, (nothing, nothing)))
-            shown, shown_at = (None, None), shown_at
+            last_state, last_ms = (None, None), last_ms
         before = hour
         for moment, _, kind, asset, bids, asks, price, size, side in rows:
             ts_ms = round(moment.timestamp() * 1000)
@@ -215,9 +215,9 @@ def plain_states(hours, shares):
             last[asset], newest = max(last[asset], ts_ms), max(newest, ts_ms)
             state = state_of(quotes(), sorted(sides.values()))
             plain = (None, None) if None in state[0].values() else state
-            if plain != shown or newest - shown_at >= 60_000:
+            if plain != last_state or newest - last_ms >= 60_000:
                 stated.append((newest, state))
-                shown, shown_at = plain, newest
+                last_state, last_ms = plain, newest
     return dict(stated)
 
 
@@ -236,7 +236,7 @@ def test_books_agree_with_a_plain_loop_whatever_their_order_repeats_and_missing_
 
     imported(tmp_path, dict(hours), fixture)
 
-    found = {ts_ms: state for (_, ts_ms, _), state in said(verify_pack(tmp_path / "p")).items()}
+    found = {ts_ms: state for (_, ts_ms, _), state in states_by_time(verify_pack(tmp_path / "p")).items()}
     assert found == plain_states(hours, shares)
 
 

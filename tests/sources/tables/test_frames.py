@@ -95,7 +95,7 @@ def test_a_season_gives_the_pack_of_its_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("frame", "said"),
+    ("frame", "message"),
     [
         (FRAME["odds"], "a single column is no table of odds"),
         (FRAME.with_columns(extra=pl.lit([1, 2])), r"column 'extra' is List\(Int64\), which no table of odds has: drop it"),
@@ -104,8 +104,8 @@ def test_a_season_gives_the_pack_of_its_file(tmp_path):
         (FRAME.with_columns(odds=pl.lit(value=True)), "column 'odds' is bool and can't be the odds"),
     ],
 )
-def test_a_frame_that_is_no_table_of_odds_is_refused(tmp_path, frame, said):
-    with pytest.raises(SourceError, match=said):
+def test_a_frame_that_is_no_table_of_odds_is_refused(tmp_path, frame, message):
+    with pytest.raises(SourceError, match=message):
         cl.import_odds("csv", frame, tmp_path / "p")
 
     assert not (tmp_path / "p").exists()

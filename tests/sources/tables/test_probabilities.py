@@ -109,7 +109,7 @@ def test_other_numbers_are_no_probabilities(kind):
     assert probabilities_of(NOT[kind]) is None
 
 
-def test_odds_beside_probabilities_stay_odds(tmp_path):
+def test_odds_next_to_probabilities_stay_odds(tmp_path):
     text = "date,time,home,away,1,X,2,p_home,p_draw,p_away\n01/03/2026,15:00,Ash,Elm,2.0,3.5,4.0,0.5,0.26,0.24\n"
 
     report, ticks = imported(tmp_path, text, time_zone="UTC")

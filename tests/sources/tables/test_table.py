@@ -207,7 +207,7 @@ def test_a_mapping_is_read_from_yaml_and_flags_go_first(tmp_path):
 
 
 @pytest.mark.parametrize("columns", ["[a, b]", "a", "1"])
-def test_flags_beside_columns_of_a_file_that_are_no_mapping_are_refused_by_name(tmp_path, columns):
+def test_flags_besides_columns_of_a_file_that_are_no_mapping_are_refused_by_name(tmp_path, columns):
     (tmp_path / "m.yml").write_text(f"columns: {columns}\n")
     found = with_flags(tmp_path / "m.yml", {"time": "a"}, {}, None)
 
@@ -257,22 +257,22 @@ def test_play_ends_the_window_where_the_table_says_that_it_began(tmp_path):
 
 
 def test_an_import_tells_how_far_it_is(tmp_path):
-    told = []
+    lines = []
 
-    imported(tmp_path, table(tmp_path, LONG, *ROWS), progress=told.append)
+    imported(tmp_path, table(tmp_path, LONG, *ROWS), progress=lines.append)
 
-    assert told == ["4 rows read", "1 of 1 fixture, 1 tick written"]
+    assert lines == ["4 rows read", "1 of 1 fixture, 1 tick written"]
 
 
 def moving(tmp_path, *kickoffs):
-    """A table whose kickoff is said anew every minute, as minutes after the start."""
-    said = [(minute, START // 1000 + kickoff * 60) for minute, kickoff in enumerate(kickoffs)]
-    lines = [f"m,{START // 1000 + minute * 60},{side},2.0,{at}" for minute, at in said for side in ("home", "away")]
+    """A table that states its kickoff again every minute, as minutes after the start."""
+    facts = [(minute, START // 1000 + kickoff * 60) for minute, kickoff in enumerate(kickoffs)]
+    lines = [f"m,{START // 1000 + minute * 60},{side},2.0,{at}" for minute, at in facts for side in ("home", "away")]
     return table(tmp_path, "fixture,time,side,odds,kickoff", *lines)
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 250_000])
-def test_a_kickoff_that_moved_is_known_only_afterwards_and_agents_see_the_one_said_first(tmp_path, chunk_rows):
+def test_a_kickoff_that_moved_is_known_only_afterwards_and_agents_see_the_first_one(tmp_path, chunk_rows):
     options = replace(import_options(), chunk_rows=chunk_rows)
 
     report = import_source("csv", [moving(tmp_path, 30, 30, 45)], tmp_path / "p", options)
@@ -289,7 +289,7 @@ def test_a_kickoff_that_stands_still_is_taken_as_announced(tmp_path):
     assert (pack.manifest.kickoff, seen_kickoffs(pack.tape())) == (None, [START + 30 * 60_000])
 
 
-def test_kickoffs_that_are_called_actual_are_not_shown_to_agents(tmp_path):
+def test_kickoffs_that_are_called_actual_are_hidden_from_agents(tmp_path):
     _, pack = imported(tmp_path, moving(tmp_path, 30, 30), mapping={"kickoff_kind": "actual"})
 
     assert pack.tape().fixtures["kickoff_ts_ms"].to_list() == [START + 30 * 60_000]
@@ -350,7 +350,7 @@ FAIR = "fixture,time,market,side,odds,mid,book"
 MIDS = {"columns": {"probability": "mid"}}
 
 
-def test_a_mid_probability_is_the_probability_and_the_price_beside_it_is_what_was_on_offer(tmp_path):
+def test_a_mid_probability_is_the_probability_and_the_price_next_to_it_is_what_was_on_offer(tmp_path):
     path = table(
         tmp_path, FAIR,
         "m,2026-01-02T12:00:00Z,1X2||,home,1.9,0.505,x", "m,2026-01-02T12:00:00Z,1X2||,away,,0.505,x",
@@ -395,7 +395,7 @@ def test_what_is_no_probability_is_refused_with_its_line(tmp_path, wrong):
         imported(tmp_path, path, mapping=MIDS)
 
 
-def test_a_column_named_probability_means_nothing_until_it_is_said(tmp_path):
+def test_a_column_named_probability_means_nothing_unless_it_is_mapped(tmp_path):
     lines = ("fixture,time,side,odds,probability", "m,1767355200,home,2.0,0.9", "m,1767355200,away,2.0,0.1")
 
     _, pack = imported(tmp_path, table(tmp_path, *lines))
@@ -421,7 +421,7 @@ def test_a_wide_table_has_a_probability_and_a_result_for_each_side(tmp_path, suf
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"results": {"home": "rH"}}, r"results must name the sides \['home', 'away'\], not \['home'\]"),
         ({"probabilities": {"home": "rH", "draw": "rA"}}, "probabilities must name the sides"),
@@ -430,14 +430,14 @@ def test_a_wide_table_has_a_probability_and_a_result_for_each_side(tmp_path, suf
         ({"columns": WIDE["columns"] | {"probability": "rA"}}, "write probabilities, a column for each side"),
     ],
 )
-def test_sides_that_do_not_fit_together_are_refused(tmp_path, more, said):
+def test_sides_that_do_not_fit_together_are_refused(tmp_path, more, message):
     path = table(tmp_path, "id,when,H,A,rH,rA", "7,1767355200,1.9,2.0,won,lost")
 
-    with pytest.raises(SourceError, match=said):
+    with pytest.raises(SourceError, match=message):
         imported(tmp_path, path, mapping=WIDE | more)
 
 
-def test_a_table_without_the_column_of_probabilities_is_refused_beside_one_that_has_it(tmp_path):
+def test_a_table_without_the_column_of_probabilities_is_refused_next_to_one_that_has_it(tmp_path):
     table(tmp_path, FAIR, "m,1767355200,1X2||,home,1.9,0.5,x", "m,1767355200,1X2||,away,2.1,0.5,x", name="a.csv")
     table(tmp_path, LONG, *ROWS, name="b.csv")
 

@@ -41,7 +41,7 @@ def test_iso_days_need_no_format(tmp_path):
     assert pack.ticks()["ts_ms"].unique().to_list() == [APRIL_MS]
 
 
-def test_a_column_named_date_beside_whole_times_changes_nothing(tmp_path):
+def test_a_column_named_date_next_to_whole_times_changes_nothing(tmp_path):
     rows = "fixture,date,time,market,side,odds\nm,never,2026-04-03T18:30Z,W||,a,2.1\nm,never,2026-04-03T18:30Z,W||,b,1.8\n"
 
     pack = cl.import_odds("csv", table(tmp_path, rows), tmp_path / "pack")
@@ -50,15 +50,15 @@ def test_a_column_named_date_beside_whole_times_changes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mapping", "zone", "said"),
+    ("mapping", "zone", "message"),
     [
         (DAY_FIRST | {"time_format": "%Y-%m-%d %H:%M"}, "UTC", "'03/04/2026 18:30' is not written as '%Y-%m-%d %H:%M'"),
         (DAY_FIRST, None, "'03/04/2026 18:30' has no time zone: name the zone of such times"),
         ({"columns": DAY_FIRST["columns"]}, "UTC", "'03/04/2026 18:30' is no ISO 8601 time"),
     ],
 )
-def test_a_time_that_is_written_otherwise_is_refused_by_value(tmp_path, mapping, zone, said):
-    with pytest.raises(SourceError, match=f"odds.csv:2: {said}"):
+def test_a_time_that_is_written_otherwise_is_refused_by_value(tmp_path, mapping, zone, message):
+    with pytest.raises(SourceError, match=f"odds.csv:2: {message}"):
         cl.import_odds("csv", table(tmp_path), tmp_path / "pack", mapping=mapping, time_zone=zone)
 
 

@@ -12,7 +12,7 @@ from tests.length import length
 from tests.samples import trades
 from tests.samples.kalshi import trade
 from tests.samples.walks import mapping, matches
-from tests.sources.plain import odds_of, said, shared_out
+from tests.sources.plain import odds_of, shared_out, states_by_time
 
 MATCH = matches(count=1)[0]
 ASSETS = {
@@ -36,7 +36,7 @@ def test_a_row_is_a_trade_in_cents_or_dollars(tmp_path, delimiter, price, time):
 
     quality = imported(tmp_path, text)
 
-    ((at, state),) = said(verify_pack(tmp_path / "p")).items()
+    ((at, state),) = states_by_time(verify_pack(tmp_path / "p")).items()
     assert (at[1], state) == (1_772_373_600_000, ({"no": 5600, "yes": 4400}, {"no": None, "yes": 2273}))
     assert "markets that serve to enter, not to close: a trade is no standing quote" in quality.notes
 
@@ -48,7 +48,7 @@ def test_a_column_in_dollars_is_never_read_as_cents(tmp_path):
         imported(tmp_path, f"{header}KX,2026-03-01T14:00:00Z,1,yes\n")
     imported(tmp_path, f"{header}KX,2026-03-01T14:00:00Z,.44,yes\n")
 
-    ((_, (prob, _)),) = said(verify_pack(tmp_path / "p")).items()
+    ((_, (prob, _)),) = states_by_time(verify_pack(tmp_path / "p")).items()
     assert prob == {"no": 5600, "yes": 4400}
 
 
@@ -133,7 +133,7 @@ def test_trades_agree_with_a_plain_loop_whatever_their_order_unit_repeats_and_pa
     options = import_options(mapping=tmp_path / "assets.yml", max_age_s=age_s)
     quality = import_source("trades", [folder], tmp_path / "p", options).quality
 
-    found = {ts_ms: state for (_, ts_ms, _), state in said(verify_pack(tmp_path / "p")).items()}
+    found = {ts_ms: state for (_, ts_ms, _), state in states_by_time(verify_pack(tmp_path / "p")).items()}
     assert found == plain_states(truth, MATCH.shares, age_s)
     assert quality.notes["trades that repeat another were dropped"] == 10
 

@@ -198,7 +198,7 @@ def test_an_event_that_is_no_longer_listed_is_withdrawn_by_the_books_that_list_o
     assert gone.group_by("ts_ms").agg(pl.first("suspended")).sort("ts_ms")["suspended"].to_list() == [False, True]
 
 
-def test_the_kickoff_is_the_one_last_said_and_a_move_is_noted(tmp_path):
+def test_the_kickoff_is_the_last_one_and_a_move_is_noted(tmp_path):
     later = "2026-07-04T18:30:00Z"
     folder = written(tmp_path / "in", "z.json", historical("2026-07-04T12:00:00Z", event(book("a", h2h(2.0, 3.5, 4.0)))))
     written(folder, "a.json", historical("2026-07-04T12:05:00Z", event(book("a", h2h(2.0, 3.5, 4.0)), commence=later)))
@@ -354,7 +354,7 @@ def test_changes_are_read_from_their_folder_too(tmp_path):
         import_source("the-odds-api", [tmp_path / "in"], tmp_path / "q")
 
 
-def test_of_changes_agents_see_the_kickoff_as_it_was_first_said(tmp_path):
+def test_of_changes_agents_see_the_first_kickoff(tmp_path):
     path = changes(
         tmp_path,
         (0, "a", "totals", "Over", 2.5, 1.9),
@@ -459,8 +459,8 @@ def test_the_close_of_real_markets_is_that_of_a_plain_recomputation(realdata, tm
     import_source("the-odds-api", [folder / f"{name}_ticks.parquet"], tmp_path / "p", Options(lenient=True))
 
     tape = verify_pack(tmp_path / "p").tape()
-    asked = pl.DataFrame([(fixture_id_of(event), key) for event, key in chosen], ["fixture_id", "market_key"], orient="row")
-    closes = market_closes(tape, asked, fixture_closes(tape, Window())).rows_by_key(["fixture_id", "market_key"], named=True)
+    wanted = pl.DataFrame([(fixture_id_of(event), key) for event, key in chosen], ["fixture_id", "market_key"], orient="row")
+    closes = market_closes(tape, wanted, fixture_closes(tape, Window())).rows_by_key(["fixture_id", "market_key"], named=True)
     series = tape.series.rows_by_key(["fixture_id", "market_key"], named=True)
     for event, key in chosen:
         (close,) = closes[fixture_id_of(event), key]
@@ -473,7 +473,7 @@ def test_the_close_of_real_markets_is_that_of_a_plain_recomputation(realdata, tm
 def plain_closes(rows, fixture):
     """The last consensus before the kickoff of every market of an event: (market key, (time, side -> basis points))."""
     kickoff = round(datetime.fromisoformat(fixture["commence_time"]).timestamp() * 1000)
-    books = said_by_books(rows, {fixture["home_team"]: "part1", fixture["away_team"]: "part2"})
+    books = quotes_by_books(rows, {fixture["home_team"]: "part1", fixture["away_team"]: "part2"})
     for kind, line in {(kind, line) for kind, history in books for _, line, _, _ in history if line != BETWEEN}:
         sides, times = set(), set()
         for _, history in (book for book in books if book[0] == kind):
@@ -490,7 +490,7 @@ def plain_closes(rows, fixture):
 BETWEEN = "two lines"
 
 
-def said_by_books(rows, names):
+def quotes_by_books(rows, names):
     """What each book says of each type of market in turn: [(type, [(time, line, when confirmed, side -> odds)])]."""
     changes = {}
     for row in rows:
@@ -519,7 +519,7 @@ def said_by_books(rows, names):
 def consensus_at(now, line, sides, histories):
     fair = []
     for history in histories:
-        _, at_line, seen, prices = max((said for said in history if said[0] <= now), default=(0, BETWEEN, 0, {}), key=first)
+        _, at_line, seen, prices = max((quote for quote in history if quote[0] <= now), default=(0, BETWEEN, 0, {}), key=first)
         if at_line == line and now - seen <= 86_400_000 and prices.keys() == sides and None not in prices.values():
             fair.append(dict(zip(prices, power(prices.values()), strict=True)))
     if len(fair) < 3:
@@ -531,5 +531,5 @@ def consensus_at(now, line, sides, histories):
     return {side: whole[side] + (side in by_remainder[: 10_000 - sum(whole.values())]) for side in sides}
 
 
-def first(said):
-    return said[0]
+def first(quote):
+    return quote[0]

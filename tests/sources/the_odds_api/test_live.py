@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from clvlab.errors import FeedError
-from clvlab.sources.capture.feed import Cut, GapCause, Received, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Resumption, Stop
 from clvlab.sources.capture.records import CaptureRecord, Header
 from clvlab.sources.capture.source import Tracker
 from clvlab.sources.devfeeds.faults import read_plan
@@ -52,11 +52,11 @@ def heard(feed, messages, **listening):
 
 
 def texts(items):
-    return [item.text for item in items if isinstance(item, Received)]
+    return [item.text for item in items if isinstance(item, FeedMessage)]
 
 
 def gaps(items):
-    return [item for item in items if not isinstance(item, Received)]
+    return [item for item in items if not isinstance(item, FeedMessage)]
 
 
 @pytest.mark.long
@@ -72,11 +72,11 @@ def test_every_answer_is_a_message_and_every_poll_without_one_a_gap():
     assert received[:250] + received[251:] == bodies[:250] + bodies[251:]
     assert bodies[250].startswith(received[250])
     found = gaps(items)
-    assert [type(gap) for gap in found] == [Cut, Resumed] * 6
+    assert [type(gap) for gap in found] == [Cut, Resumption] * 6
     causes = [gap.cause for gap in found if isinstance(gap, Cut)]
     assert causes == [GapCause.CUT, GapCause.QUOTA, GapCause.CUT, GapCause.CUT, GapCause.CUT, GapCause.CUT]
     assert not any(gap.resumable for gap in found if isinstance(gap, Cut))
-    assert not any(gap.replayed for gap in found if isinstance(gap, Resumed))
+    assert not any(gap.replayed for gap in found if isinstance(gap, Resumption))
 
 
 @pytest.mark.parametrize("page", [b"<html>try later</html>", b"", b'{"message": "maintenance"}', b"\xff", b"[" * 2_000])
@@ -84,7 +84,7 @@ def test_an_answer_that_lists_no_events_is_kept_and_begins_a_gap(page):
     with TheOddsApiServer([body(0), page, page, body(1)], quota=10_000) as server:
         items = heard(feed_of(server), 4)
 
-    assert [type(item) for item in items] == [Received, Received, Cut, Received, Resumed, Received]
+    assert [type(item) for item in items] == [FeedMessage, FeedMessage, Cut, FeedMessage, Resumption, FeedMessage]
     assert items[2].from_ts_ms == items[0].received_ts_ms
 
 
@@ -93,7 +93,7 @@ def test_an_answer_that_lists_no_events_ends_no_gap_of_a_restart():
         heard(feed_of(server), 1)
         items = heard(feed_of(server), 2)
 
-    assert [type(item) for item in items] == [Received, Cut, Resumed, Received]
+    assert [type(item) for item in items] == [FeedMessage, Cut, Resumption, FeedMessage]
 
 
 def test_reading_gives_the_prices_of_the_answers_and_none_while_they_were_missed():
@@ -103,7 +103,7 @@ def test_reading_gives_the_prices_of_the_answers_and_none_while_they_were_missed
 
     states = []
     for item in items:
-        if isinstance(item, Received):
+        if isinstance(item, FeedMessage):
             states += tracker.take(CaptureRecord(item.received_ts_ms, item.text))
         elif isinstance(item, Cut):
             states += tracker.take(CaptureRecord(item.from_ts_ms, cut={"cause": item.cause, "resumable": item.resumable}))
@@ -142,7 +142,7 @@ def test_credits_are_spent_down_to_the_reserve_and_no_further():
         ({}, "no-quota@1", "nothing is left"),
     ],
 )
-def test_it_ends_where_asking_again_can_t_help(options, plan, named):
+def test_it_ends_where_another_request_can_t_help(options, plan, named):
     with TheOddsApiServer([body(1), body(2)], read_plan(plan)) as server:
         feed = feed_of(server, **options)
         with pytest.raises(FeedError, match=named) as raised:
@@ -158,7 +158,7 @@ def test_fixtures_name_their_league():
     assert (fixture.league, fixture.names) == ("soccer_epl", ("Home", "Away"))
 
 
-def test_an_unknown_fixture_is_said_and_a_known_one_is_asked_for():
+def test_an_unknown_fixture_is_named_and_a_known_one_is_requested():
     with TheOddsApiServer([body(1)]) as server:
         with pytest.raises(FeedError, match="no fixture 99"):
             list(feed_of(server).listen(Stop(), (99,)))
@@ -172,7 +172,7 @@ def test_a_restart_begins_with_a_gap_that_nothing_fills():
     with TheOddsApiServer([body(1)]) as server:
         items = heard(feed_of(server), 1, after="")
 
-    assert gaps(items) == [Resumed(items[0].to_ts_ms)]
+    assert gaps(items) == [Resumption(items[0].to_ts_ms)]
 
 
 def test_no_key_is_logged(caplog):
@@ -184,7 +184,7 @@ def test_no_key_is_logged(caplog):
     assert "secret-key" not in caplog.text
 
 
-def test_it_ends_when_told_to_however_long_it_would_wait():
+def test_it_ends_on_request_however_long_it_would_wait():
     stop = Stop()
     with TheOddsApiServer([body(1)]) as server:
         threading.Timer(0.3, stop.set).start()

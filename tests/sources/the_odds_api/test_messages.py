@@ -82,7 +82,7 @@ def test_only_what_changes_is_a_state_and_its_time_is_the_newest_of_its_books():
     assert (key, ts_ms) == ("totals||point=2.5", NOON + 120 * SECONDS)  # never before what it was
 
 
-def test_a_quote_older_than_an_hour_beside_the_newest_counts_no_more():
+def test_a_quote_older_than_an_hour_next_to_the_newest_counts_no_more():
     old = book("c", NOON)
 
     (state,) = read(TheOddsApiReader(), event(*three(NOON + 3601 * SECONDS)[:2], old))
@@ -115,7 +115,7 @@ def test_play_begins_at_the_kickoff_that_was_announced_last():
     assert (fixture.kickoff_ts_ms, fixture.names, fixture.source_id) == (NOON + 30 * SECONDS, ("Home", "Away"), "e1")
 
 
-def test_after_a_gap_every_market_is_told_again():
+def test_after_a_gap_every_market_has_another_tick():
     reader = TheOddsApiReader()
     read(reader, event(*three(NOON)))
 

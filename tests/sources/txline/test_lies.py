@@ -7,7 +7,7 @@ from contextlib import closing
 import orjson
 import pytest
 
-from clvlab.sources.capture.feed import Cut, Received, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, Resumption, Stop
 from clvlab.sources.capture.recorder import CaptureRecorder
 from clvlab.sources.capture.records import Header
 from clvlab.sources.capture.source import Tracker
@@ -65,7 +65,7 @@ def heard(feed, resumed):
     with closing(feed.listen(stop)) as coming:
         for item in coming:
             items.append(item)
-            if sum(isinstance(one, Resumed) for one in items) == resumed:
+            if sum(isinstance(one, Resumption) for one in items) == resumed:
                 break
     timer.cancel()
     return items
@@ -99,7 +99,7 @@ def test_a_reset_after_heartbeats_takes_back_that_messages_were_sent_again():
 
     first, second = (item for item in items if isinstance(item, Cut))
     assert first.from_ts_ms == second.from_ts_ms
-    assert [item.replayed for item in items if isinstance(item, Resumed)] == [True, False]
+    assert [item.replayed for item in items if isinstance(item, Resumption)] == [True, False]
 
 
 @pytest.mark.parametrize("mark", ["\N{SNOWMAN}:1", "9" * 5_000 + ":1", "1: 1", "\x07"])
@@ -107,7 +107,7 @@ def test_a_mark_that_can_t_be_sent_back_is_none(mark):
     with Parroting([event(1, now_ms(), "5:5"), event(2, now_ms(), mark)], [HEARTBEAT]) as server:
         items = heard(feed_of(server), 1)
 
-    assert [item.mark for item in items if isinstance(item, Received)] == ["5:5", None]
+    assert [item.mark for item in items if isinstance(item, FeedMessage)] == ["5:5", None]
     assert server.marks == [None, "5:5"]
 
 
@@ -123,7 +123,7 @@ def test_a_mark_of_no_time_is_sent_back_and_tells_none(mark):
 def test_a_clock_that_was_put_back_by_days_is_no_proof_that_nothing_was_missed():
     place = HistoryPosition(frozenset(), None, owed=True, sound_ms=10 * 24 * HOUR_MS)
 
-    since_ms, until_ms, _ = place.missed(10 * 24 * HOUR_MS + 5, -48 * HOUR_MS)
+    since_ms, until_ms, _ = place.missed_time(10 * 24 * HOUR_MS + 5, -48 * HOUR_MS)
 
     assert since_ms == 8 * 24 * HOUR_MS
     assert until_ms == 10 * 24 * HOUR_MS + 5 - live.SLACK_MS

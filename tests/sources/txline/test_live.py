@@ -11,12 +11,12 @@ import pytest
 from clvlab.errors import FeedError
 from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Fixture
-from clvlab.sources.capture.feed import Cut, GapCause, Received, Resumed, Stop
+from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Resumption, Stop
 from clvlab.sources.capture.records import CaptureRecord, Header
 from clvlab.sources.capture.replay import messages_of
 from clvlab.sources.capture.source import Tracker
 from clvlab.sources.devfeeds.faults import FaultPlan, FeedFault, PlannedFault, read_plan
-from clvlab.sources.devfeeds.txline import TOKENS, Scripted, TxLineServer, txline_server
+from clvlab.sources.devfeeds.txline import TOKENS, ScriptedMessage, TxLineServer, txline_server
 from clvlab.sources.txline.live import TxLineFeed
 from clvlab.sources.txline.messages import TxLineReader
 from tests.length import length
@@ -34,7 +34,7 @@ def message(number, fixture_id=7, **changes):
 
 
 def script(n, pace_s=0.0, **changes):
-    return [Scripted(orjson.dumps(message(number, 7 + number % 2, **changes)), number * pace_s) for number in range(n)]
+    return [ScriptedMessage(orjson.dumps(message(number, 7 + number % 2, **changes)), number * pace_s) for number in range(n)]
 
 
 def feed_of(server, **options):
@@ -58,7 +58,7 @@ def heard(feed, until, **listening):
 
 
 def texts(items):
-    return [item.text for item in items if isinstance(item, Received)]
+    return [item.text for item in items if isinstance(item, FeedMessage)]
 
 
 def all_of(server):
@@ -67,7 +67,7 @@ def all_of(server):
 
 def records(items):
     for item in items:
-        if isinstance(item, Received):
+        if isinstance(item, FeedMessage):
             yield CaptureRecord(item.received_ts_ms, item.text, item.mark)
         elif isinstance(item, Cut):
             yield CaptureRecord(item.from_ts_ms, cut={"cause": item.cause, "markets": [], "resumable": item.resumable})
@@ -97,7 +97,7 @@ def last_prices(published):
 
 
 def gaps(items):
-    return [type(item) for item in items if not isinstance(item, Received)]
+    return [type(item) for item in items if not isinstance(item, FeedMessage)]
 
 
 @pytest.mark.long
@@ -110,9 +110,9 @@ def test_everything_that_was_sent_around_five_cuts_comes_once_and_in_order():
         items = heard(feed_of(server), all_of(server))
 
     assert texts(items) == server.script.published
-    assert gaps(items) == [Cut, Resumed] * 5
+    assert gaps(items) == [Cut, Resumption] * 5
     assert all(item.resumable for item in items if isinstance(item, Cut))
-    assert all(item.replayed for item in items if isinstance(item, Resumed))
+    assert all(item.replayed for item in items if isinstance(item, Resumption))
     tracker, states = tracked(items)
     assert {(state.fixture_id, state.market_key): state.prob_bps for state in states} == last_prices(server.script.published)
     assert (len(states), len(tracker.gaps), tracker.unreadable) == (count, 5, {})
@@ -136,7 +136,7 @@ def test_a_refused_connection_is_tried_again(fault):
         items = heard(feed_of(server), all_of(server))
 
     assert texts(items) == server.script.published
-    assert gaps(items) == [Cut, Resumed] * fault.count("@") or gaps(items) == [Cut, Resumed]
+    assert gaps(items) == [Cut, Resumption] * fault.count("@") or gaps(items) == [Cut, Resumption]
 
 
 def test_a_token_that_was_refused_is_renewed():
@@ -147,7 +147,7 @@ def test_a_token_that_was_refused_is_renewed():
         items = heard(feed, all_of(server))
 
     assert texts(items) == server.script.published
-    assert gaps(items) == [Cut, Resumed]
+    assert gaps(items) == [Cut, Resumption]
 
 
 def test_a_token_that_can_t_be_renewed_and_a_bundle_without_the_match_end_the_feed():
@@ -185,20 +185,20 @@ def test_what_the_stream_can_t_replay_is_filled_from_blocks():
 
     assert sorted(texts(items)) == sorted(server.script.published)
     assert len(set(texts(items))) == 400
-    assert [item.replayed for item in items if isinstance(item, Resumed)] == [True]
+    assert [item.replayed for item in items if isinstance(item, Resumption)] == [True]
     _, states = tracked(items)
     assert {(state.fixture_id, state.market_key): state.prob_bps for state in states} == last_prices(server.script.published)
 
 
-def test_a_gap_that_no_block_fills_is_said_and_suspends():
-    late = Scripted(orjson.dumps(message(399, 7)), 60.0)  # for who comes back when all else has been sent
+def test_a_gap_that_no_block_fills_is_recorded_and_suspends():
+    late = ScriptedMessage(orjson.dumps(message(399, 7)), 60.0)  # for who comes back when all else has been sent
     with TxLineServer([*script(399, 0.002), late], read_plan("cut@100"), holds=10) as server:
         feed = feed_of(server, first_wait_s=0.2, most_wait_s=0.3, block_path="/nowhere/{day}/{hour}/{block}")
-        items = heard(feed, lambda items: Resumed in map(type, items) and isinstance(items[-1], Received))
+        items = heard(feed, lambda items: Resumption in map(type, items) and isinstance(items[-1], FeedMessage))
 
-    assert [item.replayed for item in items if isinstance(item, Resumed)] == [False]
+    assert [item.replayed for item in items if isinstance(item, Resumption)] == [False]
     assert 100 <= len(texts(items)) < 400
-    at = next(n for n, item in enumerate(items) if isinstance(item, Resumed))
+    at = next(n for n, item in enumerate(items) if isinstance(item, Resumption))
     tracker, states = tracked(items[: at + 1])
     assert [state.suspended for state in states[-6:]] == [True] * 6
     assert [gap.replayed for gap in tracker.gaps] == [None]
@@ -209,7 +209,7 @@ def test_a_mark_resumes_where_another_listener_ended():
         first = heard(feed_of(server), lambda items: len(texts(items)) == 100)
         rest = heard(feed_of(server), lambda items: len(texts(items)) == 200, after=first[-1].mark)
 
-    assert isinstance(rest[0], Resumed)
+    assert isinstance(rest[0], Resumption)
     assert rest[0].replayed
     assert texts(first) + texts(rest) == server.script.published
 
@@ -222,7 +222,7 @@ def test_only_what_was_subscribed_to_is_received():
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_it_ends_when_told_to_however_long_it_would_wait(answers):
+def test_it_ends_on_request_however_long_it_would_wait(answers):
     stop = Stop()
     with TxLineServer(script(1), heartbeat_s=3600.0) as server, socket.create_server(("127.0.0.1", 0)) as mute:
         url = server.url if answers else f"http://127.0.0.1:{mute.getsockname()[1]}"

@@ -61,7 +61,7 @@ def test_what_can_t_be_read_or_was_read_before_is_refused_and_changes_nothing(wr
 @pytest.mark.parametrize("seed", range(20))
 def test_a_message_that_comes_again_leaves_no_second_tick_however_much_later(seed):
     chance, once, again = random.Random(seed), [], []
-    told = [
+    records = [
         CaptureRecord(
             number,
             text(MessageId=str(number), Ts=1_700_000_000_000 + chance.randrange(60), MarketParameters=chance.choice("ab")),
@@ -72,10 +72,10 @@ def test_a_message_that_comes_again_leaves_no_second_tick_however_much_later(see
         CaptureRecord(0, cut={"cause": "cut", "markets": [], "resumable": False}),
         CaptureRecord(0, resumed={"replayed": False}),
     ]
-    for number, record in enumerate(told):
+    for number, record in enumerate(records):
         between = cuts if chance.random() < 0.1 else []
         once += [*between, record]
-        again += [*between, record, *chance.choices(told[: number + 1], k=3)]
+        again += [*between, record, *chance.choices(records[: number + 1], k=3)]
 
     def ticks(records):
         tracker = Tracker(Header("txline", "genuine-txline", "c", 1, None), TxLineReader())

@@ -1,7 +1,7 @@
-"""OddsHarvester's files, JSON or CSV: a row a match, and for each market a list of books, which a CSV has as text in one cell.
+"""OddsHarvester's files, JSON or CSV: a row a match, with a list of books per market, which a CSV has as text in one cell.
 
-With histories every change of a book counts at its time. Without them a row that was scraped before the match is a quote of
-that time, and one that was scraped after it the close.
+With histories every change of a book counts at its time. Without them a row scraped before the match is a quote of that time,
+and one scraped after it the close.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import orjson
 from clvlab.base.times import of_iso, zone_of
 from clvlab.errors import SourceError
 from clvlab.sources.archives import ArchiveKind, head_of, json_documents, kind_of
-from clvlab.sources.scraped.messages import AVERAGE, CLOSING_MS, Scrapes, market_key_named, scrapes, side_named
-from clvlab.sources.source import Normalised, Options, files_below, league_named, reason_of
+from clvlab.sources.scrapers.messages import AVERAGE, CLOSING_MS, Scrapes, market_key_named, scrapes, side_named
+from clvlab.sources.source import Options, SourceData, files_below, league_named, reason_of
 from clvlab.sources.tables.rows import opened_csv
 from clvlab.words import counted
 
@@ -43,12 +43,10 @@ _MAX_CELL = 4 << 20
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.json``, ``*.jsonl`` and ``*.csv``, also ``.gz``."""
     return files_below(paths, (".json", ".jsonl", ".csv", ".json.gz", ".jsonl.gz", ".csv.gz"))
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-    """Read matches, and make consensus ticks of their books."""
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     read = scrapes(options, scratch)
     zone = zone_of(options.time_zone)
     for name, path in sorted(files.items()):
@@ -62,11 +60,11 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         except SourceError as error:
             read.account.refuse_file(name, error)
         options.progress(f"{name}: {counted(read.account.messages, 'match', 'matches')} so far")
-    return read.normalised("oddsharvester")
+    return read.result("oddsharvester")
 
 
 def _rows(name: str, path: Path, read: Scrapes) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Return the matches of a file, numbered as its lines or, of a JSON document, as they come."""
+    """Return the matches of a file, numbered by line or, in a JSON document, by order."""
     if kind_of(head_of(path)) is not ArchiveKind.JSON:
         yield from opened_csv(name, path, read.account)[1]
         return
@@ -107,7 +105,7 @@ class _HistoricOdds(TypedDict):
 
 
 class _History(TypedDict, total=False):
-    """What a book said of a side: any of it may be missing or of another type until it was checked."""
+    """A book's history of a side: any field may be missing or of another type until checked."""
 
     opening_odds: _HistoricOdds | None
     odds_history: Sequence[_HistoricOdds] | None
@@ -137,7 +135,7 @@ def _market(read: Scrapes, market: str, cell: Any, odds_of: _Odds, last_ms: int,
 
 
 def _books(cell: Any, market: str) -> Sequence[Mapping[str, Any]]:
-    """Return the books of a market: a list, or the text of one as JSON or Python writes it."""
+    """Return the books of a market: a list, or its text as JSON or Python writes it."""
     found = cell
     if isinstance(cell, str):
         if len(cell) > _MAX_CELL:
@@ -157,7 +155,7 @@ def _books(cell: Any, market: str) -> Sequence[Mapping[str, Any]]:
 def _changes(
     read: Scrapes, book: Mapping[str, Any], sides: int, odds_of: _Odds, last_ms: int, zone: ZoneInfo | None
 ) -> Iterator[tuple[int, list[float | None]]]:
-    """Return the odds of all sides at each time at which one of them changed, before the last that are known."""
+    """Return the odds of all sides at each time at which one changed, before the last known ones."""
     histories: Sequence[_History] = book.get("odds_history_data") or ()
     if not histories:
         return

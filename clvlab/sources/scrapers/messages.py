@@ -1,7 +1,7 @@
-"""Matches as scrapers of OddsPortal write them, a row a match: what their rows have in common, whatever their shape.
+"""Matches as scrapers of OddsPortal write them, a row a match: what all their shapes share.
 
-A row that was written after the match has the odds as they stood at its end and no time of them: they are the close, one second
-before the kickoff, which is synthetic, as all that the pack's consensus label calls so.
+A row that was written after the match has closing odds without a time: they are dated one second before the kickoff, which is
+synthetic, as the pack's consensus label says.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.sources.books import QUOTES, QuoteSpill, quote_parts
-from clvlab.sources.source import NO_ODDS, ImportStats, Normalised, Options, fixture_ids_of
+from clvlab.sources.source import NO_ODDS, ImportStats, Options, SourceData, fixture_ids_of
 
 CLOSING_MS = 1000
 OPENING_MS = 24 * 3600 * 1000
@@ -35,8 +35,8 @@ _DAYS = ("%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%d %b %Y", "%d %B %Y")
 
 
 @dataclass(slots=True)
-class _Scraped:
-    """A match: its teams and league, and what was said of its kickoff, by when it was."""
+class _ScrapedMatch:
+    """A match: teams, league, and its kickoffs by the time of the statement."""
 
     home: str
     away: str
@@ -46,35 +46,33 @@ class _Scraped:
 
 @dataclass(slots=True)
 class Scrapes:
-    """The matches and quotes that were read so far."""
-
     options: Options
     account: ImportStats
     spill: QuoteSpill
-    _matches: dict[str, _Scraped] = field(default_factory=dict)
+    _matches: dict[str, _ScrapedMatch] = field(default_factory=dict)
     _rows: list[tuple[object, ...]] = field(default_factory=list)
     _times: dict[tuple[str, str], set[int]] = field(default_factory=dict)
 
     def learn(
-        self, source_id: str, home: str, away: str, kickoff_ms: int | None, said_ms: int, league: str | None = None
+        self, source_id: str, home: str, away: str, kickoff_ms: int | None, at_ms: int, league: str | None = None
     ) -> None:
-        """Take note of a match; of its kickoff the one said last counts, of its league the one said first.
+        """Record a match; its last stated kickoff and its first stated league count.
 
         Raises
         ------
         ValueError
-            It has other teams elsewhere, or none.
+            It has other teams elsewhere, or no teams.
         """
         if not home or not away or home == away:
             raise ValueError(f"no match: {home!r:.80} - {away!r:.80}")
-        known = self._matches.setdefault(source_id, _Scraped(home, away))
+        known = self._matches.setdefault(source_id, _ScrapedMatch(home, away))
         if (known.home, known.away) != (home, away):
             raise ValueError(f"{source_id} is {known.home} - {known.away} elsewhere, not {home} - {away}")
-        known.kickoffs[said_ms] = kickoff_ms
+        known.kickoffs[at_ms] = kickoff_ms
         known.league = known.league or league
 
     def odds(self, text: object, file: str, line: int) -> float | None:
-        """Return decimal odds as the options say that they are written, see ``decimal_of``; None for what is none, refused."""
+        """Return decimal odds written in the options' format, see ``decimal_of``; ``None``, and refused, if not valid."""
         try:
             return decimal_of(text, self.options.odds_format or OddsFormat.DECIMAL)
         except ValueError as error:
@@ -84,7 +82,7 @@ class Scrapes:
     def quote(
         self, source_id: str, key: str, book: str, ts_ms: int, odds: dict[str, float | None], file: str, line: int
     ) -> None:
-        """Take the odds of every side of a market as a book had them at a time."""
+        """Add a book's odds of every side of a market at a time."""
         self._times.setdefault((source_id, key), set()).add(ts_ms)
         for side, decimal in odds.items():
             self._rows.append((source_id, key, side, book, ts_ms, ts_ms, False, decimal, file, line))
@@ -95,8 +93,7 @@ class Scrapes:
         self.spill.add(pl.DataFrame(self._rows, schema=QUOTES, orient="row"))
         self._rows = []
 
-    def normalised(self, source: str) -> Normalised:
-        """Return what was read."""
+    def result(self, source: str) -> SourceData:
         self._flush()
         rules = self.options.rules(RULES)
         ids = fixture_ids_of(self._matches)
@@ -104,7 +101,7 @@ class Scrapes:
         self.account.note("fixtures whose kickoff moved", moved)
         once = sum(len(times) == 1 for times in self._times.values())
         self.account.note("markets that can't be entered before their close: they were seen once", once)
-        return Normalised(
+        return SourceData(
             parts=quote_parts(self.spill, ids, self.options, rules, self.account),
             fixtures=tuple(
                 Fixture(
@@ -127,16 +124,11 @@ class Scrapes:
 
 
 def scrapes(options: Options, scratch: Path) -> Scrapes:
-    """Return nothing read so far."""
     return Scrapes(options, ImportStats(options.lenient), QuoteSpill(scratch))
 
 
 def decimal_of(text: object, form: str = OddsFormat.DECIMAL) -> float | None:
-    """Return decimal odds of what is written so, or as a fraction; None where a dash stands for none.
-
-    Raises
-    ------
-    ValueError
+    """Return decimal odds from a text in that format, or a fraction; ``None`` for a dash.
 
     Examples
     --------
@@ -174,7 +166,7 @@ def side_named(label: str, market: str = "") -> str:
 
 
 def market_key_named(market: str, period: str, line: str | None) -> str:
-    """Return the key of a market by the scraper's name, period and line; those of a name take a line from its end.
+    """Return the key of a market by the scraper's name, period and line, which may end the name.
 
     Examples
     --------
@@ -194,5 +186,5 @@ def market_key_named(market: str, period: str, line: str | None) -> str:
 
 
 def day_of(text: str) -> datetime | None:
-    """Return a day that is written the European way, or None."""
+    """Return a day written the European way, or ``None``."""
     return by_forms(text, *_DAYS)

@@ -4,7 +4,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.verification import verify_pack
 from clvlab.sources.importer import import_options, import_source
 from tests.samples import oddsportal
-from tests.sources.plain import said
+from tests.sources.plain import states_by_time
 
 MATCH = "1X2_PARTICIPANT_RESULT||"
 KICKOFF_MS = 1_772_377_200_000
@@ -19,7 +19,7 @@ def imported(tmp_path, text, *, lenient=False, **options):
 
 
 def states(tmp_path):
-    return {(ts_ms, key): odds for (_, ts_ms, key), (_, odds) in said(verify_pack(tmp_path / "p")).items()}
+    return {(ts_ms, key): odds for (_, ts_ms, key), (_, odds) in states_by_time(verify_pack(tmp_path / "p")).items()}
 
 
 HEADERS = {
@@ -106,7 +106,7 @@ def test_other_columns_are_named_by_flags(tmp_path):
 
     with pytest.raises(SourceError, match="no match can be read of the columns 'day', 'clock'"):
         imported(tmp_path, text)
-    with pytest.raises(SourceError, match="'Day', which is none of the columns"):
+    with pytest.raises(SourceError, match="'Day', which is not one of the columns"):
         imported(tmp_path, text, mapping={"columns": {"date": "Day"}})
     with pytest.raises(SourceError, match="'hme' is no meaning here: did you mean 'home'"):
         imported(tmp_path, text, mapping={"columns": {"hme": "H"}})
@@ -121,5 +121,7 @@ def test_a_plain_loop_over_the_sample_gives_the_same_odds(tmp_path, delimiter):
 
     rows = [line.split(",")[6:] for line in oddsportal.text(3).splitlines()[1:]]
     expected = [[round(float(cell) * 1000) for cell in cells] for row in rows for cells in (row[:3], row[3:])]
-    found = [[odds[side] for side in ("part1", "draw", "part2")] for _, odds in said(verify_pack(tmp_path / "p")).values()]
+    found = [
+        [odds[side] for side in ("part1", "draw", "part2")] for _, odds in states_by_time(verify_pack(tmp_path / "p")).values()
+    ]
     assert sorted(expected) == sorted(found)

@@ -1,7 +1,7 @@
-"""Tables as people scrape them off OddsPortal: a row a match, or a row a match and book, with columns for 1, X and 2.
+"""Tables scraped off OddsPortal: a row a match, or a row a match and book, with columns for 1, X and 2.
 
-Columns are known by their usual names. The odds are the close; where there are opening odds beside them, these stand a day
-before the kickoff. The files tell no time of either: both are synthetic.
+Columns are known by their usual names. The odds are the close; opening odds, if any, are dated a day before the kickoff. The
+files have no time of either: both are synthetic.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from clvlab.base.names import among
 from clvlab.base.times import of_iso, zone_of
 from clvlab.errors import SourceError
 from clvlab.sources.exchange import MARKET_KEY
-from clvlab.sources.scraped.messages import AVERAGE, CLOSING_MS, OPENING_MS, Scrapes, day_of, scrapes
-from clvlab.sources.source import Normalised, Options, files_below, league_named
+from clvlab.sources.scrapers.messages import AVERAGE, CLOSING_MS, OPENING_MS, Scrapes, day_of, scrapes
+from clvlab.sources.source import Options, SourceData, files_below, league_named
 from clvlab.sources.tables.rows import opened_csv
 from clvlab.words import counted
 
@@ -49,7 +49,7 @@ _CLOCK = re.compile(r"(.*?)[ ,T]+(\d{1,2}:\d{2})")
 
 @dataclass(frozen=True, slots=True)
 class ScrapedColumns:
-    """Which column holds what: meanings, the sides of the close, and those of opening odds where there are some."""
+    """Columns by meaning, and by side for the close and the opening odds, if any."""
 
     named: Mapping[str, str]
     sides: Mapping[str, str]
@@ -61,34 +61,32 @@ class ScrapedColumns:
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return ``*.csv`` and ``*.csv.gz``."""
     return files_below(paths, (".csv", ".csv.gz"))
 
 
 def columns_of(header: Sequence[str], mapping: Mapping[str, Mapping[str, str]] | None = None) -> ScrapedColumns | None:
-    """Return what the columns of a table mean, by their usual names or a mapping; None where a needed one is missing."""
+    """Return the meaning of a table's columns, by usual names or a mapping; ``None`` if a needed one is missing."""
     plain = {column.lower().replace(" ", "_"): column for column in header}
-    said = dict((mapping or {}).get("columns") or {})
+    chosen = dict((mapping or {}).get("columns") or {})
     named = {
         meaning: column
         for meaning, names in COLUMNS.items()
-        if (column := said.get(meaning) or next((plain[name] for name in names if name in plain), None)) is not None
+        if (column := chosen.get(meaning) or next((plain[name] for name in names if name in plain), None)) is not None
     }
-    given = dict((mapping or {}).get("sides") or {})
+    side_columns = dict((mapping or {}).get("sides") or {})
     usual = next((sides for sides in _SIDES if {sides[0], sides[2]} <= plain.keys()), None)
-    sides = given or _named(usual, plain)
+    sides = side_columns or _side_columns(usual, plain)
     if not {"date", "home", "away"} <= named.keys() or not {"part1", "part2"} <= sides.keys():
         return None
-    opening = next((found for before in _OPENING if (found := _named(usual, plain, before)).keys() == sides.keys()), {})
+    opening = next((found for before in _OPENING if (found := _side_columns(usual, plain, before)).keys() == sides.keys()), {})
     return ScrapedColumns(named, sides, opening)
 
 
-def _named(usual: tuple[str, ...] | None, plain: Mapping[str, str], before: str = "") -> dict[str, str]:
+def _side_columns(usual: tuple[str, ...] | None, plain: Mapping[str, str], before: str = "") -> dict[str, str]:
     return {side: plain[before + c] for side, c in zip(_NAMES, usual or (), strict=False) if before + c in plain}
 
 
-def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-    """Read matches, and make one tick or two of each."""
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     read = scrapes(options, scratch)
     zone = zone_of(options.time_zone)
     for name, path in sorted(files.items()):
@@ -104,16 +102,16 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         except SourceError as error:
             read.account.refuse_file(name, error)
         options.progress(f"{name}: {counted(read.account.messages, 'row')} so far")
-    return read.normalised("oddsportal")
+    return read.result("oddsportal")
 
 
 def _columns(name: str, header: Sequence[str], options: Options) -> ScrapedColumns:
-    given = options.mapping or {}
-    strange = next((key for key in given if key not in _PARTS), None)
+    mapping = options.mapping or {}
+    strange = next((key for key in mapping if key not in _PARTS), None)
     if strange is not None:
         raise SourceError(f"a mapping of this source has no key {strange!r:.80}{among(strange, _PARTS)}")
     for part, known in _PARTS.items():
-        named = given.get(part) or {}
+        named = mapping.get(part) or {}
         if not isinstance(named, Mapping):
             raise SourceError(f"{part} of a mapping go from what they mean to your columns, not {named!r:.80}")
         strange = next((meaning for meaning in named if meaning not in known), None)
@@ -121,8 +119,8 @@ def _columns(name: str, header: Sequence[str], options: Options) -> ScrapedColum
             raise SourceError(f"{strange!r:.80} is no meaning here{among(strange, known)}")
         gone = next((column for column in named.values() if column not in header), None)
         if gone is not None:
-            raise SourceError(f"{name}: the mapping names {gone!r:.80}, which is none of the columns {header}")
-    columns = columns_of(header, given)
+            raise SourceError(f"{name}: the mapping names {gone!r:.80}, which is not one of the columns {header}")
+    columns = columns_of(header, mapping)
     if columns is None:
         raise SourceError(
             f"{name}: no match can be read of the columns {', '.join(map(repr, header[:20]))}; say which they are, as --column "
@@ -134,30 +132,30 @@ def _columns(name: str, header: Sequence[str], options: Options) -> ScrapedColum
 def _match(
     read: Scrapes, columns: ScrapedColumns, name: str, line: int, cells: Mapping[str, str], zone: ZoneInfo | None
 ) -> None:
-    said = {meaning: cells.get(column, "") for meaning, column in columns.named.items()}
-    kickoff_ms, day_ms, when = _kickoff(said["date"], said.get("time", ""), zone)
+    texts = {meaning: cells.get(column, "") for meaning, column in columns.named.items()}
+    kickoff_ms, day_ms, when = _kickoff(texts["date"], texts.get("time", ""), zone)
     if kickoff_ms is None:
         read.account.note("matches without a time of day have no kickoff")
     close_ms = day_ms if kickoff_ms is None else kickoff_ms - CLOSING_MS
-    source_id = f"{said['home']} - {said['away']} {when}"
-    book = said.get("book") or AVERAGE
+    source_id = f"{texts['home']} - {texts['away']} {when}"
+    book = texts.get("book") or AVERAGE
     quotes = [
         (ts_ms, {side: read.odds(cells.get(column), name, line) for side, column in sides.items()})
         for ts_ms, sides in ((close_ms - OPENING_MS, columns.opening), (close_ms, columns.sides))
         if sides
     ]
-    read.learn(source_id, said["home"], said["away"], kickoff_ms, close_ms, league_named(said.get("league"), "league"))
+    read.learn(source_id, texts["home"], texts["away"], kickoff_ms, close_ms, league_named(texts.get("league"), "league"))
     for ts_ms, odds in quotes:
         read.quote(source_id, columns.key, book, ts_ms, odds, name, line)
 
 
 def _kickoff(date: str, time: str, zone: ZoneInfo | None) -> tuple[int | None, int, str]:
-    """Return the kickoff, None where no time of day is told; its day; and what tells it from others of the same teams.
+    """Return the kickoff (``None`` without a time of day), its day, and a text that tells it from others of the same teams.
 
     Raises
     ------
     ValueError
-        No date, or a time of day without a zone.
+        The date is missing, or a time of day has no zone.
     """
     within = _CLOCK.fullmatch(date)
     day, clock = (within[1].strip(), within[2]) if within and day_of(within[1].strip()) else (date, time)

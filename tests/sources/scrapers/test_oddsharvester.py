@@ -14,7 +14,7 @@ from clvlab.sources.source import fixture_id_of
 from tests.length import length
 from tests.samples import oddsharvester
 from tests.samples.walks import KICKOFF
-from tests.sources.plain import said
+from tests.sources.plain import states_by_time
 
 KICKOFF_MS = round(KICKOFF.timestamp() * 1000)
 MATCH, GOALS = "1X2_PARTICIPANT_RESULT||", "OVERUNDER_PARTICIPANT_GOALS||line=2.5"
@@ -31,7 +31,7 @@ def imported(tmp_path, *rows, content=None, name="matches.json", source="oddshar
 
 
 def at(tmp_path):
-    return {(ts_ms, key): state for (_, ts_ms, key), state in said(verify_pack(tmp_path / "p")).items()}
+    return {(ts_ms, key): state for (_, ts_ms, key), state in states_by_time(verify_pack(tmp_path / "p")).items()}
 
 
 def test_a_row_that_was_scraped_after_the_match_is_its_close_and_says_that_nothing_can_be_entered_before(tmp_path):
@@ -49,9 +49,9 @@ def test_a_match_names_its_league_if_its_row_does(tmp_path):
     assert {one.source_id: one.league for one in verify_pack(tmp_path / "p").manifest.fixtures} == {"x#1": "Grove", "x#2": None}
 
 
-@pytest.mark.parametrize(("league", "said"), [("g" * 201, "has 201 letters"), (7, "league_name 7 is no name of a league")])
-def test_a_league_that_is_none_is_refused(tmp_path, league, said):
-    with pytest.raises(SourceError, match=said):
+@pytest.mark.parametrize(("league", "message"), [("g" * 201, "has 201 letters"), (7, "league_name 7 is no name of a league")])
+def test_a_league_that_is_none_is_refused(tmp_path, league, message):
+    with pytest.raises(SourceError, match=message):
         imported(tmp_path, ROW | {"league_name": league})
 
 
@@ -69,11 +69,11 @@ def test_json_lines_and_csv_of_the_same_matches_give_the_same_ticks(tmp_path, ho
         "csv": oddsharvester.as_csv(rows), "semicolons": "\ufeff" + semicolons(oddsharvester.as_csv(rows)),
     }[how]  # fmt: skip
     imported(tmp_path, content=content, name="scraped.txt", source=None, time_zone="UTC")
-    found = said(verify_pack(tmp_path / "p"))
+    found = states_by_time(verify_pack(tmp_path / "p"))
     (tmp_path / "other").mkdir()
     imported(tmp_path / "other", *rows, time_zone="UTC")
 
-    assert found == said(verify_pack(tmp_path / "other" / "p"))
+    assert found == states_by_time(verify_pack(tmp_path / "other" / "p"))
 
 
 def semicolons(text):
@@ -138,7 +138,7 @@ def test_lines_come_from_the_submarket_before_the_column_and_average_odds_have_a
     assert [key for _, key in at(tmp_path)] == [GOALS.replace("2.5", line) for line in ("1.5", "2.25")]
 
 
-def test_a_kickoff_that_moved_is_the_one_said_last_and_agents_see_the_one_said_first(tmp_path):
+def test_a_kickoff_that_moved_is_the_last_one_and_agents_see_the_first_one(tmp_path):
     first = ROW | {"scraped_date": "2026-02-28 15:00:00 UTC"}
     moved = ROW | {"scraped_date": "2026-03-01 12:00:00 UTC", "match_date": "2026-03-01 16:00:00 UTC"}
 
@@ -181,7 +181,7 @@ def test_the_prices_on_offer_agree_with_a_plain_loop_over_histories(tmp_path, se
 
     messages = plain_messages(rows)
     age_ms = Consensus(min_books=1, max_age_s=86_400).max_age_s * 1000
-    for (fixture, ts_ms, key), (_, odds) in said(verify_pack(tmp_path / "p")).items():
+    for (fixture, ts_ms, key), (_, odds) in states_by_time(verify_pack(tmp_path / "p")).items():
         best = {}
         for (own_fixture, own_key, _), times in messages.items():
             before = [then for then in times if then <= ts_ms]
@@ -191,4 +191,6 @@ def test_the_prices_on_offer_agree_with_a_plain_loop_over_histories(tmp_path, se
             if len(last) == len(odds):
                 best = {side: max(best.get(side, 0), round(price * 1000)) for side, price in last.items()}
         assert {side: price or 0 for side, price in odds.items()} == {side: best.get(side, 0) for side in odds}
-    assert {(f, t, k) for (f, k, _), times in messages.items() for t in times} == said(verify_pack(tmp_path / "p")).keys()
+    assert {(f, t, k) for (f, k, _), times in messages.items() for t in times} == states_by_time(
+        verify_pack(tmp_path / "p")
+    ).keys()

@@ -1,1 +1,0 @@
-"""What scrapers take from odds portals: OddsHarvester and OddsPortal."""

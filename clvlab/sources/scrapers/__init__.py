@@ -1,0 +1,1 @@
+"""Scrapers of odds portals: OddsHarvester and OddsPortal."""
