@@ -13,7 +13,7 @@ from clvlab.words import counted
 Progress = Callable[[int, int], None]
 
 
-class Stated(Protocol):
+class ProgressState(Protocol):
     """Work without a known end, at one moment: in one line, as names and values, and what of these stays when it is over."""
 
     @property
@@ -24,11 +24,11 @@ class Stated(Protocol):
     def outcome(self) -> Mapping[str, str]: ...
 
 
-_State = TypeVar("_State", bound=Stated)
+_State = TypeVar("_State", bound=ProgressState)
 
 
 @contextmanager
-def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Iterator[Progress]:
+def progress_bar(what: str, total: int, *, progress: Progress | bool) -> Iterator[Progress]:
     """Return the callback that is told how many points are done and how many there are: a bar, or the caller's own."""
     if callable(progress):
         yield progress
@@ -44,7 +44,7 @@ def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Itera
 
 
 @contextmanager
-def shown_state(
+def state_display(
     what: str, done: str, *, progress: Callable[[_State], None] | bool, more: Callable[[_State], Html] = lambda _: Html("")
 ) -> Iterator[Callable[[_State], None]]:
     """Return the callback that is told how work without a known end is: a table that changes, or the caller's own.
@@ -106,8 +106,8 @@ def _notebook_table(shell: Any, what: str, done: str, more: Callable[[_State], H
         raise
     finally:
         facts = last[0].outcome if last else {}
-        said = ", ".join(f"{name} {text}" for name, text in facts.items())
-        text = f"{what}: {ended}" + (f", {said}" if said else "")
+        outcome = ", ".join(f"{name} {text}" for name, text in facts.items())
+        text = f"{what}: {ended}" + (f", {outcome}" if outcome else "")
         handle.update(_Drawn(text, card("progress.html", f"{what}: {ended}", notes=notes, facts=facts, more="")))
 
 

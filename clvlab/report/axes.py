@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, filterwarnings
 
 from clvlab.report.export import optional
-from clvlab.report.html import Html, escaped, visible
+from clvlab.report.html import Html, escape_text, visible
 from clvlab.report.svg import BLUE as BLUE
 from clvlab.report.svg import GREY as GREY
 from clvlab.report.svg import RED as RED
@@ -64,7 +64,7 @@ def _page_part(figure: Any) -> str:
         black = _ink(figure, _INK)
         try:
             width = figure.get_size_inches()[0] * 96
-            return f'<div style="max-width:{width:.0f}px">{_saved(figure, _title(figure))}</div>'
+            return f'<div style="max-width:{width:.0f}px">{_svg_of(figure, _title(figure))}</div>'
         finally:
             for restore in black:
                 restore()
@@ -117,10 +117,10 @@ def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (
         # Laid out once, in one pass, and drawn once: with a layout at work, saving draws everything twice.
         figure.get_layout_engine().execute(figure)
         figure.set_layout_engine("none")
-        return _saved(figure, title)
+        return _svg_of(figure, title)
 
 
-def _saved(figure: Any, title: str) -> Html:
+def _svg_of(figure: Any, title: str) -> Html:
     """Return a figure as an SVG element, with the ink of the page in place of ours."""
     text = StringIO()
     figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
@@ -129,9 +129,9 @@ def _saved(figure: Any, title: str) -> Html:
     drawn = sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", drawn, flags=DOTALL)
     head, _, body = drawn.partition(">")
     head = sub(r' (?:xmlns(?::\w+)?|version|width|height)="[^"]*"', "", head)
-    head = head.replace("<svg", f'<svg role="img" aria-label="{escaped(title)}"', 1)
-    shown = visible(f"{head}>{body}".replace(SHIELD, ""))
-    return Html(shown.replace(_INK, "currentColor"))
+    head = head.replace("<svg", f'<svg role="img" aria-label="{escape_text(title)}"', 1)
+    markup = visible(f"{head}>{body}".replace(SHIELD, ""))
+    return Html(markup.replace(_INK, "currentColor"))
 
 
 @contextmanager

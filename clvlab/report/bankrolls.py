@@ -12,7 +12,7 @@ import polars as pl
 
 from clvlab.errors import StatisticsError
 from clvlab.report.axes import BLUE, GREY, RED, axes_or_new, svg
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.figures import PERCENT, Figure, Sheet, percent_of, returns_of
 from clvlab.report.html import Html, card
 from clvlab.statistics import Bankroll, Staking, bankroll, stakes, training_edge
@@ -32,7 +32,7 @@ _READING = (
 
 
 @dataclass(frozen=True)
-class BankrollFan(Shown):
+class BankrollFan(Exportable):
     """A bankroll through the settled decisions of an agent, and through fixtures drawn from them; starts with 1.
 
     Made by ``TearSheet.bankroll()``.
@@ -99,21 +99,21 @@ class BankrollFan(Shown):
         """What became of the bankroll, in one sentence."""
         found, growth = self.source, self.source.growth
         if not found.n:
-            return f"{self.staking}{self._assumed}: no bet gets a stake, so the bankroll stays as it is"
+            return f"{self.staking}{self._assumption}: no bet gets a stake, so the bankroll stays as it is"
         grown = "all lost" if growth.mean is None and found.path[-1] <= 0 else "no growth to estimate"
         if growth.mean is not None:
             bounds = interval(percent_of(growth.low), percent_of(growth.high), "z.3f")
             grown = f"log growth {100 * growth.mean:+z.3f} % a fixture{bounds}"
         low, high, fall = found.fan[0, -1], found.fan[-1, -1], 100 * found.drawdowns[2]
         return (
-            f"{self.staking}{self._assumed}: {found.path[-1]:.2f} of the start after {counted(found.n, 'bet')} on "
+            f"{self.staking}{self._assumption}: {found.path[-1]:.2f} of the start after {counted(found.n, 'bet')} on "
             f"{counted(found.path.size - 1, 'fixture')} (nine in ten paths {low:.2f} to {high:.2f}), {grown}; "
             f"{100 * found.ruin:.1f} % of {found.paths:,} paths fall below {found.ruin_below:g}, the median path by "
             f"{fall:.0f} % from a peak; no score"
         )
 
     @property
-    def _assumed(self) -> str:
+    def _assumption(self) -> str:
         if self.edge is None:
             return ""
         whence = f"the mean of {counted(self.training, 'other fixture')}" if self.training else "as stated"
@@ -178,7 +178,7 @@ def bankroll_of(
     scored = sheet.scored
     fold = _fold(sheet, training)
     trained, bet_on = scored.filter(pl.col("fixture_id").is_in(fold)), scored.filter(~pl.col("fixture_id").is_in(fold))
-    bets, early = _settled(bet_on, results), 0
+    bets, early = _settled_bets(bet_on, results), 0
     if trained.height and staking.kind == "kelly":
         made_ms = pl.col("close_ts_ms") - (1000 * pl.col("to_close_s")).round().cast(pl.Int64)
         known = bets.filter(made_ms > _last_close_ms(sheet, fold))
@@ -209,7 +209,7 @@ def _fold(sheet: Sheet, training: Collection[int] | None) -> list[int]:
     return sorted(set(training))
 
 
-def _settled(scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
+def _settled_bets(scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
     """Return the decisions with a price and a result, as ``stakes`` and ``bankroll`` take them."""
     return (
         scored.join(results.select(*_KEY, "result"), on=_KEY, maintain_order="left")

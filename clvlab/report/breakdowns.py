@@ -85,14 +85,14 @@ def tables(backtest: Run, scored: pl.DataFrame, level: float, *, whole: bool = T
 
     time = pl.Series(np.searchsorted(EDGES_S[1:], scored["to_close_s"].to_numpy(), side="right"))
     tenth = (scored["entry_prob_bps"] // 1000).clip(0, 9)
-    by_gap = _labelled(means(scored["in_gap"].cast(pl.Int64)), "entry and close", ("clear of gaps", "touched by a gap"))
+    by_gap = _with_labels(means(scored["in_gap"].cast(pl.Int64)), "entry and close", ("clear of gaps", "touched by a gap"))
     return {
-        "by_time": _labelled(means(time), "time to close", _TIMES),
+        "by_time": _with_labels(means(time), "time to close", _TIMES),
         "by_market": means(_markets(scored["market_key"]))
         .sort("n", "group", descending=[True, False])
         .rename(_NAMES | {"group": "market"}),
         "by_side": means(scored["side"]).rename(_NAMES | {"group": "side"}),
-        "by_probability": _labelled(means(tenth), "entry probability", [f"{10 * k}-{10 * k + 10} %" for k in range(10)]),
+        "by_probability": _with_labels(means(tenth), "entry probability", [f"{10 * k}-{10 * k + 10} %" for k in range(10)]),
         "by_gap": by_gap if scored["in_gap"].any() else by_gap.clear(),
         "fixtures": fixture_totals(scored),
         "reasons": _counts(backtest.report["reasons"] if whole else {}, "reason"),
@@ -110,7 +110,7 @@ def fixture_totals(scored: pl.DataFrame) -> pl.DataFrame:
 _NAMES = {"n_clusters": "fixtures", "mean": "mean_clv_bps"}
 
 
-def _labelled(means: pl.DataFrame, name: str, labels: list[str] | tuple[str, ...]) -> pl.DataFrame:
+def _with_labels(means: pl.DataFrame, name: str, labels: list[str] | tuple[str, ...]) -> pl.DataFrame:
     names = pl.Series(name, [labels[number] for number in means["group"]], dtype=pl.String)
     return means.drop("group").rename(_NAMES).insert_column(0, names)
 
@@ -252,7 +252,7 @@ def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
     books = found.filter(pl.col("source") != CONSENSUS).with_columns(best=pl.col("odds_milli").max().over(_KEY))
     quoted = books.drop_nulls("odds_milli")
     offered = books.group_by("source").agg(quoted=pl.col("odds_milli").is_not_null().mean())
-    beside = quoted.group_by("source").agg(
+    prices = quoted.group_by("source").agg(
         best=(pl.col("odds_milli") == pl.col("best")).mean(),
         behind_best_pct=(100 * (1 - pl.col("odds_milli") / pl.col("best"))).mean(),
     )
@@ -260,7 +260,7 @@ def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
     edge_pct = valued.select(quoted_edge_bps("closing") / 100).to_series()
     means = group_means(edge_pct, valued["fixture_id"], valued["source"], level=level)
     return (
-        offered.join(beside, on="source", how="left")
+        offered.join(prices, on="source", how="left")
         .join(means.rename({"group": "source", "mean": "mean_edge_pct"}), on="source", how="left")
         .sort("source")
         .rename({"source": "book"})

@@ -16,7 +16,7 @@ from clvlab.packs.quality import Quality, QualityAccount, Spread
 from clvlab.packs.reader import Pack as StoredPack
 from clvlab.packs.views.derivation import DerivedPack, derived_words
 from clvlab.report.breakdowns import cumulative_clv, cumulative_picture
-from clvlab.report.export import Shown, optional
+from clvlab.report.export import Exportable, optional
 from clvlab.report.headline import LEVEL, key_figures, means_of
 from clvlab.report.html import Html, card
 from clvlab.report.svg import interval_bar, time_columns
@@ -28,11 +28,11 @@ from clvlab.words import TO_MINUTE, close_facts, mean_clv, seconds, share
 # A look-ahead audit in a notebook.
 
 
-_SHOWN_ROWS = 20
+_MAX_ROWS = 20
 _MOVED = ("change", "fixture_id", "tick_seq", "action", "market_key", "side", "cut_fixture_id", "cut_tick_seq")
 
 
-class AuditReport(Shown):
+class AuditReport(Exportable):
     """What a look-ahead audit found."""
 
     def __init__(self, report: LookaheadReport) -> None:
@@ -75,18 +75,18 @@ class AuditReport(Shown):
         return repr(self.source)
 
     def _repr_html_(self) -> Html:
-        shown = self.moved.select(_MOVED).head(_SHOWN_ROWS)
-        said = f"compared on {self.cuts:,} prefixes of the tape"
+        rows = self.moved.select(_MOVED).head(_MAX_ROWS)
+        basis = f"compared on {self.cuts:,} prefixes of the tape"
         sentence = (
-            f"No decision of {self.agent_id} depended on later messages, {said}; {self.blind}."
+            f"No decision of {self.agent_id} depended on later messages, {basis}; {self.blind}."
             if self.passed
-            else f"{self.agent_id} looks ahead: {self.moved.height:,} decisions depended on later messages, {said}."
+            else f"{self.agent_id} looks ahead: {self.moved.height:,} decisions depended on later messages, {basis}."
         )
         return card(
             "audit.html",
             f"Look-ahead audit of {self.agent_id}: {'passed' if self.passed else 'FAILED'}",
-            said=Verdict(sentence, Tone.BEATS if self.passed else Tone.LOSES),
-            shown=shown,
+            verdict=Verdict(sentence, Tone.BEATS if self.passed else Tone.LOSES),
+            rows=rows,
             height=self.moved.height,
             facts=self._facts(),
         )
@@ -139,7 +139,7 @@ def agent_card(
     return card(
         "run.html",
         title,
-        said=verdict_of(clv),
+        verdict=verdict_of(clv),
         interval=interval_bar(clv.mean, clv.low, clv.high),
         key_figures=_key_figures(scored, means, metrics),
         by_date=cumulative_picture(cumulative_clv(scored, closes, LEVEL), LEVEL),
@@ -181,7 +181,7 @@ class Scores(pl.DataFrame):
     """One row per decision: a polars frame that is taken elsewhere like every other result."""
 
     frame = property(lambda self: self)
-    to_parquet, to_csv, to_html = Shown.to_parquet, Shown.to_csv, Shown.to_html
+    to_parquet, to_csv, to_html = Exportable.to_parquet, Exportable.to_csv, Exportable.to_html
 
     def to_pandas(self, *arguments: Any, **options: Any) -> Any:
         """Return a pandas ``DataFrame``; arguments are those of polars.
@@ -195,7 +195,7 @@ class Scores(pl.DataFrame):
         return super().to_pandas(*arguments, **options)
 
 
-class Report(dict[str, Any], Shown):
+class Report(dict[str, Any], Exportable):
     """A backtest report: a dict that shows itself."""
 
     @property
@@ -234,7 +234,7 @@ class Report(dict[str, Any], Shown):
 
 
 _MOST_ROWS = 1_000_000  # of ticks that a card reads for itself, in about a fifth of a second
-_SHOWN_FIXTURES = 8
+_MAX_FIXTURES = 8
 
 
 def pack_card(pack: StoredPack, found: Quality | None) -> Html:
@@ -243,7 +243,7 @@ def pack_card(pack: StoredPack, found: Quality | None) -> Html:
     return card(
         "pack.html",
         f"Pack {pack.pack_id}",
-        said=Verdict(_sentence(pack, len(kickoffs)), Tone.NOTHING),
+        verdict=Verdict(_sentence(pack, len(kickoffs)), Tone.NOTHING),
         kickoffs=time_columns(kickoffs),
         coverage=_coverage(pack, found),
         warnings=[] if found is None else _warnings(found),
@@ -253,7 +253,7 @@ def pack_card(pack: StoredPack, found: Quality | None) -> Html:
     )
 
 
-def measured(pack: StoredPack) -> Quality | None:
+def quality_of(pack: StoredPack) -> Quality | None:
     """Return what the ticks of a pack show that no import reported on; null where they are many, elsewhere, or held out."""
     rows = sum(fixture.rows for fixture in pack.manifest.fixtures)
     if pack.verification or pack.held_out or not 0 < rows <= _MOST_ROWS:
@@ -270,11 +270,11 @@ def _sentence(pack: StoredPack, kickoffs: int) -> str:
         "genuine": f"labelled a provider's capture, {pack.grade}",
         "imported": "imported: whose odds they are is the importer's word",
     }.get(pack.provenance.partition("-")[0], "of unknown origin")
-    said = f"{words.counted(count, 'fixture')}, {made}"
+    summary = f"{words.counted(count, 'fixture')}, {made}"
     without = "" if kickoffs == count else f"; {count - kickoffs:,} without a kickoff"
     held = f"; {len(pack.held_out):,} held out by a plan" if pack.held_out else ""
     unsure = f"; {len(pack.doubtful):,} of which nothing tells whether a plan holds them out" if pack.doubtful else ""
-    return f"{said}{without}{held}{unsure}."
+    return f"{summary}{without}{held}{unsure}."
 
 
 def _coverage(pack: StoredPack, found: Quality | None) -> dict[str, str]:
@@ -319,7 +319,7 @@ def _median(spread: Spread | None, size: float, unit: str, digits: int) -> str:
 
 def _fixtures(pack: StoredPack) -> pl.DataFrame:
     """Return the first fixtures as people read them."""
-    return pack.fixtures.head(_SHOWN_FIXTURES).select(
+    return pack.fixtures.head(_MAX_FIXTURES).select(
         pl.col("fixture_id").cast(pl.String).alias("fixture"),
         "names",
         pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime(TO_MINUTE).alias("kickoff (UTC)"),

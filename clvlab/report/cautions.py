@@ -29,8 +29,8 @@ def cautions(sheet: Sheet) -> list[str]:
     """Return what is to be said of the means of a sheet over fixtures, and of the prices that they rest on."""
     sums = {f"mean {MEASURES[name].title}": sheet.sums[name] for name in ("clv", "edge")}
     if sheet.settled:
-        sums["return on investment"] = _returned(sheet.settled.frame, sheet.scored)
-    skewed = [said for name, clusters in sums.items() for said in _skewed(name, clusters)]
+        sums["return on investment"] = _flat_returns(sheet.settled.frame, sheet.scored)
+    skewed = [text for name, clusters in sums.items() for text in _skew_warnings(name, clusters)]
     run, scores = sheet.source.evidence, sheet.source.marked
     gone = scores.filter(without_close()).height if sheet.selection.is_whole else 0
     return [
@@ -51,7 +51,7 @@ def _thin(mean: Estimate) -> list[str]:
     ]
 
 
-def _returned(settled: pl.DataFrame, scored: pl.DataFrame) -> BoundedClusters:
+def _flat_returns(settled: pl.DataFrame, scored: pl.DataFrame) -> BoundedClusters:
     """Sum what a flat stake returned, and the least and the most that it could have."""
     odds = pl.col("odds_milli") / 1000
     rows = settled.join(scored.select("seq", "odds_milli"), on="seq", maintain_order="left")
@@ -60,7 +60,7 @@ def _returned(settled: pl.DataFrame, scored: pl.DataFrame) -> BoundedClusters:
     return BoundedClusters(own.sums, own.counts, own.squares, lowest.sums, highest.sums)
 
 
-def _skewed(name: str, clusters: BoundedClusters) -> list[str]:
+def _skew_warnings(name: str, clusters: BoundedClusters) -> list[str]:
     return [
         f"{name}: skewed {_SIDES[bool(skewness > 0)]} (skewness of the mean {skewness:+.2f})"
         for skewness in mean_skewness(clusters)

@@ -13,7 +13,7 @@ import polars as pl
 from clvlab.errors import StatisticsError
 from clvlab.law.metrics import rank
 from clvlab.law.schema import Schema
-from clvlab.report.export import Shown, check_settings
+from clvlab.report.export import Exportable, check_settings
 from clvlab.report.headline import forest
 from clvlab.report.html import Html, card
 from clvlab.runs import ranking
@@ -62,7 +62,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Comparison(Shown):
+class Comparison(Exportable):
     """Several agents over the same pack; made by ``clvlab.compare()``.
 
     Attributes
@@ -172,14 +172,14 @@ class Comparison(Shown):
         return pl.DataFrame(rows, schema=schema, orient="row")
 
     def __repr__(self) -> str:
-        said = "; ".join(
+        text = "; ".join(
             f"{row['difference']}: "
-            + ("no difference to estimate" if row[self._measure.mean] is None else _said(row, self._measure))
+            + ("no difference to estimate" if row[self._measure.mean] is None else _difference_text(row, self._measure))
             for row in self.differences.iter_rows(named=True)
         )
         differ = f"{self.yardsticks} " if self.yardsticks else ""
         steps = "next: .differences, .settings, .overlap, .fixtures"
-        return f"Comparison of {len(self.sources)} backtests: {differ}{said}; {steps}"
+        return f"Comparison of {len(self.sources)} backtests: {differ}{text}; {steps}"
 
     def _repr_html_(self) -> Html:
         measure = self._measure
@@ -192,7 +192,7 @@ class Comparison(Shown):
         return card(
             "comparison.html",
             f"Comparison on {self.sources[0].pack_id}",
-            said=self.verdict,
+            verdict=self.verdict,
             yardsticks=self.yardsticks,
             differences=forest(self.differences.rename({"difference": "agent"}), measure),
             each=forest(self.frame, measure),
@@ -231,7 +231,7 @@ def _closing(source: Run) -> str:
     return f"{window.get('close_source', 'the consensus')} ({ends}, {window['closing_policy']}{age})"
 
 
-def _said(row: dict[str, Any], measure: Measure) -> str:
+def _difference_text(row: dict[str, Any], measure: Measure) -> str:
     return f"{row[measure.mean]:+.2f} {measure.unit}{interval(row['low'], row['high'], '.2f')}"
 
 
@@ -250,7 +250,7 @@ _RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "tot
 
 
 @dataclass(frozen=True)
-class Leaderboard(Shown):
+class Leaderboard(Exportable):
     """Backtests ranked by mean CLV as the law ranks them, or laid out by another mean; made by ``clvlab.leaderboard()``."""
 
     sources: tuple[Run, ...]
@@ -308,7 +308,7 @@ class Leaderboard(Shown):
         return card(
             "leaderboard.html",
             title,
-            said=self._said() if firm.height else None,
+            verdict=self._verdict() if firm.height else None,
             firm=forest(firm, measure) if firm.height else None,
             doubtful=forest(doubtful, measure) if doubtful.height else None,
             answers_public=ANSWERS_PUBLIC,
@@ -319,7 +319,7 @@ class Leaderboard(Shown):
             folded=folded,
         )
 
-    def _said(self) -> Verdict:
+    def _verdict(self) -> Verdict:
         """Say what can be said of the first agent that can't hold the past."""
         measure, rows = measure_of(self.by), self._firm
         first = rows.row(0, named=True)

@@ -61,7 +61,7 @@ def _writable(path: object) -> Path:
     return found
 
 
-class Shown(ABC):
+class Exportable(ABC):
     """A result that shows itself and can be taken elsewhere."""
 
     @property

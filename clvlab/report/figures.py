@@ -255,7 +255,7 @@ def figures(sheet: Sheet, *, moved: bool) -> list[Figure]:
         ("effective sample size", clv.effective_n, None, None, "decisions"),
         ("beat the close, of those that moved", percent_of(beat.rate), percent_of(beat.low), percent_of(beat.high), PERCENT),
         ("unmoved", 100 * beat.tied / clv.n if clv.n else None, None, None, PERCENT),
-        *(_moved(sheet) if moved else []),
+        *(_moved_figures(sheet) if moved else []),
         ("largest fall of the cumulative CLV", drawdown, None, None, BPS),
         ("share of the five best fixtures in the total", sheet.top_five[0], None, None, PERCENT),
         ("mean CLV without them", sheet.top_five[1], None, None, BPS),
@@ -271,7 +271,7 @@ def _drawdown(sheet: Sheet) -> float:
     return float(pl.select((walk - pl.max_horizontal(walk.cum_max(), pl.lit(0))).min()).item())
 
 
-def _moved(sheet: Sheet) -> list[Figure]:
+def _moved_figures(sheet: Sheet) -> list[Figure]:
     elsewhere, later = sheet.permutation, sheet.delay
     return [
         ("mean CLV of the same decisions in other fixtures", *_band(elsewhere), BPS),
@@ -294,7 +294,7 @@ def line(sheet: Sheet) -> str:
         f"{counted(clv.n, 'scored decision')} in {counted(clv.n_clusters, 'fixture')}{_left_out(sheet)}: mean CLV "
         f"{clv.mean:+z.2f} bps{_span(clv.low, clv.high)}, median {sheet.median.median:+z.1f} bps, cluster t {t}; edge at the "
         f"price taken {edge.mean or 0:+z.2f} %{_span(edge.low, edge.high)}; beat the close {share}, {beat.tied:,} unmoved"
-        f"{_returned(sheet)}"
+        f"{_return_text(sheet)}"
     )
 
 
@@ -303,7 +303,7 @@ def _left_out(sheet: Sheet) -> str:
     return f" ({count:,} more at the closing message, with them {both:+z.2f} bps)" if count and both is not None else ""
 
 
-def _returned(sheet: Sheet) -> str:
+def _return_text(sheet: Sheet) -> str:
     roi = sheet.settled.roi if sheet.settled else None
     if roi is None or roi.mean is None:
         return ""

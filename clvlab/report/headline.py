@@ -133,7 +133,7 @@ class Headline:
     """
 
     clv: Estimate
-    said: Verdict
+    verdict: Verdict
 
     @property
     def interval(self) -> str:
@@ -148,8 +148,8 @@ class Headline:
             "low": clv.low,
             "high": clv.high,
             "fixtures": clv.n_clusters,
-            "verdict": self.said.sentence,
-            "tone": self.said.tone.value,
+            "verdict": self.verdict.sentence,
+            "tone": self.verdict.tone.value,
         }
 
 

@@ -55,7 +55,7 @@ def visible(value: Any) -> Any:
     return value.translate(_LETTERS)
 
 
-def escaped(text: str) -> Html:
+def escape_text(text: str) -> Html:
     """Return a text as HTML, for pictures, which no template makes."""
     return Html(escape(visible(text)))
 
@@ -79,7 +79,7 @@ def cell(value: object) -> object:
         case Markup():
             return value
     text = str(value)
-    return Html(sub("sha256:[0-9a-f]{64}", r"<code>\g<0></code>", str(escaped(text)))) if "sha256:" in text else text
+    return Html(sub("sha256:[0-9a-f]{64}", r"<code>\g<0></code>", str(escape_text(text)))) if "sha256:" in text else text
 
 
 def numeric(rows: Sequence[Sequence[object]], columns: int) -> list[bool]:
@@ -87,18 +87,18 @@ def numeric(rows: Sequence[Sequence[object]], columns: int) -> list[bool]:
     return [any(isinstance(row[column], int | float) for row in rows) for column in range(columns)]
 
 
-def drawn(content: str) -> Html:
+def hide_pictures(content: str) -> Html:
     """Hide pictures where there is no style: a notebook that is not trusted shows only the letters of a picture."""
     depth = 0
 
-    def framed(tag: Match[str]) -> str:
+    def frame(tag: Match[str]) -> str:
         nonlocal depth
         depth += -1 if tag[0] == "</svg>" else 1
         if tag[0] == "</svg>":
             return "</svg></span>" if depth == 0 else "</svg>"
         return '<span class="drawn" style="display:none"><svg' if depth == 1 else "<svg"
 
-    return Html(sub(r"<svg\b|</svg>", framed, str(content)))
+    return Html(sub(r"<svg\b|</svg>", frame, str(content)))
 
 
 _FILTERS = {
@@ -106,7 +106,7 @@ _FILTERS = {
     "cell": cell,
     "count": words.count,
     "counted": words.counted,
-    "drawn": drawn,
+    "drawn": hide_pictures,
     "estimate": words.estimate,
     "interval": words.interval,
     "numeric": numeric,

@@ -12,7 +12,7 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.markets import Market, Role, UnreadKey, role_of, unread_keys
 from clvlab.law.schema import Reason, Schema
 from clvlab.law.tape import Tape
-from clvlab.report.export import Shown, check_settings
+from clvlab.report.export import Exportable, check_settings
 from clvlab.report.headline import spelt_mean
 from clvlab.report.html import Html, card
 from clvlab.runs.run import Run
@@ -72,7 +72,7 @@ def priced_lines(scores: pl.DataFrame, decisions: pl.DataFrame, tape_of: TapeOf,
         return pl.DataFrame(schema=MOVED_LINES)
     rows = rows.join(decisions.select("seq", "ts_ms"), on="seq", how="left", maintain_order="left")
     fixtures = _FixtureLines(tape_of(rows["fixture_id"].unique().sort().to_list()), window)
-    return pl.DataFrame(_priced(rows, lines, fixtures), schema=MOVED_LINES, orient="row").sort("seq")
+    return pl.DataFrame(_priced_rows(rows, lines, fixtures), schema=MOVED_LINES, orient="row").sort("seq")
 
 
 def unread_markets(scores: pl.DataFrame) -> list[UnreadKey]:
@@ -127,7 +127,7 @@ class MovedMean:
     error: str
 
 
-def shown_means(found: pl.DataFrame, level: float) -> list[MovedMean]:
+def mean_rows(found: pl.DataFrame, level: float) -> list[MovedMean]:
     """Return the means of ``MOVED_LINES`` as people read them; none where there is no decision."""
     if found.is_empty():
         return []
@@ -162,11 +162,11 @@ class _FixtureLines:
 
     def close(self, fixture_id: int, market: Market) -> MovedClose | None:
         """Return what a line would close at; null where nothing tells."""
-        asked = (fixture_id, market.key)
-        if asked not in self._priced:
+        key = (fixture_id, market.key)
+        if key not in self._priced:
             quotes, goals = self._quotes.get((fixture_id, market.period), ([], False))
-            self._priced[asked] = moved_close(market.kind, market.quarters, quotes, goals=goals)
-        return self._priced[asked]
+            self._priced[key] = moved_close(market.kind, market.quarters, quotes, goals=goals)
+        return self._priced[key]
 
 
 def closing_quotes(tape: Tape, ends: pl.DataFrame) -> dict[tuple[int, str], tuple[list[LineQuote], bool]]:
@@ -208,7 +208,7 @@ def _closing_states(tape: Tape, ends: pl.DataFrame) -> pl.DataFrame:
     return states.group_by("fixture_id", "market_key", maintain_order=True).agg("side", "prob_bps")
 
 
-def _priced(rows: pl.DataFrame, lines: dict[str, Market], fixtures: _FixtureLines) -> Iterable[tuple[object, ...]]:
+def _priced_rows(rows: pl.DataFrame, lines: dict[str, Market], fixtures: _FixtureLines) -> Iterable[tuple[object, ...]]:
     for row in rows.iter_rows(named=True):
         market, fixture_id = lines[row["market_key"]], row["fixture_id"]
         role, roles = role_of(row["side"], market), FIRST_ROLES[market.kind]
@@ -227,11 +227,11 @@ def _priced(rows: pl.DataFrame, lines: dict[str, Market], fixtures: _FixtureLine
 # Decisions on lines that were not quoted at the close, with what they would have closed at: a frame, and a card.
 
 
-_SHOWN, _NAMED = 20, 3
+_MAX_ROWS, _NAMED = 20, 3
 
 
 @dataclass(frozen=True)
-class MovedLines(Shown):
+class MovedLines(Exportable):
     """Decisions on lines that moved, of one agent; made by ``Result.moved_lines()``, and part of no mean CLV.
 
     Attributes
@@ -272,11 +272,13 @@ class MovedLines(Shown):
         if self.frame.is_empty():
             return f"Lines that moved: no decision on one{self._left_out}"
         count, mean = counted(self.mean.n, "decision"), spelt_mean(self.mean, "bps")
-        said = f"{count} in {counted(self.mean.n_clusters, 'fixture')}, mean {mean}, not part of the mean CLV{self._left_out}"
-        return f"Lines that moved: {said}; next: .frame, .mean, .to_html(path)"
+        summary = (
+            f"{count} in {counted(self.mean.n_clusters, 'fixture')}, mean {mean}, not part of the mean CLV{self._left_out}"
+        )
+        return f"Lines that moved: {summary}; next: .frame, .mean, .to_html(path)"
 
     def _repr_html_(self) -> Html:
-        names, shown = market_names(self.frame["market_key"]), self.frame.head(_SHOWN)
+        names, first = market_names(self.frame["market_key"]), self.frame.head(_MAX_ROWS)
         rows = [
             row
             | {
@@ -284,12 +286,12 @@ class MovedLines(Shown):
                 "why": REASONS[row["reason"]],
                 "error": spelt_error(row["moved_rule"], row["moved_error_bps"]),
             }
-            for row in shown.iter_rows(named=True)
+            for row in first.iter_rows(named=True)
         ]
         return card(
             "moved_lines.html",
             "Lines that moved" if self.frame.is_empty() else "",
-            means=shown_means(self.frame, self.level),
+            means=mean_rows(self.frame, self.level),
             apart=APART,
             rows=rows,
             height=self.frame.height,

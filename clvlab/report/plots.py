@@ -44,12 +44,12 @@ class Plots:
 
     def svgs(self) -> list[Html]:
         """Draw them all as SVG elements; decisions are moved meanwhile, outside the interpreter's lock."""
-        asked, sheet = dict(self.drawings()), self._sheet
+        drawings, sheet = dict(self.drawings()), self._sheet
         with ThreadPoolExecutor(1) as pool:
             moved = pool.submit(lambda: (sheet.permutation, sheet.delay))
-            drawn = {title: svg(draw, title) for title, draw in asked.items() if title != "permutation"}
+            drawn = {title: svg(draw, title) for title, draw in drawings.items() if title != "permutation"}
             moved.result()
-        return [drawn.get(title) or svg(draw, title) for title, draw in asked.items()]
+        return [drawn.get(title) or svg(draw, title) for title, draw in drawings.items()]
 
     def clv(self, ax: Axes | None = None) -> Axes:
         """Distribution of CLV, with mean, interval and median."""
@@ -81,9 +81,9 @@ class Plots:
             ax.fill_between(places, deepest, 0, color=RED, alpha=0.35, linewidth=0, label="below the peak")
             ax.legend()
         low, high = (None if bound is None else bound * clv.n for bound in (clv.low, clv.high))
-        said = f"Total {walk[-1]:+,} bps{interval(low, high, ',.0f')}" if walk.size else "No scored decision"
-        ax.set(xlabel=f"decisions, in order of time{_pooled(width)}", ylabel="bps")
-        ax.set_title(said)
+        title = f"Total {walk[-1]:+,} bps{interval(low, high, ',.0f')}" if walk.size else "No scored decision"
+        ax.set(xlabel=f"decisions, in order of time{_point_note(width)}", ylabel="bps")
+        ax.set_title(title)
         return ax
 
     def by_time(self, ax: Axes | None = None) -> Axes:
@@ -115,7 +115,7 @@ class Plots:
                 ax.fill_between(edges, part, step="post", color=colour, linewidth=0)
         share = self._sheet.top_five[0]
         title = "Total CLV by fixture" if share is None else f"The five best fixtures bring {share:.0f} % of the total"
-        ax.set(xlabel=f"{counted(totals.size, 'fixture')}, the best first{_pooled(width)}", ylabel=_CLV, title=title)
+        ax.set(xlabel=f"{counted(totals.size, 'fixture')}, the best first{_point_note(width)}", ylabel=_CLV, title=title)
         return ax
 
     def entry_and_close(self, ax: Axes | None = None) -> Axes:
@@ -130,8 +130,8 @@ class Plots:
         sizes = (4 + 80 * cells["n"] / most).to_numpy() if pooled else 6
         ax.scatter(cells["entry_prob_bps"], cells["close_prob_bps"], s=sizes, color=BLUE, alpha=0.6, linewidths=0)
         ax.plot([0, 100], [0, 100], color=GREY, linewidth=0.8)
-        said = counted(scored.height, "decision") + (f" in cells of 5 %, at most {most:,} in one" if pooled else "")
-        ax.set(xlabel="entry probability, %", ylabel="closing probability, %", title=said)
+        title = counted(scored.height, "decision") + (f" in cells of 5 %, at most {most:,} in one" if pooled else "")
+        ax.set(xlabel="entry probability, %", ylabel="closing probability, %", title=title)
         return ax
 
     def permutation(self, ax: Axes | None = None) -> Axes:
@@ -150,13 +150,13 @@ class Plots:
 
     def calibration(self, ax: Axes | None = None) -> Axes:
         """Stated confidence against the share that beat the close."""
-        return _calibrated(axes_or_new(ax), self._sheet.calibration, "confidence", "share that beat the close")
+        return _calibration_plot(axes_or_new(ax), self._sheet.calibration, "confidence", "share that beat the close")
 
     def results(self, ax: Axes | None = None) -> Axes:
         """Closing probability against the share of sides that won: whether the close is a good yardstick."""
         settled = self._sheet.settled
         close = settled.close if settled else None
-        return _calibrated(axes_or_new(ax), close, "closing probability", "share that won")
+        return _calibration_plot(axes_or_new(ax), close, "closing probability", "share that won")
 
     def settled(self, ax: Axes | None = None) -> Axes:
         """Settled profit of a flat stake in order of time, beside what the close expected of the same decisions."""
@@ -169,7 +169,7 @@ class Plots:
                 walk = priced[name].fill_null(0).cum_sum().to_numpy()
                 ax.plot(places, walk[places - 1], color=colour, linewidth=1.2, label=label)
             ax.legend()
-            ax.set_xlabel(f"settled decisions, in order of time{_pooled(width)}")
+            ax.set_xlabel(f"settled decisions, in order of time{_point_note(width)}")
             title = (
                 f"Return {found.roi.mean:+.1f} %{interval(found.roi.low, found.roi.high, _TENTHS)}, no measure of skill alone"
             )
@@ -194,7 +194,7 @@ def _places(size: int) -> tuple[Any, int]:
     return np.minimum(np.arange(0, size, width) + width, size), width
 
 
-def _calibrated(ax: Axes, found: Calibration | None, stated: str, share: str) -> Axes:
+def _calibration_plot(ax: Axes, found: Calibration | None, stated: str, share: str) -> Axes:
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
     if found:
         rows = found.frame
@@ -220,5 +220,5 @@ def _span(ax: Any, low: float | None, high: float | None) -> None:
         ax.axvspan(low, high, color=RED, alpha=0.15, linewidth=0)
 
 
-def _pooled(width: int) -> str:
+def _point_note(width: int) -> str:
     return f" ({width:,} to a point)" if width > 1 else ""

@@ -15,7 +15,7 @@ from clvlab.packs.reader import Pack
 from clvlab.packs.rows import Payout
 from clvlab.report import axes as drawing
 from clvlab.report.axes import BLUE, GREY, RED
-from clvlab.report.export import Shown, check_settings
+from clvlab.report.export import Exportable, check_settings
 from clvlab.report.html import Html, card
 from clvlab.statistics import known_moves, path_slopes, price_points
 from clvlab.statistics.paths import HOURS, LEGS, check_hours
@@ -101,7 +101,7 @@ _READING = (
 
 
 @dataclass(frozen=True)
-class PricePath(Shown):
+class PricePath(Exportable):
     """What prices did on their way from opening to result; made by ``Pack.price_path()``.
 
     Attributes
@@ -155,12 +155,12 @@ class PricePath(Shown):
     @cached_property
     def frame(self) -> pl.DataFrame:
         """One row per market and leg: slope with interval; see ``clvlab.statistics.path_slopes``. All markets come first."""
-        return _stacked([(name, path_slopes(points, level=self.level)) for name, points in self._markets])
+        return _by_market([(name, path_slopes(points, level=self.level)) for name, points in self._markets])
 
     @cached_property
     def known(self) -> pl.DataFrame:
         """One row per market and hour: how much of the move had been made; see ``clvlab.statistics.known_moves``."""
-        return _stacked([(name, known_moves(points, self.hours, level=self.level)) for name, points in self._markets])
+        return _by_market([(name, known_moves(points, self.hours, level=self.level)) for name, points in self._markets])
 
     @property
     def line(self) -> str:
@@ -180,11 +180,11 @@ class PricePath(Shown):
         if rows.is_empty():
             return Verdict("Too few fixtures to tell whether prices are fair on their way.", Tone.NOTHING)
         apart = rows.filter((pl.col("low") > 0) | (pl.col("high") < 0))
-        shown = _slopes(apart if apart.height else rows)
+        text = _slopes(apart if apart.height else rows)
         fixtures = f"over {counted(self.points['fixture_id'].n_unique(), 'fixture')}"
         if apart.is_empty():
-            return Verdict(f"No slope can be told from that of fair prices, 0: {shown}, {fixtures}.", Tone.UNCLEAR)
-        return Verdict(f"Prices are not fair on their way: {shown}, {fixtures}.", Tone.NOTHING)
+            return Verdict(f"No slope can be told from that of fair prices, 0: {text}, {fixtures}.", Tone.UNCLEAR)
+        return Verdict(f"Prices are not fair on their way: {text}, {fixtures}.", Tone.NOTHING)
 
     @property
     def cautions(self) -> list[str]:
@@ -232,7 +232,7 @@ class PricePath(Shown):
         return card(
             "price_path.html",
             f"Price path of {self.source.pack_id} ({self.source.provenance}, {self.source.verified_grade})",
-            said=self.verdict,
+            verdict=self.verdict,
             pictures=pictures,
             line=self.line,
             reading=_READING,
@@ -262,5 +262,5 @@ def _slopes(rows: pl.DataFrame) -> str:
     )
 
 
-def _stacked(tables: list[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
+def _by_market(tables: list[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
     return pl.concat([table.select(pl.lit(name).alias("market"), pl.all()) for name, table in tables])

@@ -78,7 +78,7 @@ def run_folders(runs: Path) -> list[Path]:
     if not runs.is_dir():
         return []
     found = [path for path in runs.iterdir() if not path.name.startswith(".") and (path / _MANIFEST).is_file()]
-    return sorted(found, key=lambda path: (-_written(path), path.name))
+    return sorted(found, key=lambda path: (-_written_s(path), path.name))
 
 
 def listed_runs(runs: Path, *, verify: bool = False) -> Iterator[ListedRun]:
@@ -89,7 +89,7 @@ def listed_runs(runs: Path, *, verify: bool = False) -> Iterator[ListedRun]:
 
 def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
     """Read what a list shows of a run; one whose evidence can't be read says why."""
-    written = datetime.fromtimestamp(_written(folder), UTC)
+    written = datetime.fromtimestamp(_written_s(folder), UTC)
     try:
         run = Run(load(folder))
         evidence = run.evidence
@@ -134,23 +134,23 @@ def find_run(name: str, runs: Path) -> Path:
             raise UnknownRunError(f"there is no run in {str(runs)!r} yet: make one with {make}")
         return folders[0]
     own = [folder for folder in folders if folder.name == name]
-    begun = own or [
+    matches = own or [
         folder for folder in folders if name and folder.name.removeprefix(_PREFIX).startswith(name.removeprefix(_PREFIX))
     ]
-    if len(begun) == 1:
-        return begun[0]
-    if begun:
-        shown = ", ".join(folder.name for folder in begun[:3]) + (", ..." if len(begun) > 3 else "")
-        raise UnknownRunError(f"{len(begun)} runs in {str(runs)!r} begin with {name!r}: {shown}")
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(folder.name for folder in matches[:3]) + (", ..." if len(matches) > 3 else "")
+        raise UnknownRunError(f"{len(matches)} runs in {str(runs)!r} begin with {name!r}: {names}")
     near = nearest(path.name, [*(folder.name for folder in folders), LATEST])
-    said = "" if near is None else f"; did you mean {near!r}?"
+    hint = "" if near is None else f"; did you mean {near!r}?"
     raise UnknownRunError(
         f"no sealed run at {name!r}: neither a run folder or a bundle, nor a run id in {str(runs)!r}, which has "
-        f"{len(folders)}{said}"
+        f"{len(folders)}{hint}"
     )
 
 
-def _written(folder: Path) -> float:
+def _written_s(folder: Path) -> float:
     return (folder / _MANIFEST).stat().st_mtime
 
 
@@ -158,7 +158,7 @@ def _written(folder: Path) -> float:
 
 
 @dataclass(frozen=True)
-class Beside:
+class PairedDifference:
     """What one agent brings more than the first, over the fixtures that both scored in, in bps of probability."""
 
     first: str
@@ -169,7 +169,7 @@ class Beside:
     high: float | None
 
     @property
-    def said(self) -> Verdict:
+    def verdict(self) -> Verdict:
         """The difference in one sentence."""
         first, other = self.first, self.other
         words = Phrases(
@@ -183,10 +183,10 @@ class Beside:
     def facts(self) -> Mapping[str, object]:
         """Return it as JSON values."""
         figures = {"fixtures": self.fixtures, "difference_bps": self.difference, "low": self.low, "high": self.high}
-        return {"agent": self.other, "beside": self.first, **figures, "verdict": self.said.sentence}
+        return {"agent": self.other, "beside": self.first, **figures, "verdict": self.verdict.sentence}
 
 
-def beside_the_first(runs: Sequence[ListedRun]) -> list[Beside]:
+def differences_from_first(runs: Sequence[ListedRun]) -> list[PairedDifference]:
     """Compare the agents of runs over one pack with the first of them, each difference taken alone.
 
     Raises
@@ -208,7 +208,8 @@ def beside_the_first(runs: Sequence[ListedRun]) -> list[Beside]:
     sums = stacked([one for run in runs for one in run.sums], MEASURES["clv"])[0]
     found = [paired_difference(sums, k, 0, level=0.95) for k in range(1, len(names))]
     return [
-        Beside(names[0], names[k], one.n_clusters, one.difference, one.low, one.high) for k, one in enumerate(found, start=1)
+        PairedDifference(names[0], names[k], one.n_clusters, one.difference, one.low, one.high)
+        for k, one in enumerate(found, start=1)
     ]
 
 

@@ -17,7 +17,7 @@ from clvlab.packs.reader import Pack
 from clvlab.report import axes as drawing
 from clvlab.report.axes import BLUE, GREY, RED
 from clvlab.report.cautions import cautions_of_points
-from clvlab.report.export import Shown, optional
+from clvlab.report.export import Exportable, optional
 from clvlab.report.html import Html, card
 from clvlab.report.svg import cell_grid
 from clvlab.runs.search.search import check_trials, grid_of, grid_points, grid_size, search_of, spoken
@@ -124,17 +124,17 @@ def draw_splits(found: Overfitting, quantity: str, ax: Any) -> Any:
         Where to draw.
     """
     step = -(-found.splits // MOST_DOTS)
-    shown = np.arange(0, found.splits, step)
-    below = 2 * found.ranks[shown] <= 1
+    splits = np.arange(0, found.splits, step)
+    below = 2 * found.ranks[splits] <= 1
     for chosen, colour, label in ((~below, BLUE, "above the median"), (below, RED, "at or below it")):
-        own = shown[chosen]
+        own = splits[chosen]
         ax.scatter(found.in_sample[own], found.out_of_sample[own], s=7, color=colour, alpha=0.45, linewidths=0, label=label)
     ax.axhline(0, color=GREY, linewidth=0.8)
     if np.isfinite(found.slope):
         ends = np.array([found.in_sample.min(), found.in_sample.max()])
         ax.plot(ends, found.intercept + found.slope * ends, color=GREY, linewidth=1.2, label=f"slope {found.slope:+.2f}")
     ax.legend()
-    dots = f"one dot a split, {shown.size:,} of {found.splits:,}" if step > 1 else "one dot a split"
+    dots = f"one dot a split, {splits.size:,} of {found.splits:,}" if step > 1 else "one dot a split"
     ax.set(
         xlabel=f"{quantity}, in the half that chose ({dots})",
         ylabel="in the other half",
@@ -223,7 +223,7 @@ def best_points(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measur
     return best.select(*grid, measure.mean, "low", "high", "p_family")
 
 
-_SHOWN_ROWS = 10
+_MAX_ROWS = 10
 _STABLE, _WORTHLESS = 0.1, 0.45
 _READING = (
     "PBO near one half: the choice among these points is worth nothing, though all of them may be good or bad. Near 0 the same "
@@ -264,7 +264,7 @@ def overfitting_of(
 
 
 @dataclass(frozen=True)
-class OverfittingResult(Shown):
+class OverfittingResult(Exportable):
     """How often the best point of one half of the fixtures is no better than the median point in the other half.
 
     Made by ``Sweep.overfitting()``; of no influence on any score or rank.
@@ -336,12 +336,12 @@ class OverfittingResult(Shown):
     def verdict(self) -> Verdict:
         """What the choice among these points is worth, in one sentence."""
         found = self.source
-        said = f"PBO {found.pbo:.2f} of {found.configurations} points over {found.splits:,} splits"
+        basis = f"PBO {found.pbo:.2f} of {found.configurations} points over {found.splits:,} splits"
         if found.pbo >= _WORTHLESS:
-            return Verdict(f"The choice among these points is worth nothing: {said}.", Tone.LOSES)
+            return Verdict(f"The choice among these points is worth nothing: {basis}.", Tone.LOSES)
         if found.pbo > _STABLE:
-            return Verdict(f"Part of what the choice promises is luck: {said}.", Tone.UNCLEAR)
-        return Verdict(f"The points that are chosen stay good out of sample: {said}.", Tone.BEATS)
+            return Verdict(f"Part of what the choice promises is luck: {basis}.", Tone.UNCLEAR)
+        return Verdict(f"The points that are chosen stay good out of sample: {basis}.", Tone.BEATS)
 
     def scatter(self, ax: Axes | None = None) -> Axes:
         """Draw what each split chose: in the half that chose it against the other half.
@@ -362,12 +362,12 @@ class OverfittingResult(Shown):
         return card(
             "overfitting.html",
             "Overfitting of the choice",
-            said=self.verdict,
+            verdict=self.verdict,
             scatter=drawing.svg(self.scatter, "in sample against out of sample"),
             line=self.line,
-            asked=self.measure.sentence,
+            explanation=self.measure.sentence,
             reading=_READING,
-            shown=self.chosen.head(_SHOWN_ROWS),
+            rows=self.chosen.head(_MAX_ROWS),
             height=self.chosen.height,
         )
 
@@ -425,7 +425,7 @@ class HonestSearch:
         return max(known, key=lambda point: point.clv.mean or 0.0, default=None)
 
     @property
-    def said(self) -> Verdict:
+    def verdict(self) -> Verdict:
         """What is left of the best point, in words."""
         best = self.best
         if best is None or best.p_family is None:
@@ -446,8 +446,8 @@ class HonestSearch:
         best = self.best
         return {
             "trials": self.trials,
-            "verdict": self.said.sentence,
-            "tone": self.said.tone.value,
+            "verdict": self.verdict.sentence,
+            "tone": self.verdict.tone.value,
             "cautions": list(self.cautions),
             "best": None if best is None else best.facts(),
             "points": [point.facts() for point in self.points],
@@ -501,6 +501,6 @@ def honest_search(
     )
 
 
-def named(point: Point) -> str:
+def point_text(point: Point) -> str:
     """Return the parameters of a point in words."""
     return spoken(point.params)

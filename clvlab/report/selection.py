@@ -47,17 +47,17 @@ class Selection:
 
     def __post_init__(self) -> None:
         for name in ("leagues", "markets", "sides", "fixtures"):
-            given = getattr(self, name)
-            if isinstance(given, str) or not isinstance(given, Iterable):
-                raise StatisticsError(f"{name} is a list, as {name}=[{given!r:.80}]")
-            object.__setattr__(self, name, tuple(given))
+            value = getattr(self, name)
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise StatisticsError(f"{name} is a list, as {name}=[{value!r:.80}]")
+            object.__setattr__(self, name, tuple(value))
         for name in ("since", "until"):
             object.__setattr__(self, name, as_day(name, getattr(self, name)))
         if self.since and self.until and self.until < self.since:
             raise StatisticsError(f"no day lies between {self.since} and {self.until}: since is the first, until the last")
 
     @classmethod
-    def of(cls, *given: Any) -> Selection:
+    def of(cls, *values: Any) -> Selection:
         """Select by values as somebody gave them, in the order of the attributes.
 
         Raises
@@ -65,7 +65,7 @@ class Selection:
         StatisticsError
             As for the class itself.
         """
-        return cls(*given)
+        return cls(*values)
 
     @property
     def is_whole(self) -> bool:
@@ -117,14 +117,14 @@ def _fixtures_of(pack: Pack, leagues: tuple[str, ...]) -> list[int]:
     names = {league for league in known.values() if league is not None}
     wrong = [league for league in leagues if league not in names]
     if wrong:
-        said = (
+        hint = (
             f"its leagues are {', '.join(sorted(names)[:20])}" if names else "its fixtures name none: select by fixtures=[...]"
         )
-        raise StatisticsError(f"pack {pack.pack_id!r} has no league {wrong[0]!r:.80}; {said}")
+        raise StatisticsError(f"pack {pack.pack_id!r} has no league {wrong[0]!r:.80}; {hint}")
     return [fixture_id for fixture_id, league in known.items() if league in leagues]
 
 
-def as_day(name: str, given: object) -> date | None:
+def as_day(name: str, value: object) -> date | None:
     """Read a day, which is a date, a time, or its ISO text; null of null.
 
     Raises
@@ -136,14 +136,14 @@ def as_day(name: str, given: object) -> date | None:
     >>> as_day("since", "2026-01-31")
     datetime.date(2026, 1, 31)
     """
-    if isinstance(given, datetime):
-        return given.astimezone(UTC).date() if given.tzinfo else given.date()
-    if given is None or isinstance(given, date):
-        return given
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).date() if value.tzinfo else value.date()
+    if value is None or isinstance(value, date):
+        return value
     try:
-        return date.fromisoformat(str(given))
+        return date.fromisoformat(str(value))
     except ValueError as error:
-        raise StatisticsError(f"{name} is a day, as 2026-01-31, not {given!r:.80}") from error
+        raise StatisticsError(f"{name} is a day, as 2026-01-31, not {value!r:.80}") from error
 
 
 def _midnight_ms(day: date) -> int:

@@ -16,11 +16,11 @@ from clvlab.report import breakdowns
 from clvlab.report.bankrolls import HALF_KELLY, BankrollFan, bankroll_of
 from clvlab.report.breakdowns import dated_pictures, tables_of
 from clvlab.report.cautions import cautions
-from clvlab.report.export import Shown, check_settings
+from clvlab.report.export import Exportable, check_settings
 from clvlab.report.figures import BPS, GLOSSARY, MEANINGS, Figure, Settlement, Sheet, figures, line, settlement
 from clvlab.report.headline import key_figures
 from clvlab.report.html import Html, card, page
-from clvlab.report.moved_lines import APART, moved_lines, shown_means
+from clvlab.report.moved_lines import APART, mean_rows, moved_lines
 from clvlab.report.plots import Plots
 from clvlab.report.selection import Selection
 from clvlab.report.svg import calendar_map, interval_bar, interval_cell, scale, sparkline
@@ -70,7 +70,7 @@ def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
     return card(
         "tear_sheet.html",
         f"Tear sheet of {sheet.agent_id} on {pack.pack_id} ({pack.provenance}, {pack.verified_grade})",
-        said=verdict_of(clv, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}"),
+        verdict=verdict_of(clv, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}"),
         selection=sheet.selection.words,
         cautions=sheet.cautions,
         interval=interval_bar(clv.mean, clv.low, clv.high),
@@ -86,10 +86,12 @@ def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
         glossary=GLOSSARY,
         means=[(title, found.columns, _in_words(name, found)) for name, (title, found) in tables.items() if _is_mean(name)],
         tables=[
-            (name, title, _drawn(name, found), found.columns) for name, (title, found) in tables.items() if not _is_mean(name)
+            (name, title, _template_rows(name, found), found.columns)
+            for name, (title, found) in tables.items()
+            if not _is_mean(name)
         ],
         calibrations={title: found for title, found in calibrations.items() if found},
-        moved=shown_means(sheet.moved_lines, sheet.level),
+        moved=mean_rows(sheet.moved_lines, sheet.level),
         apart=APART,
     )
 
@@ -131,7 +133,7 @@ def _value(row: Figure) -> tuple[str | None, str]:
     return None if value is None else f"{value:{form}}", interval(low, high, form)
 
 
-def _drawn(name: str, table: pl.DataFrame) -> Sequence[object]:
+def _template_rows(name: str, table: pl.DataFrame) -> Sequence[object]:
     """Return the rows of a breakdown as its part of the template shows them."""
     if name == "closes":
         return _with_pictures(table)
@@ -145,7 +147,7 @@ def _in_words(name: str, table: pl.DataFrame) -> list[tuple[Any, ...]]:
 
 
 @dataclass(frozen=True)
-class TearSheet(Shown):
+class TearSheet(Exportable):
     """What a backtest says of its agent; made by ``Result.tear_sheet()``.
 
     Attributes
@@ -430,8 +432,8 @@ def tear_sheet_page(performed: Run) -> str:
     Examples
     --------
     >>> import clvlab as cl
-    >>> shown = tear_sheet_page(cl.backtest("starter", "cumulative-drift").source)
-    >>> shown[:15], shown.count("<svg"), "<script" in shown
+    >>> page = tear_sheet_page(cl.backtest("starter", "cumulative-drift").source)
+    >>> page[:15], page.count("<svg"), "<script" in page
     ('<!DOCTYPE html>', 34, False)
     """
     sheet, report = TearSheet(performed), performed.report

@@ -14,10 +14,10 @@ from urllib.parse import quote
 from clvlab.base.names import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import MissingExtraError, PackFormatError, StoreUnreachableError, UnsupportedError
+from clvlab.lab.laboratory.backend import Backend
 from clvlab.lab.laboratory.local import LocalBackend
 from clvlab.lab.laboratory.methods import Verbs
-from clvlab.lab.laboratory.place import Backend
-from clvlab.lab.laboratory.requests import HoldOut, agent_spec, agent_specs, capturing, live_request, run_request
+from clvlab.lab.laboratory.requests import HoldOut, agent_spec, agent_specs, capture_request, live_request, run_request
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.plan import SearchPlan
 from clvlab.lab.results.result import Result
@@ -69,7 +69,7 @@ class Lab(Verbs):
 
     @names_checked
     def __init__(self, where: str | Path | None = None, *, token: str | None = None) -> None:
-        super().__init__(_place(where, token))
+        super().__init__(_backend(where, token))
 
     @names_checked
     def live(
@@ -134,7 +134,7 @@ class Lab(Verbs):
         ('Live paper', True, True)
         """
         request = live_request(feed, fixture, window, policy, until, grace_s)
-        return self._place.live(request, agent_specs(agents), progress=progress)
+        return self._backend.live(request, agent_specs(agents), progress=progress)
 
     @names_checked
     def import_odds(
@@ -172,7 +172,7 @@ class Lab(Verbs):
         """
         if pack_id is not None and not isinstance(pack_id, str):
             raise PackFormatError(f"a pack is named by a text, such as pack_id='mine', not {pack_id!r:.80}")
-        return self._place.import_odds(source, paths, pack_id or _name(paths), options)
+        return self._backend.import_odds(source, paths, pack_id or _name(paths), options)
 
     @names_checked
     def capture(
@@ -223,7 +223,7 @@ class Lab(Verbs):
         >>> pack.provenance
         'synthetic-replay'
         """
-        return self._place.capture(feed, Path(out), capturing(fixtures, until, log, progress))
+        return self._backend.capture(feed, Path(out), capture_request(fixtures, until, log, progress))
 
     @names_checked
     def deploy(
@@ -264,7 +264,7 @@ class Lab(Verbs):
         Traceback (most recent call last):
         clvlab.errors.UnsupportedError: this laboratory deploys nothing: .backtest() replays the same agent
         """
-        return self._place.deploy(run_request(pack, [fixture]), agent_spec(agent, params), settings)
+        return self._backend.deploy(run_request(pack, [fixture]), agent_spec(agent, params), settings)
 
     @names_checked
     def plan(
@@ -327,15 +327,15 @@ class Lab(Verbs):
         >>> result.report["n_fixtures"], plan.open().run_id == result.run_id
         (60, True)
         """
-        asked, values = run_request(pack, fixtures, window), grid_of(grid)
+        request, values = run_request(pack, fixtures, window), grid_of(grid)
         measure_of(objective)
-        return self._place.plan(asked, agent_spec(agent), values, HoldOut(hold_out, by, folds, objective, seed))
+        return self._backend.plan(request, agent_spec(agent), values, HoldOut(hold_out, by, folds, objective, seed))
 
 
 _HOST = re.compile(r"[\w.-]+:[0-9]{2,5}/?")  # of a service, without http://
 
 
-def _name(given: Any) -> str:
+def _name(source: Any) -> str:
     """Return the name that a pack has if it is given none: that of its first file or folder.
 
     Raises
@@ -343,13 +343,13 @@ def _name(given: Any) -> str:
     PackFormatError
         A frame, which has no name.
     """
-    if is_frame(given):
+    if is_frame(source):
         raise PackFormatError("a frame has no name that its pack could have: name it, as pack_id='mine'")
-    files = paths_of(given)
+    files = paths_of(source)
     return files[0].name.partition(".")[0] if files else ""
 
 
-def _place(where: str | Path | None, token: str | None) -> Backend:
+def _backend(where: str | Path | None, token: str | None) -> Backend:
     """Return the place at a URL, in a file, or in memory.
 
     Raises
@@ -367,10 +367,10 @@ def _place(where: str | Path | None, token: str | None) -> Backend:
         return HttpBackend(where, token)
     if token is not None:
         raise UnsupportedError(
-            f"a token is for a service, and {_shown(str(where))} is not a service: its URL begins with http:// or https://"
+            f"a token is for a service, and {_location(str(where))} is not a service: its URL begins with http:// or https://"
         )
     if where == "" or (where is not None and not isinstance(where, str | Path)) or "://" in str(where):
-        raise UnsupportedError(f"a laboratory is a file, or a service at http:// or https://, not {_shown(where)}")
+        raise UnsupportedError(f"a laboratory is a file, or a service at http:// or https://, not {_location(where)}")
     if where is not None and Path(where).is_dir():
         file = str(Path(where, "lab.db"))
         raise StoreUnreachableError(f"{str(where)!r:.200} is a folder, and a laboratory is a file: write Lab({file!r:.200})")
@@ -379,7 +379,7 @@ def _place(where: str | Path | None, token: str | None) -> Backend:
     return _local(None if where in (None, ":memory:") else Path(where))
 
 
-def _shown(where: object) -> str:
+def _location(where: object) -> str:
     return "another URL" if "://" in str(where) else f"{where!r:.200}"  # the URL of a database may hold a password
 
 
@@ -391,8 +391,8 @@ def _local(path: Path | None) -> LocalBackend:
         raise MissingExtraError("notebook", error.name) from error
     if path is not None:
         kept = KeptRuns(f"sqlite:///{quote(str(path))}")
-        beside = {name: path.with_name(f"{path.stem}.{name}") for name in ("packs", "live", "sums")}
-        return LocalBackend(path.name, kept, Catalog(beside["packs"]), beside["live"], beside["sums"])
+        folders = {name: path.with_name(f"{path.stem}.{name}") for name in ("packs", "live", "sums")}
+        return LocalBackend(path.name, kept, Catalog(folders["packs"]), folders["live"], folders["sums"])
     kept, folder = KeptRuns(), Path(tempfile.mkdtemp(prefix="clvlab-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a pack may outlive the laboratory
     return LocalBackend("this laboratory", kept, Catalog(folder / "packs"), folder / "live", folder / "sums")

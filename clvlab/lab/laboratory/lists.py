@@ -13,12 +13,12 @@ from clvlab.arena.templates import cards
 from clvlab.arena.templates import strategy as catalogued
 from clvlab.law.schema import Schema
 from clvlab.packs.reader import Pack
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
 from clvlab.runs.card import ANSWERS_PUBLIC
 from clvlab.words import counted
 
-_SHOWN_ROWS = 30
+_MAX_ROWS = 30
 _PACKS: Schema = {
     "pack_id": pl.String, "provenance": pl.String, "grade": pl.String, "fixtures": pl.Int64, "rows": pl.Int64,
     "content_hash": pl.String,
@@ -37,7 +37,7 @@ _STANDINGS: Schema = {
 }  # fmt: skip
 
 
-class Listing(Shown):
+class Listing(Exportable):
     """A titled table.
 
     Attributes
@@ -63,19 +63,19 @@ class Listing(Shown):
         return f"{self.title}: {counted(self.frame.height, 'row')}; next: {self.next_step}"
 
     def _repr_html_(self) -> Html:
-        shown = self.frame.head(_SHOWN_ROWS)
-        return card("listing.html", self.title, tables=self._tables(shown), height=self.frame.height, shown=shown.height)
+        head = self.frame.head(_MAX_ROWS)
+        return card("listing.html", self.title, tables=self._tables(head), height=self.frame.height, visible=head.height)
 
-    def _tables(self, shown: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    def _tables(self, rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
         """Return the tables that have rows, by the heading of each."""
-        return {"": shown} if shown.height else {}
+        return {"": rows} if rows.height else {}
 
 
 class _Standings(Listing):
     """A leaderboard: rows that may hold the past stand under a heading of their own."""
 
-    def _tables(self, shown: pl.DataFrame) -> dict[str, pl.DataFrame]:
-        parts = {"": shown.remove("hindsight_possible"), ANSWERS_PUBLIC: shown.filter("hindsight_possible")}
+    def _tables(self, rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        parts = {"": rows.remove("hindsight_possible"), ANSWERS_PUBLIC: rows.filter("hindsight_possible")}
         return {heading: part for heading, part in parts.items() if part.height}
 
 

@@ -18,8 +18,8 @@ from clvlab.bets.grades import plan_grading
 from clvlab.bets.record import BetsFormat
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackError, PackFormatError, UnsupportedError
+from clvlab.lab.laboratory.backend import pages, run_tables
 from clvlab.lab.laboratory.lists import Listing, list_packs, list_runs, list_standings, pack_row
-from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
 from clvlab.lab.laboratory.searches import LabPacks, capture_feed, follow_feed, make_plan, walk_grid
 from clvlab.lab.results.bets import GradedBets
@@ -88,13 +88,13 @@ class LocalBackend:
         self._closed = False
 
     @property
-    def _kept(self) -> KeptRuns:
+    def _store(self) -> KeptRuns:
         if self._runs is None:
             raise UnsupportedError("no run is kept outside a laboratory: open one with clvlab.Lab(...)")
         return self._runs
 
     def close(self) -> None:
-        self._kept.close()
+        self._store.close()
         self._closed = True
 
     def packs(self) -> Listing:
@@ -102,7 +102,7 @@ class LocalBackend:
 
     def _packs(self) -> Iterator[reader.Pack]:
         for catalog in self._catalogs:
-            yield from map(self._shut, catalog.packs())
+            yield from map(self._without_held_out, catalog.packs())
 
     def pack(self, where: Pack | str | Path) -> Pack:
         """Open a pack: one of this place, of the bundled ones, a folder, or one at a URL, which stays there."""
@@ -113,16 +113,16 @@ class LocalBackend:
             found = imported.open(where)
         else:
             found = packs.open_pack(where)
-        return Pack(found, self._shut)
+        return Pack(found, self._without_held_out)
 
-    def _shut(self, pack: reader.Pack) -> reader.Pack:
+    def _without_held_out(self, pack: reader.Pack) -> reader.Pack:
         """Return a pack without what plans hold out here; one that outlives the laboratory stays as it was."""
         return pack if self._runs is None or self._closed else self._runs.searches.shut(pack)
 
     def deploy(self, *_: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} deploys nothing: .backtest() replays the same agent")
 
-    def import_odds(self, source: str | None, given: Any, pack_id: str, options: Mapping[str, Any]) -> Pack:
+    def import_odds(self, source: str | None, paths: Any, pack_id: str, options: Mapping[str, Any]) -> Pack:
         """Import into the laboratory's folder; the same files again give the pack that is there."""
         imported, bundled = self._catalogs
         if pack_id in bundled.entries():
@@ -132,29 +132,29 @@ class LocalBackend:
         imported.folder.mkdir(parents=True, exist_ok=True)
         with StagingPath(imported.folder) as scratch:
             made = scratch / pack_id
-            importer.import_from(source, given, made, importer.import_options(**options))
-            with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
+            importer.import_from(source, paths, made, importer.import_options(**options))
+            with self._store.alone():  # another process may import a pack of this name, or admit one, right now
                 _admit(imported, made, pack_id)
         return self.pack(pack_id)
 
-    def capture(self, feed: str | Feed, out: Path, capturing: CaptureRequest) -> Pack:
-        return capture_feed(self._open_feed(feed, capturing.fixtures), out, capturing)
+    def capture(self, feed: str | Feed, out: Path, request: CaptureRequest) -> Pack:
+        return capture_feed(self._open_feed(feed, request.fixtures), out, request)
 
     def backtest(self, request: RunRequest, agent: AgentSpec) -> Result:
-        return Result.made(self._execute(self._spec(request, [agent])))
+        return Result.from_run(self._execute(self._spec(request, [agent])))
 
     def backtests(self, requests: Sequence[RunRequest], agent: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
         self._check_open()
         specs = (self._spec(request, [agent]) for request in requests)
-        return tuple(map(Result.made, execute_all(specs, len(requests), self._recorder_of, executor)))
+        return tuple(map(Result.from_run, execute_all(specs, len(requests), self._recorder_of, executor)))
 
     def grade_bets(self, request: RunRequest, bets: Any, how: BetsFormat, agent_id: str) -> GradedBets:
         self._check_open()
         grading = plan_grading(bets, self.pack(request.pack).source, how, request.window, agent_id)
-        return GradedBets.graded(grading, self._execute(grading.spec))
+        return GradedBets.from_grading(grading, self._execute(grading.spec))
 
     def compete(self, request: RunRequest, agents: Sequence[AgentSpec]) -> Result:
-        return Result.made(self._execute(self._spec(request, agents, "competition")))
+        return Result.from_run(self._execute(self._spec(request, agents, "competition")))
 
     def _execute(self, spec: ReplaySpec) -> Run:
         return execute(spec, self._recorder_of(spec))
@@ -168,8 +168,8 @@ class LocalBackend:
             raise UnsupportedError("no live run is kept outside a laboratory: open one with clvlab.Lab(...)")
         found = [agent.resolve(request.window) for agent in agents]
         feed = self._open_feed(request.feed, () if request.fixture is None else (request.fixture,))
-        return Result.made(
-            follow_feed(replace(request, feed=feed), found, self._kept, self._live, self._stored_pack, progress=progress)
+        return Result.from_run(
+            follow_feed(replace(request, feed=feed), found, self._store, self._live, self._stored_pack, progress=progress)
         )
 
     def _open_feed(self, feed: Feed | str | None, fixture_ids: Sequence[int]) -> Feed:
@@ -181,14 +181,14 @@ class LocalBackend:
         """
         made = feed_at(feed)
         if isinstance(made, ReplayFeed):
-            self._shut(made.pack).check_open(fixture_ids or made.pack.fixture_ids)
+            self._without_held_out(made.pack).check_open(fixture_ids or made.pack.fixture_ids)
         return made
 
     def _stored_pack(self, captured: reader.Pack) -> reader.Pack:
         """Move a captured pack beside the imported ones."""
         imported, made = self._catalogs[0], captured.folder
         imported.folder.mkdir(parents=True, exist_ok=True)
-        with self._kept.alone():
+        with self._store.alone():
             _admit(imported, made, captured.pack_id)
         shutil.rmtree(made, ignore_errors=True)  # what is left if it was there already
         return imported.open(captured.pack_id)
@@ -224,12 +224,12 @@ class LocalBackend:
         pack = self.pack(request.pack)
         request = replace(request, pack=pack)
 
-        recorded = self._recorded(request, agent, grid)
+        recorded = self._record_trials(request, agent, grid)
         trials = sweep_grid(
             pack,
             agent.agent,
             grid,
-            seal=_Sealing(self, request, agent.agent),
+            seal=_TrialSeal(self, request, agent.agent),
             kept=self._sums,
             fixture_ids=request.fixtures,
             window=request.window,
@@ -242,10 +242,10 @@ class LocalBackend:
         self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]], folds: Folds, work: GridWork
     ) -> WalkForward:
         pack = self.pack(request.pack)
-        self._recorded(replace(request, pack=pack), agent, grid)
+        self._record_trials(replace(request, pack=pack), agent, grid)
         return walk_grid(pack.source, request, agent, grid, folds, work, self._sums)
 
-    def _recorded(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]]) -> int:
+    def _record_trials(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]]) -> int:
         """Put the points of a grid on record before one of them is tried; returns how many others were there."""
         if self._runs is None:
             return 0
@@ -261,16 +261,16 @@ class LocalBackend:
         return self._runs.record_trials(specs)
 
     def plan(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
-        return make_plan(self, self._kept, LabPacks(self.pack, self._packs), request, agent, grid, hold)
+        return make_plan(self, self._store, LabPacks(self.pack, self._packs), request, agent, grid, hold)
 
     def runs(self, limit: int | None = None) -> Listing:
-        return list_runs(pages(self._kept.runs.page, limit), self._kept.runs.card, self.where)
+        return list_runs(pages(self._store.runs.page, limit), self._store.runs.card, self.where)
 
     def open_run(self, run_id: str) -> Result:
-        sealed, card = self._kept.runs.sealed(run_id), self._kept.runs.card(run_id)
+        sealed, card = self._store.runs.sealed(run_id), self._store.runs.card(run_id)
         content_hash = str(content_hash_of(sealed))
         packs, anchor = chain(self._packs(), self._views(content_hash)), Anchor(**card["anchor"])
-        return Result(Run(sealed, self._kept.receipts(run_id), packs, anchor), self._view_file(content_hash))
+        return Result(Run(sealed, self._store.receipts(run_id), packs, anchor), self._view_file(content_hash))
 
     def _keep_view(self, pack: reader.Pack) -> None:
         """Keep what a derived pack is made of beside the packs, so that its runs can be read again."""
@@ -291,15 +291,15 @@ class LocalBackend:
         content = self._view_file(content_hash)
         if content:
             try:
-                yield self._shut(made_again(read_view(content, _VIEWS), finder(packs=self._packs())))
+                yield self._without_held_out(made_again(read_view(content, _VIEWS), finder(packs=self._packs())))
             except PackError:  # its packs lie elsewhere: to who reads the run it is not here
                 return
 
     def verify(self, run_id: str) -> VerificationResult:
-        return verification_of(self._kept.runs.verify(run_id))
+        return verification_of(self._store.runs.verify(run_id))
 
     def leaderboard(self) -> Listing:
-        return list_standings(self._kept.leaderboard.rows()["rows"], self.where)
+        return list_standings(self._store.leaderboard.rows()["rows"], self.where)
 
     def tables(self) -> dict[str, Callable[[], Table]]:
         return (
@@ -326,20 +326,20 @@ class LocalBackend:
 
 
 @dataclass(frozen=True)
-class _Sealing:
+class _TrialSeal:
     """Makes a backtest of a point of a sweep, where the sweep was made."""
 
-    place: LocalBackend | _Away
+    backend: LocalBackend | _Away
     request: RunRequest
     agent: str | Agent
 
-    def __reduce__(self) -> tuple[type[_Sealing], tuple[LocalBackend | _Away, RunRequest, str | Agent]]:
+    def __reduce__(self) -> tuple[type[_TrialSeal], tuple[LocalBackend | _Away, RunRequest, str | Agent]]:
         """Go to another process; a place that keeps runs stays, and is named there."""
-        kept = isinstance(self.place, _Away) or self.place.keeps
-        return _Sealing, (_Away(self.place.where) if kept else LocalBackend(), self.request, self.agent)
+        is_kept = isinstance(self.backend, _Away) or self.backend.keeps
+        return _TrialSeal, (_Away(self.backend.where) if is_kept else LocalBackend(), self.request, self.agent)
 
     def __call__(self, params: Mapping[str, Any]) -> Result:
-        return self.place.backtest(self.request, AgentSpec(self.agent, params))
+        return self.backend.backtest(self.request, AgentSpec(self.agent, params))
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from clvlab.base.names import names_checked
 from clvlab.bets.record import BetsFormat
 from clvlab.engine.agent import Agent
 from clvlab.errors import PageError, QueryError, StatisticsError, UnknownRunError, UnsupportedError
+from clvlab.lab.laboratory.backend import Backend
 from clvlab.lab.laboratory.lists import Listing
-from clvlab.lab.laboratory.place import Backend
-from clvlab.lab.laboratory.requests import Folds, agent_spec, agent_specs, asked_as, run_request, several
+from clvlab.lab.laboratory.requests import Folds, agent_in_steps, agent_spec, agent_specs, run_request, several
 from clvlab.lab.progress import Progress
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.pack import Pack
@@ -22,7 +22,7 @@ from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.lab.results.sweep import GridWork, Sweep, check_draws
 from clvlab.lab.results.walk_forward import WalkForward
-from clvlab.lab.validation import shown
+from clvlab.lab.validation import value_text
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.report.comparison import Comparison
@@ -35,11 +35,11 @@ from clvlab.statistics.measures import measure_of
 class Verbs:
     """What can be done in a place: runs made and set beside each other, grids searched, and what is there listed and read."""
 
-    def __init__(self, place: Backend) -> None:
-        self._open: Backend | None = place
+    def __init__(self, backend: Backend) -> None:
+        self._open: Backend | None = backend
 
     @property
-    def _place(self) -> Backend:
+    def _backend(self) -> Backend:
         if self._open is None:
             raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
         return self._open
@@ -71,7 +71,7 @@ class Verbs:
     def __repr__(self) -> str:
         if self._open is None:
             return "<Lab: closed; next: clvlab.Lab(...)>"
-        return f"<Lab: {self._place.where}; next: .packs(), .backtest(pack, agent), .runs(), .leaderboard()>"
+        return f"<Lab: {self._backend.where}; next: .packs(), .backtest(pack, agent), .runs(), .leaderboard()>"
 
     @names_checked
     def packs(self) -> Listing:
@@ -83,7 +83,7 @@ class Verbs:
         >>> cl.Lab().packs().frame.select("pack_id", "fixtures").rows()
         [('season', 300), ('starter', 12)]
         """
-        return self._place.packs()
+        return self._backend.packs()
 
     @names_checked
     def runs(self, limit: int | None = 50) -> Listing:
@@ -104,7 +104,7 @@ class Verbs:
         """
         if limit is not None and (type(limit) is not int or limit < 0):
             raise PageError(f"a limit is a number of runs, or None for all, not {limit!r:.80}")
-        return self._place.runs(limit)
+        return self._backend.runs(limit)
 
     @names_checked
     def open_run(self, run_id: str) -> Result:
@@ -125,7 +125,7 @@ class Verbs:
         """
         if not isinstance(run_id, str):
             raise UnknownRunError(f"a run is named by its id, not {run_id!r:.80}")
-        return self._place.open_run(run_id)
+        return self._backend.open_run(run_id)
 
     @names_checked
     def verify(self, run: str | Result | Run) -> VerificationResult:
@@ -148,7 +148,7 @@ class Verbs:
             run = run.run_id
         if not isinstance(run, str | Result):
             raise UnknownRunError(f"a run is named by its id, or is one of this laboratory, not {run!r:.80}")
-        return self._place.verify(run if isinstance(run, str) else run.run.run_id)
+        return self._backend.verify(run if isinstance(run, str) else run.run.run_id)
 
     @names_checked
     def leaderboard(self) -> Listing:
@@ -164,7 +164,7 @@ class Verbs:
         >>> lab.leaderboard().frame.select("rank", "agent_id").rows()
         [(1, 'baseline'), (2, 'cumulative-drift')]
         """
-        return self._place.leaderboard()
+        return self._backend.leaderboard()
 
     @names_checked
     def sql(self, statement: str) -> Listing:
@@ -191,7 +191,7 @@ class Verbs:
             raise QueryError(f"a SQL statement is a text, not {statement!r:.80}")
         from clvlab.sql import query  # loads a database
 
-        return Listing(f"Answer of {self._place.where}", query(statement, self._place.tables()), ".frame")
+        return Listing(f"Answer of {self._backend.where}", query(statement, self._backend.tables()), ".frame")
 
     @names_checked
     def sweep(
@@ -263,11 +263,11 @@ class Verbs:
         >>> lab.sweep("starter", "cumulative-drift", {"warmup_ticks": [20, 40, 80]}).trials
         4
         """
-        asked, values = run_request(pack, fixtures, window, policy), grid_of(grid)
+        request, values = run_request(pack, fixtures, window, policy), grid_of(grid)
         check_draws(level, seed, resamples)
         measure_of(by)
         check_trials(earlier_trials)
-        trials, recorded = self._place.sweep(asked, agent_spec(agent), values, GridWork(executor, progress))
+        trials, recorded = self._backend.sweep(request, agent_spec(agent), values, GridWork(executor, progress))
         return Sweep(trials, values, earlier_trials + recorded, by, level, resamples, seed)
 
     @names_checked
@@ -321,11 +321,11 @@ class Verbs:
         >>> found.frame["fold"].to_list(), found.frame["n"].sum() == found.sheet.with_at_close.n - found.sheet.left_out
         ([1, 2], True)
         """
-        asked, values = run_request(pack, fixtures, window), grid_of(grid)
+        request, values = run_request(pack, fixtures, window), grid_of(grid)
         check_settings(level)
         measure_of(objective)
-        return self._place.walk(
-            asked, agent_spec(agent), values, Folds(folds, by, objective, level), GridWork(executor, progress)
+        return self._backend.walk(
+            request, agent_spec(agent), values, Folds(folds, by, objective, level), GridWork(executor, progress)
         )
 
     @names_checked
@@ -391,8 +391,8 @@ class Verbs:
         >>> lab.verify(bt.run_id).passed
         True
         """
-        asked = run_request(pack, fixtures, window, policy, audit=audit, close=close)
-        return self._place.backtest(asked, agent_spec(asked_as(agent, stepped=stepped), params))
+        request = run_request(pack, fixtures, window, policy, audit=audit, close=close)
+        return self._backend.backtest(request, agent_spec(agent_in_steps(agent, stepped=stepped), params))
 
     @names_checked
     def grade_bets(
@@ -471,7 +471,7 @@ class Verbs:
         ([70, None], ['fixture_unknown'], True)
         """
         how = BetsFormat(columns, market, odds_format, time_zone, time_format, team_aliases)
-        return self._place.grade_bets(run_request(odds, None, window), bets, how, agent_id)
+        return self._backend.grade_bets(run_request(odds, None, window), bets, how, agent_id)
 
     @names_checked
     def backtests(
@@ -511,8 +511,8 @@ class Verbs:
         >>> [(run.pack.pack_id, run.run.verify().passed) for run in runs]
         [('starter', True), ('season', True)]
         """
-        asked = [run_request(pack, None, window, policy, audit=audit) for pack in several(packs)]
-        return self._place.backtests(asked, agent_spec(agent, params), GridWork(executor).executor)
+        requests = [run_request(pack, None, window, policy, audit=audit) for pack in several(packs)]
+        return self._backend.backtests(requests, agent_spec(agent, params), GridWork(executor).executor)
 
     @names_checked
     def compete(
@@ -549,7 +549,7 @@ class Verbs:
         >>> found.agent_ids, found.compare().differences["fixtures"].to_list()
         (['early', 'late'], [12])
         """
-        return self._place.compete(run_request(pack, fixtures, window, policy, audit=audit), agent_specs(agents))
+        return self._backend.compete(run_request(pack, fixtures, window, policy, audit=audit), agent_specs(agents))
 
     @names_checked
     def compare(self, runs: Sequence[Result | str], by: str = "clv", *, level: float = 0.95) -> Comparison:
@@ -583,10 +583,11 @@ class Verbs:
         """
         if isinstance(runs, str) or not isinstance(runs, Iterable):
             raise StatisticsError(
-                f"a list of backtests, competitions and ids of runs can be compared, not {shown(runs)}: write compare([a, b])"
+                f"a list of backtests, competitions and ids of runs can be compared, not {value_text(runs)}: "
+                "write compare([a, b])"
             )
         found = [self.open_run(one) if isinstance(one, str) else one for one in runs]
         for one in found:
             if not isinstance(one, Result):
-                raise StatisticsError(f"backtests, competitions and ids of runs can be compared, not {shown(one)}")
+                raise StatisticsError(f"backtests, competitions and ids of runs can be compared, not {value_text(one)}")
         return Comparison(tuple(agent for one in found for agent in one.parts), by, level)

@@ -15,7 +15,7 @@ from clvlab.base.names import among, fields_checked, nearest
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, ArgumentError, FeedError, PackFormatError, PolicyError, UnknownPackError, WindowError
 from clvlab.lab.results.pack import Pack
-from clvlab.lab.validation import fixture_ids_given, shown
+from clvlab.lab.validation import fixture_ids_argument, value_text
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import EndRule
@@ -45,11 +45,11 @@ def several(packs: Sequence[Pack | str | Path]) -> list[Pack | str | Path]:
         One pack, or something else.
     """
     if isinstance(packs, str | Path | Pack) or not isinstance(packs, Iterable):
-        raise PackFormatError(f"packs is a list of packs, such as ['starter', 'season'], not {shown(packs)}")
+        raise PackFormatError(f"packs is a list of packs, such as ['starter', 'season'], not {value_text(packs)}")
     return list(packs)
 
 
-def pack_given(pack: Any) -> Pack | str | Path:
+def pack_argument(pack: Any) -> Pack | str | Path:
     """Return what names a pack, or is one.
 
     Raises
@@ -59,15 +59,15 @@ def pack_given(pack: Any) -> Pack | str | Path:
     """
     if isinstance(pack, Pack | str | Path):
         return pack
-    said = f"a pack is named by its id or folder, or is a pack, not {shown(pack)}"
+    message = f"a pack is named by its id or folder, or is a pack, not {value_text(pack)}"
     if hasattr(pack, "columns") or hasattr(pack, "__arrow_c_stream__"):
-        raise UnknownPackError(f"{said}: make one of it first, pack = clvlab.import_odds('csv', frame, 'my-pack')")
+        raise UnknownPackError(f"{message}: make one of it first, pack = clvlab.import_odds('csv', frame, 'my-pack')")
     if isinstance(pack, list | tuple):
-        raise UnknownPackError(f"{said}: clvlab.backtests takes several packs")
-    raise UnknownPackError(f"{said}; clvlab.packs() lists those at hand")
+        raise UnknownPackError(f"{message}: clvlab.backtests takes several packs")
+    raise UnknownPackError(f"{message}; clvlab.packs() lists those at hand")
 
 
-def window_given(window: Any) -> Window:
+def window_argument(window: Any) -> Window:
     """Return a window, the default one for null.
 
     Raises
@@ -81,10 +81,10 @@ def window_given(window: Any) -> Window:
         rule = nearest(window, EndRule) or EndRule.PRE_MATCH
         own = f"end_rule={str(rule)!r}" + (", duration_s=3600" if rule == EndRule.FIXED_DURATION else "")
         raise WindowError(f"a window is a clvlab.Window, not {window!r:.80}: write clvlab.Window({own})")
-    raise WindowError(f"a window is a clvlab.Window, not {shown(window)}{_called('Window', window)}")
+    raise WindowError(f"a window is a clvlab.Window, not {value_text(window)}{_example('Window', window)}")
 
 
-def policy_given(policy: Any) -> PolicyEnvelope:
+def policy_argument(policy: Any) -> PolicyEnvelope:
     """Return a policy, the default one for null.
 
     Raises
@@ -98,11 +98,11 @@ def policy_given(policy: Any) -> PolicyEnvelope:
     for name in policy if isinstance(policy, Mapping) else ():
         if name not in known:
             raise PolicyError(f"a policy has no limit {name!r}{among(name, known)}")
-    raise PolicyError(f"a policy is a clvlab.PolicyEnvelope, not {shown(policy)}{_called('PolicyEnvelope', policy)}")
+    raise PolicyError(f"a policy is a clvlab.PolicyEnvelope, not {value_text(policy)}{_example('PolicyEnvelope', policy)}")
 
 
-def _called(name: str, given: Any) -> str:
-    own = ", ".join(f"{key}={value!r:.40}" for key, value in given.items()) if isinstance(given, Mapping) else "..."
+def _example(name: str, values: Any) -> str:
+    own = ", ".join(f"{key}={value!r:.40}" for key, value in values.items()) if isinstance(values, Mapping) else "..."
     return f": write clvlab.{name}({own})"
 
 
@@ -200,10 +200,10 @@ def live_request(
         raise FeedError(f"a fixture is named by its id, a whole number, not {fixture!r:.80}")
     if type(grace_s) is not int:
         raise FeedError(f"a time of grace is a whole number of seconds, not {grace_s!r:.80}")
-    return LiveRequest(feed, fixture, window_given(window), policy_given(policy), until, grace_s)
+    return LiveRequest(feed, fixture, window_argument(window), policy_argument(policy), until, grace_s)
 
 
-def asked_as(agent: Any, *, stepped: Any) -> Any:
+def agent_in_steps(agent: Any, *, stepped: Any) -> Any:
     """Return an agent as it is asked: step by step, or as it is.
 
     Raises
@@ -228,15 +228,17 @@ def run_request(
     UnknownPackError, PackFormatError, WindowError, PolicyError
         A value of another type, no fixture, or a ``close`` beside a window that closes by another book.
     """
-    own, chosen = pack_given(pack), fixture_ids_given(fixtures)
+    own, chosen = pack_argument(pack), fixture_ids_argument(fixtures)
     if type(audit) is not bool:
         raise ArgumentError(f"audit is True or False, not {audit!r:.80}")
-    asked = window_given(window)
-    if close is not None and asked.close_source not in (None, close):
-        raise WindowError(f"close={close!r:.80} and close_source={asked.close_source!r:.80} of the window differ: give one")
+    run_window = window_argument(window)
+    if close is not None and run_window.close_source not in (None, close):
+        raise WindowError(
+            f"close={close!r:.80} and close_source={run_window.close_source!r:.80} of the window differ: give one"
+        )
     if close is not None:
-        asked = replace(asked, close_source=close)
-    return RunRequest(own, chosen, asked, policy_given(policy), audit)
+        run_window = replace(run_window, close_source=close)
+    return RunRequest(own, chosen, run_window, policy_argument(policy), audit)
 
 
 def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
@@ -249,7 +251,7 @@ def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
     """
     own = agent if isinstance(agent, str) else as_agent(agent)
     if params is not None and not isinstance(params, Mapping):
-        raise AgentError(f"params is a mapping from parameters to values, such as {{'stake': 50}}, not {shown(params)}")
+        raise AgentError(f"params is a mapping from parameters to values, such as {{'stake': 50}}, not {value_text(params)}")
     return AgentSpec(own, dict(params or {}))
 
 
@@ -275,7 +277,7 @@ class CaptureRequest:
     progress: Callable[[CaptureState], None] | bool
 
 
-def capturing(fixtures: Any, until: Any, log: Any, progress: Any) -> CaptureRequest:
+def capture_request(fixtures: Any, until: Any, log: Any, progress: Any) -> CaptureRequest:
     """Return how a feed is to be captured; ``until`` is a time with its zone, or seconds from now.
 
     Raises
@@ -285,7 +287,7 @@ def capturing(fixtures: Any, until: Any, log: Any, progress: Any) -> CaptureRequ
     """
     ends_ms = until_ts_ms(until, time.time_ns() // 1_000_000)
     if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
-        raise FeedError(f"fixtures are a list of fixture ids, not {shown(fixtures)}")
+        raise FeedError(f"fixtures are a list of fixture ids, not {value_text(fixtures)}")
     return CaptureRequest(tuple(fixtures or ()), ends_ms, log, progress)
 
 
@@ -300,15 +302,15 @@ def agent_specs(
         Something that is neither an agent nor an agent with its parameters.
     """
     if isinstance(agents, Mapping):
-        return [_named(own, name) for name, own in agents.items()]
+        return [_entry(own, name) for name, own in agents.items()]
     if isinstance(agents, str | Agent):
         return [agent_spec(agents)]
     if not isinstance(agents, Iterable):
         raise AgentError(f"a competition takes a list of agents, or a mapping from names to agents, not {agents!r:.80}")
-    return [_named(agent) for agent in agents]
+    return [_entry(agent) for agent in agents]
 
 
-def _named(own: Any, name: str | None = None) -> AgentSpec:
+def _entry(own: Any, name: str | None = None) -> AgentSpec:
     """Return the entry of an agent, or of an agent with its parameters."""
     if name is not None and not isinstance(name, str):
         raise AgentError(f"an agent enters under a name, a text, not {name!r:.80}")
@@ -318,7 +320,7 @@ def _named(own: Any, name: str | None = None) -> AgentSpec:
         case tuple() | list():
             raise AgentError(
                 f"an entry is an agent, or an agent with a mapping of its parameters, such as "
-                f"('baseline', {{'stake': 50}}), not {shown(own)}"
+                f"('baseline', {{'stake': 50}}), not {value_text(own)}"
             )
         case agent:
             return replace(agent_spec(agent), agent_id=name)

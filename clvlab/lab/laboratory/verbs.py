@@ -15,12 +15,12 @@ from clvlab.errors import PackFormatError, StatisticsError, UnknownPackError, Un
 from clvlab.lab.laboratory.lists import AgentListing, Listing
 from clvlab.lab.laboratory.local import HERE
 from clvlab.lab.laboratory.methods import Verbs
-from clvlab.lab.laboratory.requests import agent_spec, check_audit, pack_given, several
-from clvlab.lab.results.pack import Joined, Pack, merge_holdouts, shut_together
+from clvlab.lab.laboratory.requests import agent_spec, check_audit, pack_argument, several
+from clvlab.lab.results.pack import Joined, Pack, joint_hold_out, merge_holdouts
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.lab.results.sweep import GridWork
-from clvlab.lab.validation import shown
+from clvlab.lab.validation import value_text
 from clvlab.law.tape import Tape
 from clvlab.packs.matching.names import read_aliases
 from clvlab.packs.views.concatenation import concatenated
@@ -66,7 +66,7 @@ def lookahead_audit(
     """
     check_audit(cuts, seed, max_rows)
     if not isinstance(tape, Tape):
-        tape = HERE.pack(pack_given(tape)).source.tape()
+        tape = HERE.pack(pack_argument(tape)).source.tape()
     agent = agent_spec(agent).agent
     return AuditReport(audits.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
 
@@ -102,7 +102,7 @@ def lookahead_audits(
     [True, True]
     """
     check_audit(cuts, seed, max_rows)
-    found = [HERE.pack(pack_given(pack)).source for pack in several(packs)]
+    found = [HERE.pack(pack_argument(pack)).source for pack in several(packs)]
     reports = audit_all(resolve(agent_spec(agent).agent), found, Audit(cuts, seed, max_rows), GridWork(executor).executor)
     return tuple(AuditReport(report) for report in reports)
 
@@ -199,7 +199,7 @@ def join_sources(packs: Sequence[Pack | str | Path], *, team_aliases: str | Path
     """
     opened = [pack if isinstance(pack, Pack) else open_pack(pack) for pack in several(packs)]
     made, found = join_of([pack.source for pack in opened], aliases=read_aliases(team_aliases))
-    return Joined(made, shut_together(opened), found)
+    return Joined(made, joint_hold_out(opened), found)
 
 
 @names_checked
@@ -223,7 +223,7 @@ def open_run(path: str | Path) -> Run:
     True
     """
     if not isinstance(path, str | Path):
-        raise UnknownRunError(f"a run is opened by the path of its folder, not {shown(path)}{_saved(path)}")
+        raise UnknownRunError(f"a run is opened by the path of its folder, not {value_text(path)}{_save_hint(path)}")
     if isinstance(path, str) and _RUN_ID.fullmatch(path) and not Path(path).exists():
         raise UnknownRunError(f"no folder {path!r} here: give the path of the run's folder, or ask the Lab that keeps it")
     return Run(run_folder.load(path), run_folder.receipts(path), run_folder.anchor(path), run_folder.view(path))
@@ -280,7 +280,7 @@ def import_odds(
     [5403, 4597]
     """
     if not isinstance(out, str | Path):
-        raise PackFormatError(f"out is the path of the new pack's folder, not {shown(out)}")
+        raise PackFormatError(f"out is the path of the new pack's folder, not {value_text(out)}")
     import_from(source, paths, Path(out), import_options(lenient=lenient, **options))
     return open_pack(Path(out))
 
@@ -323,10 +323,10 @@ def imports(
     ['may', 'june']
     """
     if not isinstance(packs, Mapping):
-        raise PackFormatError(f"packs names each pack's files by its folder, as {{'may': 'may.csv'}}, not {shown(packs)}")
+        raise PackFormatError(f"packs names each pack's files by its folder, as {{'may': 'may.csv'}}, not {value_text(packs)}")
     chosen = import_options(lenient=lenient, **options)
-    asked = [Import(source, tuple(paths_of(paths)), Path(out), chosen) for out, paths in packs.items()]
-    return tuple(open_pack(folder) for folder in import_all(asked, GridWork(executor).executor))
+    jobs = [Import(source, tuple(paths_of(paths)), Path(out), chosen) for out, paths in packs.items()]
+    return tuple(open_pack(folder) for folder in import_all(jobs, GridWork(executor).executor))
 
 
 @names_checked
@@ -348,12 +348,12 @@ def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95)
     'baseline'
     """
     if isinstance(runs, Result | str) or not isinstance(runs, Iterable):
-        raise StatisticsError(f"a leaderboard is of a list of backtests, not {shown(runs)}: write leaderboard([a, b])")
+        raise StatisticsError(f"a leaderboard is of a list of backtests, not {value_text(runs)}: write leaderboard([a, b])")
     found = list(runs)
     for run in found:
         if not isinstance(run, Result):
             raise StatisticsError(
-                f"backtests and competitions can be ranked, not {shown(run)}: give what backtest(...) returns"
+                f"backtests and competitions can be ranked, not {value_text(run)}: give what backtest(...) returns"
             )
     return Leaderboard(tuple(one for run in found for one in run.parts), by, level)
 
@@ -387,14 +387,14 @@ def _no_place_of_a_pack(where: object) -> UnknownPackError:
     if isinstance(where, Pack):
         return UnknownPackError(f"{where.pack_id!r} is open already: use it as it is")
     try:
-        pack_given(where)
+        pack_argument(where)
     except UnknownPackError as error:
         return error
-    return UnknownPackError(f"a pack is opened by its id, folder or URL, not {shown(where)}")
+    return UnknownPackError(f"a pack is opened by its id, folder or URL, not {value_text(where)}")
 
 
-def _saved(given: object) -> str:
-    return ": write open_run(result.run.save('runs'))" if isinstance(given, Result | Run) else ""
+def _save_hint(value: object) -> str:
+    return ": write open_run(result.run.save('runs'))" if isinstance(value, Result | Run) else ""
 
 
 _HERE = Verbs(HERE)

@@ -19,7 +19,7 @@ from clvlab.report.html import Html, card
 from clvlab.runs.run import Run
 from clvlab.words import counted, plus
 
-_SHOWN = 12
+_MAX_ROWS = 12
 
 
 class GradedBets(Result):
@@ -41,7 +41,7 @@ class GradedBets(Result):
         return GradedBets, (self.source, self.run.view, self._rows)
 
     @classmethod
-    def graded(cls, grading: GradingPlan, run: Run) -> GradedBets:
+    def from_grading(cls, grading: GradingPlan, run: Run) -> GradedBets:
         """Return the bets of a run that was made here."""
         return cls(run, b"", grading.rows(run))
 
@@ -107,9 +107,9 @@ class GradedBets(Result):
         return f"{counted(self._rows.frame.height, 'bet')} of {first.agent_id} on {first.pack_id!r}"
 
     def __repr__(self) -> str:
-        said, _, steps = super().__repr__().partition("; next: ")
+        head, _, steps = super().__repr__().partition("; next: ")
         left = self._rows.unmatched.height
-        return f"{said}{f'; {left:,} not on the tape' if left else ''}; next: .bets, .unmatched, {steps}"
+        return f"{head}{f'; {left:,} not on the tape' if left else ''}; next: .bets, .unmatched, {steps}"
 
     def _repr_html_(self) -> Html:
         rows, unmatched = self._rows, self._rows.unmatched
@@ -119,7 +119,7 @@ class GradedBets(Result):
             counts=_counts(rows),
             notes=rows.notes,
             unmatched=unmatched.height,
-            shown=[_told(one) for one in unmatched.head(_SHOWN).iter_rows(named=True)],
+            examples=[_unmatched_row(one) for one in unmatched.head(_MAX_ROWS).iter_rows(named=True)],
             by_word=_by_word(rows),
             read=rows.columns.words,
             flags=[(name, count, FLAGS[name]) for name, count in rows.flags.items()],
@@ -144,7 +144,7 @@ def _by_word(rows: BetRows) -> dict[str, str]:
     }
 
 
-def _told(row: Mapping[str, Any]) -> dict[str, str]:
+def _unmatched_row(row: Mapping[str, Any]) -> dict[str, str]:
     """Return a bet as its row tells it, what it was on and when, and why it is not on the tape."""
     on = [row.get(f"told_{name}") for name in (Meaning.FIXTURE, Meaning.HOME, Meaning.AWAY, Meaning.MARKET, Meaning.SIDE)]
     when = " ".join(row.get(f"told_{name}") or "" for name in (Meaning.DATE, Meaning.TIME)).strip()

@@ -13,7 +13,7 @@ import polars as pl
 from clvlab.base.files import replace_file
 from clvlab.base.names import names_checked
 from clvlab.errors import StatisticsError, ViewError, WindowError
-from clvlab.lab.validation import fixture_ids_given
+from clvlab.lab.validation import fixture_ids_argument
 from clvlab.law.closing import Window
 from clvlab.law.markets import UnreadKey, unread_keys
 from clvlab.law.schema import Schema
@@ -25,33 +25,33 @@ from clvlab.packs.views.derivation import DerivedPack, derived_words
 from clvlab.packs.views.rule import rule
 from clvlab.packs.views.view import REMOVED, removed, view_of
 from clvlab.packs.views.view_file import view_file
-from clvlab.report.cards import measured, pack_card
-from clvlab.report.export import Shown
+from clvlab.report.cards import pack_card, quality_of
+from clvlab.report.export import Exportable
 from clvlab.report.html import Html
 from clvlab.report.price_path import PricePath, price_path
 from clvlab.statistics.paths import HOURS
 from clvlab.words import counted
 
 
-class Pack(Shown):
+class Pack(Exportable):
     """A hash-verified pack.
 
     Parameters
     ----------
     pack
         As it was read.
-    shut
+    hold_out
         Returns it without what plans hold out by now: a pack that was opened before a plan is bound by it as well.
     """
 
-    def __init__(self, pack: reader.Pack, shut: Callable[[reader.Pack], reader.Pack] | None = None) -> None:
-        self._pack, self._shut = pack, shut
+    def __init__(self, pack: reader.Pack, hold_out: Callable[[reader.Pack], reader.Pack] | None = None) -> None:
+        self._pack, self._hold_out = pack, hold_out
 
     @property
     def source(self) -> reader.Pack:
         """The pack as it may be read now."""
-        if self._shut is not None:
-            self._pack = self._shut(self._pack)  # the same object, and what it has cached, while nothing changes
+        if self._hold_out is not None:
+            self._pack = self._hold_out(self._pack)  # the same object, and what it has cached, while nothing changes
         return self._pack
 
     def __reduce__(self) -> tuple[type[Pack], tuple[reader.Pack]]:
@@ -99,7 +99,7 @@ class Pack(Shown):
 
     @cached_property
     def _quality(self) -> Quality | None:
-        return self.source.quality or measured(self.source)
+        return self.source.quality or quality_of(self.source)
 
     @property
     def results(self) -> pl.DataFrame | None:
@@ -166,7 +166,7 @@ class Pack(Shown):
             min_books=min_books,
             drop_close_older_than_s=drop_close_older_than_s,
         )
-        return Pack(view_of(self.source, chosen), self._shut)
+        return Pack(view_of(self.source, chosen), self._hold_out)
 
     @property
     def removed(self) -> pl.DataFrame:
@@ -200,7 +200,7 @@ class Pack(Shown):
         PackFormatError, UnknownFixtureError
             No list of fixture ids, or one that the pack does not have.
         """
-        return self.source.tape(fixture_ids_given(fixture_ids)).ticks().collect(engine="in-memory")
+        return self.source.tape(fixture_ids_argument(fixture_ids)).ticks().collect(engine="in-memory")
 
     @names_checked
     def price_path(
@@ -235,12 +235,12 @@ class Pack(Shown):
             raise WindowError(f"a window is a clvlab.Window, not {window!r:.80}")
         if isinstance(hours, str) or not isinstance(hours, Iterable):
             raise StatisticsError(f"hours before the close are a list of numbers, such as [24, 1], not {hours!r:.80}")
-        return price_path(self.source, window, tuple(hours), level, fixture_ids_given(fixture_ids))
+        return price_path(self.source, window, tuple(hours), level, fixture_ids_argument(fixture_ids))
 
     @property
-    def shut(self) -> Callable[[reader.Pack], reader.Pack] | None:
+    def hold_out(self) -> Callable[[reader.Pack], reader.Pack] | None:
         """What returns it without what plans hold out by now; null of a pack of no laboratory."""
-        return self._shut
+        return self._hold_out
 
     def __repr__(self) -> str:
         verified = f", {self.source.verification}" if self.source.verification else ""
@@ -255,18 +255,18 @@ class Pack(Shown):
 
 def merge_holdouts(made: reader.Pack, packs: Sequence[Pack]) -> Pack:
     """Return what was made of several packs, bound by the plans of every laboratory that one of them was opened in."""
-    return Pack(made, shut_together(packs))
+    return Pack(made, joint_hold_out(packs))
 
 
-def shut_together(packs: Sequence[Pack]) -> Callable[[reader.Pack], reader.Pack] | None:
+def joint_hold_out(packs: Sequence[Pack]) -> Callable[[reader.Pack], reader.Pack] | None:
     """Return what shuts what the plans of any of these packs' laboratories hold out."""
-    shuts = list(dict.fromkeys(pack.shut for pack in packs if pack.shut is not None))
-    return partial(_shut_by_all, shuts) if len(shuts) > 1 else next(iter(shuts), None)
+    filters = list(dict.fromkeys(pack.hold_out for pack in packs if pack.hold_out is not None))
+    return partial(_hold_out_all, filters) if len(filters) > 1 else next(iter(filters), None)
 
 
-def _shut_by_all(shuts: Sequence[Callable[[reader.Pack], reader.Pack]], pack: reader.Pack) -> reader.Pack:
+def _hold_out_all(filters: Sequence[Callable[[reader.Pack], reader.Pack]], pack: reader.Pack) -> reader.Pack:
     held, doubtful = dict[int, str](), dict[int, str]()
-    for own in (shut(pack) for shut in shuts):
+    for own in (each(pack) for each in filters):
         held |= dict(own.held_out)
         doubtful |= dict(own.doubtful)
     return pack.holding_out(held, doubtful)
@@ -303,9 +303,9 @@ class Joined(Pack):
     source: DerivedPack
 
     def __init__(
-        self, pack: DerivedPack, shut: Callable[[reader.Pack], reader.Pack] | None, matched: Sequence[MatchResult]
+        self, pack: DerivedPack, hold_out: Callable[[reader.Pack], reader.Pack] | None, matched: Sequence[MatchResult]
     ) -> None:
-        super().__init__(pack, shut)
+        super().__init__(pack, hold_out)
         self.matching = _matching(pack, matched)
 
     @cached_property
@@ -329,8 +329,8 @@ def _matching(pack: DerivedPack, matched: Sequence[MatchResult]) -> pl.DataFrame
 def _rows(source: str, ours: dict[int, str], theirs: dict[int, str], found: MatchResult) -> Iterator[tuple[Any, ...]]:
     for pair in found.pairs:
         named = ours[pair.first], theirs[pair.second]
-        measured = pair.swapped, pair.alike, pair.kickoff_gap_s, pair.price_gap_bps
-        yield source, "taken", [pair.first], [pair.second], *named, *measured, None
+        measures = pair.swapped, pair.alike, pair.kickoff_gap_s, pair.price_gap_bps
+        yield source, "taken", [pair.first], [pair.second], *named, *measures, None
     for one in found.refused:
         named = "; ".join(ours[number] for number in one.first), "; ".join(theirs[number] for number in one.second)
         yield source, "refused", list(one.first), list(one.second), *named, None, None, None, None, one.reason

@@ -15,7 +15,7 @@ from clvlab.lab.progress import Progress
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweep import GridWork, Sweep
 from clvlab.lab.results.walk_forward import WalkForward
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
 from clvlab.runs.search.search import spoken
 from clvlab.statistics.verdict import Tone, Verdict
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from clvlab.arena.searches import KeptPlan  # needs the libraries of the store
 
 
-class Opening(Protocol):
+class PlanOpener(Protocol):
     """Notes an opening for a configuration, or for another one again, and runs it over what is held out."""
 
     def __call__(self, params: Mapping[str, Any], *, again: bool) -> Result: ...
@@ -52,12 +52,12 @@ class PlanVerbs:
     kept: Callable[[], KeptPlan]
     sweep: Callable[[GridWork], Sweep]
     walk: Callable[[GridWork], WalkForward]
-    open: Opening
+    open: PlanOpener
     trials: Callable[[], int]
 
 
 @dataclass(frozen=True)
-class SearchPlan(Shown):
+class SearchPlan(Exportable):
     """A search that stands in the log before it is made; made by ``Lab.plan()``.
 
     Attributes
@@ -74,22 +74,22 @@ class SearchPlan(Shown):
     verbs: PlanVerbs = field(repr=False)
 
     @cached_property
-    def _kept(self) -> KeptPlan:
+    def _plan(self) -> KeptPlan:
         return self.verbs.kept()
 
     @property
     def plan_id(self) -> str:
-        return self._kept.plan_id
+        return self._plan.plan_id
 
     @property
     def index(self) -> int:
         """Entry of the laboratory's log that has the plan's hash."""
-        return self._kept.index
+        return self._plan.index
 
     @property
     def payload(self) -> Mapping[str, Any]:
         """What was planned; its SHA-256 as canonical JSON is the plan's hash."""
-        return self._kept.payload
+        return self._plan.payload
 
     def sweep(self, *, executor: Executor | None = None, progress: Progress | bool = True) -> Sweep:
         """Score the grid over the training fixtures, by the plan's objective; see ``Lab.sweep``."""
@@ -131,8 +131,8 @@ class SearchPlan(Shown):
             if name in chosen and type(value) is type(chosen[name]) and value == chosen[name]
         }
         if point.keys() != self.grid.keys() or chosen.keys() != self.grid.keys():
-            told = f"with {spoken(chosen)}" if chosen else "without parameters"
-            raise StatisticsError(f"the plan has no point {told}: it is about {', '.join(self.grid)}")
+            text = f"with {spoken(chosen)}" if chosen else "without parameters"
+            raise StatisticsError(f"the plan has no point {text}: it is about {', '.join(self.grid)}")
         return self.verbs.open(point, again=again)
 
     @property
@@ -175,7 +175,7 @@ class SearchPlan(Shown):
         return card(
             "plan.html",
             f"Search plan {self.plan_id}",
-            said=Verdict(_sentence(kept, len(self.held_out)), tone),
+            verdict=Verdict(_sentence(kept, len(self.held_out)), tone),
             first={name: facts[name] for name in _FIRST},
             plan=self.frame,
         )
@@ -194,5 +194,5 @@ def _opened_elsewhere(kept: KeptPlan) -> str:
     """Return in words how often other plans opened the same fixtures, or some of them."""
     before = [str(index) for index in kept.elsewhere if index < kept.index]
     since = [str(index) for index in kept.elsewhere if index > kept.index]
-    told = [f"{len(own)} {when}, as {', '.join(own)}" for own, when in ((before, "before it"), (since, "since")) if own]
-    return "; ".join(told) or "never"
+    parts = [f"{len(own)} {when}, as {', '.join(own)}" for own, when in ((before, "before it"), (since, "since")) if own]
+    return "; ".join(parts) or "never"

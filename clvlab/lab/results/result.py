@@ -18,7 +18,7 @@ from clvlab.errors import (
 )
 from clvlab.lab.results.run import Run as SealedRunView
 from clvlab.lab.results.run import VerificationResult
-from clvlab.lab.validation import fixture_ids_given
+from clvlab.lab.validation import fixture_ids_argument
 from clvlab.lab.widgets.explorer import Explorer
 from clvlab.law.metrics import rank
 from clvlab.packs import reader
@@ -26,7 +26,7 @@ from clvlab.packs.views.view_file import view_file
 from clvlab.report.bankrolls import HALF_KELLY, BankrollFan
 from clvlab.report.cards import AuditReport, Report, Scores, agent_card
 from clvlab.report.comparison import Comparison, Leaderboard
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.html import Html
 from clvlab.report.moved_lines import MovedLines
 from clvlab.report.plots import Plots
@@ -39,7 +39,7 @@ from clvlab.statistics import Staking
 from clvlab.words import counted, mean_clv
 
 
-class Result(Shown):
+class Result(Exportable):
     """What a sealed run says of its agents: a backtest, a competition, or the run of a deployed agent.
 
     A run that was not performed here is read from its sealed bytes, whose proof is recomputed on the way.
@@ -60,7 +60,7 @@ class Result(Shown):
         return type(self), (self.source, self.run.view)
 
     @classmethod
-    def made(cls, run: Run) -> Self:
+    def from_run(cls, run: Run) -> Self:
         """Return the result of a run that was made here."""
         return cls(run, view_file(run.pack))
 
@@ -204,7 +204,7 @@ class Result(Shown):
     ) -> BankrollFan:  # fmt: skip
         """Follow a bankroll through the settled decisions of one agent; see ``TearSheet.bankroll``, which has more settings."""
         if training is not None:
-            training = fixture_ids_given(training)
+            training = fixture_ids_argument(training)
         if not isinstance(staking, Staking):
             raise StatisticsError(f"a way to stake is a clvlab.statistics.Staking, not {staking!r:.80}")
         return self.tear_sheet(agent_id).bankroll(edge, training=training, staking=staking)
@@ -290,8 +290,8 @@ class Result(Shown):
         explorer = Explorer(self._part(agent_id), chosen or Selection())
         if fixture_id is None and market_key is None:
             return explorer.seek(position, span_ms)
-        shown = explorer.fixture_id if fixture_id is None else fixture_id
-        return explorer.show(shown, market_key, position=position, span_ms=span_ms)
+        fixture = explorer.fixture_id if fixture_id is None else fixture_id
+        return explorer.show(fixture, market_key, position=position, span_ms=span_ms)
 
     @cached_property
     def plot(self) -> Plots:
@@ -338,10 +338,10 @@ class Result(Shown):
     def __repr__(self) -> str:
         first = rank(self.read.outcomes).row(0, named=True)
         mean, count = first["mean_clv_bps"], first["action_count"]
-        said = "no scored action" if mean is None else f"mean CLV {mean_clv(mean)} over {counted(count, 'scored action')}"
+        summary = "no scored action" if mean is None else f"mean CLV {mean_clv(mean)} over {counted(count, 'scored action')}"
         if len(self.parts) > 1:
             steps = ".frame, .compare(), .tear_sheet(agent_id), .verify()"
-            return f"{self._title}: {first['agent_id']} first, {said}; next: {steps}"
+            return f"{self._title}: {first['agent_id']} first, {summary}; next: {steps}"
         steps = (
             ".tear_sheet(), .report, .scores, .run.verify()"
             if self.source.is_made
@@ -349,7 +349,7 @@ class Result(Shown):
         )
         if mean is None and self.source.is_made and self._is_reported:
             steps = ".report['warnings'] says why, .scores, .run.verify()"
-        return f"{self._title}: {said}; next: {steps}"
+        return f"{self._title}: {summary}; next: {steps}"
 
     def _repr_html_(self) -> Html:
         identity = {"run": self.run_id, "evidence hash": self.run.evidence_hash}

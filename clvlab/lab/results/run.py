@@ -16,7 +16,7 @@ from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
 from clvlab.report.proofs.verification import ProofCard, state, verification_card
 from clvlab.runs import run_folder
@@ -24,7 +24,7 @@ from clvlab.runs.card import proof_card
 from clvlab.runs.inspector import inspect_decision
 
 
-class VerificationResult(Shown):
+class VerificationResult(Exportable):
     """The seven checks of one run."""
 
     def __init__(self, verification: Verification) -> None:

@@ -14,14 +14,14 @@ import polars as pl
 from clvlab.base.names import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import ArgumentError, ExecutorError, StatisticsError
-from clvlab.lab.progress import Progress, shown_progress
+from clvlab.lab.progress import Progress, progress_bar
 from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.report import axes as drawing
 from clvlab.report.cautions import cautions_of_points
 from clvlab.report.comparison import mean_table
-from clvlab.report.export import Shown, check_settings
+from clvlab.report.export import Exportable, check_settings
 from clvlab.report.html import Html, card
 from clvlab.report.search import OverfittingResult, best_points, draw_heatmap, grid_picture, overfitting_of, sweep_verdict
 from clvlab.runs.search.scorer import point_scores
@@ -76,7 +76,7 @@ def agent_name(agent: str | Agent) -> str:
 
 
 Seal = Callable[[Mapping[str, Any]], Result]
-_SHOWN_ROWS = 40
+_MAX_ROWS = 40
 _LEAST_RESAMPLES = 1_000
 _COLUMNS = {"n", "fixtures", "low", "high", "t", "p_alone", "p_family", "p_worst", *(one.mean for one in MEASURES.values())}
 
@@ -167,7 +167,7 @@ def sweep_grid(
     search = search_of(pack.source, agent, fixture_ids, window or Window(), next(grid_points(grid)))
 
     setting, trials = _Setting(pack, agent, seal, search), []
-    with shown_progress(f"sweep of {agent_name(agent)}", count, progress=progress) as tell:
+    with progress_bar(f"sweep of {agent_name(agent)}", count, progress=progress) as tell:
         found = search_points(search, grid_points(grid), count, executor=executor, kept=kept)
         for number, (params, sums) in enumerate(zip(grid_points(grid), found, strict=True)):
             trials.append(Trial(number, params, sums, setting))
@@ -176,7 +176,7 @@ def sweep_grid(
 
 
 @dataclass(frozen=True)
-class Sweep(Shown):
+class Sweep(Exportable):
     """The trials of a grid; made by ``clvlab.sweep()``.
 
     Attributes
@@ -322,16 +322,16 @@ class Sweep(Shown):
         """The sweep in one sentence."""
         passed = self.frame.filter(pl.col("p_family") < 1 - self.level).height
         alone = self.frame.filter(pl.col("p_alone") < 1 - self.level).height
-        said = (
+        head = (
             f"{len(self.sources)} points, {self.trials} trials on record: by {self._measure.title}, {alone} above zero taken "
             f"alone, {passed} when all trials are counted"
         )
         found = self.family
         if np.isnan(found.scores).all():
-            return f"{said}; no point has a t"
+            return f"{head}; no point has a t"
         top = int(np.nanargmax(found.scores))
         return (
-            f"{said}; best t {self.frame['t'][top]:.2f}, with a fixture that nobody saw {found.scores[top]:z.2f} on the normal "
+            f"{head}; best t {self.frame['t'][top]:.2f}, with a fixture that nobody saw {found.scores[top]:z.2f} on the normal "
             f"scale, where chance gives {found.expected_max:z.2f}: p {p_value(found.p_values[top])}"
         )
 
@@ -353,13 +353,13 @@ class Sweep(Shown):
         return card(
             "sweep.html",
             f"Sweep of {agent_name(self.sources[0].setting.agent)} on {self.sources[0].setting.pack.pack_id}",
-            said=self.verdict,
+            verdict=self.verdict,
             cautions=self.cautions,
             grid=grid_picture(self.frame, self.grid, measure, alpha),
             best=best_points(self.frame, self.grid, measure),
             alpha=alpha,
             measure=measure,
             line=self.line,
-            shown=self.frame.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True).head(_SHOWN_ROWS),
+            rows=self.frame.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True).head(_MAX_ROWS),
             height=self.frame.height,
         )

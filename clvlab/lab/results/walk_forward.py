@@ -13,12 +13,12 @@ import polars as pl
 
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
-from clvlab.lab.progress import Progress, shown_progress
+from clvlab.lab.progress import Progress, progress_bar
 from clvlab.lab.results.sweep import agent_name
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.report import axes as drawing
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
 from clvlab.report.tearsheet import TearSheet
 from clvlab.runs.folds import FoldStep, decided_after, last_close_ms, pooled
@@ -68,7 +68,7 @@ class Forward:
 
 
 @dataclass(frozen=True)
-class WalkForward(Shown):
+class WalkForward(Exportable):
     """A search that was walked forward; made by ``clvlab.walk_forward()``.
 
     Attributes
@@ -165,10 +165,10 @@ class WalkForward(Shown):
         return card(
             "walk_forward.html",
             f"Walk forward of {self.agent} on {self.run.pack.pack_id}",
-            said=self.verdict,
+            verdict=self.verdict,
             degradation=drawing.svg(self.degradation, "from training to the next fold"),
             line=self.line,
-            asked=self._measure.sentence,
+            explanation=self._measure.sentence,
             pooled=self.sheet.line,
             folds=self.frame,
         )
@@ -191,27 +191,27 @@ def walk(
 
     An agent is asked about one fold at a time, anew for each, so that nothing which it learns in one reaches another.
     """
-    asked, measure = window or Window(), measure_of(by)
+    whole_window, measure = window or Window(), measure_of(by)
     points, closed_ms = list(grid_points(grid)), 0
     sums: list[Clusters] = []
     steps, chosen, decided = [], [], []
-    with shown_progress(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
+    with progress_bar(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
         for number, fold in enumerate(folds):
-            search, own = search_of(pack, agent, fold, asked, points[0]), []
+            search, own = search_of(pack, agent, fold, whole_window, points[0]), []
             for found in search_points(search, points, len(points), executor=executor, kept=kept):
                 own.append(found)
                 tell(number * len(points) + len(own), len(points) * len(folds))
             tape = tape_of(search)
             if sums:
                 best, train_mean = _best(sums)
-                step = FoldStep(tape, resolve(agent, points[best], asked), closed_ms)
+                step = FoldStep(tape, resolve(agent, points[best], whole_window), closed_ms)
                 later, removed = decided_after(step)
                 steps.append(step)
                 decided.append(later)
                 chosen.append((number, sum(map(len, folds[:number])), len(fold), points[best], train_mean, removed))
             sums.append(stacked(own, measure)[0])
-            closed_ms = max(closed_ms, last_close_ms(tape, asked))
-    run = pooled(pack, steps, decided, asked, {"by": by, "folds": len(folds), "points": len(points)})
+            closed_ms = max(closed_ms, last_close_ms(tape, whole_window))
+    run = pooled(pack, steps, decided, whole_window, {"by": by, "folds": len(folds), "points": len(points)})
     out_of_sample = fixture_sums(run.scores.with_columns(run.at_close))
     forwards = []
     for (number, train_size, test_size, params, train_mean, removed), step in zip(chosen, steps, strict=True):

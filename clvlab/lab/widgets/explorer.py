@@ -212,7 +212,7 @@ class ExplorerWidget:
         speeds = [*_SPEEDS.items()]
         self.speed = make.Dropdown(description="Speed", options=speeds, value=self.play.interval, layout={"width": "10rem"})
         self.now = make.HTML()
-        self.back, self.on = (make.Button(description=said, layout=wide) for said in ("◂ Message", "Message ▸"))
+        self.back, self.on = (make.Button(description=text, layout=wide) for text in ("◂ Message", "Message ▸"))
         self.back.tooltip, self.on.tooltip = "a message back", "a message on"
         self.previous = make.Button(description="Previous decision", layout=wide)
         self.following = make.Button(description="Next decision", layout=wide)
@@ -296,8 +296,8 @@ class ExplorerWidget:
         rows = self.explorer.fixtures
         chosen = rows.filter(pl.col("fixture_id") == self.explorer.fixture_id)
         listed = pl.concat([found.head(_MOST_FIXTURES), chosen]).unique("fixture_id", keep="first", maintain_order=True)
-        shown = listed.select("label", "fixture_id", "decisions").iter_rows()
-        options = [(f"{label} · {fixture} ({counted(count, 'decision')})", fixture) for label, fixture, count in shown]
+        items = listed.select("label", "fixture_id", "decisions").iter_rows()
+        options = [(f"{label} · {fixture} ({counted(count, 'decision')})", fixture) for label, fixture, count in items]
         self._set(self.fixture, options=options, value=self.explorer.fixture_id)
         self.search.placeholder = _SEARCH if rows.height <= _MOST_FIXTURES else f"{_SEARCH}, in {rows.height:,} fixtures"
 
@@ -351,14 +351,14 @@ class ExplorerWidget:
             self._quiet = False
         for trace in figure.data:
             if trace.mode == "markers":
-                trace.on_click(self._clicked)
-        figure.layout.on_change(self._zoomed, "xaxis.range")
+                trace.on_click(self._on_click)
+        figure.layout.on_change(self._on_zoom, "xaxis.range")
 
     def _move(self) -> None:
         whole = self.slider.value >= self.explorer.view.messages
         self.explorer.seek(None if whole else self.slider.value, self.explorer.span_ms)
 
-    def _zoomed(self, _: Any, limits: Any) -> None:
+    def _on_zoom(self, _: Any, limits: Any) -> None:
         """Draw what is seen in full detail."""
         if self._quiet or not limits:
             return
@@ -378,13 +378,13 @@ class ExplorerWidget:
         explorer = self.explorer
         now = explorer.view.now_ms
         self.legend.value = legend(explorer.view)
-        said = "everything shown" if now is None else f"{clock(now)} UTC" if now else "before the first message"
-        self.now.value = render("now.html", text=said)
-        asked = self.search.value.strip()
-        missing = repr(asked)[:80] if asked and matching(explorer.fixtures, asked).is_empty() else ""
+        text = "everything shown" if now is None else f"{clock(now)} UTC" if now else "before the first message"
+        self.now.value = render("now.html", text=text)
+        query = self.search.value.strip()
+        missing = repr(query)[:80] if query and matching(explorer.fixtures, query).is_empty() else ""
         self.summary.value = card("summary.html", label=explorer.label, line=explorer.line, missing=missing)
 
-    def _clicked(self, trace: Any, points: Any, _: Any) -> None:
+    def _on_click(self, trace: Any, points: Any, _: Any) -> None:
         if points.point_inds:
             self._open_record(int(trace.customdata[points.point_inds[0]]))
 
@@ -442,8 +442,8 @@ class Explorer(Exploration, Interactive):
     """
 
     def __repr__(self) -> str:
-        shown = f"{self.label} (fixture {self.fixture_id}), market {self.market.market_key!r}"
-        return f"Explorer of {shown}: {self.line}; next: .show(), .frame, .query"
+        place = f"{self.label} (fixture {self.fixture_id}), market {self.market.market_key!r}"
+        return f"Explorer of {place}: {self.line}; next: .show(), .frame, .query"
 
     def _repr_html_(self) -> Html:
         return market_card(self.label, self.line, self.view)

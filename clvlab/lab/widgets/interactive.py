@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from clvlab.errors import MissingLibraryError
-from clvlab.report.export import Shown, optional
+from clvlab.report.export import Exportable, optional
 from clvlab.report.html import render
 
 # The still picture and the widget are two outputs of a cell, one after the other: where the second one lives, the first one
@@ -26,7 +26,7 @@ _STYLE = f"""<style>{_ASIDE}
 </style>"""
 
 
-class Interactive(Shown):
+class Interactive(Exportable):
     """A result that is also a widget.
 
     A cell shows both faces: JupyterLab the widget, and a viewer without a kernel, as an exported page is, the HTML.

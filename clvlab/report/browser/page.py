@@ -33,17 +33,17 @@ def page_policy() -> str:
 
 @cache
 def _page() -> tuple[bytes, str]:
-    judge, script = _joined("judge", _JUDGE), _joined("page", _PAGE)
+    judge, script = _script("judge", _JUDGE), _script("page", _PAGE)
     style, template = _source("page/style.css"), _source("page/page.html")
     policy = (
-        f"default-src 'none'; script-src {_hashed(script)}; style-src {_hashed(style)}; worker-src blob:; "
+        f"default-src 'none'; script-src {_source_hash(script)}; style-src {_source_hash(style)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
     )
     parts = {"policy": policy, "style": style, "version": version("clvlab"), "judge": judge, "script": script}
     return re.sub(r"\{(policy|style|version|judge|script)\}", lambda found: parts[found[1]], template).encode(), policy
 
 
-def _joined(folder: str, names: tuple[str, ...]) -> str:
+def _script(folder: str, names: tuple[str, ...]) -> str:
     """Join sources to one strict script; nothing in it may end the element that it stands in."""
     sources = "\n".join(_source(f"{folder}/{name}.js") for name in names)
     joined = f'"use strict";\n{sources}'
@@ -52,7 +52,7 @@ def _joined(folder: str, names: tuple[str, ...]) -> str:
     return joined
 
 
-def _hashed(text: str) -> str:
+def _source_hash(text: str) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

@@ -42,10 +42,10 @@ def fixture_labels(fixtures: pl.DataFrame) -> pl.Series:
     return fixtures.select(pl.concat_str(names, date.fill_null("")).alias("label")).to_series()
 
 
-def matching(fixtures: pl.DataFrame, asked: str) -> pl.DataFrame:
+def matching(fixtures: pl.DataFrame, query: str) -> pl.DataFrame:
     """Keep the fixtures whose label or number holds every word that was asked for, whatever its case."""
     held = pl.concat_str(pl.col("fixture_id").cast(pl.String), pl.lit(" "), "label").str.to_lowercase()
-    words = asked.lower().split()
+    words = query.lower().split()
     return fixtures.filter(pl.all_horizontal(held.str.contains(word, literal=True) for word in words)) if words else fixtures
 
 
@@ -174,14 +174,14 @@ class Exploration:
         known = joined.with_columns(pl.col("decisions").fill_null(0)).sort("market_key")
         return known if self.selection.is_whole else known.filter(pl.col("decisions") > 0)
 
-    def _market_key(self, asked: str | None) -> str:
+    def _market_key(self, wanted: str | None) -> str:
         known = self.markets
-        if asked is None:
+        if wanted is None:
             most = known.sort("decisions", descending=True, maintain_order=True)["market_key"]
             return most[0] if most.len() else ""
-        if asked not in known["market_key"]:
-            raise UnknownMarketError(asked, self.fixture_id, tuple(known["market_key"]))
-        return asked
+        if wanted not in known["market_key"]:
+            raise UnknownMarketError(wanted, self.fixture_id, tuple(known["market_key"]))
+        return wanted
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -226,11 +226,11 @@ class Exploration:
         counts = dict(view.decided.group_by("outcome").len().sort("len", "outcome", descending=[True, False]).iter_rows())
         astray = self.decisions.filter(pl.col("action") == Action.BACK)["market_key"].null_count()
         waits = int((self.decisions["action"] == Action.WAIT).sum())
-        shown = ("" if view.now_ms is None else f"{view.position:,} of ") + counted(view.messages, "message")
+        messages = ("" if view.now_ms is None else f"{view.position:,} of ") + counted(view.messages, "message")
         part = f"of {self.selection.words} alone: " if self.selection.words else ""
-        said = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
+        outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
         return (
-            f"{part}{shown}; {counted(view.decided.height, 'decision')}{': ' if said else ''}{said}"
+            f"{part}{messages}; {counted(view.decided.height, 'decision')}{': ' if outcomes else ''}{outcomes}"
             + (f"; {counted(waits, 'WAIT')} in the fixture" if waits else "")
             + (f"; {counted(astray, 'BACK')} of no market" if astray else "")
         )

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 
 from clvlab.report.axes import BLUE, GREY, RED
-from clvlab.report.explorer.view import Close, MarketView, ShownOutcome
-from clvlab.report.html import Html, card, escaped
+from clvlab.report.explorer.view import Close, MarketView, MarkOutcome
+from clvlab.report.html import Html, card, escape_text
 from clvlab.words import TO_SECOND, amount, percent
 
 Trace = Mapping[str, object]
@@ -19,14 +19,14 @@ GREEN = "#2f9e44"
 SIDE_COLOURS = (BLUE, "#c9822b", "#8b6fc9", "#3aa6a0", "#b5659d", "#8f8a3a")
 # Colour, and a form for those who see no colour: of plotly, and of matplotlib.
 SYMBOLS = {
-    ShownOutcome.BEAT: (GREEN, "triangle-up", "^"),
-    ShownOutcome.BEHIND: (RED, "triangle-down", "v"),
-    ShownOutcome.UNMOVED: (GREY, "circle", "o"),
-    ShownOutcome.PENDING: (GREY, "circle-open", "h"),
-    ShownOutcome.INVALID: (GREY, "x", "x"),
-    ShownOutcome.OPEN: (GREY, "diamond", "D"),
+    MarkOutcome.BEAT: (GREEN, "triangle-up", "^"),
+    MarkOutcome.BEHIND: (RED, "triangle-down", "v"),
+    MarkOutcome.UNMOVED: (GREY, "circle", "o"),
+    MarkOutcome.PENDING: (GREY, "circle-open", "h"),
+    MarkOutcome.INVALID: (GREY, "x", "x"),
+    MarkOutcome.OPEN: (GREY, "diamond", "D"),
 }
-SIGNS = dict(zip(ShownOutcome, "▲▼●○✕◆", strict=True))
+SIGNS = dict(zip(MarkOutcome, "▲▼●○✕◆", strict=True))
 """The same forms as letters."""
 # No date type of ours, of plotly or of matplotlib goes on for ever: what is later is shown at the end of the year 9899.
 LATEST_MS = 250_246_627_200_000
@@ -52,9 +52,9 @@ def traces(view: MarketView, seq: int | None = None) -> list[Trace]:
     """
     return [
         _anchor(view),
-        _suspended(view),
+        _suspension_trace(view),
         *_lines(view),
-        *(_marks(view, outcome) for outcome in ShownOutcome),
+        *(_marks(view, outcome) for outcome in MarkOutcome),
         *_close(view),
         selection_ring(view, seq),
     ]
@@ -99,7 +99,7 @@ def legend(view: MarketView) -> Html:
     none = view.lines.clear()
     items = [(side_colour(at), "━", f"{side} {_last(last.get(side, none))}") for at, side in enumerate(view.sides)]
     seen = set(view.marks["outcome"])
-    items += [(SYMBOLS[outcome][0], SIGNS[outcome], outcome.value) for outcome in ShownOutcome if outcome.value in seen]
+    items += [(SYMBOLS[outcome][0], SIGNS[outcome], outcome.value) for outcome in MarkOutcome if outcome.value in seen]
     items += [(GREY, "▮", "suspended")] * (view.suspensions.height > 0)
     items += [(GREY, "╎", _close_name(view.close))] if view.close else []
     return card("legend.html", items=items)
@@ -144,7 +144,7 @@ def _lines(view: MarketView) -> Sequence[Trace]:
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": str(escaped(side)),
+                "name": str(escape_text(side)),
                 "line": {"color": side_colour(number), "width": 1.6, "shape": "hv"},
                 "hoverinfo": "skip",
             }
@@ -162,7 +162,7 @@ def _points(frame: pl.DataFrame) -> dict[str, object]:
     return {"x": frame["ts_ms"].clip(None, LATEST_MS).cast(pl.Float64).to_numpy(), "y": (frame["prob_bps"] / 100).to_numpy()}
 
 
-def _suspended(view: MarketView) -> Trace:
+def _suspension_trace(view: MarketView) -> Trace:
     spans = view.suspensions
     corners = spans.select(pl.all().clip(None, LATEST_MS)).select(
         pl.concat_list("from_ts_ms", "from_ts_ms", "to_ts_ms", "to_ts_ms", pl.lit(None, pl.Int64))
@@ -181,7 +181,7 @@ def _suspended(view: MarketView) -> Trace:
     }
 
 
-def _marks(view: MarketView, outcome: ShownOutcome) -> Trace:
+def _marks(view: MarketView, outcome: MarkOutcome) -> Trace:
     marks = view.marks.filter(pl.col("outcome") == outcome)
     colour, symbol, _ = SYMBOLS[outcome]
     return {
@@ -190,16 +190,16 @@ def _marks(view: MarketView, outcome: ShownOutcome) -> Trace:
         "name": outcome.value,
         "marker": {"color": colour, "symbol": symbol, "size": 10, "line": {"width": 1, "color": colour}},
         "customdata": marks["seq"].to_list(),
-        "text": [_said(row) for row in marks.with_columns(at=CLOCK).iter_rows(named=True)],
+        "text": [_hover_text(row) for row in marks.with_columns(at=CLOCK).iter_rows(named=True)],
         "hovertemplate": "%{text}<extra></extra>",
     } | _points(marks)
 
 
-def _said(mark: Mapping[str, Any]) -> str:
+def _hover_text(mark: Mapping[str, Any]) -> str:
     clv = "" if mark["clv_bps"] is None else f", CLV {amount(mark['clv_bps'])}"
     more = f"<br>and {mark['n'] - 1:,} more here: zoom in" if mark["n"] > 1 else ""
     return (
-        f"decision {mark['seq']:,}: {escaped(mark['side'] or 'no side')} at {percent(mark['prob_bps'])}{clv}"
+        f"decision {mark['seq']:,}: {escape_text(mark['side'] or 'no side')} at {percent(mark['prob_bps'])}{clv}"
         f"<br>{mark['at']}{more}"
     )
 

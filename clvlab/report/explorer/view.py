@@ -79,7 +79,7 @@ def suspensions(past: pl.DataFrame, now_ms: int, span_ms: tuple[int, int], width
 WIDTH = 800  # pixels across a picture: what is nearer than that can't be told apart
 
 
-class ShownOutcome(StrEnum):
+class MarkOutcome(StrEnum):
     """What the law says of a decision, as far as it is known yet."""
 
     BEAT = "beat the close"
@@ -206,45 +206,47 @@ class ReplayMarket:
             Pixels of that span.
         """
         total = self.messages.height
-        shown = total if position is None else min(max(position, 0), total)
-        whole = shown == total
-        past = self.messages.head(shown)
+        count = total if position is None else min(max(position, 0), total)
+        whole = count == total
+        past = self.messages.head(count)
         now_ms = self.end_ms if whole else _whole(past["ts_ms"].max())
         low, high = span_ms or self.span_ms
         known = self.close if self.close and (whole or now_ms >= self.close.ts_ms) else None
-        marks = self.marks if whole else self.marks.filter(pl.col("tick_seq") <= (past["tick_seq"].max() if shown else -1))
+        marks = self.marks if whole else self.marks.filter(pl.col("tick_seq") <= (past["tick_seq"].max() if count else -1))
         if known is None:
             marks = marks.with_columns(
-                clv_bps=pl.lit(None, pl.Int64), reason=pl.lit(None, pl.String), outcome=pl.lit(ShownOutcome.OPEN.value)
+                clv_bps=pl.lit(None, pl.Int64), reason=pl.lit(None, pl.String), outcome=pl.lit(MarkOutcome.OPEN.value)
             )
         return MarketView(
             fixture_id=self.fixture_id,
             market_key=self.market_key,
             sides=self.sides,
-            lines=self._lines(shown, now_ms, (low, high), width),
+            lines=self._lines(count, now_ms, (low, high), width),
             marks=pool(marks.filter(pl.col("ts_ms").is_between(low, high)), (low, high), width),
             suspensions=suspensions(past, now_ms, (low, high), width),
             span_ms=(low, high),
             whole_ms=self.span_ms,
             now_ms=None if whole else now_ms,
             close=known,
-            position=shown,
+            position=count,
             messages=total,
             decided=marks,
         )
 
-    def _lines(self, shown: int, now_ms: int, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
+    def _lines(self, count: int, now_ms: int, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
         """Thin what lies in the span, with the message before it, after it, and the last state carried to now."""
         times = self.messages["ts_ms"]
         first = max(int(times.search_sorted(span_ms[0], side="left")) - 1, 0)
-        after = min(int(times.search_sorted(span_ms[1], side="right")) + 1, shown)
+        after = min(int(times.search_sorted(span_ms[1], side="right")) + 1, count)
         past = self.rows.filter(pl.col("message").is_between(first, after - 1))
-        carried = after == shown and shown > 0 and now_ms > times[shown - 1]
-        ends = past.filter(pl.col("message") == shown - 1, pl.lit(carried)).with_columns(ts_ms=pl.lit(now_ms, pl.Int64))
-        return _held(pl.concat([thin(past, span_ms, width), ends]).sort("side", "ts_ms", maintain_order=True)).select(*LINES)
+        carried = after == count and count > 0 and now_ms > times[count - 1]
+        ends = past.filter(pl.col("message") == count - 1, pl.lit(carried)).with_columns(ts_ms=pl.lit(now_ms, pl.Int64))
+        return _with_holds(pl.concat([thin(past, span_ms, width), ends]).sort("side", "ts_ms", maintain_order=True)).select(
+            *LINES
+        )
 
 
-def _held(points: pl.DataFrame) -> pl.DataFrame:
+def _with_holds(points: pl.DataFrame) -> pl.DataFrame:
     """Hold each price until the message that suspends it: a line would else end at the last message before."""
     before = pl.col("prob_bps").shift(1).over("side")
     held = points.with_columns(held=before).filter(pl.col("prob_bps").is_null(), pl.col("held").is_not_null())
@@ -304,14 +306,14 @@ def _outcome() -> pl.Expr:
     scored = pl.col("reason") == Reason.SCORED
     return (
         pl.when(~pl.col("valid"))
-        .then(pl.lit(ShownOutcome.INVALID.value))
+        .then(pl.lit(MarkOutcome.INVALID.value))
         .when(~scored)
-        .then(pl.lit(ShownOutcome.PENDING.value))
+        .then(pl.lit(MarkOutcome.PENDING.value))
         .when(pl.col("clv_bps") > 0)
-        .then(pl.lit(ShownOutcome.BEAT.value))
+        .then(pl.lit(MarkOutcome.BEAT.value))
         .when(pl.col("clv_bps") < 0)
-        .then(pl.lit(ShownOutcome.BEHIND.value))
-        .otherwise(pl.lit(ShownOutcome.UNMOVED.value))
+        .then(pl.lit(MarkOutcome.BEHIND.value))
+        .otherwise(pl.lit(MarkOutcome.UNMOVED.value))
     )
 
 
@@ -320,9 +322,9 @@ def _close(tape: Tape, window: Window, market_key: str, sides: pl.Series) -> Clo
     ends = fixture_closes(tape, window)
     if ends.is_empty():
         return None
-    asked = pl.DataFrame({"fixture_id": ends["fixture_id"], "market_key": [market_key]})
+    wanted = pl.DataFrame({"fixture_id": ends["fixture_id"], "market_key": [market_key]})
     tape = tape.at_source(window.close_source)
-    found = market_closes(tape, asked, ends).row(0, named=True)
+    found = market_closes(tape, wanted, ends).row(0, named=True)
     probs: dict[str, int | None] = dict.fromkeys(sides)
     if found["close_row"] is not None:
         own = tape.series.filter(pl.col("market_key") == market_key)

@@ -177,7 +177,7 @@ class EvidenceView:
         wanted, events = text.encode("utf-8", "surrogatepass").lower(), self.source.events.lower()
         return [number for number in numbers if events.find(wanted, *self.lines.span(number)) >= 0]
 
-    def shown(self, rows: pl.DataFrame, chosen: int | None = None, *, live: bool = False) -> dict[str, object]:
+    def template_values(self, rows: pl.DataFrame, chosen: int | None = None, *, live: bool = False) -> dict[str, object]:
         """Return what a template shows of rows of ``.frame``; of a live table a line can be picked."""
         return {"rows": rows.rows(named=True), "sealed": self.source.evidence_hash, "chosen": chosen, "live": live}
 
@@ -259,8 +259,8 @@ class Tree:
 
     def sibling(self, node: Node) -> Node | None:
         """Return the node beside one: null for the root, and for a node that goes up as it is."""
-        beside = node.place ^ 1
-        return self.node(node.level, beside) if beside < len(self._levels[node.level]) else None
+        place = node.place ^ 1
+        return self.node(node.level, place) if place < len(self._levels[node.level]) else None
 
     def leaves(self, node: Node) -> range:
         """Return the lines under a node."""
@@ -274,7 +274,7 @@ _BLOCK = 3  # levels of the subtree that is drawn whole: eight leaves stand besi
 _SLOT, _LEVEL, _TALL = 94, 50, 38  # width of a leaf's place, height of a level and of a box, in pixels
 _NARROW, _BROAD = 86, 156  # boxes of leaves and of nodes
 _WIDTH = _SLOT << _BLOCK
-_BESIDE = 232  # from a node of the path to its sibling above the block
+_SIBLING_GAP = 232  # from a node of the path to its sibling above the block
 _DIGITS = 8
 
 
@@ -293,7 +293,7 @@ class TreePicture:
         self.tree, self.seq, self.live = tree, seq, live
         self.block = min(_BLOCK, tree.height)
         self.path = tree.path(seq)
-        self.shown = tree.leaves(self.path[self.block])
+        self.leaves = tree.leaves(self.path[self.block])
 
     def svg(self) -> Html:
         """Draw the tree, its leaves below."""
@@ -304,10 +304,10 @@ class TreePicture:
                 lines.append(self._line(node, above))
             boxes.append(self._box(node))
         height = self.tree.height * _LEVEL + _TALL + 8
-        said = f"Merkle path of line {self.seq} of {self.tree.size}"
+        label = f"Merkle path of line {self.seq} of {self.tree.size}"
         role = "group" if self.live else "img"  # what can be picked in an image, nobody would find
         return Html(
-            f'<svg role="{role}" aria-label="{said}" viewBox="0 -4 {_WIDTH} {height}" '
+            f'<svg role="{role}" aria-label="{label}" viewBox="0 -4 {_WIDTH} {height}" '
             f'style="width:{_WIDTH}px;height:{height}px">'
             f'<g font-family="inherit" font-size="11" fill="currentColor">{"".join([*lines, *boxes])}</g></svg>'
         )
@@ -317,7 +317,7 @@ class TreePicture:
         found = []
         for level in range(self.tree.height + 1):
             if level <= self.block:
-                own = [self.tree.node(level, at) for at in range(self.shown[0] >> level, (self.shown[-1] >> level) + 1)]
+                own = [self.tree.node(level, at) for at in range(self.leaves[0] >> level, (self.leaves[-1] >> level) + 1)]
             else:
                 own = [self.path[level]]
             found += [node for node in own if not self._goes_up(node)]
@@ -347,11 +347,11 @@ class TreePicture:
 
     def _centre(self, node: Node) -> float:
         own = self.tree.leaves(node)
-        if node.level <= self.block and own[0] in self.shown:
-            middle = (self.shown[0] + self.shown[-1]) / 2
+        if node.level <= self.block and own[0] in self.leaves:
+            middle = (self.leaves[0] + self.leaves[-1]) / 2
             return _WIDTH / 2 + ((own[0] + own[-1]) / 2 - middle) * _SLOT
         side = 0 if self._on_path(node) else 1 if node.place & 1 else -1
-        return _WIDTH / 2 + side * _BESIDE
+        return _WIDTH / 2 + side * _SIBLING_GAP
 
     def _top(self, node: Node) -> int:
         return (self.tree.height - node.level) * _LEVEL
@@ -384,12 +384,12 @@ class TreePicture:
         )
         if not self.live or (lit and node.level):
             return f"<g>{drawn}</g>"
-        said = (
+        label = (
             f"{name}{', on the path' if lit else ', a sibling of the path' if proves else ''}: show the path of line {own[0]:,}"
         )
         chosen = ' aria-current="true"' if lit else ""
         return (
-            f'<g role="button" tabindex="0" data-pick="{own[0]}"{chosen} aria-label="{said}">'
+            f'<g role="button" tabindex="0" data-pick="{own[0]}"{chosen} aria-label="{label}">'
             f'<rect x="{x:g}" y="{y}" width="{broad}" height="{_TALL}" fill="transparent"/>'
             f"<title>{node.digest.hex()}</title>{drawn}</g>"
         )
@@ -460,7 +460,7 @@ class Inclusion:
         """Draw the leaves around the line, below, and the path to the root, above; of a live picture a leaf can be picked."""
         return TreePicture(self.tree, self.seq, live=live).svg()
 
-    def shown(self, *, live: bool = False) -> dict[str, object]:
+    def template_values(self, *, live: bool = False) -> dict[str, object]:
         """Return what a template shows of the path: its picture, where it arrives, and every hash of it."""
         return {
             "path": self,

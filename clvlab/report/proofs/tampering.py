@@ -180,7 +180,7 @@ def _object(text: bytes) -> dict[str, object]:
     return value
 
 
-def _changed(copy: Copy, file: str, wanted: Callable[[_Line], bool], change: Callable[[_Line], None]) -> Copy:
+def _change_line(copy: Copy, file: str, wanted: Callable[[_Line], bool], change: Callable[[_Line], None]) -> Copy:
     """Change the first line that is wanted, and write it as canonical JSON again."""
     lines = copy.read(file).split(b"\n")
     for number, line in enumerate(lines[:-1]):
@@ -196,7 +196,7 @@ def _raise_stake(copy: Copy) -> Copy:
     def change(event: _Line) -> None:
         event["payload"]["action"]["stake"] += 800
 
-    return _changed(copy, "events.jsonl", _is_back, change)
+    return _change_line(copy, "events.jsonl", _is_back, change)
 
 
 def _is_back(event: _Line) -> bool:
@@ -204,7 +204,7 @@ def _is_back(event: _Line) -> bool:
 
 
 def _raise_score(copy: Copy) -> Copy:
-    return _changed(copy, "scores.jsonl", _is_scored, lambda row: row.update(clv_bps=row["clv_bps"] + 500))
+    return _change_line(copy, "scores.jsonl", _is_scored, lambda row: row.update(clv_bps=row["clv_bps"] + 500))
 
 
 def _is_scored(row: _Line) -> bool:
@@ -221,7 +221,7 @@ def _drop_worst(copy: Copy) -> Copy:
 
 
 def _relabel(copy: Copy) -> Copy:
-    return _changed(
+    return _change_line(
         copy,
         "events.jsonl",
         lambda event: event["kind"] == Kind.RUN_STARTED,

@@ -12,7 +12,7 @@ from clvlab.api.runs import ProofArtifactResponse
 from clvlab.proof.checks import CHECKS
 from clvlab.proof.checks import Verdict as CheckVerdict
 from clvlab.proof.verify import Verification
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.headline import means_of, spelt_mean
 from clvlab.report.html import Html, card
 from clvlab.runs.card import card_causality, proof_card
@@ -47,13 +47,13 @@ def sentence(found: Verification) -> str:
     return f"The seal is intact and no check fails: {counts}."
 
 
-def said(found: Verification) -> Verdict:
+def verdict_on(found: Verification) -> Verdict:
     """Return what the checks say, with its tone."""
     return Verdict(sentence(found), Tone.BEATS if found.passed else Tone.LOSES)
 
 
 @dataclass(frozen=True, slots=True)
-class ShownCheck:
+class CheckRow:
     """A check as a table shows it: its verdict, what it means, and what the verdict rests on."""
 
     name: str
@@ -62,10 +62,10 @@ class ShownCheck:
     detail: str
 
 
-def shown_checks(verification: Verification) -> list[ShownCheck]:
+def check_rows(verification: Verification) -> list[CheckRow]:
     """Return the checks in their order."""
     own = verification.checks
-    return [ShownCheck(name, own[name].verdict.value, CHECK_MEANINGS[name], own[name].detail) for name in CHECKS if name in own]
+    return [CheckRow(name, own[name].verdict.value, CHECK_MEANINGS[name], own[name].detail) for name in CHECKS if name in own]
 
 
 def verification_card(verification: Verification) -> Html:
@@ -73,8 +73,8 @@ def verification_card(verification: Verification) -> Html:
     return card(
         "verification.html",
         f"Verification of {verification.run_id}: {state(verification)}",
-        said=said(verification),
-        checks=shown_checks(verification),
+        verdict=verdict_on(verification),
+        checks=check_rows(verification),
         marks=verdicts(verification),
         hashes={
             "evidence hash, sealed": verification.evidence_hash,
@@ -89,7 +89,7 @@ def verdicts(verification: Verification) -> dict[str, str]:
     return {name: check.verdict.value for name, check in verification.checks.items()}
 
 
-class ProofCard(Shown):
+class ProofCard(Exportable):
     """What is published of a run; made by ``Run.proof_card()``.
 
     ``.card`` is the card as the service answers it: a JSON object.
@@ -118,10 +118,10 @@ class ProofCard(Shown):
         return card(
             "proof_card.html",
             f"Proof card of {found.run_id}",
-            said=said(found),
+            verdict=verdict_on(found),
             marks=verdicts(found),
             figures=_figures(found, card_),
-            checks=shown_checks(found),
+            checks=check_rows(found),
             run={"mode": card_["run"]["mode_label"], "source": card_["run"]["source_mode"]},
             agents=[
                 (

@@ -39,8 +39,8 @@ class Backend(Protocol):
     where: str
 
     def packs(self) -> Listing: ...
-    def import_odds(self, source: str | None, given: Any, pack_id: str, options: Mapping[str, Any]) -> Pack: ...
-    def capture(self, feed: str | Feed, out: Path, capturing: CaptureRequest) -> Pack: ...
+    def import_odds(self, source: str | None, paths: Any, pack_id: str, options: Mapping[str, Any]) -> Pack: ...
+    def capture(self, feed: str | Feed, out: Path, request: CaptureRequest) -> Pack: ...
     def backtest(self, request: RunRequest, agent: AgentSpec) -> Result: ...
 
     def backtests(self, requests: Sequence[RunRequest], agent: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
@@ -88,7 +88,7 @@ class Backend(Protocol):
 def run_tables(runs: Callable[[], Listing], open_run: Callable[[str], Result]) -> dict[str, Callable[[], Table]]:
     """Return makers of the tables ``runs``, ``agents``, ``scores`` and ``decisions`` over all runs that are sealed."""
 
-    def joined(schema: Mapping[str, Any], of: Callable[[Result], pl.DataFrame]) -> Callable[[], Table]:
+    def table_of(schema: Mapping[str, Any], of: Callable[[Result], pl.DataFrame]) -> Callable[[], Table]:
         def make() -> pl.DataFrame:
             sealed = runs().frame.filter(pl.col("status") == "sealed")["run_id"]
             named = [of(open_run(run_id)).insert_column(0, pl.lit(run_id).alias("run_id")) for run_id in sealed]
@@ -98,9 +98,9 @@ def run_tables(runs: Callable[[], Listing], open_run: Callable[[str], Result]) -
 
     return {
         "runs": lambda: runs().frame,
-        "agents": joined(OUTCOMES, lambda one: pl.concat([own.outcomes for own in one.parts])),
-        "scores": joined(SCORES, lambda one: _score_rows(one.run.source.scores)),
-        "decisions": joined(DECISION_EVENTS, lambda one: read_evidence(one.run.source.events).decisions),
+        "agents": table_of(OUTCOMES, lambda one: pl.concat([own.outcomes for own in one.parts])),
+        "scores": table_of(SCORES, lambda one: _score_rows(one.run.source.scores)),
+        "decisions": table_of(DECISION_EVENTS, lambda one: read_evidence(one.run.source.events).decisions),
     }
 
 
