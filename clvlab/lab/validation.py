@@ -16,13 +16,7 @@ def value_text(value: object) -> str:
 
 
 def fixture_ids_argument(fixtures: Any) -> tuple[int, ...] | None:
-    """Return fixture ids as a tuple, whole numbers of any library among them; null is all.
-
-    Raises
-    ------
-    PackFormatError
-        No fixture, or what is no list of whole numbers.
-    """
+    """Return fixture ids as a tuple, whole numbers of any library among them; null is all."""
     if fixtures is None:
         return None
     if isinstance(fixtures, str | bytes | Mapping) or not isinstance(fixtures, Iterable):

@@ -42,13 +42,7 @@ _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "yti
 
 
 def axes_or_new(ax: Axes | None) -> Any:
-    """Return the axes, or those of a new pyplot figure, which a notebook shows by itself in the ink of its theme.
-
-    Raises
-    ------
-    MissingLibraryError
-        matplotlib is not installed.
-    """
+    """Return the axes, or those of a new pyplot figure, which a notebook shows by itself in the ink of its theme."""
     if ax is not None:
         return ax
     pyplot = optional("matplotlib.pyplot", "a plot")
@@ -98,17 +92,7 @@ def _ink(figure: Any, colour: str) -> list[Callable[[], object]]:
 
 
 def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (4.8, 3.0)) -> Html:
-    """Draw on new axes and return the picture as an SVG element.
-
-    Parameters
-    ----------
-    draw
-        Takes the axes.
-    title
-        What a screen reader says.
-    size
-        Width and height in inches; the page scales it.
-    """
+    """Draw on new axes and return the picture as an SVG element."""
     matplotlib = optional("matplotlib", "a picture")
     figures = optional("matplotlib.figure", "a picture")
     with _STYLING, matplotlib.rc_context(_STYLE | dict.fromkeys(_INKED, _INK)), _letters_of_any_script():

@@ -165,13 +165,7 @@ def bankroll_of(
     sheet: Sheet, agent_id: str, *, edge: float | None, training: Collection[int] | None, staking: Staking, open_s: int,
     ruin_below: float, paths: int, seed: int,
 ) -> BankrollFan:  # fmt: skip
-    """Follow a bankroll through the scored decisions of a sheet whose results are known.
-
-    Raises
-    ------
-    StatisticsError
-        No settled decision; Kelly without an edge, or with one that was read off the fixtures it bets on; a value out of range.
-    """
+    """Follow a bankroll through the scored decisions of a sheet whose results are known."""
     results = sheet.source.pack.results
     if results is None:
         raise StatisticsError(f"pack {sheet.source.pack.pack_id!r} has no results, so no bet on it can be settled")
@@ -225,13 +219,7 @@ def _last_close_ms(sheet: Sheet, fold: list[int]) -> int:
 
 
 def _edge(scored: pl.DataFrame, bet_on: pl.DataFrame, settled: pl.DataFrame, edge: float | None, fold: list[int]) -> float:
-    """Return the edge that Kelly stakes on.
-
-    Raises
-    ------
-    StatisticsError
-        It is neither stated nor trained, both, or is the mean edge at the close of the fixtures that are bet on.
-    """
+    """Return the edge that Kelly stakes on."""
     if (edge is None) == (not fold):
         raise StatisticsError(
             "Kelly stakes on an edge that is known beforehand: state one (edge=0.02), or name fixtures (training=[...]) whose "

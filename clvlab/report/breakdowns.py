@@ -185,13 +185,6 @@ _KINDS = [*_KEY, "source"]
 def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
     """Score decisions by the consensus and by every book of the pack, entry and close by the same of them.
 
-    Parameters
-    ----------
-    backtest
-        The run.
-    scored
-        Rows of ``breakdowns.scored_decisions``: those that are looked at.
-
     Returns
     -------
     pl.DataFrame
@@ -284,17 +277,7 @@ _LEAST_ROLLED = 20
 
 
 def cumulative_clv(scored: pl.DataFrame, closes: pl.DataFrame, level: float = 0.95) -> pl.DataFrame:
-    """Return ``CUMULATIVE`` of the CLV of scored decisions, in bps of probability, by the close of their fixture.
-
-    Parameters
-    ----------
-    scored
-        With ``fixture_id`` and ``clv_bps``: the decisions that count.
-    closes
-        With ``fixture_id`` and ``close_ts_ms``.
-    level
-        Level of the interval, over fixtures.
-    """
+    """Return ``CUMULATIVE`` of the CLV of scored decisions, in bps of probability, by the close of their fixture."""
     ends = closes.group_by("fixture_id").agg(pl.max("close_ts_ms"))
     dated = scored.select("fixture_id", "clv_bps").join(ends, on="fixture_id", maintain_order="left")
     return cumulative(dated["clv_bps"], dated["fixture_id"], dated["close_ts_ms"], level=level)
@@ -307,15 +290,7 @@ def cumulative_picture(found: pl.DataFrame, level: float = 0.95) -> Html:
 
 
 def dated_pictures(scored: pl.DataFrame, level: float) -> list[Html]:
-    """Draw scored decisions by the close of their fixtures: the sum, the rolling mean, and the fall from the last peak.
-
-    Parameters
-    ----------
-    scored
-        With ``fixture_id``, ``clv_bps`` and ``close_ts_ms``.
-    level
-        Level of the bands, over fixtures.
-    """
+    """Draw scored decisions by the close of their fixtures: the sum, the rolling mean, and the fall from the last peak."""
     if scored.is_empty():
         return []
     by_date = scored["clv_bps"], scored["fixture_id"], scored["close_ts_ms"]

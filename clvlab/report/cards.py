@@ -115,25 +115,7 @@ def agent_card(
     warnings: Sequence[str] = (),
     folded: Sequence[Mapping[str, object]] = (),
 ) -> Html:
-    """Show the scores of one agent, what can be said of them first.
-
-    Parameters
-    ----------
-    title
-        What ran.
-    scores
-        ``SCORES`` with ``at_close``, of this agent alone.
-    closes
-        With ``fixture_id`` and ``close_ts_ms``.
-    metrics
-        Of the run.
-    checks
-        The seven verdicts by name.
-    warnings
-        What a reader has to know, as text.
-    folded
-        Facts that only open when they are asked for.
-    """
+    """Show the scores of one agent, what can be said of them first."""
     scored, means = scores.filter(counted()), means_of(scores, "clv", "edge")
     clv = means["clv"]
     return card(

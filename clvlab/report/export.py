@@ -14,13 +14,7 @@ from clvlab.report.html import Html, page
 
 
 def optional(library: str, what: str) -> Any:
-    """Import a library that clvlab does without until somebody asks for it.
-
-    Raises
-    ------
-    MissingLibraryError
-        It is not installed.
-    """
+    """Import a library that clvlab does without until somebody asks for it."""
     try:
         return import_module(library)
     except ImportError as error:
@@ -28,12 +22,7 @@ def optional(library: str, what: str) -> Any:
 
 
 def check_settings(level: float, seed: int = 0, **counts: int) -> None:
-    """Refuse a level outside 0..1, a seed below 0 and counts below 1.
-
-    Raises
-    ------
-    StatisticsError
-    """
+    """Refuse a level outside 0..1, a seed below 0 and counts below 1."""
     if not isinstance(level, int | float) or not 0 < level < 1:
         raise StatisticsError(f"the level of an interval lies between 0 and 1, as 0.95 does, not {level!r:.80}")
     if type(seed) is not int or seed < 0:
@@ -44,13 +33,7 @@ def check_settings(level: float, seed: int = 0, **counts: int) -> None:
 
 
 def _writable(path: object) -> Path:
-    """Return the path of a file that can be written.
-
-    Raises
-    ------
-    FileError
-        No path, a folder, or a file in a folder that is not there.
-    """
+    """Return the path of a file that can be written."""
     if not isinstance(path, str | Path):
         raise FileError(f"a file is named by its path, such as 'result.csv', not {path!r:.80}")
     found = Path(path)

@@ -120,17 +120,7 @@ def returns_of(result: pl.Expr, odds: pl.Expr) -> pl.Expr:
 
 
 def settlement(scored: pl.DataFrame, results: pl.DataFrame | None, *, level: float = 0.95) -> Settlement | None:
-    """Settle scored decisions; null where no result is known of any.
-
-    Parameters
-    ----------
-    scored
-        As ``breakdowns.scored_decisions`` gives them.
-    results
-        ``RESULTS`` of the pack.
-    level
-        Of the intervals, over fixtures.
-    """
+    """Settle scored decisions; null where no result is known of any."""
     if results is None:
         return None
     known = scored.join(

@@ -100,15 +100,7 @@ class MeanForest:
 
 
 def forest(rows: pl.DataFrame, measure: Measure) -> MeanForest:
-    """Set means with their intervals under each other, in the order of the rows.
-
-    Parameters
-    ----------
-    rows
-        With ``agent``, the mean under the measure's name, ``low``, ``high`` and ``fixtures``.
-    measure
-        What the means are of.
-    """
+    """Set means with their intervals under each other, in the order of the rows."""
     within = scale([*rows["low"], *rows["high"], *rows[measure.mean]])
     named = rows.select("agent", measure.mean, "low", "high", "fixtures").iter_rows()
     return MeanForest(

@@ -51,15 +51,6 @@ def moved_lines(run: Run) -> pl.DataFrame:
 def priced_lines(scores: pl.DataFrame, decisions: pl.DataFrame, tape_of: TapeOf, window: Window) -> pl.DataFrame:
     """Price the decisions whose line is not quoted at the close, in order of ``seq``.
 
-    Parameters
-    ----------
-    scores, decisions
-        Of a run, one row per decision each.
-    tape_of
-        Returns the tape of some fixtures; not asked where no decision is on a line without a close.
-    window
-        What was scored.
-
     Returns
     -------
     pl.DataFrame
@@ -170,15 +161,7 @@ class _FixtureLines:
 
 
 def closing_quotes(tape: Tape, ends: pl.DataFrame) -> dict[tuple[int, str], tuple[list[LineQuote], bool]]:
-    """Return the lines that each period of each fixture quotes at its close, and whether goals are counted in it.
-
-    Parameters
-    ----------
-    tape
-        The ticks.
-    ends
-        ``FIXTURE_CLOSES`` of the same tape. A market that is suspended at the close, or stale as the law says, quotes nothing.
-    """
+    """Return the lines that each period of each fixture quotes at its close, and whether goals are counted in it."""
     states: dict[tuple[int, str], list[tuple[Market, dict[Role, int]]]] = {}
     for fixture_id, market_key, sides, probs in _closing_states(tape, ends).iter_rows():
         market = _of_score(market_key, sides)

@@ -30,15 +30,7 @@ if TYPE_CHECKING:
 
 
 def draw_known(known: pl.DataFrame, ax: Any) -> Any:
-    """Draw the share of the move that had been made, by hours before the close; a thin line a market.
-
-    Parameters
-    ----------
-    known
-        ``PricePath.known``: the first market is all of them.
-    ax
-        Where to draw.
-    """
+    """Draw the share of the move that had been made, by hours before the close; a thin line a market."""
     whole = None
     for (market,), rows in known.group_by("market", maintain_order=True):
         hours, share = (rows[name].to_numpy().astype(float) for name in ("hours", "share"))
@@ -61,19 +53,7 @@ def draw_known(known: pl.DataFrame, ax: Any) -> Any:
 
 
 def draw_slopes(slopes: pl.DataFrame, leg: str, title: str, ax: Any) -> Any:
-    """Draw the slope of one leg by market, with its interval; red where zero is outside.
-
-    Parameters
-    ----------
-    slopes
-        ``PricePath.frame``.
-    leg
-        Which of its legs.
-    title
-        What it asks.
-    ax
-        Where to draw.
-    """
+    """Draw the slope of one leg by market, with its interval; red where zero is outside."""
     rows = slopes.filter(pl.col("leg") == leg).drop_nulls("slope")
     places = np.arange(rows.height)[::-1]
     for place, row in zip(places, rows.iter_rows(named=True), strict=True):
@@ -246,13 +226,7 @@ class PricePath(Exportable):
 def price_path(
     pack: Pack, window: Window | None, hours: Sequence[float], level: float, fixture_ids: Sequence[int] | None
 ) -> PricePath:
-    """Return the price path of a pack, or of some of its fixtures.
-
-    Raises
-    ------
-    StatisticsError
-        Hours that are not above 0, or a level outside 0..1.
-    """
+    """Return the price path of a pack, or of some of its fixtures."""
     return PricePath(pack, window or Window(), check_hours(hours), level, None if fixture_ids is None else tuple(fixture_ids))
 
 

@@ -117,13 +117,7 @@ def runs_option(runs: Path) -> tuple[str, ...]:
 
 
 def find_run(name: str, runs: Path) -> Path:
-    """Find a run, a bundle or a disclosure: by its path, by its run id or the beginning of one, or as ``latest``.
-
-    Raises
-    ------
-    UnknownRunError
-        Nothing of that name, or several runs begin so.
-    """
+    """Find a run, a bundle or a disclosure: by its path, by its run id or the beginning of one, or as ``latest``."""
     path = Path(name)
     if path.exists():
         return path
@@ -187,13 +181,7 @@ class PairedDifference:
 
 
 def differences_from_first(runs: Sequence[ListedRun]) -> list[PairedDifference]:
-    """Compare the agents of runs over one pack with the first of them, each difference taken alone.
-
-    Raises
-    ------
-    StatisticsError
-        Fewer than two agents, runs over different packs, or one that can't be read.
-    """
+    """Compare the agents of runs over one pack with the first of them, each difference taken alone."""
     for run in runs:
         if run.fault is not None:
             raise StatisticsError(f"{run.run_id} can't be compared: {run.fault}")

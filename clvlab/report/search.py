@@ -46,23 +46,7 @@ _DARK = "#111111"  # on cells, which have colours of their own: black would beco
 def draw_heatmap(
     frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, x: str, y: str | None, alpha: float, ax: Any
 ) -> Any:
-    """Draw the mean over one or two parameters; white is zero, grey is no scored decision.
-
-    Parameters
-    ----------
-    frame
-        Rows in order of the grid, with the mean of the measure and ``p_family``.
-    grid
-        Values of each parameter, in the order of the rows: the last one changes fastest.
-    measure
-        What is drawn the mean of.
-    x, y
-        Parameters along the axes; means over the others are drawn.
-    alpha
-        Family-wise p-values below it get a dot, where no other parameter is averaged over.
-    ax
-        Where to draw.
-    """
+    """Draw the mean over one or two parameters; white is zero, grey is no scored decision."""
     shape = tuple(len(values) for values in grid.values())
     names = list(grid)
     others = tuple(k for k, name in enumerate(names) if name not in (x, y))
@@ -112,17 +96,7 @@ MOST_DOTS = 1_500
 
 
 def draw_splits(found: Overfitting, quantity: str, ax: Any) -> Any:
-    """Draw what each split chose: its figure in the half that chose it, and in the other one; equally spaced splits of many.
-
-    Parameters
-    ----------
-    found
-        The splits.
-    quantity
-        What the figures are, in words with their unit.
-    ax
-        Where to draw.
-    """
+    """Draw what each split chose: its figure in the half that chose it, and in the other one; equally spaced splits of many."""
     step = -(-found.splits // MOST_DOTS)
     splits = np.arange(0, found.splits, step)
     below = 2 * found.ranks[splits] <= 1
@@ -153,15 +127,6 @@ _ALPHA = 0.05  # of sentences that do not name it
 def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
     """Say what is left of the points of a sweep when all trials are counted.
 
-    Parameters
-    ----------
-    frame
-        ``Sweep.frame``.
-    trials
-        Trials on record: these points and those made before.
-    alpha
-        A point stays where its family-wise p is below.
-
     Examples
     --------
     >>> points = pl.DataFrame({"p_alone": [0.01, 0.2], "p_family": [0.19, 1.0]})
@@ -185,19 +150,7 @@ def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
 
 
 def grid_picture(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, alpha: float) -> Html:
-    """Draw the means of a grid over its parameters with several values; empty where no picture holds them.
-
-    Parameters
-    ----------
-    frame
-        ``Sweep.frame``.
-    grid
-        Values of each parameter.
-    measure
-        What the means are of.
-    alpha
-        A point whose family-wise p is below gets a frame.
-    """
+    """Draw the means of a grid over its parameters with several values; empty where no picture holds them."""
     several = [name for name, values in grid.items() if len(values) > 1] or list(grid)
     x, y = several[0], several[1] if len(several) > 1 else None
     if len(grid[x]) > _MOST_COLUMNS or (y and len(grid[y]) > _MOST_ROWS) or len(several) > 2:
@@ -236,26 +189,7 @@ def overfitting_of(
     sums: Sequence[pl.DataFrame], points: pl.DataFrame, measure: Measure, fixtures: pl.DataFrame, blocks: int,
     statistic: Statistic,
 ) -> OverfittingResult:  # fmt: skip
-    """Choose among the points of a sweep in each half of its fixtures; see ``clvlab.statistics.overfitting``.
-
-    Parameters
-    ----------
-    sums
-        ``FIXTURE_SUMS`` of each point; fixtures in which none decided are left out.
-    points
-        Their parameters, a row each.
-    measure
-        What they are judged by.
-    fixtures
-        ``fixture_id, kickoff_ts_ms`` of the pack: blocks are cut in order of kickoff, then of id, unknown kickoffs last.
-    blocks, statistic
-        Number of blocks, and what chooses: ``mean`` or ``t``.
-
-    Raises
-    ------
-    StatisticsError
-        Too few points or fixtures, or blocks that can't be halved.
-    """
+    """Choose among the points of a sweep in each half of its fixtures; see ``clvlab.statistics.overfitting``."""
     clusters, ids = stacked(sums, measure)
     kickoffs = pl.DataFrame({"fixture_id": ids}).with_row_index("row").join(fixtures, on="fixture_id", how="left")
     order = kickoffs.sort("kickoff_ts_ms", "fixture_id", nulls_last=True)["row"].to_numpy()
@@ -464,26 +398,7 @@ def honest_search(
     earlier: int = 0,
     tell: Callable[[int, int], None] = lambda done, of: None,  # noqa: ARG005  nobody is told
 ) -> HonestSearch:
-    """Score an agent at every point of a grid, unsealed, and judge them together.
-
-    Parameters
-    ----------
-    pack, agent, window, fixture_ids
-        As for ``backtest_spec``.
-    grid
-        Values of each parameter.
-    earlier
-        Trials made before on these fixtures, which count as well.
-    tell
-        Told how many points are done, and of how many.
-
-    Raises
-    ------
-    StatisticsError
-        As ``grid_of`` and ``check_trials``.
-    UnknownAgentError, AgentError, UnknownFixtureError
-        As for ``search_of``.
-    """
+    """Score an agent at every point of a grid, unsealed, and judge them together."""
     values = grid_of(grid)
     check_trials(earlier)
     each, count = list(grid_points(values)), grid_size(values)

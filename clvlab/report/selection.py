@@ -31,11 +31,6 @@ class Selection:
         Fixture ids.
     since, until
         First and last day, UTC, of the close.
-
-    Raises
-    ------
-    StatisticsError
-        A text in place of a list, or days that end before they begin.
     """
 
     leagues: tuple[str, ...] = ()
@@ -58,13 +53,7 @@ class Selection:
 
     @classmethod
     def of(cls, *values: Any) -> Selection:
-        """Select by values as somebody gave them, in the order of the attributes.
-
-        Raises
-        ------
-        StatisticsError
-            As for the class itself.
-        """
+        """Select by values as somebody gave them, in the order of the attributes."""
         return cls(*values)
 
     @property
@@ -86,15 +75,7 @@ class Selection:
         return ", ".join(parts)
 
     def matching(self, pack: Pack) -> pl.Expr:
-        """Return which rows are looked at, over ``fixture_id``, ``market_key``, ``side`` and ``close_ts_ms``; never null.
-
-        Raises
-        ------
-        StatisticsError
-            A league that the pack does not have.
-        UnknownFixtureError
-            A fixture that the pack does not declare.
-        """
+        """Return which rows are looked at, over ``fixture_id``, ``market_key``, ``side`` and ``close_ts_ms``; never null."""
         conditions = [pl.col("fixture_id").is_not_null()]
         if self.leagues:
             conditions.append(pl.col("fixture_id").is_in(_fixtures_of(pack, self.leagues)))
@@ -126,10 +107,6 @@ def _fixtures_of(pack: Pack, leagues: tuple[str, ...]) -> list[int]:
 
 def as_day(name: str, value: object) -> date | None:
     """Read a day, which is a date, a time, or its ISO text; null of null.
-
-    Raises
-    ------
-    StatisticsError
 
     Examples
     --------

@@ -94,21 +94,6 @@ def cell_grid(
 ) -> Html:
     """Draw a grid of numbers, blue above zero and red below, as an SVG element that is as wide as its place.
 
-    Parameters
-    ----------
-    columns, rows
-        Labels.
-    values
-        Numbers by (row, column), from 0; a place without one stays empty.
-    notes
-        A second line for each.
-    framed
-        Places that stand out.
-    across, down
-        Names of what changes along the columns, and along the rows.
-    title
-        What a screen reader says.
-
     Examples
     --------
     >>> drawn = cell_grid(["5", "10"], ["a"], {(0, 0): 12.0, (0, 1): -3.0}, {(0, 0): "p .01"}, framed=[(0, 0)])
@@ -144,17 +129,6 @@ _MIDDLE, _BAR_HEIGHT = 27, 50
 
 def interval_bar(mean: float | None, low: float | None, high: float | None, *, unit: str = "bps", digits: int = 1) -> Html:
     """Draw a mean and its interval beside zero, as an SVG element that is as wide as its place; empty without a mean.
-
-    Parameters
-    ----------
-    mean
-        Null without values.
-    low, high
-        Bounds of its interval; a hollow point is a mean without one.
-    unit
-        Unit of all three.
-    digits
-        Number of decimals.
 
     Examples
     --------
@@ -210,17 +184,7 @@ def scale(bounds: Sequence[float | None]) -> tuple[float, float]:
 
 
 def interval_cell(mean: float | None, low: float | None, high: float | None, within: tuple[float, float]) -> Html:
-    """Draw one row of a forest: a mean and its interval beside zero; a hollow point has no interval.
-
-    Parameters
-    ----------
-    mean
-        Empty without one.
-    low, high
-        Null without an interval.
-    within
-        Scale of all rows; see ``scale``.
-    """
+    """Draw one row of a forest: a mean and its interval beside zero; a hollow point has no interval."""
     if mean is None:
         return Html("")
     least, most = within
@@ -334,15 +298,6 @@ _Cell = tuple[int, int, float, str]
 def calendar_map(days: Mapping[date, tuple[float, int]], *, unit: str = "bps", what: str = "decision") -> Html:
     """Draw means by day, blue above zero and red below, the stronger the further; empty without a day.
 
-    Parameters
-    ----------
-    days
-        Mean and count of each day.
-    unit
-        Unit of the means.
-    what
-        What is counted, one of it.
-
     Examples
     --------
     >>> drawn = calendar_map({date(2026, 1, 5): (12.0, 3), date(2026, 1, 6): (-4.0, 1)})
@@ -417,13 +372,6 @@ _BINS = (1, 7, 28, 91, 364)
 def time_columns(times_ms: Sequence[int], *, what: str = "fixture") -> Html:
     """Draw how many times lie on each day, or in spans of days where there are many, as an SVG element; empty without any.
 
-    Parameters
-    ----------
-    times_ms
-        UTC milliseconds, in any order.
-    what
-        What is counted, one of it.
-
     Examples
     --------
     >>> drawn = time_columns([0, 3_600_000, 172_800_000])
@@ -480,19 +428,6 @@ def cumulative_line(
 ) -> Html:
     """Draw a sum by date and its band, as an SVG element that is as wide as its place; empty without two dates.
 
-    Parameters
-    ----------
-    times_ms
-        UTC milliseconds, ascending.
-    totals
-        The sum up to each.
-    lows, highs
-        Bounds of the band; null where there is none yet.
-    unit
-        Unit of the sum.
-    title
-        What is summed.
-
     Examples
     --------
     >>> drawn = cumulative_line([0, 864e5, 2 * 864e5], [1.0, 3.0, 2.0], [None, -1.0, -2.0], [None, 7.0, 6.0])
@@ -531,15 +466,6 @@ def fall_area(
     times_ms: Sequence[float], falls: Sequence[float], *, unit: str = "bps", title: str = "Fall from the peak"
 ) -> Html:
     """Draw how far a sum lies below its last peak, by date, as an SVG element; empty without two dates.
-
-    Parameters
-    ----------
-    times_ms
-        UTC milliseconds, ascending.
-    falls
-        Distances from the peak, at most 0.
-    unit, title
-        As for ``cumulative_line``.
 
     Examples
     --------

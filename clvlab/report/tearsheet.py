@@ -419,16 +419,6 @@ def tear_sheet_page(performed: Run) -> str:
 
     The page is whole under ``Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; img-src data:``.
 
-    Parameters
-    ----------
-    performed
-        The backtest. Moving its decisions reads the whole tape of its pack.
-
-    Raises
-    ------
-    MissingLibraryError
-        matplotlib, which draws the pictures, is not installed.
-
     Examples
     --------
     >>> import clvlab as cl

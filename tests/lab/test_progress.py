@@ -5,6 +5,7 @@ import pytest
 
 from clvlab.lab import progress
 from clvlab.lab.progress import progress_bar, state_display
+from clvlab.report.html import Html
 
 
 class Terminal(io.StringIO):
@@ -73,7 +74,7 @@ class State:
 
 
 def told(error=None, **options):
-    more = {"more": lambda state: f"<p>{len(state.facts)} more</p>"}
+    more = {"more": lambda state: Html(f"<p>{len(state.facts)} more</p>")}
     with state_display("Capture of txline", "made into a pack", **options, **more) as tell:
         tell(State())
         if error is not None:

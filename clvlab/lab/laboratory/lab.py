@@ -336,13 +336,7 @@ _HOST = re.compile(r"[\w.-]+:[0-9]{2,5}/?")  # of a service, without http://
 
 
 def _name(source: Any) -> str:
-    """Return the name that a pack has if it is given none: that of its first file or folder.
-
-    Raises
-    ------
-    PackFormatError
-        A frame, which has no name.
-    """
+    """Return the name that a pack has if it is given none: that of its first file or folder."""
     if is_frame(source):
         raise PackFormatError("a frame has no name that its pack could have: name it, as pack_id='mine'")
     files = paths_of(source)
@@ -350,15 +344,7 @@ def _name(source: Any) -> str:
 
 
 def _backend(where: str | Path | None, token: str | None) -> Backend:
-    """Return the place at a URL, in a file, or in memory.
-
-    Raises
-    ------
-    MissingExtraError
-        The libraries of the store or of the client are not installed.
-    UnsupportedError
-        Neither a file nor the URL of a service, or a token for what is no service.
-    """
+    """Return the place at a URL, in a file, or in memory."""
     if isinstance(where, str) and where.lower().startswith(("http://", "https://")):
         try:
             from clvlab.lab.laboratory.remote import HttpBackend

@@ -56,21 +56,7 @@ _VIEWS = ".views"  # what derived packs are made of: no pack id begins with a do
 
 
 class LocalBackend:
-    """Bundled packs, imported ones, and the runs that are kept, if any are.
-
-    Parameters
-    ----------
-    where
-        What the place is called.
-    kept
-        Where runs are kept; None keeps nothing.
-    imported
-        Imported and captured packs; None takes no imports.
-    live
-        Folder of live runs, each in one that bears its id.
-    sums
-        Folder in which the sums of points of searches are kept; None computes them each time.
-    """
+    """Bundled packs, imported ones, and the runs that are kept, if any are."""
 
     def __init__(
         self,
@@ -173,12 +159,7 @@ class LocalBackend:
         )
 
     def _open_feed(self, feed: Feed | str | None, fixture_ids: Sequence[int]) -> Feed:
-        """Return a feed, unless it plays what a plan holds out: its times would be others, and so its digest.
-
-        Raises
-        ------
-        HeldOutError
-        """
+        """Return a feed, unless it plays what a plan holds out: its times would be others, and so its digest."""
         made = feed_at(feed)
         if isinstance(made, ReplayFeed):
             self._without_held_out(made.pack).check_open(fixture_ids or made.pack.fixture_ids)
@@ -353,13 +334,7 @@ class _Away:
 
 
 def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:
-    """Move an imported or captured pack into its catalog, unless it is there already.
-
-    Raises
-    ------
-    PackFormatError
-        Another pack of this name is there.
-    """
+    """Move an imported or captured pack into its catalog, unless it is there already."""
     target = catalog.folder / pack_id
     if target.exists():
         there, new = (reader.load_pack(folder).content_hash for folder in (target, made))

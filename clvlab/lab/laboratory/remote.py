@@ -55,15 +55,7 @@ _PAUSE_S = 1.0
 
 
 class HttpBackend:
-    """Asks a service; what it can't do is refused with what to do instead.
-
-    Parameters
-    ----------
-    url
-        Where the service is.
-    token
-        Bearer token, which ``compete`` and ``deploy`` need.
-    """
+    """Asks a service; what it can't do is refused with what to do instead."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self.where = url
@@ -175,14 +167,7 @@ class HttpBackend:
         return self.open_run(run_id)
 
     def _template(self, agent: AgentSpec, verb: str) -> str:
-        """Return the template that an agent names, whose parameters are sound.
-
-        Raises
-        ------
-        UnsupportedError
-            Code of one's own.
-        UnknownAgentError, AgentError
-        """
+        """Return the template that an agent names, whose parameters are sound."""
         if not names_template(agent.agent):
             raise UnsupportedError(
                 f"{self.where} runs its own templates, and {_agent_text(agent)} is code of yours: {verb} in a Lab() here"
@@ -306,13 +291,7 @@ def _follow(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -
 
 
 def _names(agents: Sequence[AgentSpec]) -> list[str]:
-    """Return the ids under which agents are entered.
-
-    Raises
-    ------
-    DecisionError
-        No agent, or two of one name.
-    """
+    """Return the ids under which agents are entered."""
     names = [agent.agent_id or str(agent.agent) for agent in agents]
     if not names or len(set(names)) != len(names):
         raise DecisionError(f"a run needs agents with unique ids, not {names}")

@@ -37,26 +37,14 @@ _WINDOW, _POLICY = Window(), PolicyEnvelope()
 
 
 def several(packs: Sequence[Pack | str | Path]) -> list[Pack | str | Path]:
-    """Return packs as a list.
-
-    Raises
-    ------
-    PackFormatError
-        One pack, or something else.
-    """
+    """Return packs as a list."""
     if isinstance(packs, str | Path | Pack) or not isinstance(packs, Iterable):
         raise PackFormatError(f"packs is a list of packs, such as ['starter', 'season'], not {value_text(packs)}")
     return list(packs)
 
 
 def pack_argument(pack: Any) -> Pack | str | Path:
-    """Return what names a pack, or is one.
-
-    Raises
-    ------
-    UnknownPackError
-        Something else; the message says how a pack is made of a frame.
-    """
+    """Return what names a pack, or is one."""
     if isinstance(pack, Pack | str | Path):
         return pack
     message = f"a pack is named by its id or folder, or is a pack, not {value_text(pack)}"
@@ -68,13 +56,7 @@ def pack_argument(pack: Any) -> Pack | str | Path:
 
 
 def window_argument(window: Any) -> Window:
-    """Return a window, the default one for null.
-
-    Raises
-    ------
-    WindowError
-        Something else; the message says how it is written.
-    """
+    """Return a window, the default one for null."""
     if window is None or isinstance(window, Window):
         return window or _WINDOW
     if isinstance(window, str):
@@ -85,13 +67,7 @@ def window_argument(window: Any) -> Window:
 
 
 def policy_argument(policy: Any) -> PolicyEnvelope:
-    """Return a policy, the default one for null.
-
-    Raises
-    ------
-    PolicyError
-        Something else; the message says how it is written.
-    """
+    """Return a policy, the default one for null."""
     if policy is None or isinstance(policy, PolicyEnvelope):
         return policy or _POLICY
     known = [field.name for field in fields(PolicyEnvelope)]
@@ -107,12 +83,7 @@ def _example(name: str, values: Any) -> str:
 
 
 def check_audit(cuts: Any, seed: Any, max_rows: Any) -> None:
-    """Refuse how an audit can't be made.
-
-    Raises
-    ------
-    AgentError
-    """
+    """Refuse how an audit can't be made."""
     for name, number in (("cuts", cuts), ("max_rows", max_rows)):
         if type(number) is not int or number < 1:
             raise AgentError(f"{name} of an audit must be a whole number of at least 1, not {number!r:.80}")
@@ -148,12 +119,7 @@ class AgentSpec:
     agent_id: str | None = None
 
     def resolve(self, window: Window) -> Agent:
-        """Find the agent, under its name here if it has one.
-
-        Raises
-        ------
-        UnknownAgentError, AgentError
-        """
+        """Find the agent, under its name here if it has one."""
         found = resolve(self.agent, self.params, window)
         if self.agent_id is None or self.agent_id == found.identity.agent_id:
             return found
@@ -189,13 +155,7 @@ def live_request(
     until: Any = None,
     grace_s: Any = GRACE_S,
 ) -> LiveRequest:
-    """Return what a live run follows, with defaults for what was left out.
-
-    Raises
-    ------
-    FeedError, WindowError, PolicyError
-        A value of another type.
-    """
+    """Return what a live run follows, with defaults for what was left out."""
     if fixture is not None and type(fixture) is not int:
         raise FeedError(f"a fixture is named by its id, a whole number, not {fixture!r:.80}")
     if type(grace_s) is not int:
@@ -204,13 +164,7 @@ def live_request(
 
 
 def agent_in_steps(agent: Any, *, stepped: Any) -> Any:
-    """Return an agent as it is asked: step by step, or as it is.
-
-    Raises
-    ------
-    UnknownAgentError, AgentError
-        A template, or no agent, to be asked step by step.
-    """
+    """Return an agent as it is asked: step by step, or as it is."""
     if type(stepped) is not bool:
         raise ArgumentError(f"stepped is True or False, not {stepped!r:.80}")
     if stepped and names_template(agent):
@@ -221,13 +175,7 @@ def agent_in_steps(agent: Any, *, stepped: Any) -> Any:
 def run_request(
     pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True, close: str | None = None
 ) -> RunRequest:
-    """Return a request, with defaults for what was left out; ``close`` is the window's ``close_source``.
-
-    Raises
-    ------
-    UnknownPackError, PackFormatError, WindowError, PolicyError
-        A value of another type, no fixture, or a ``close`` beside a window that closes by another book.
-    """
+    """Return a request, with defaults for what was left out; ``close`` is the window's ``close_source``."""
     own, chosen = pack_argument(pack), fixture_ids_argument(fixtures)
     if type(audit) is not bool:
         raise ArgumentError(f"audit is True or False, not {audit!r:.80}")
@@ -242,13 +190,7 @@ def run_request(
 
 
 def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
-    """Return an agent with its parameters as an entry.
-
-    Raises
-    ------
-    AgentError
-        Something that is no agent, or no mapping of parameters.
-    """
+    """Return an agent with its parameters as an entry."""
     own = agent if isinstance(agent, str) else as_agent(agent)
     if params is not None and not isinstance(params, Mapping):
         raise AgentError(f"params is a mapping from parameters to values, such as {{'stake': 50}}, not {value_text(params)}")
@@ -278,13 +220,7 @@ class CaptureRequest:
 
 
 def capture_request(fixtures: Any, until: Any, log: Any, progress: Any) -> CaptureRequest:
-    """Return how a feed is to be captured; ``until`` is a time with its zone, or seconds from now.
-
-    Raises
-    ------
-    FeedError
-        A value of another type.
-    """
+    """Return how a feed is to be captured; ``until`` is a time with its zone, or seconds from now."""
     ends_ms = until_ts_ms(until, time.time_ns() // 1_000_000)
     if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
         raise FeedError(f"fixtures are a list of fixture ids, not {value_text(fixtures)}")
@@ -294,13 +230,7 @@ def capture_request(fixtures: Any, until: Any, log: Any, progress: Any) -> Captu
 def agent_specs(
     agents: str | Agent | Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
 ) -> list[AgentSpec]:
-    """Return the entries of a competition; a lone agent in place of a list is one.
-
-    Raises
-    ------
-    AgentError
-        Something that is neither an agent nor an agent with its parameters.
-    """
+    """Return the entries of a competition; a lone agent in place of a list is one."""
     if isinstance(agents, Mapping):
         return [_entry(own, name) for name, own in agents.items()]
     if isinstance(agents, str | Agent):

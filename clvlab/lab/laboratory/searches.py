@@ -86,21 +86,7 @@ def follow_feed(
     *,
     progress: Callable[[LiveView], None] | bool,
 ) -> Run:
-    """Follow a fixture of a feed live until the run is sealed, and keep it; see ``Lab.live``.
-
-    Parameters
-    ----------
-    request, agents
-        What is followed, by whom.
-    kept
-        Where the run is committed to and kept.
-    folder
-        Of live runs.
-    store_pack
-        Puts the captured pack where it will stay.
-    progress
-        Whether it is shown, or what is called with it.
-    """
+    """Follow a fixture of a feed live until the run is sealed, and keep it; see ``Lab.live``."""
     whom = agents[0].identity.agent_id if len(agents) == 1 else f"{len(agents)} agents"
     with state_display(f"Live run of {whom}", "sealed", progress=progress, more=_newest) as look:
         return kept.live(request, agents, folder, look, store_pack)
@@ -165,17 +151,7 @@ def make_plan(
     grid: Mapping[str, tuple[Any, ...]],
     hold: HoldOut,
 ) -> SearchPlan:
-    """Keep a plan in a laboratory; the same one again is the one that is there.
-
-    Raises
-    ------
-    HeldOutError
-        Another plan holds some of its fixtures out.
-    StatisticsError
-        A hold-out, fold or objective that can't be.
-    AgentError
-        A point of the grid that the agent does not take: it would be planned for good, and never searched.
-    """
+    """Keep a plan in a laboratory; the same one again is the one that is there."""
     check_folds(hold.folds)
     pack = shelf.open(request.pack).source
     fixture_ids = pack.fixture_ids if request.fixtures is None else tuple(sorted(set(request.fixtures)))

@@ -303,12 +303,7 @@ class Result(Exportable):
         return VerificationResult(self.source.verification)
 
     def _agent(self, agent_id: str | None) -> str:
-        """Return the agent that is meant.
-
-        Raises
-        ------
-        UnknownAgentError
-        """
+        """Return the agent that is meant."""
         own = self.agent_ids
         if agent_id is None and len(own) > 1:
             raise UnknownAgentError(

@@ -165,12 +165,7 @@ class Run:
 
 
 def _check_seq(seq: object) -> None:
-    """Refuse a number of a line that is not a whole number.
-
-    Raises
-    ------
-    EvidenceError
-    """
+    """Refuse a number of a line that is not a whole number."""
     if type(seq) is not int or seq < 0:
         raise EvidenceError(f"a line of the evidence is named by its number, a whole one from 0 on, not {seq!r:.80}")
 

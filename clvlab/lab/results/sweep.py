@@ -50,11 +50,6 @@ class GridWork:
         Who computes; see ``parallel_map``.
     progress
         Whether a bar is shown, or what is told of each point.
-
-    Raises
-    ------
-    ExecutorError
-        What is no executor.
     """
 
     executor: Executor | None = None
@@ -129,13 +124,7 @@ class Trial:
 
 
 def check_draws(level: float, seed: int, resamples: int) -> None:
-    """Refuse what no sweep is judged by; see ``Sweep``.
-
-    Raises
-    ------
-    StatisticsError
-        As ``check_settings``, or too few resamples.
-    """
+    """Refuse what no sweep is judged by; see ``Sweep``."""
     check_settings(level, seed, resamples=resamples)
     if resamples < _LEAST_RESAMPLES:
         raise StatisticsError(

@@ -222,13 +222,7 @@ def walk(
 
 
 def _best(parts: Sequence[Clusters]) -> tuple[int, float]:
-    """Return the point with the highest mean over some folds, among those with an interval, and that mean.
-
-    Raises
-    ------
-    StatisticsError
-        No point has one.
-    """
+    """Return the point with the highest mean over some folds, among those with an interval, and that mean."""
     stacked = Clusters(*(np.vstack([getattr(part, name) for part in parts]) for name in ("sums", "counts", "squares")))
     means = [np.nan if one.low is None or one.mean is None else one.mean for one in estimates(stacked)]
     if np.isnan(means).all():

@@ -51,13 +51,7 @@ export default {
 
 
 def fitter() -> Any:
-    """Make the widget.
-
-    Raises
-    ------
-    MissingLibraryError
-        anywidget is not installed.
-    """
+    """Make the widget."""
     anywidget = optional("anywidget", "the explorer")
     return type("Fitter", (anywidget.AnyWidget,), {"_esm": _FITTING_ESM})(
         layout={"width": "100%", "height": "0px", "margin": "0"}
@@ -126,20 +120,7 @@ export default {
 
 
 def keyboard(pressed: Callable[[str], object], label: str) -> Any:
-    """Make the widget.
-
-    Parameters
-    ----------
-    pressed
-        Called with one of ``KEYS``.
-    label
-        What a screen reader says of the chart.
-
-    Raises
-    ------
-    MissingLibraryError
-        anywidget is not installed.
-    """
+    """Make the widget."""
     anywidget, traitlets = optional("anywidget", "the explorer"), optional("traitlets", "the explorer")
     traits = {"heard": traitlets.List(list(KEYS)).tag(sync=True), "label": traitlets.Unicode(label).tag(sync=True)}
     made = type("Keyboard", (anywidget.AnyWidget,), {"_esm": _KEYS_ESM, **traits})(layout={"width": "100%", "height": "0px"})

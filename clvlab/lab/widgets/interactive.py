@@ -110,18 +110,7 @@ export default {
 
 
 def picker(picked: Callable[[str], object]) -> Any:
-    """Make the widget; its ``content`` is the HTML.
-
-    Parameters
-    ----------
-    picked
-        Called with the ``data-pick`` of an element when somebody picks it.
-
-    Raises
-    ------
-    MissingLibraryError
-        anywidget is not installed.
-    """
+    """Make the widget; its ``content`` is the HTML."""
     anywidget, traitlets = optional("anywidget", "this widget"), optional("traitlets", "this widget")
     content = traitlets.Unicode("").tag(sync=True)
     made = type("Picker", (anywidget.AnyWidget,), {"_esm": _ESM, "content": content})(layout={"width": "100%"})

@@ -26,11 +26,6 @@ from clvlab.words import TO_DAY, counted
 def fixture_labels(fixtures: pl.DataFrame) -> pl.Series:
     """Return a label a fixture: the teams, or the number where they are not known, and the date in UTC where it is.
 
-    Parameters
-    ----------
-    fixtures
-        (fixture_id, names, kickoff_ts_ms).
-
     Examples
     --------
     >>> row = {"fixture_id": 7, "names": "Heath - Glen", "kickoff_ts_ms": 1_767_387_600_000}

@@ -36,15 +36,7 @@ def reasoning(record: InspectorRecord) -> str:
 
 
 def record_card(seq: int, record: InspectorRecord, *, known: bool = True) -> Html:
-    """Show an inspector record.
-
-    Parameters
-    ----------
-    seq, record
-        Number of the event, and what ``Run.decision`` gives for it.
-    known
-        Whether the close has come; if not, everything that depends on it stays hidden.
-    """
+    """Show an inspector record."""
     action, state = record["agent_action"], record["market_state"]
     return card(
         "record.html",

@@ -194,17 +194,7 @@ class ReplayMarket:
         return _whole(low), max(_whole(high), self.close.ts_ms if self.close else 0, _whole(low) + 1000)
 
     def view(self, position: int | None = None, span_ms: tuple[int, int] | None = None, width: int = WIDTH) -> MarketView:
-        """Show the market as it stood after so many of its messages.
-
-        Parameters
-        ----------
-        position
-            Messages that have come; everything is shown with all of them, which is the default.
-        span_ms
-            Times between which the picture is drawn in full detail; the whole market by default.
-        width
-            Pixels of that span.
-        """
+        """Show the market as it stood after so many of its messages."""
         total = self.messages.height
         count = total if position is None else min(max(position, 0), total)
         whole = count == total
@@ -255,19 +245,7 @@ def _with_holds(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame) -> ReplayMarket:
-    """Prepare one market.
-
-    Parameters
-    ----------
-    tape
-        The ticks of one fixture.
-    window
-        Where the market closes.
-    market_key
-        Any key; one that is not on the tape has decisions only.
-    decisions
-        ``SCORES`` of the fixture with the ``ts_ms`` and ``action`` of each decision.
-    """
+    """Prepare one market."""
     fixture_id = tape.binding.fixture_ids[0]
     series = tape.series.filter(pl.col("market_key") == market_key)
     parts = [

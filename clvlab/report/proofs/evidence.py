@@ -78,13 +78,7 @@ class Lines:
         return int(self._ends.size)
 
     def span(self, number: int) -> tuple[int, int]:
-        """First byte of a line and the one past its last, the line feed left out.
-
-        Raises
-        ------
-        IndexError
-            No such line.
-        """
+        """First byte of a line and the one past its last, the line feed left out."""
         if not 0 <= number < len(self):
             raise IndexError(f"no line {number} in {len(self)}")
         return int(self._ends[number - 1]) + 1 if number else 0, int(self._ends[number])
@@ -279,15 +273,7 @@ _DIGITS = 8
 
 
 class TreePicture:
-    """A path and what stands around it, as SVG.
-
-    Parameters
-    ----------
-    tree, seq
-        What is drawn, and the line that the path begins at.
-    live
-        Whether leaves and siblings can be picked: each names a line in ``data-pick``.
-    """
+    """A path and what stands around it, as SVG."""
 
     def __init__(self, tree: Tree, seq: int, *, live: bool = False) -> None:
         self.tree, self.seq, self.live = tree, seq, live

@@ -120,13 +120,7 @@ class Copy:
     receipts: bytes = b""
 
     def read(self, file: str) -> bytes:
-        """Return the bytes of one of ``FILES``.
-
-        Raises
-        ------
-        EvidenceError
-            No such file.
-        """
+        """Return the bytes of one of ``FILES``."""
         run = self.run
         held = dict(zip(FILES, (run.events, run.scores, run.manifest, self.receipts), strict=True))
         if file not in held:
