@@ -1,4 +1,4 @@
-"""A progress bar where somebody looks: in a notebook and in a terminal, nowhere else."""
+"""Progress in a notebook or a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Progress = Callable[[int, int], None]
 
 
 class ProgressState(Protocol):
-    """Work without a known end, at one moment: in one line, as names and values, and what of these stays when it is over."""
+    """The state of work without a known end: in one line, as facts, and the facts that stay when it is over."""
 
     @property
     def line(self) -> str: ...
@@ -29,7 +29,7 @@ _State = TypeVar("_State", bound=ProgressState)
 
 @contextmanager
 def progress_bar(what: str, total: int, *, progress: Progress | bool) -> Iterator[Progress]:
-    """Return the callback that is told how many points are done and how many there are: a bar, or the caller's own."""
+    """Yield the callback for the number of points done and in all: a bar, or the caller's own."""
     if callable(progress):
         yield progress
     elif not progress:
@@ -47,10 +47,9 @@ def progress_bar(what: str, total: int, *, progress: Progress | bool) -> Iterato
 def state_display(
     what: str, done: str, *, progress: Callable[[_State], None] | bool, more: Callable[[_State], Html] = lambda _: Html("")
 ) -> Iterator[Callable[[_State], None]]:
-    """Return the callback that is told how work without a known end is: a table that changes, or the caller's own.
+    """Yield the callback for the state of work: a table that changes, or the caller's own.
 
-    In a notebook ``more`` says, in HTML, what stands under the table; at the end the table says that the work is ``done``,
-    failed or was interrupted, and what came of it.
+    In a notebook ``more`` adds HTML under the table, and the last table says ``done``, failed or interrupted.
     """
     if callable(progress):
         yield progress
@@ -72,7 +71,7 @@ def _silent(done: int, total: int) -> None:
 
 
 def _notebook() -> Any:
-    """Return IPython's display module if this runs in a kernel, which has loaded it; else null."""
+    """Return IPython's display module in a kernel, else `None`."""
     kernel = sys.modules.get("ipykernel.kernelapp")
     return sys.modules.get("IPython.display") if kernel is not None and kernel.IPKernelApp.initialized() else None
 
@@ -112,7 +111,7 @@ def _notebook_table(shell: Any, what: str, done: str, more: Callable[[_State], H
 
 
 class _Drawn:
-    """HTML with a text beside it, for viewers of either."""
+    """HTML and text, for viewers of either."""
 
     def __init__(self, text: str, content: str) -> None:
         self._text, self._content = text, content

@@ -10,13 +10,13 @@ from clvlab.errors import PackFormatError
 
 
 def value_text(value: object) -> str:
-    """Name a value in a refusal: what it is, and a frame or another long thing by its class alone."""
+    """Return a value for a refusal; a frame or another long value by its class alone."""
     text = f"{value!r:.80}"
     return f"a {type(value).__module__.partition('.')[0]} {type(value).__name__}" if "\n" in text else text
 
 
 def fixture_ids_argument(fixtures: Any) -> tuple[int, ...] | None:
-    """Return fixture ids as a tuple, whole numbers of any library among them; null is all."""
+    """Return fixture ids as a tuple of int, whole numbers of any library among them; `None` is all."""
     if fixtures is None:
         return None
     if isinstance(fixtures, str | bytes | Mapping) or not isinstance(fixtures, Iterable):

@@ -1,4 +1,4 @@
-"""What the settled bets of a backtest would have done to a bankroll. It is no score, and ranks nothing."""
+"""The bankroll of a backtest's settled bets, which is not a score and does not rank."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _READING = (
 
 @dataclass(frozen=True)
 class BankrollFan(Exportable):
-    """A bankroll through the settled decisions of an agent, and through fixtures drawn from them; starts with 1.
+    """A bankroll, from 1, through the settled decisions of an agent and through resampled fixtures.
 
     Made by ``TearSheet.bankroll()``.
 
@@ -44,15 +44,15 @@ class BankrollFan(Exportable):
     agent_id
         Whose decisions.
     staking
-        How much was staked.
+        The rule of stakes.
     edge
-        What each bet was assumed to bring, as a share of the stake; null for flat stakes.
+        Assumed profit of each bet, as a share of the stake; ``None`` for flat stakes.
     training
-        How many fixtures the edge is the mean of; 0 where it was stated.
+        Number of fixtures whose mean is the edge; 0 if it was stated.
     unsettled
-        Decisions without a price or a result, which are not followed.
+        Decisions without a price or a result, which are left out.
     early
-        Decisions made before the last fixture of the training closed, whose edge was not known then; not followed either.
+        Decisions before the last training close, when the edge was not yet known; left out as well.
     open_s
         Seconds from a close to the result.
     level
@@ -71,13 +71,13 @@ class BankrollFan(Exportable):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row per number of fixtures settled: (fixtures, bankroll, q05, q25, q50, q75, q95), in bankrolls of the start."""
+        """One row per number of settled fixtures: (fixtures, bankroll, q05, q25, q50, q75, q95), start 1."""
         columns = {"fixtures": np.arange(self.source.path.size), "bankroll": self.source.path}
         return pl.DataFrame(columns | {f"q{round(100 * q):02}": row for q, row in zip(QUANTILES, self.source.fan, strict=True)})
 
     @property
     def figures(self) -> list[Figure]:
-        """Name, value, bounds of its interval as far as there is one, and unit of each figure."""
+        """Name, value, bounds of the interval, if any, and unit of each figure."""
         found, growth, start = self.source, self.source.growth, "bankrolls of the start"
         low, middle, high = (float(found.fan[k, -1]) for k in (0, 2, -1))
         falls = [100 * fall for fall in found.drawdowns]
@@ -96,7 +96,7 @@ class BankrollFan(Exportable):
 
     @property
     def line(self) -> str:
-        """What became of the bankroll, in one sentence."""
+        """The result in one sentence."""
         found, growth = self.source, self.source.growth
         if not found.n:
             return f"{self.staking}{self._assumption}: no bet gets a stake, so the bankroll stays as it is"
@@ -120,7 +120,7 @@ class BankrollFan(Exportable):
         return f" for an edge of {100 * self.edge:+z.2f} %, {whence}"
 
     def chart(self, ax: Axes | None = None) -> Axes:
-        """Draw the path and its fan, on a logarithmic scale where nothing is lost whole.
+        """Draw the path and its fan, on a logarithmic scale unless a bankroll is lost whole.
 
         Raises
         ------
@@ -214,12 +214,12 @@ def _settled_bets(scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
 
 
 def _last_close_ms(sheet: Sheet, fold: list[int]) -> int:
-    """Return when the last fixture of a training fold closes: no bet made before knows the edge that it teaches."""
+    """Return the last close of a training fold, before which its edge is not known."""
     return int(sheet.source.evidence.closes.filter(pl.col("fixture_id").is_in(fold))["close_ts_ms"].fill_null(0).sort()[-1])
 
 
 def _edge(scored: pl.DataFrame, bet_on: pl.DataFrame, settled: pl.DataFrame, edge: float | None, fold: list[int]) -> float:
-    """Return the edge that Kelly stakes on."""
+    """Return the edge for Kelly, stated or trained; refuse one of the fixtures that are bet on."""
     if (edge is None) == (not fold):
         raise StatisticsError(
             "Kelly stakes on an edge that is known beforehand: state one (edge=0.02), or name fixtures (training=[...]) whose "
@@ -229,7 +229,7 @@ def _edge(scored: pl.DataFrame, bet_on: pl.DataFrame, settled: pl.DataFrame, edg
         trained = scored.filter(pl.col("fixture_id").is_in(fold))
         return training_edge(trained["edge_pct"] / 100, trained["fixture_id"], bet_on["fixture_id"].unique())
     stated = check_edge(edge)
-    # who stakes on what the close said of these fixtures bets with knowledge that came after the bets
+    # the edge at the close of these fixtures was not known when the bets were placed
     closes = [mean for rows in (bet_on, settled) if isinstance(mean := rows["edge_pct"].mean(), int | float)]
     if any(isclose(stated, one, rel_tol=1e-6) for mean in closes for one in (mean, mean / 100)):
         raise StatisticsError(

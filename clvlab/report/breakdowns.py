@@ -49,7 +49,7 @@ def scored_decisions(backtest: Run) -> pl.DataFrame:
     -------
     pl.DataFrame
         ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps, edge_bps, stake``;
-        ``close_ts_ms`` of the fixture; ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio null where nothing was
+        ``close_ts_ms`` of the fixture; ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio ``None`` where nothing was
         asked for the side; ``to_close_s`` from decision to close and ``closing_age_s`` of the closing message, in seconds;
         ``confidence`` 0..1; ``in_gap``, whether a gap of the capture touches its entry or close; ``at_close``, whether it was
         entered at the closing message.
@@ -76,8 +76,7 @@ def scored_decisions(backtest: Run) -> pl.DataFrame:
 def tables(backtest: Run, scored: pl.DataFrame, level: float, *, whole: bool = True) -> dict[str, pl.DataFrame]:
     """Return every breakdown by name; see ``TITLES``, and ``fixtures``, the best first.
 
-    ``by_gap`` has no row where no scored decision is touched by a gap; ``reasons`` and ``refusals``, which are counts of the
-    run, have none where the scored decisions are not the whole.
+    ``by_gap`` is empty without a gap; ``reasons`` and ``refusals`` count the whole run, so are empty for a part of it.
     """
 
     def means(groups: pl.Series) -> pl.DataFrame:
@@ -126,7 +125,7 @@ def _markets(keys: pl.Series) -> pl.Series:
 
 
 def market_walks(scored: pl.DataFrame) -> dict[str, list[float]]:
-    """Return how the CLV of each market of ``by_market`` added up, by the close of its fixtures, from 0 on."""
+    """Return the cumulative CLV of each market of ``by_market``, by close, from 0."""
     named = scored.select("clv_bps", "close_ts_ms", "fixture_id", market=_markets(scored["market_key"]))
     walks = {}
     for (market,), rows in named.group_by("market"):
@@ -159,7 +158,7 @@ def _seconds(age: object) -> str:
     return seconds(age) if isinstance(age, int | float) else "none"
 
 
-# The same decisions against every close that a pack has: that of the consensus, and each book's own.
+# The same decisions against the closes of the consensus and of each book.
 
 
 CONSENSUS = "consensus"
@@ -183,14 +182,14 @@ _KINDS = [*_KEY, "source"]
 
 
 def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
-    """Score decisions by the consensus and by every book of the pack, entry and close by the same of them.
+    """Score decisions by the consensus and by every book, with entry and close of the same source.
 
     Returns
     -------
     pl.DataFrame
         (source, fixture_id, tick_seq, market_key, side, clv_bps, entry_prob_bps, close_prob_bps, odds_milli): a row for each
-        decision and source. CLV and closing probability are null unless scored, and for entries at the closing message;
-        probability and odds at entry are null where the source had none.
+        decision and source. CLV and closing probability are ``None`` unless scored, and for entries at the closing message;
+        probability and odds at entry are ``None`` where the source had none.
     """
     decided = backtest.evidence.decisions.filter(pl.col("seq").is_in(scored["seq"].implode()))
     named = decided.with_columns(confidence=pl.lit(None, pl.Float64)).select(
@@ -218,7 +217,7 @@ def _scored_by(backtest: Run, named: pl.DataFrame, source: str | None) -> pl.Dat
 
 
 def closes_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
-    """Return ``CLOSES`` of what ``scored_by_source`` found, the consensus first, then books by their name."""
+    """Return ``CLOSES`` of the rows of ``scored_by_source``, the consensus first, then books by name."""
     counted = found.drop_nulls("clv_bps")
     consensus = counted.filter(pl.col("source") == CONSENSUS).select(*_KEY, of_consensus="clv_bps")
     both = counted.filter(pl.col("source") != CONSENSUS).join(consensus, on=_KEY, maintain_order="left")
@@ -240,7 +239,7 @@ def _apart(means: pl.DataFrame) -> pl.DataFrame:
 
 
 def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
-    """Return ``ON_OFFER`` of what ``scored_by_source`` found, books by their name."""
+    """Return ``ON_OFFER`` of the rows of ``scored_by_source``, by book."""
     closing = found.filter(pl.col("source") == CONSENSUS).select(*_KEY, closing="close_prob_bps")
     books = found.filter(pl.col("source") != CONSENSUS).with_columns(best=pl.col("odds_milli").max().over(_KEY))
     quoted = books.drop_nulls("odds_milli")
@@ -262,7 +261,7 @@ def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
 
 
 def tables_of(backtest: Run, scored: pl.DataFrame, level: float) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Return both tables by name; without rows where the pack keeps no books, or nothing was scored."""
+    """Yield both tables by name, empty without books or scores."""
     if not backtest.pack.books or scored.is_empty():
         yield from (("closes", pl.DataFrame(schema=CLOSES)), ("on_offer", pl.DataFrame(schema=ON_OFFER)))
         return
@@ -277,20 +276,20 @@ _LEAST_ROLLED = 20
 
 
 def cumulative_clv(scored: pl.DataFrame, closes: pl.DataFrame, level: float = 0.95) -> pl.DataFrame:
-    """Return ``CUMULATIVE`` of the CLV of scored decisions, in bps of probability, by the close of their fixture."""
+    """Return ``CUMULATIVE`` of the CLV of scored decisions, in bps, by the close of their fixture."""
     ends = closes.group_by("fixture_id").agg(pl.max("close_ts_ms"))
     dated = scored.select("fixture_id", "clv_bps").join(ends, on="fixture_id", maintain_order="left")
     return cumulative(dated["clv_bps"], dated["fixture_id"], dated["close_ts_ms"], level=level)
 
 
 def cumulative_picture(found: pl.DataFrame, level: float = 0.95) -> Html:
-    """Draw ``CUMULATIVE`` of CLV as an SVG element; empty where all lies on one date."""
+    """Draw ``CUMULATIVE`` of CLV as an SVG element; empty with one date."""
     columns = (found[name].to_list() for name in ("time_ms", "total", "low", "high"))
     return cumulative_line(*columns, title=f"Cumulative CLV by date of the close, {level:.0%} band", unit="bps")
 
 
 def dated_pictures(scored: pl.DataFrame, level: float) -> list[Html]:
-    """Draw scored decisions by the close of their fixtures: the sum, the rolling mean, and the fall from the last peak."""
+    """Draw CLV by close: the sum, the rolling mean, and the fall from the last peak."""
     if scored.is_empty():
         return []
     by_date = scored["clv_bps"], scored["fixture_id"], scored["close_ts_ms"]

@@ -1,4 +1,4 @@
-"""Cards of a run, a pack, a report and an audit: what can be said of each, and the rest folded away."""
+"""Cards of a run, a pack, a report and an audit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOVED = ("change", "fixture_id", "tick_seq", "action", "market_key", "side", "c
 
 
 class AuditReport(Exportable):
-    """What a look-ahead audit found."""
+    """The result of a look-ahead audit."""
 
     def __init__(self, report: LookaheadReport) -> None:
         self.source = report
@@ -49,17 +49,17 @@ class AuditReport(Exportable):
 
     @property
     def cuts(self) -> int:
-        """Number of prefixes that were compared with the whole."""
+        """Number of prefixes compared with the whole."""
         return len(self.source.cuts)
 
     @property
     def seed(self) -> int:
-        """What the cuts were chosen by."""
+        """Seed of the cuts."""
         return self.source.seed
 
     @property
     def blind(self) -> BlindDraw | None:
-        """The fixtures that were drawn without a look at decisions, and in how many use of the future would have been found."""
+        """The fixtures drawn without regard to decisions, and the bound on undetected look-ahead."""
         return self.source.blind
 
     @property
@@ -102,7 +102,7 @@ class AuditReport(Exportable):
         }
 
 
-# The card of one agent's run: what can be said, a picture of it, figures, and the rest folded away.
+# The card of one agent's run.
 
 
 def agent_card(
@@ -115,7 +115,7 @@ def agent_card(
     warnings: Sequence[str] = (),
     folded: Sequence[Mapping[str, object]] = (),
 ) -> Html:
-    """Show the scores of one agent, what can be said of them first."""
+    """Show the ``SCORES`` with ``at_close`` of one agent; ``folded`` facts are collapsed."""
     scored, means = scores.filter(counted()), means_of(scores, "clv", "edge")
     clv = means["clv"]
     return card(
@@ -142,7 +142,7 @@ def _key_figures(scored: pl.DataFrame, means: Mapping[str, Estimate], metrics: M
 
 
 def _not_scored(scores: pl.DataFrame, scored: pl.DataFrame) -> list[tuple[int, str, str]]:
-    """Return why decisions were not scored, and how many scored ones the statistics leave out."""
+    """Return count, share and reason of decisions that the statistics leave out."""
     others = scores.filter(pl.col("reason") != Reason.SCORED)["reason"].value_counts(name="n")
     late = scores.height - int(others["n"].sum()) - scored.height
     rows = [
@@ -160,7 +160,7 @@ def _share(count: int, whole: int) -> str:
 
 
 class Scores(pl.DataFrame):
-    """One row per decision: a polars frame that is taken elsewhere like every other result."""
+    """One row per decision: a polars frame with the exports of a result."""
 
     frame = property(lambda self: self)
     to_parquet, to_csv, to_html = Exportable.to_parquet, Exportable.to_csv, Exportable.to_html
@@ -178,7 +178,7 @@ class Scores(pl.DataFrame):
 
 
 class Report(dict[str, Any], Exportable):
-    """A backtest report: a dict that shows itself."""
+    """A backtest report: a dict with a card."""
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -192,7 +192,7 @@ class Report(dict[str, Any], Exportable):
 
     @property
     def title(self) -> str:
-        """What ran: its mode, agent and pack."""
+        """Mode, agent and pack."""
         return f"{self['mode_label']} of {self['agent']['agent_id']} on {self['pack_id']}"
 
     def _repr_html_(self) -> Html:
@@ -203,7 +203,7 @@ class Report(dict[str, Any], Exportable):
         return card("report.html", self.title, report=self, figures=figures, facts=self.facts())
 
     def facts(self) -> dict[str, object]:
-        """Return what a card folds away: everything but means and reasons."""
+        """Return the collapsed facts of a card: all but means and reasons."""
         facts: dict[str, object] = {
             "mean CLV as the law ranks": mean_clv(self["metrics"]["avg_clv_bps"]),
             "fixtures": self["n_fixtures"],
@@ -212,7 +212,7 @@ class Report(dict[str, Any], Exportable):
         return facts | close_facts(self, "no scored action") | {"run": self["run_id"], "evidence hash": self["evidence_hash"]}
 
 
-# The card of a pack: what it is good for, when its fixtures lie, and how well they are covered.
+# The card of a pack: its origin, its kickoffs, and the coverage of its fixtures.
 
 
 _MOST_ROWS = 1_000_000  # of ticks that a card reads for itself, in about a fifth of a second
@@ -220,7 +220,7 @@ _MAX_FIXTURES = 8
 
 
 def pack_card(pack: StoredPack, found: Quality | None) -> Html:
-    """Show a pack, and what is known of its ticks; see ``measured``."""
+    """Show a pack and the quality of its ticks; see ``quality_of``."""
     kickoffs = [kickoff for kickoff in pack.fixtures["kickoff_ts_ms"].to_list() if kickoff is not None]
     return card(
         "pack.html",
@@ -236,7 +236,7 @@ def pack_card(pack: StoredPack, found: Quality | None) -> Html:
 
 
 def quality_of(pack: StoredPack) -> Quality | None:
-    """Return what the ticks of a pack show that no import reported on; null where they are many, elsewhere, or held out."""
+    """Return the quality of a pack without an import report; `None` if it is large, remote, or held out."""
     rows = sum(fixture.rows for fixture in pack.manifest.fixtures)
     if pack.verification or pack.held_out or not 0 < rows <= _MOST_ROWS:
         return None
@@ -300,7 +300,7 @@ def _median(spread: Spread | None, size: float, unit: str, digits: int) -> str:
 
 
 def _fixtures(pack: StoredPack) -> pl.DataFrame:
-    """Return the first fixtures as people read them."""
+    """Return the first fixtures in readable form."""
     return pack.fixtures.head(_MAX_FIXTURES).select(
         pl.col("fixture_id").cast(pl.String).alias("fixture"),
         "names",

@@ -1,4 +1,4 @@
-"""What results have in common: data under ``.frame``, and files of it."""
+"""The common base of results: data under ``.frame``, and files of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clvlab.report.html import Html, page
 
 
 def optional(library: str, what: str) -> Any:
-    """Import a library that clvlab does without until somebody asks for it."""
+    """Import an optional library; refuse with what it is for."""
     try:
         return import_module(library)
     except ImportError as error:
@@ -33,7 +33,7 @@ def check_settings(level: float, seed: int = 0, **counts: int) -> None:
 
 
 def _writable(path: object) -> Path:
-    """Return the path of a file that can be written."""
+    """Return the path of a file in a folder that exists."""
     if not isinstance(path, str | Path):
         raise FileError(f"a file is named by its path, such as 'result.csv', not {path!r:.80}")
     found = Path(path)
@@ -45,7 +45,7 @@ def _writable(path: object) -> Path:
 
 
 class Exportable(ABC):
-    """A result that shows itself and can be taken elsewhere."""
+    """A result with a card, a frame and exports."""
 
     @property
     @abstractmethod
@@ -72,12 +72,12 @@ class Exportable(ABC):
         return Path(path)
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write ``.frame`` as CSV and return the path; lists become text, parted by blanks."""
+        """Write ``.frame`` as CSV and return the path; lists become text with blanks."""
         lists = [name for name, dtype in self.frame.schema.items() if dtype == pl.List]
         self.frame.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" ")).write_csv(_writable(path))
         return Path(path)
 
     def to_html(self, path: str | Path) -> Path:
-        """Write one page that opens without a network, a kernel or clvlab, and return the path."""
+        """Write one self-contained HTML page and return the path."""
         _writable(path).write_text(page(repr(self).partition("; next:")[0], self._repr_html_()), encoding="utf-8")
         return Path(path)

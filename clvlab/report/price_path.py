@@ -1,4 +1,4 @@
-"""The way of a pack's prices: from opening to close, and from close to result."""
+"""The path of a pack's prices from opening to close and result."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# The pictures of a price path: when the move was known, and what became of it.
+# The pictures of a price path.
 
 
 def draw_known(known: pl.DataFrame, ax: Any) -> Any:
-    """Draw the share of the move that had been made, by hours before the close; a thin line a market."""
+    """Draw the share of the move by hours before the close, with a thin line for each market."""
     whole = None
     for (market,), rows in known.group_by("market", maintain_order=True):
         hours, share = (rows[name].to_numpy().astype(float) for name in ("hours", "share"))
@@ -82,7 +82,7 @@ _READING = (
 
 @dataclass(frozen=True)
 class PricePath(Exportable):
-    """What prices did on their way from opening to result; made by ``Pack.price_path()``.
+    """The path of prices from opening to result; made by ``Pack.price_path()``.
 
     Attributes
     ----------
@@ -91,11 +91,11 @@ class PricePath(Exportable):
     window
         Where fixtures close, and which markets count.
     hours
-        Hours before the close at which is asked how much of the move had been made, descending.
+        Hours before the close at which the share of the move is measured, descending.
     level
         Level of the intervals, over fixtures.
     fixture_ids
-        The fixtures; all of the pack where it is null.
+        The fixtures; ``None`` is all.
     """
 
     source: Pack
@@ -109,7 +109,7 @@ class PricePath(Exportable):
 
     @cached_property
     def points(self) -> pl.DataFrame:
-        """One row per side that is priced at its close: ``open``, ``close``, ``at`` the hours, ``won`` (1, 0, or null)."""
+        """One row per side with a closing price: ``open``, ``close``, ``at`` the hours, ``won`` (1, 0 or ``None``)."""
         points = price_points(self.source.tape(self.fixture_ids), self.window, self.hours)
         results = self.source.results
         if results is None:
@@ -120,7 +120,7 @@ class PricePath(Exportable):
 
     @cached_property
     def _markets(self) -> list[tuple[str, pl.DataFrame]]:
-        """All points, and where there are several markets those of each kind, whatever its line, the largest first."""
+        """All points, and those of each kind of market, if several, the largest first."""
         kinds = kinds_of(self.points["market_key"].unique())
         named = self.points.with_columns(market=pl.col("market_key").replace_strict(kinds, return_dtype=pl.String))
         sizes = named["market"].value_counts(name="n").sort("n", "market", descending=[True, False])
@@ -134,17 +134,17 @@ class PricePath(Exportable):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per market and leg: slope with interval; see ``clvlab.statistics.path_slopes``. All markets come first."""
+        """One row per market and leg: slope with interval, all markets first; see ``clvlab.statistics.path_slopes``."""
         return _by_market([(name, path_slopes(points, level=self.level)) for name, points in self._markets])
 
     @cached_property
     def known(self) -> pl.DataFrame:
-        """One row per market and hour: how much of the move had been made; see ``clvlab.statistics.known_moves``."""
+        """One row per market and hour: share of the move; see ``clvlab.statistics.known_moves``."""
         return _by_market([(name, known_moves(points, self.hours, level=self.level)) for name, points in self._markets])
 
     @property
     def line(self) -> str:
-        """What came out over all markets, in one sentence."""
+        """The result over all markets, in one sentence."""
         rows = self.frame.filter(pl.col("market") == ALL).drop_nulls("slope")
         half = self.known.filter(pl.col("market") == ALL, pl.col("share") >= 0.5)
         hour = half["hours"].to_list()[0] if half.height else None
@@ -155,7 +155,7 @@ class PricePath(Exportable):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether some slope can be told from 0, which is what fair prices have, in one sentence."""
+        """Whether a slope differs from 0, that of fair prices, in one sentence."""
         rows = self.frame.filter(pl.col("market") == ALL).drop_nulls("low")
         if rows.is_empty():
             return Verdict("Too few fixtures to tell whether prices are fair on their way.", Tone.NOTHING)
@@ -168,7 +168,7 @@ class PricePath(Exportable):
 
     @property
     def cautions(self) -> list[str]:
-        """What a reader has to know before the figures."""
+        """Warnings about the figures."""
         settled = self.points.drop_nulls("won")["fixture_id"].n_unique()
         if not 0 < settled < _ROUGH_BELOW:
             return []
@@ -178,7 +178,7 @@ class PricePath(Exportable):
         ]
 
     def chart(self, ax: Axes | None = None) -> Axes:
-        """Draw how much of the move to the close had been made, by hours before it.
+        """Draw the share of the move by hours before the close.
 
         Raises
         ------

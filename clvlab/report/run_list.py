@@ -1,4 +1,4 @@
-"""Runs in a folder: listed, and found by what people call them."""
+"""Runs in a folder: a list, and a search by name."""
 
 from __future__ import annotations
 
@@ -27,26 +27,9 @@ _PREFIX = "run_"
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run folder as a list shows it.
+    """A run folder in a list; ``verified`` is `None` unless asked for, ``fault`` if the evidence can be read.
 
-    Attributes
-    ----------
-    folder
-        Where it lies.
-    run_id
-        As its manifest states.
-    written
-        When its manifest was written to this folder.
-    agents, pack_id
-        Who ran over what; null pack for what was captured live.
-    content_hash
-        Of the pack, or of what was captured.
-    headlines, sums
-        One for each agent, in their order; ``FIXTURE_SUMS`` of its scores.
-    verified
-        Whether it verifies; null where nobody asked.
-    fault
-        Why its evidence can't be read; null if it can.
+    ``pack_id`` is `None` for a live capture; ``headlines`` and ``sums`` are in the order of the agents.
     """
 
     folder: Path
@@ -74,7 +57,7 @@ class ListedRun:
 
 
 def run_folders(runs: Path) -> list[Path]:
-    """Return the run folders in a folder, newest first, equals by name; none where there is no folder."""
+    """Return the run folders in a folder, newest first, then by name."""
     if not runs.is_dir():
         return []
     found = [path for path in runs.iterdir() if not path.name.startswith(".") and (path / _MANIFEST).is_file()]
@@ -82,13 +65,13 @@ def run_folders(runs: Path) -> list[Path]:
 
 
 def listed_runs(runs: Path, *, verify: bool = False) -> Iterator[ListedRun]:
-    """List the runs in a folder, newest first; verify each only where that is asked for."""
+    """Yield the runs in a folder, newest first."""
     for folder in run_folders(runs):
         yield listed_run(folder, verify=verify)
 
 
 def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
-    """Read what a list shows of a run; one whose evidence can't be read says why."""
+    """Read a run for a list; unreadable evidence is a ``fault``."""
     written = datetime.fromtimestamp(_written_s(folder), UTC)
     try:
         run = Run(load(folder))
@@ -112,12 +95,12 @@ def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
 
 
 def runs_option(runs: Path) -> tuple[str, ...]:
-    """Return the option of a command that reads or writes runs there; nothing for the folder that it takes by itself."""
+    """Return the option of a command for a folder of runs; none for the default."""
     return () if runs == DEFAULT_RUNS else ("--runs", str(runs))
 
 
 def find_run(name: str, runs: Path) -> Path:
-    """Find a run, a bundle or a disclosure: by its path, by its run id or the beginning of one, or as ``latest``."""
+    """Return the path of a run, bundle or disclosure, by path, by run id or its beginning, or as ``latest``."""
     path = Path(name)
     if path.exists():
         return path
@@ -148,12 +131,12 @@ def _written_s(folder: Path) -> float:
     return (folder / _MANIFEST).stat().st_mtime
 
 
-# Runs beside each other: each mean with its interval, and how much the others differ from the first, fixture by fixture.
+# Differences between runs, paired by fixture.
 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """What one agent brings more than the first, over the fixtures that both scored in, in bps of probability."""
+    """The CLV of an agent less that of the first, in bps of probability, over their common fixtures."""
 
     first: str
     other: str
@@ -181,7 +164,7 @@ class PairedDifference:
 
 
 def differences_from_first(runs: Sequence[ListedRun]) -> list[PairedDifference]:
-    """Compare the agents of runs over one pack with the first of them, each difference taken alone."""
+    """Compare the agents of runs over one pack with the first, each alone."""
     for run in runs:
         if run.fault is not None:
             raise StatisticsError(f"{run.run_id} can't be compared: {run.fault}")
@@ -202,7 +185,7 @@ def differences_from_first(runs: Sequence[ListedRun]) -> list[PairedDifference]:
 
 
 def _names(runs: Sequence[ListedRun]) -> list[str]:
-    """Name each agent; one that is there more than once with the beginning of its run id."""
+    """Name each agent, repeated ones with the beginning of the run id."""
     each = [(agent, run.run_id) for run in runs for agent in run.agents]
     known = [agent for agent, _ in each]
     return [agent if known.count(agent) == 1 else f"{agent} ({run_id.removeprefix('run_')[:8]})" for agent, run_id in each]

@@ -1,4 +1,4 @@
-"""A search over a grid and what is left of its best point when everything that was tried is counted."""
+"""Searches over a grid, judged with all trials counted."""
 
 from __future__ import annotations
 
@@ -31,9 +31,6 @@ from clvlab.words import p_value, short_p_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-# What the best point of a sweep is worth on fixtures that did not choose it.
 
 
 # The picture of a sweep.
@@ -89,14 +86,14 @@ def draw_heatmap(
     ax.set_title(f"Mean {measure.title} by {x}" + (f" and {y}" if y else "") + f" ({dots})", fontsize=9)
 
 
-# The picture of what a choice was worth where it was not made.
+# The picture of choices out of sample.
 
 
 MOST_DOTS = 1_500
 
 
 def draw_splits(found: Overfitting, quantity: str, ax: Any) -> Any:
-    """Draw what each split chose: its figure in the half that chose it, and in the other one; equally spaced splits of many."""
+    """Draw the figure of each split's choice in and out of sample; of many, equally spaced splits."""
     step = -(-found.splits // MOST_DOTS)
     splits = np.arange(0, found.splits, step)
     below = 2 * found.ranks[splits] <= 1
@@ -117,7 +114,7 @@ def draw_splits(found: Overfitting, quantity: str, ax: Any) -> Any:
     return ax
 
 
-# What can be said of the points of a grid, and their picture.
+# The verdict on the points of a grid, and their picture.
 
 
 _MOST_COLUMNS, _MOST_ROWS = 12, 20
@@ -125,7 +122,7 @@ _ALPHA = 0.05  # of sentences that do not name it
 
 
 def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
-    """Say what is left of the points of a sweep when all trials are counted.
+    """Return the verdict on the points of a sweep, corrected for all trials.
 
     Examples
     --------
@@ -150,7 +147,7 @@ def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
 
 
 def grid_picture(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, alpha: float) -> Html:
-    """Draw the means of a grid over its parameters with several values; empty where no picture holds them."""
+    """Draw the means of a grid over one or two parameters; empty if it is too large."""
     several = [name for name, values in grid.items() if len(values) > 1] or list(grid)
     x, y = several[0], several[1] if len(several) > 1 else None
     if len(grid[x]) > _MOST_COLUMNS or (y and len(grid[y]) > _MOST_ROWS) or len(several) > 2:
@@ -171,7 +168,7 @@ def grid_picture(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measu
 
 
 def best_points(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure) -> pl.DataFrame:
-    """Return the best points of a grid that no picture holds: parameters, mean, interval and p."""
+    """Return the best points of a large grid: parameters, mean, interval and p."""
     best = frame.drop_nulls(measure.mean).sort(measure.mean, descending=True, maintain_order=True).head(10)
     return best.select(*grid, measure.mean, "low", "high", "p_family")
 
@@ -199,9 +196,9 @@ def overfitting_of(
 
 @dataclass(frozen=True)
 class OverfittingResult(Exportable):
-    """How often the best point of one half of the fixtures is no better than the median point in the other half.
+    """How often the best point in half of the fixtures is no better than the median in the other half.
 
-    Made by ``Sweep.overfitting()``; of no influence on any score or rank.
+    Made by ``Sweep.overfitting()``; it does not change scores or ranks.
 
     Attributes
     ----------
@@ -210,7 +207,7 @@ class OverfittingResult(Exportable):
     points
         Parameters of the points, a row each.
     measure
-        What they are judged by.
+        The measure of the points.
     """
 
     source: Overfitting
@@ -226,7 +223,7 @@ class OverfittingResult(Exportable):
     def frame(self) -> pl.DataFrame:
         """One row per split: (point, in_sample, out_of_sample, rank, logit).
 
-        ``point`` is the number of the point that was chosen, ``rank`` its relative rank out of sample, 0..1. Samples are in the
+        ``point`` is the number of the chosen point, ``rank`` its relative rank out of sample, 0..1. Samples are in the
         unit of the measure, or in standard errors where ``t`` chose.
         """
         found = self.source
@@ -242,20 +239,20 @@ class OverfittingResult(Exportable):
 
     @property
     def chosen(self) -> pl.DataFrame:
-        """One row per point that was ever chosen, the most frequent first: (point, parameters, share of the splits)."""
+        """One row per chosen point, the most frequent first: (point, parameters, share of the splits)."""
         point, times = np.unique(self.source.chosen, return_counts=True)
         table = pl.DataFrame({"point": point}).hstack(self.points[point.tolist()])
         return table.with_columns(share=pl.Series(times / self.source.splits)).sort("share", "point", descending=[True, False])
 
     @property
     def quantity(self) -> str:
-        """What chooses and ranks, in words with its unit."""
+        """The ranking statistic in words, with its unit."""
         title = self.measure.title
         return f"mean {title}, {self.measure.unit}" if self.source.statistic == "mean" else f"cluster t of {title}"
 
     @property
     def line(self) -> str:
-        """What came out, in one sentence."""
+        """The result in one sentence."""
         found = self.source
         left = f", the last {found.left_out} fixtures left out" if found.left_out else ""
         unjudged = f" ({found.unjudged} more lack decisions in some half)" if found.unjudged else ""
@@ -268,7 +265,7 @@ class OverfittingResult(Exportable):
 
     @property
     def verdict(self) -> Verdict:
-        """What the choice among these points is worth, in one sentence."""
+        """The value of the choice among these points, in one sentence."""
         found = self.source
         basis = f"PBO {found.pbo:.2f} of {found.configurations} points over {found.splits:,} splits"
         if found.pbo >= _WORTHLESS:
@@ -278,7 +275,7 @@ class OverfittingResult(Exportable):
         return Verdict(f"The points that are chosen stay good out of sample: {basis}.", Tone.BEATS)
 
     def scatter(self, ax: Axes | None = None) -> Axes:
-        """Draw what each split chose: in the half that chose it against the other half.
+        """Draw the figure of each split's choice, in sample against out of sample.
 
         Raises
         ------
@@ -311,10 +308,7 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Point:
-    """One point: its parameters, its mean CLV, and its p-values when all points are counted, null without an interval.
-
-    See ``Family``: ``p_worst`` is that if what nobody saw loses its whole price.
-    """
+    """One point: parameters, mean CLV, and p-values of ``Family``, `None` without an interval."""
 
     params: Params
     clv: Estimate
@@ -336,17 +330,7 @@ class Point:
 
 @dataclass(frozen=True)
 class HonestSearch:
-    """The points of a grid, and how many trials they are judged among.
-
-    Attributes
-    ----------
-    points
-        The last parameter fastest.
-    trials
-        Points, and the trials made before.
-    cautions
-        What a reader has to know before the figures.
-    """
+    """The points of a grid, the number of trials with earlier ones, and warnings."""
 
     points: tuple[Point, ...]
     trials: int
@@ -354,13 +338,13 @@ class HonestSearch:
 
     @property
     def best(self) -> Point | None:
-        """The point with the highest mean among those with an interval; null if there is none."""
+        """The point with the highest mean among those with an interval; `None` without any."""
         known = [point for point in self.points if point.clv.low is not None]
         return max(known, key=lambda point: point.clv.mean or 0.0, default=None)
 
     @property
     def verdict(self) -> Verdict:
-        """What is left of the best point, in words."""
+        """The verdict on the best point."""
         best = self.best
         if best is None or best.p_family is None:
             return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
@@ -396,7 +380,7 @@ def honest_search(
     window: Window | None = None,
     fixture_ids: Sequence[int] | None = None,
     earlier: int = 0,
-    tell: Callable[[int, int], None] = lambda done, of: None,  # noqa: ARG005  nobody is told
+    tell: Callable[[int, int], None] = lambda done, of: None,  # noqa: ARG005  no progress
 ) -> HonestSearch:
     """Score an agent at every point of a grid, unsealed, and judge them together."""
     values = grid_of(grid)

@@ -1,4 +1,4 @@
-"""Which decisions of a run are looked at: some leagues, markets, sides, fixtures, or dates of the close."""
+"""Selections of decisions by league, market, side, fixture, or date of the close."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from clvlab.words import counted, market_name
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Decisions that are looked at; all of them by default. A part says nothing new of the whole: see ``words``.
+    """A selection of decisions, all by default.
 
     Attributes
     ----------
     leagues
-        As the source of the pack names them, where it does: the first part of the source id of a fixture.
+        Names of the source: the first part of the source id of a fixture.
     markets
-        Beginnings of market keys, as a window takes them.
+        Prefixes of market keys, as in a window.
     sides
         Sides that were backed.
     fixtures
@@ -53,7 +53,7 @@ class Selection:
 
     @classmethod
     def of(cls, *values: Any) -> Selection:
-        """Select by values as somebody gave them, in the order of the attributes."""
+        """Return the selection of values in the order of the attributes."""
         return cls(*values)
 
     @property
@@ -63,7 +63,7 @@ class Selection:
 
     @property
     def words(self) -> str:
-        """What is looked at, in words; nothing where it is all."""
+        """The selection in words; empty for all."""
         parts = [
             *([f"league {' or '.join(self.leagues)}"] if self.leagues else []),
             *([f"market {' or '.join(map(market_name, self.markets))}"] if self.markets else []),
@@ -75,7 +75,7 @@ class Selection:
         return ", ".join(parts)
 
     def matching(self, pack: Pack) -> pl.Expr:
-        """Return which rows are looked at, over ``fixture_id``, ``market_key``, ``side`` and ``close_ts_ms``; never null."""
+        """Return the expression of selected rows, over ``fixture_id``, ``market_key``, ``side`` and ``close_ts_ms``."""
         conditions = [pl.col("fixture_id").is_not_null()]
         if self.leagues:
             conditions.append(pl.col("fixture_id").is_in(_fixtures_of(pack, self.leagues)))
@@ -106,7 +106,7 @@ def _fixtures_of(pack: Pack, leagues: tuple[str, ...]) -> list[int]:
 
 
 def as_day(name: str, value: object) -> date | None:
-    """Read a day, which is a date, a time, or its ISO text; null of null.
+    """Return a day of a date, a time or an ISO text; `None` for `None`.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""Pictures that need no library: SVG as wide as its place, with letters of one size on a telephone and on a desk.
-
-Places along a line are percentages, so that the picture stretches and its text does not.
-"""
+"""Pictures as plain SVG: horizontal places are percentages, so that the picture stretches and its text does not."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from math import floor, log10
 from clvlab.report.html import Html, escape_text
 from clvlab.words import amount, counted, day, plus, signed, with_interval
 
-BLUE, RED, GREY = "#3b82c4", "#d1495b", "#8a8a8a"  # they stand on white and on black
+BLUE, RED, GREY = "#3b82c4", "#d1495b", "#8a8a8a"  # visible on white and on black
 _WIDTH = 1000
 
 
 def picture(title: str, height: int, *parts: str) -> Html:
-    """Frame parts as an SVG element: as wide as its place, ``height`` pixels high; the title is for screen readers."""
+    """Return parts as an SVG element of full width; the title is for screen readers."""
     return Html(
         f'<svg role="img" aria-label="{escape_text(title)}" width="100%" height="{height}" '
         f'font-family="system-ui,sans-serif" font-size="11" fill="currentColor">{"".join(parts)}</svg>'
@@ -25,20 +22,20 @@ def picture(title: str, height: int, *parts: str) -> Html:
 
 
 def stretch(height: int, *parts: str) -> str:
-    """Frame paths whose places are 0 to 1000 along the line; their strokes keep their width."""
+    """Return paths with x from 0 to 1000, stretched to the full width."""
     return (
         f'<svg width="100%" height="{height}" viewBox="0 0 {_WIDTH} {height}" preserveAspectRatio="none">{"".join(parts)}</svg>'
     )
 
 
 def path(points: Sequence[tuple[float, float]], *, closed: bool = False) -> str:
-    """Return the ``d`` of a path through points, the first number of each a share of the width."""
+    """Return the ``d`` of a path through points (share of the width, y)."""
     steps = " ".join(f"{_WIDTH * x:.1f},{y:.1f}" for x, y in points)
     return f"M{steps}{'Z' if closed else ''}"
 
 
 def text(at: float, y: float, content: str, *, anchor: str = "middle", quiet: bool = False, bold: bool = False) -> str:
-    """Return a text at a share of the width; it turns inward at the edges."""
+    """Return a text at a share of the width."""
     style = ' opacity=".7"' if quiet else ""
     style += ' font-weight="600"' if bold else ""
     return f'<text x="{100 * at:.2f}%" y="{y:g}" text-anchor="{anchor}"{style}>{escape_text(content)}</text>'
@@ -73,7 +70,7 @@ def round_steps(low: float, high: float, most: int = 4) -> list[float]:
     return [step * number for number in range(first, floor(high / step) + 1)]
 
 
-# The picture of numbers in a grid: a colour for each, the number in it, and a frame around those that stand out.
+# A grid of coloured numbers, with frames around some.
 
 
 _GRID_LABEL = 0.17
@@ -92,7 +89,7 @@ def cell_grid(
     down: str = "",
     title: str = "",
 ) -> Html:
-    """Draw a grid of numbers, blue above zero and red below, as an SVG element that is as wide as its place.
+    """Draw a grid of numbers, blue above zero and red below, with notes under them and frames around some.
 
     Examples
     --------
@@ -120,7 +117,7 @@ def cell_grid(
     return picture(title, _GRID_HEAD + _GRID_ROW * len(rows) + 4, *parts)
 
 
-# The picture of one mean: its interval on a line, and zero.
+# One mean with its interval and zero.
 
 
 _EDGE = 0.2  # room for numbers on both sides, also on a telephone
@@ -128,7 +125,7 @@ _MIDDLE, _BAR_HEIGHT = 27, 50
 
 
 def interval_bar(mean: float | None, low: float | None, high: float | None, *, unit: str = "bps", digits: int = 1) -> Html:
-    """Draw a mean and its interval beside zero, as an SVG element that is as wide as its place; empty without a mean.
+    """Draw a mean, its interval and zero; empty without a mean.
 
     Examples
     --------
@@ -163,7 +160,7 @@ def interval_bar(mean: float | None, low: float | None, high: float | None, *, u
     return picture(f"mean {with_interval(label, low, high, digits)}", _BAR_HEIGHT, *parts)
 
 
-# Pictures that stand in the cells of a table: intervals on one scale, and small lines.
+# Pictures in the cells of a table: intervals on one scale, and small lines.
 
 
 _ROW_HEIGHT = 20
@@ -171,7 +168,7 @@ _ROW_EDGE = 0.03
 
 
 def scale(bounds: Sequence[float | None]) -> tuple[float, float]:
-    """Return the least and greatest of bounds, zero among them: the scale that all rows of a forest share.
+    """Return the common scale of a forest: the least and greatest of bounds and zero.
 
     Examples
     --------
@@ -184,7 +181,7 @@ def scale(bounds: Sequence[float | None]) -> tuple[float, float]:
 
 
 def interval_cell(mean: float | None, low: float | None, high: float | None, within: tuple[float, float]) -> Html:
-    """Draw one row of a forest: a mean and its interval beside zero; a hollow point has no interval."""
+    """Draw one row of a forest: a mean, its interval and zero; a hollow point has no interval."""
     if mean is None:
         return Html("")
     least, most = within
@@ -201,7 +198,7 @@ def interval_cell(mean: float | None, low: float | None, high: float | None, wit
 
 
 def scale_axis(within: tuple[float, float]) -> Html:
-    """Draw the numbers of a scale over the rows that share it; see ``scale``."""
+    """Draw the numbers of a scale above its rows; see ``scale``."""
     least, most = within
     places = [(mark, _ROW_EDGE + (1 - 2 * _ROW_EDGE) * (mark - least) / (most - least)) for mark in round_steps(least, most, 4)]
     labels = [text(at, 11, f"{mark:+,g}" if mark else "0", anchor=_inward(at, 0.1)) for mark, at in places]
@@ -209,12 +206,12 @@ def scale_axis(within: tuple[float, float]) -> Html:
 
 
 def _inward(at: float, edge: float) -> str:
-    """Return how a text stands at its place: within the picture near its edges."""
+    """Return the anchor of a text, which keeps it inside the picture."""
     return "start" if at < edge else "end" if at > 1 - edge else "middle"
 
 
 def sparkline(totals: Sequence[float]) -> Html:
-    """Draw how a sum went, beside zero; empty without two values."""
+    """Draw the course of a sum, and zero; empty without two values."""
     if len(totals) < 2:
         return Html("")
     least, most = scale(totals)
@@ -239,7 +236,7 @@ def day_of(time_ms: float) -> date:
 
 
 def spelt(time_ms: float) -> str:
-    """Spell the day, UTC, of milliseconds since 1970.
+    """Return the day, UTC, of milliseconds since 1970 as text.
 
     Examples
     --------
@@ -250,7 +247,7 @@ def spelt(time_ms: float) -> str:
 
 
 def day_marks(first_ms: float, last_ms: float, most: int = 5) -> list[tuple[float, str]]:
-    """Return times, UTC milliseconds, and dates to write at them: at most ``most``, on round days or months.
+    """Return at most ``most`` times, UTC milliseconds, with their dates, on round days or months.
 
     Examples
     --------
@@ -285,7 +282,7 @@ def _months(first_ms: float, last_ms: float, step: int) -> list[tuple[float, str
     return found
 
 
-# A number for each day, as a calendar: weeks along, weekdays down; months along and years down where there are many.
+# A calendar: weeks by weekdays, or months by years where there are many days.
 
 
 _MOST_WEEKS = 60
@@ -296,7 +293,7 @@ _Cell = tuple[int, int, float, str]
 
 
 def calendar_map(days: Mapping[date, tuple[float, int]], *, unit: str = "bps", what: str = "decision") -> Html:
-    """Draw means by day, blue above zero and red below, the stronger the further; empty without a day.
+    """Draw means and counts by day, blue above zero and red below; empty without a day.
 
     Examples
     --------
@@ -361,7 +358,7 @@ def _calendar(cells: list[_Cell], columns: int, heads: Mapping[int, str], rows: 
     return picture(label, top + _TALL * len(rows) + 2, head, *parts)
 
 
-# The picture of how many things lie where in time.
+# Counts in time.
 
 
 _COLUMNS_TOP, _COLUMNS_FLOOR, _COLUMNS_HEIGHT = 20, 82, 102
@@ -370,7 +367,7 @@ _BINS = (1, 7, 28, 91, 364)
 
 
 def time_columns(times_ms: Sequence[int], *, what: str = "fixture") -> Html:
-    """Draw how many times lie on each day, or in spans of days where there are many, as an SVG element; empty without any.
+    """Draw the number of times by day, or by spans of days; empty without any.
 
     Examples
     --------
@@ -411,7 +408,7 @@ def time_columns(times_ms: Sequence[int], *, what: str = "fixture") -> Html:
     )
 
 
-# Pictures of a number by date: a line with a band around it, and how far a sum has fallen.
+# A sum by date with its band, and its fall from the peak.
 
 
 _TOP, _FLOOR, _HEIGHT = 22, 146, 166
@@ -426,7 +423,7 @@ def cumulative_line(
     unit: str = "bps",
     title: str = "Cumulative CLV",
 ) -> Html:
-    """Draw a sum by date and its band, as an SVG element that is as wide as its place; empty without two dates.
+    """Draw a sum by date and its band; empty without two dates.
 
     Examples
     --------
@@ -465,7 +462,7 @@ def cumulative_line(
 def fall_area(
     times_ms: Sequence[float], falls: Sequence[float], *, unit: str = "bps", title: str = "Fall from the peak"
 ) -> Html:
-    """Draw how far a sum lies below its last peak, by date, as an SVG element; empty without two dates.
+    """Draw the fall of a sum from its last peak, by date; empty without two dates.
 
     Examples
     --------
@@ -491,7 +488,7 @@ def fall_area(
 
 
 def _rules(places: Sequence[tuple[float, float]]) -> list[str]:
-    """Draw a line and its number at each height; the one at zero is darker."""
+    """Draw a line and its number at each height, darker at zero."""
     return [
         part
         for value, y in places
@@ -508,7 +505,7 @@ def _dates(first_ms: float, last_ms: float, y: float) -> list[str]:
 
 
 def _visible_bounds(bounds: list[float], totals: Sequence[float]) -> list[float]:
-    """Leave out bounds so wide, while fixtures were few, that the line would be flat; the band is cut off there."""
+    """Leave out bounds, while fixtures are few, that would flatten the line."""
     reach = 3 * max(max(totals), 0.0, -min(totals))
     last = bounds[-2:]
     return [bound for bound in bounds if abs(bound) <= reach] + last

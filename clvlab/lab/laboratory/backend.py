@@ -1,4 +1,4 @@
-"""What both places of a laboratory have in common: what they do, and the tables that SQL sees."""
+"""What a laboratory needs of a backend, and the tables for SQL."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Backend(Protocol):
     def sweep(
         self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]], work: GridWork
     ) -> tuple[tuple[Trial, ...], int]:
-        """Score a grid; returns its trials, and how many others are on record over the pack."""
+        """Score a grid; return its trials, and how many others are on record over the pack."""
         ...
 
     def walk(
@@ -74,7 +74,7 @@ class Backend(Protocol):
         ...
 
     def plan(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
-        """Keep a plan, and shut what it holds out."""
+        """Keep a plan, and hold its fixtures out."""
         ...
 
     def runs(self, limit: int | None = None) -> Listing: ...
@@ -86,7 +86,7 @@ class Backend(Protocol):
 
 
 def run_tables(runs: Callable[[], Listing], open_run: Callable[[str], Result]) -> dict[str, Callable[[], Table]]:
-    """Return makers of the tables ``runs``, ``agents``, ``scores`` and ``decisions`` over all runs that are sealed."""
+    """Return makers of the tables ``runs``, ``agents``, ``scores`` and ``decisions`` over all sealed runs."""
 
     def table_of(schema: Mapping[str, Any], of: Callable[[Result], pl.DataFrame]) -> Callable[[], Table]:
         def make() -> pl.DataFrame:

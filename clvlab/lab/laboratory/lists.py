@@ -1,4 +1,4 @@
-"""Tables that show themselves: packs, runs, standings, answers to SQL."""
+"""Tables in a notebook: packs, runs, standings, answers to SQL."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Listing(Exportable):
     Attributes
     ----------
     title
-        What it is a table of.
+        Heading of the table.
     frame
         The rows.
     next_step
-        What to do with them.
+        The next call to make.
     """
 
     def __init__(self, title: str, frame: pl.DataFrame, next_step: str) -> None:
@@ -72,7 +72,7 @@ class Listing(Exportable):
 
 
 class _Standings(Listing):
-    """A leaderboard: rows that may hold the past stand under a heading of their own."""
+    """A leaderboard with a separate table for agents that may hold the past."""
 
     def _tables(self, rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
         parts = {"": rows.remove("hindsight_possible"), ANSWERS_PUBLIC: rows.filter("hindsight_possible")}
@@ -95,7 +95,7 @@ class AgentListing(Listing):
 
 
 def _parameters(card: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Return the rows of a template; a bound that only the width of a number sets is left out."""
+    """Yield the rows of a template, without bounds that only the width of a number sets."""
     defaults = catalogued(card["strategy"])["defaults"]
     for one in card["parameters"]:
         bounds = re.sub(r" and at most 9007199254740(991)?$", "", one["bounds"])
@@ -104,7 +104,7 @@ def _parameters(card: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def list_packs(rows: Iterable[tuple[Any, ...]], where: str) -> Listing:
-    """List packs: id, provenance and its grade, number of fixtures, number of rows (null if not known here), content hash."""
+    """List packs; the number of rows is `None` where it is not known."""
     return Listing(f"Packs of {where}", _frame(rows, _PACKS), "lab.backtest(pack_id, agent)")
 
 
@@ -115,7 +115,7 @@ def pack_row(pack: Pack) -> tuple[Any, ...]:
 
 
 def list_runs(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[str, Any]], where: str) -> Listing:
-    """List runs, each with what its proof card says of its agents."""
+    """List runs with their agents and means."""
     rows = []
     for run in runs:
         found = card(run["run_id"])
@@ -129,10 +129,7 @@ def list_runs(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[s
 
 
 def list_standings(rows: Iterable[Mapping[str, Any]], where: str) -> Listing:
-    """List the global leaderboard: agents by pooled mean CLV in bps of probability; nothing else ranks.
-
-    Those that can't hold the past come first; the ``rank`` is that among all.
-    """
+    """List agents by pooled mean CLV, first those that can't hold the past; ``rank`` is among all."""
     made = [tuple(row[name] for name in _STANDINGS) for row in rows]
     title = f"Leaderboard of {where}: agents by mean CLV (bps of probability) over all their runs"
     frame = _frame(made, _STANDINGS).sort("hindsight_possible", maintain_order=True)

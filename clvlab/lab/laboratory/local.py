@@ -1,4 +1,4 @@
-"""Packs and runs on this machine: kept in memory, in a SQLite file with a folder of packs beside it, or not at all."""
+"""Packs and runs on this machine: in memory, in a SQLite file with folders, or not kept."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _VIEWS = ".views"  # what derived packs are made of: no pack id begins with a do
 
 
 class LocalBackend:
-    """Bundled packs, imported ones, and the runs that are kept, if any are."""
+    """Bundled and imported packs, and a store of runs, if there is one."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class LocalBackend:
             yield from map(self._without_held_out, catalog.packs())
 
     def pack(self, where: Pack | str | Path) -> Pack:
-        """Open a pack: one of this place, of the bundled ones, a folder, or one at a URL, which stays there."""
+        """Open an imported or bundled pack, a folder, or a pack at a URL."""
         imported = self._catalogs[0]
         if isinstance(where, Pack):
             found = where.source
@@ -102,14 +102,14 @@ class LocalBackend:
         return Pack(found, self._without_held_out)
 
     def _without_held_out(self, pack: reader.Pack) -> reader.Pack:
-        """Return a pack without what plans hold out here; one that outlives the laboratory stays as it was."""
+        """Return a pack without the fixtures that plans hold out; unchanged once the laboratory is closed."""
         return pack if self._runs is None or self._closed else self._runs.searches.shut(pack)
 
     def deploy(self, *_: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} deploys nothing: .backtest() replays the same agent")
 
     def import_odds(self, source: str | None, paths: Any, pack_id: str, options: Mapping[str, Any]) -> Pack:
-        """Import into the laboratory's folder; the same files again give the pack that is there."""
+        """Import into the laboratory's folder; the same files again give the same pack."""
         imported, bundled = self._catalogs
         if pack_id in bundled.entries():
             raise PackFormatError(f"{pack_id!r} is a pack that comes with clvlab: give yours another name")
@@ -149,7 +149,7 @@ class LocalBackend:
         return NOWHERE if self._runs is None else self._runs.recorder_of(spec)
 
     def live(self, request: LiveRequest, agents: Sequence[AgentSpec], *, progress: Callable[[LiveView], None] | bool) -> Result:
-        """Follow a fixture live; the pack that is captured is admitted beside the imported ones."""
+        """Follow a fixture live, and admit the captured pack."""
         if self._live is None:
             raise UnsupportedError("no live run is kept outside a laboratory: open one with clvlab.Lab(...)")
         found = [agent.resolve(request.window) for agent in agents]
@@ -159,14 +159,14 @@ class LocalBackend:
         )
 
     def _open_feed(self, feed: Feed | str | None, fixture_ids: Sequence[int]) -> Feed:
-        """Return a feed, unless it plays what a plan holds out: its times would be others, and so its digest."""
+        """Return a feed; refuse to replay held-out fixtures, whose digest would differ and so hide them."""
         made = feed_at(feed)
         if isinstance(made, ReplayFeed):
             self._without_held_out(made.pack).check_open(fixture_ids or made.pack.fixture_ids)
         return made
 
     def _stored_pack(self, captured: reader.Pack) -> reader.Pack:
-        """Move a captured pack beside the imported ones."""
+        """Move a captured pack to the imported ones."""
         imported, made = self._catalogs[0], captured.folder
         imported.folder.mkdir(parents=True, exist_ok=True)
         with self._store.alone():
@@ -179,7 +179,7 @@ class LocalBackend:
             raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
 
     def _spec(self, request: RunRequest, agents: Sequence[AgentSpec], kind: str = "backtest") -> ReplaySpec:
-        """Return what shapes a run: the pack of a request, its agents made."""
+        """Return the spec of a run."""
         self._check_open()
         found = [agent.resolve(request.window) for agent in agents]
         pack = self.pack(request.pack).source
@@ -196,7 +196,7 @@ class LocalBackend:
 
     @property
     def keeps(self) -> bool:
-        """Whether runs are kept here, in memory or in a file."""
+        """Whether runs are kept, in memory or in a file."""
         return self._runs is not None
 
     def sweep(
@@ -227,7 +227,7 @@ class LocalBackend:
         return walk_grid(pack.source, request, agent, grid, folds, work, self._sums)
 
     def _record_trials(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]]) -> int:
-        """Put the points of a grid on record before one of them is tried; returns how many others were there."""
+        """Record the points of a grid before the first trial, and return how many others were on record."""
         if self._runs is None:
             return 0
         specs, pack = [], self.pack(request.pack).source
@@ -254,7 +254,7 @@ class LocalBackend:
         return Result(Run(sealed, self._store.receipts(run_id), packs, anchor), self._view_file(content_hash))
 
     def _keep_view(self, pack: reader.Pack) -> None:
-        """Keep what a derived pack is made of beside the packs, so that its runs can be read again."""
+        """Keep the view file of a derived pack, so that its runs can be read again."""
         content = view_file(pack)
         if content and self._runs is not None:
             path = self._view_path(pack.content_hash)
@@ -268,12 +268,12 @@ class LocalBackend:
         return file_bytes_or_none(self._view_path(content_hash)) or b""
 
     def _views(self, content_hash: str) -> Iterator[reader.Pack]:
-        """Return the derived pack of a content hash, where it is kept and what it is made of is here."""
+        """Yield the derived pack of a content hash, if its view file and packs are here."""
         content = self._view_file(content_hash)
         if content:
             try:
                 yield self._without_held_out(made_again(read_view(content, _VIEWS), finder(packs=self._packs())))
-            except PackError:  # its packs lie elsewhere: to who reads the run it is not here
+            except PackError:  # its packs are elsewhere, so it is not at hand
                 return
 
     def verify(self, run_id: str) -> VerificationResult:
@@ -308,14 +308,14 @@ class LocalBackend:
 
 @dataclass(frozen=True)
 class _TrialSeal:
-    """Makes a backtest of a point of a sweep, where the sweep was made."""
+    """Backtests a point of a sweep where the sweep was made."""
 
     backend: LocalBackend | _Away
     request: RunRequest
     agent: str | Agent
 
     def __reduce__(self) -> tuple[type[_TrialSeal], tuple[LocalBackend | _Away, RunRequest, str | Agent]]:
-        """Go to another process; a place that keeps runs stays, and is named there."""
+        """Go to another process, without a backend that keeps runs."""
         is_kept = isinstance(self.backend, _Away) or self.backend.keeps
         return _TrialSeal, (_Away(self.backend.where) if is_kept else LocalBackend(), self.request, self.agent)
 
@@ -334,7 +334,7 @@ class _Away:
 
 
 def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:
-    """Move an imported or captured pack into its catalog, unless it is there already."""
+    """Move an imported or captured pack into its catalog, unless it is already there."""
     target = catalog.folder / pack_id
     if target.exists():
         there, new = (reader.load_pack(folder).content_hash for folder in (target, made))
@@ -346,4 +346,4 @@ def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:
 
 
 HERE = LocalBackend()
-"""What the verbs without a laboratory work in."""
+"""Backend of the verbs without a laboratory."""

@@ -1,4 +1,4 @@
-"""A laboratory at a service: what is made and kept there, and read back as sealed bytes."""
+"""A laboratory at a service, whose runs are read back as sealed bytes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _PAUSE_S = 1.0
 
 
 class HttpBackend:
-    """Asks a service; what it can't do is refused with what to do instead."""
+    """A service; what it can't do is refused with an alternative."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self.where = url
@@ -144,7 +144,7 @@ class HttpBackend:
         return self.open_run(run_id)
 
     def live(self, request: LiveRequest, agents: Sequence[AgentSpec], *, progress: Callable[[LiveView], None] | bool) -> Result:
-        """Deploy a template on the feed of the service, or let several compete; an interrupt ends the waiting, not the run."""
+        """Deploy a template on the service's feed, or let several compete; an interrupt does not end the run."""
         own = _changed_fields(replace(request, fixture=None), LiveRequest())
         if own:
             raise UnsupportedError(
@@ -167,7 +167,7 @@ class HttpBackend:
         return self.open_run(run_id)
 
     def _template(self, agent: AgentSpec, verb: str) -> str:
-        """Return the template that an agent names, whose parameters are sound."""
+        """Return the name of an agent's template, after a check of its parameters."""
         if not names_template(agent.agent):
             raise UnsupportedError(
                 f"{self.where} runs its own templates, and {_agent_text(agent)} is code of yours: {verb} in a Lab() here"
@@ -192,7 +192,7 @@ class HttpBackend:
     def _start_competition(
         self, client: Client, config: Mapping[str, Any], names: Sequence[str], agents: Sequence[AgentSpec]
     ) -> str:
-        """Create a competition, enter the agents, and start it; returns the run id, of a live one at once."""
+        """Create and start a competition of the agents; return the run id."""
         shape = {"competition_type": "arena", "market_scope": "all", "roster_size": max(_MIN_ROSTER, len(agents))}
         made = client.create_competition(config, **shape)["competition_id"]
         for name, agent in zip(names, agents, strict=True):
@@ -232,7 +232,7 @@ class HttpBackend:
 
 
 def _changed_fields(request: RunRequest | LiveRequest, default: RunRequest | LiveRequest) -> str:
-    """Name the fields that say something else."""
+    """Return the names of the fields that differ from the default."""
     names = [one.name for one in fields(request)]
     return ", ".join(name for name in names if getattr(request, name) != getattr(default, name))
 
@@ -260,7 +260,7 @@ def _limits(policy: PolicyEnvelope) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class LiveProgress:
-    """A live run at a service, as far as its progress tells."""
+    """Progress of a live run at a service."""
 
     messages: int
 
@@ -276,7 +276,7 @@ class LiveProgress:
 
 
 def _follow(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -> RunProgress:
-    """Wait until a run is over, however long a match lasts; return how it ended."""
+    """Wait until a run is over, and return its last state."""
     try:
         while (state := client.progress(run_id))["status"] in _UNDER_WAY:
             try:
@@ -285,7 +285,7 @@ def _follow(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -
             except ConnectionClosed:
                 time.sleep(_PAUSE_S)
     except KeyboardInterrupt as error:
-        error.add_note(f"The service goes on with it: .open_run({run_id!r}) reads it once it is sealed.")
+        error.add_note(f"The service continues the run: .open_run({run_id!r}) reads it once it is sealed.")
         raise
     return state
 

@@ -1,4 +1,4 @@
-"""What places of a laboratory are asked."""
+"""Requests to a backend, and checks of the arguments that they are made of."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from clvlab.runs.live.watch import CaptureState
 
 
-# Arguments of the verbs, checked by value: what is meant by them, or what may stand there.
+# Arguments of the verbs, checked by value.
 
 
 # Here and not where they are defined: what decides scores imports nothing that it can do without.
@@ -44,7 +44,7 @@ def several(packs: Sequence[Pack | str | Path]) -> list[Pack | str | Path]:
 
 
 def pack_argument(pack: Any) -> Pack | str | Path:
-    """Return what names a pack, or is one."""
+    """Return a pack or the name of one; refuse anything else."""
     if isinstance(pack, Pack | str | Path):
         return pack
     message = f"a pack is named by its id or folder, or is a pack, not {value_text(pack)}"
@@ -56,7 +56,7 @@ def pack_argument(pack: Any) -> Pack | str | Path:
 
 
 def window_argument(window: Any) -> Window:
-    """Return a window, the default one for null."""
+    """Return a window; the default for `None`."""
     if window is None or isinstance(window, Window):
         return window or _WINDOW
     if isinstance(window, str):
@@ -67,7 +67,7 @@ def window_argument(window: Any) -> Window:
 
 
 def policy_argument(policy: Any) -> PolicyEnvelope:
-    """Return a policy, the default one for null."""
+    """Return a policy; the default for `None`."""
     if policy is None or isinstance(policy, PolicyEnvelope):
         return policy or _POLICY
     known = [field.name for field in fields(PolicyEnvelope)]
@@ -83,7 +83,7 @@ def _example(name: str, values: Any) -> str:
 
 
 def check_audit(cuts: Any, seed: Any, max_rows: Any) -> None:
-    """Refuse how an audit can't be made."""
+    """Refuse impossible settings of an audit."""
     for name, number in (("cuts", cuts), ("max_rows", max_rows)):
         if type(number) is not int or number < 1:
             raise AgentError(f"{name} of an audit must be a whole number of at least 1, not {number!r:.80}")
@@ -93,14 +93,14 @@ def check_audit(cuts: Any, seed: Any, max_rows: Any) -> None:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Over what agents are asked to decide, as somebody names it.
+    """What agents decide over.
 
     Attributes
     ----------
     pack
         A pack, its id, or the path of its folder.
     fixtures
-        Fixture ids; null is all.
+        Fixture ids; `None` is all.
     """
 
     pack: Pack | str | Path
@@ -112,14 +112,14 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """An agent as it enters a competition."""
+    """An agent with its parameters, and its name in a competition."""
 
     agent: str | Agent
     params: Mapping[str, Any]
     agent_id: str | None = None
 
     def resolve(self, window: Window) -> Agent:
-        """Find the agent, under its name here if it has one."""
+        """Return the agent, renamed if it has a name here."""
         found = resolve(self.agent, self.params, window)
         if self.agent_id is None or self.agent_id == found.identity.agent_id:
             return found
@@ -128,7 +128,7 @@ class AgentSpec:
 
 @dataclass(frozen=True)
 class Folds:
-    """How fixtures are cut into folds, and by which measure a point is chosen."""
+    """Folds of a walk forward, and the measure that chooses points."""
 
     folds: int
     by: str | Mapping[int, object]
@@ -138,7 +138,7 @@ class Folds:
 
 @dataclass(frozen=True)
 class HoldOut:
-    """What a plan holds out, how it is chosen, and how the search goes on the others."""
+    """The hold-out of a plan, and the folds and objective of its search."""
 
     hold_out: float | Sequence[int]
     by: str
@@ -155,7 +155,7 @@ def live_request(
     until: Any = None,
     grace_s: Any = GRACE_S,
 ) -> LiveRequest:
-    """Return what a live run follows, with defaults for what was left out."""
+    """Return the request of a live run, with defaults."""
     if fixture is not None and type(fixture) is not int:
         raise FeedError(f"a fixture is named by its id, a whole number, not {fixture!r:.80}")
     if type(grace_s) is not int:
@@ -164,7 +164,7 @@ def live_request(
 
 
 def agent_in_steps(agent: Any, *, stepped: Any) -> Any:
-    """Return an agent as it is asked: step by step, or as it is."""
+    """Return an agent, wrapped for step-by-step isolation if ``stepped``."""
     if type(stepped) is not bool:
         raise ArgumentError(f"stepped is True or False, not {stepped!r:.80}")
     if stepped and names_template(agent):
@@ -175,7 +175,7 @@ def agent_in_steps(agent: Any, *, stepped: Any) -> Any:
 def run_request(
     pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True, close: str | None = None
 ) -> RunRequest:
-    """Return a request, with defaults for what was left out; ``close`` is the window's ``close_source``."""
+    """Return a request with defaults; ``close`` sets the window's ``close_source``, which may not differ."""
     own, chosen = pack_argument(pack), fixture_ids_argument(fixtures)
     if type(audit) is not bool:
         raise ArgumentError(f"audit is True or False, not {audit!r:.80}")
@@ -190,7 +190,7 @@ def run_request(
 
 
 def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
-    """Return an agent with its parameters as an entry."""
+    """Return the spec of an agent."""
     own = agent if isinstance(agent, str) else as_agent(agent)
     if params is not None and not isinstance(params, Mapping):
         raise AgentError(f"params is a mapping from parameters to values, such as {{'stake': 50}}, not {value_text(params)}")
@@ -199,19 +199,7 @@ def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """How a feed is captured.
-
-    Attributes
-    ----------
-    fixtures
-        What to listen to; everything if empty.
-    until_ts_ms
-        When it ends by the clock; null without a bound.
-    log
-        File or URL of a run log; null without one.
-    progress
-        Whether it is shown how it is, or what is told.
-    """
+    """How a feed is captured; no fixtures are all of them, and no ``until_ts_ms`` is no bound."""
 
     fixtures: tuple[int, ...]
     until_ts_ms: int | None
@@ -220,7 +208,7 @@ class CaptureRequest:
 
 
 def capture_request(fixtures: Any, until: Any, log: Any, progress: Any) -> CaptureRequest:
-    """Return how a feed is to be captured; ``until`` is a time with its zone, or seconds from now."""
+    """Return the request of a capture; ``until`` is a time with its zone, or seconds from now."""
     ends_ms = until_ts_ms(until, time.time_ns() // 1_000_000)
     if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
         raise FeedError(f"fixtures are a list of fixture ids, not {value_text(fixtures)}")
@@ -230,7 +218,7 @@ def capture_request(fixtures: Any, until: Any, log: Any, progress: Any) -> Captu
 def agent_specs(
     agents: str | Agent | Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
 ) -> list[AgentSpec]:
-    """Return the entries of a competition; a lone agent in place of a list is one."""
+    """Return the entries of a competition, which may be a single agent."""
     if isinstance(agents, Mapping):
         return [_entry(own, name) for name, own in agents.items()]
     if isinstance(agents, str | Agent):

@@ -1,4 +1,4 @@
-"""Searches on this machine: over a grid, forward over folds, and by a plan that stands in the log first."""
+"""Captures, live runs and searches on this machine."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from clvlab.sources.capture.feed import Feed
 
 
-# A feed that is captured here, as a laboratory is asked to.
+# Capture of a feed.
 
 
 def capture_feed(feed: str | Feed, out: Path, request: CaptureRequest) -> StoredPack:
-    """Capture a feed, by its name or one that was made, into a pack; see ``Lab.capture``."""
+    """Capture a feed into a pack; see ``Lab.capture``."""
     from clvlab.arena.log import operations
     from clvlab.runs.live.capture import capture, stopped_by_signals
     from clvlab.runs.live.feed import feed_at
@@ -70,7 +70,7 @@ def capture_feed(feed: str | Feed, out: Path, request: CaptureRequest) -> Stored
         )
 
 
-# A fixture that is followed here live, as a laboratory is asked to.
+# Live runs.
 
 
 _NEWEST = 5
@@ -86,14 +86,14 @@ def follow_feed(
     *,
     progress: Callable[[LiveView], None] | bool,
 ) -> Run:
-    """Follow a fixture of a feed live until the run is sealed, and keep it; see ``Lab.live``."""
+    """Follow a fixture live until the run is sealed, and keep it; see ``Lab.live``."""
     whom = agents[0].identity.agent_id if len(agents) == 1 else f"{len(agents)} agents"
     with state_display(f"Live run of {whom}", "sealed", progress=progress, more=_newest) as look:
         return kept.live(request, agents, folder, look, store_pack)
 
 
 def _newest(view: LiveView) -> Html:
-    """Return the newest decisions as a table, the last one first; all are pending."""
+    """Return the newest decisions as a table, the last one first."""
     newest = view.decisions(view.count - _NEWEST).select(*_COLUMNS).select(pl.all().reverse())
     return render("newest.html", rows=newest)
 
@@ -103,15 +103,7 @@ PLAN_SCHEMA = "clvlab-plan/1"
 
 @dataclass(frozen=True)
 class LabPacks:
-    """The packs of a laboratory, as plans let them be read.
-
-    Attributes
-    ----------
-    open
-        Opens one.
-    packs
-        Returns those that can be named.
-    """
+    """Access to the packs of a laboratory, without what plans hold out."""
 
     open: Callable[[LabPack | str | Path], LabPack]
     packs: Callable[[], Iterable[Pack]]
@@ -151,7 +143,7 @@ def make_plan(
     grid: Mapping[str, tuple[Any, ...]],
     hold: HoldOut,
 ) -> SearchPlan:
-    """Keep a plan in a laboratory; the same one again is the one that is there."""
+    """Keep a plan in a laboratory; the same plan again returns the one that is kept."""
     check_folds(hold.folds)
     pack = shelf.open(request.pack).source
     fixture_ids = pack.fixture_ids if request.fixtures is None else tuple(sorted(set(request.fixtures)))
@@ -179,7 +171,7 @@ def make_plan(
     kept = runs.searches.plan(payload, pack, held, shelf.packs())
 
     def request_for(fixtures: Sequence[int]) -> RunRequest:
-        """Ask about fixtures of the very pack that was planned over."""
+        """Return a request over fixtures of the pack that was planned over; refuse another content."""
         found = shelf.open(request.pack)
         if found.content_hash != pack.content_hash:
             raise PackTamperedError(f"pack {pack.pack_id!r} of {kept.plan_id}", pack.content_hash, found.content_hash)
@@ -198,7 +190,7 @@ def make_plan(
 
 
 def _agent_of(entry: AgentSpec, grid: Mapping[str, Sequence[Any]], request: RunRequest) -> dict[str, Any]:
-    """Return what of an agent is the same at all points of a grid."""
+    """Return what is the same in an agent at all points of a grid."""
     for point in grid_points(grid):
         with at_point(point):
             agent = resolve(entry.agent, point, request.window)

@@ -1,4 +1,4 @@
-"""What a sealed run says of its agents: one of them or several, made here, read from a store, or from a service."""
+"""The results of a sealed run: made here, or read from a store or a service."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from clvlab.words import counted, mean_clv
 
 
 class Result(Exportable):
-    """What a sealed run says of its agents: a backtest, a competition, or the run of a deployed agent.
+    """The result of a sealed run: a backtest, a competition, or the run of a deployed agent.
 
-    A run that was not performed here is read from its sealed bytes, whose proof is recomputed on the way.
+    A run that was not made here is read from its sealed bytes, and verified.
 
     Parameters
     ----------
     source
         The run.
     view
-        What its pack was made of, as a view file, where that is derived.
+        The view file of its pack, if that is derived.
     """
 
     def __init__(self, source: Run, view: bytes = b"") -> None:
@@ -61,22 +61,23 @@ class Result(Exportable):
 
     @classmethod
     def from_run(cls, run: Run) -> Self:
-        """Return the result of a run that was made here."""
+        """Return the result of a run made here."""
         return cls(run, view_file(run.pack))
 
     @property
     def pack(self) -> reader.Pack:
-        """The pack that was replayed, or captured, if it is at hand; found by its content hash.
+        """The pack that was replayed or captured, found by its content hash.
 
         Raises
         ------
         UnknownPackError
+            The pack is not at hand.
         """
         return self.read.pack
 
     @cached_property
     def read(self) -> Run:
-        """The run as it was made, or as its verification reads it.
+        """The run as made here, or as read by its verification.
 
         Raises
         ------
@@ -87,7 +88,7 @@ class Result(Exportable):
 
     @cached_property
     def parts(self) -> list[Run]:
-        """What the run says of each agent, as comparisons take it.
+        """The run of each agent, for comparisons.
 
         Raises
         ------
@@ -108,10 +109,10 @@ class Result(Exportable):
 
     @property
     def scores(self) -> Scores:
-        """``SCORES``: one row per decision of all agents, abstentions and invalid ones included; ``at_close`` and ``in_gap``.
+        """``SCORES``: one row per decision of all agents, abstentions and invalid ones included.
 
-        ``at_close`` tells whether it was entered at the closing message of its market, ``in_gap`` whether a gap of the pack's
-        capture touches entry or close; null where the pack is not at hand.
+        ``at_close`` is whether it was entered at the closing message of its market; ``in_gap`` whether a gap of the pack's
+        capture touches entry or close, ``None`` without the pack.
         """
         run = self.read
         try:
@@ -124,7 +125,7 @@ class Result(Exportable):
 
     @cached_property
     def leaderboard(self) -> Leaderboard:
-        """The agents by mean CLV; intervals over fixtures stand beside it."""
+        """The agents by mean CLV, with intervals over fixtures."""
         return Leaderboard(tuple(self.parts))
 
     @property
@@ -134,7 +135,7 @@ class Result(Exportable):
 
     @property
     def audits(self) -> dict[str, AuditReport]:
-        """What look-ahead audits found, by agent id; of agents of one's own in a run that was made here."""
+        """The look-ahead audits of your own agents, by agent id, in a run made here."""
         return {name: AuditReport(one) for name, one in self.source.audits.items()}
 
     @property
@@ -144,7 +145,7 @@ class Result(Exportable):
         Raises
         ------
         UnsupportedError
-            The run has several agents, or was deployed.
+            The run has several agents, or is of a deployed agent.
         UnknownPackError
             The pack is not at hand.
         """
@@ -165,29 +166,29 @@ class Result(Exportable):
     def tear_sheet(
         self, agent_id: str | None = None, *, level: float = 0.95, resamples: int = 5_000, draws: int = 200, seed: int = 0
     ) -> TearSheet:
-        """Return the statistics of one agent: means with intervals over fixtures, nulls beside them, breakdowns, pictures.
+        """Return the statistics of one agent: means with intervals over fixtures, null distributions, breakdowns, pictures.
 
         Parameters
         ----------
         agent_id
-            May be left out if there is only one.
+            Optional if there is one agent.
         level
-            Of the intervals, above 0 and below 1.
+            Level of the intervals, above 0 and below 1.
         resamples
-            Of the sign flips by fixture.
+            Number of sign flips by fixture.
         draws
-            How often decisions are moved to other fixtures, and to later messages.
+            Number of moves of the decisions to other fixtures, and to later messages.
         seed
-            Of all of them; the same seed gives the same sheet.
+            Seed of all of them.
 
         Raises
         ------
         UnknownAgentError
-            The run has no such agent, or several and none was named.
+            The run does not have the agent, or has several and no id was passed.
         UnknownPackError
-            The pack of the run, whose ticks a tear sheet reads, is not at hand.
+            The pack of the run is not at hand.
         StatisticsError
-            A level outside 0..1, or fewer than one resample or draw.
+            A level outside 0..1, or no resample or draw.
 
         Examples
         --------
@@ -202,7 +203,7 @@ class Result(Exportable):
         self, edge: float | None = None, *, agent_id: str | None = None, training: Collection[int] | None = None,
         staking: Staking = HALF_KELLY,
     ) -> BankrollFan:  # fmt: skip
-        """Follow a bankroll through the settled decisions of one agent; see ``TearSheet.bankroll``, which has more settings."""
+        """Follow a bankroll through the settled decisions of one agent; ``TearSheet.bankroll`` has more settings."""
         if training is not None:
             training = fixture_ids_argument(training)
         if not isinstance(staking, Staking):
@@ -211,14 +212,14 @@ class Result(Exportable):
 
     @names_checked
     def moved_lines(self, agent_id: str | None = None, *, level: float = 0.95) -> MovedLines:
-        """Price the decisions of one agent whose line was not quoted at the close; no score, and part of no mean CLV.
+        """Price the decisions of one agent whose line was not quoted at the close; these count in no score or mean CLV.
 
         Parameters
         ----------
         agent_id
-            May be left out if there is only one.
+            Optional if there is one agent.
         level
-            Of the interval, above 0 and below 1.
+            Level of the interval, above 0 and below 1.
 
         Raises
         ------
@@ -246,31 +247,31 @@ class Result(Exportable):
         span_ms: tuple[int, int] | None = None,
         only: Selection | TearSheet | None = None,
     ) -> Explorer:
-        """Look at one market at a time: its line, the decisions on it, and what was known when; a widget in JupyterLab.
+        """Explore one market at a time: its line, its decisions, and a replay; a widget in JupyterLab.
 
         Parameters
         ----------
         fixture_id, market_key
-            What is seen first; by default where most was decided.
+            The first market; by default the one with the most decisions.
         agent_id
-            Whose decisions; may be left out if there is only one agent.
+            Optional if there is one agent.
         position
-            How many messages of the market the replay has come to; everything by default.
+            Number of messages replayed; all by default.
         span_ms
             First and last time of the picture, UTC milliseconds; the whole market by default.
         only
-            A tear sheet of some decisions, or its ``.selection``: their fixtures and markets alone are shown.
+            A tear sheet of some decisions, or its ``.selection``, which limits fixtures and markets.
 
         Raises
         ------
         UnknownAgentError, UnknownPackError
             As for ``tear_sheet``.
         StatisticsError
-            Nothing was decided of what is selected.
+            The selection has no decision.
         UnknownFixtureError
-            A fixture that was not replayed.
+            The fixture was not replayed.
         UnknownMarketError
-            A market that the fixture does not have.
+            The fixture does not have the market.
 
         Examples
         --------
@@ -295,7 +296,7 @@ class Result(Exportable):
 
     @cached_property
     def plot(self) -> Plots:
-        """The pictures of the tear sheet: ``bt.plot.clv()``, also on axes of one's own."""
+        """The pictures of the tear sheet: ``bt.plot.clv()``, also on axes of yours."""
         return self.tear_sheet().plot
 
     def verify(self) -> VerificationResult:
@@ -303,7 +304,7 @@ class Result(Exportable):
         return VerificationResult(self.source.verification)
 
     def _agent(self, agent_id: str | None) -> str:
-        """Return the agent that is meant."""
+        """Return the id of an agent, which may be left out of one."""
         own = self.agent_ids
         if agent_id is None and len(own) > 1:
             raise UnknownAgentError(
@@ -315,7 +316,7 @@ class Result(Exportable):
         return agent_id or own[0]
 
     def _part(self, agent_id: str | None) -> Run:
-        """Return the run as the agent's that is meant, whose pack is at hand."""
+        """Return the run of one agent, with its pack."""
         meant = self.parts[self.agent_ids.index(self._agent(agent_id))]
         return meant.knowing(pack=self.pack)  # packs are looked through once, and not again for each agent
 

@@ -1,4 +1,4 @@
-"""Walking forward: what was best so far decides on what comes next, again and again."""
+"""Walk forward: the best point so far is scored on the next fold, fold by fold."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ _OUT_OF_SAMPLE = Phrases(
 
 @dataclass(frozen=True)
 class Forward:
-    """One step: what was best on the folds before, and how it did on this one.
+    """One step: the best point on the folds before, and its score on this fold.
 
     Attributes
     ----------
     fold
         Number of the test fold, from 1; fold 0 only trains.
     params
-        What was best.
+        The best point.
     train_mean, test_mean
-        Of the measure, in its unit; of the test fold only what was decided after the last training close, null without any.
+        Of the measure, in its unit; in the test fold over decisions after the last training close, `None` without any.
     n, removed
-        Decisions that count in the test fold, and those made before the last training close.
+        Decisions of the test fold that count, and those made before the last training close.
     """
 
     fold: int
@@ -69,18 +69,18 @@ class Forward:
 
 @dataclass(frozen=True)
 class WalkForward(Exportable):
-    """A search that was walked forward; made by ``clvlab.walk_forward()``.
+    """A search that walks forward over folds; made by ``clvlab.walk_forward()``.
 
     Attributes
     ----------
     steps
         One for each fold but the first.
     run
-        What was decided out of sample, scored as one run.
+        The decisions out of sample, scored as one run.
     by
-        Name of the measure by which points were chosen.
+        Measure that chose points.
     points
-        How many points the grid has.
+        Number of points of the grid.
     """
 
     agent: str
@@ -101,7 +101,7 @@ class WalkForward(Exportable):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per step: fixtures, what was chosen, the means in and out of sample, decisions, and those removed."""
+        """One row per step: fixtures, chosen parameters, means in and out of sample, decisions, removed ones."""
         rows = [
             {
                 "fold": one.fold,
@@ -119,7 +119,7 @@ class WalkForward(Exportable):
 
     @property
     def removed(self) -> int:
-        """How many decisions were made before the last training close, and do not count."""
+        """Number of decisions made before the last training close, which do not count."""
         return sum(one.removed for one in self.steps)
 
     @property
@@ -138,7 +138,7 @@ class WalkForward(Exportable):
 
     @property
     def verdict(self) -> Verdict:
-        """What the choices made of the folds that came after them, in one sentence."""
+        """The judgement of the choices out of sample, in one sentence."""
         found = self.sheet.means[self.by]
         return verdict(
             found.mean, found.low, found.high, fixtures=found.n_clusters, unit=self._measure.unit, wording=_OUT_OF_SAMPLE,
@@ -146,7 +146,7 @@ class WalkForward(Exportable):
         )  # fmt: skip
 
     def degradation(self, ax: Axes | None = None) -> Axes:
-        """Draw the mean of the chosen points in training beside that on the fold that follows."""
+        """Draw the mean of each chosen point in training and on the next fold."""
         ax, measure = drawing.axes_or_new(ax), self._measure
         for one in self.steps:
             test = np.nan if one.test_mean is None else one.test_mean
@@ -187,9 +187,9 @@ def walk(
     executor: Executor | None = None,
     progress: Progress | bool = True,
 ) -> WalkForward:
-    """Score a grid on every fold, and let what was best on the folds before decide on the next; see ``clvlab.walk_forward``.
+    """Score a grid on every fold, and the best point so far on the next; see ``clvlab.walk_forward``.
 
-    An agent is asked about one fold at a time, anew for each, so that nothing which it learns in one reaches another.
+    An agent starts again for each fold, so that it learns nothing across folds.
     """
     whole_window, measure = window or Window(), measure_of(by)
     points, closed_ms = list(grid_points(grid)), 0
@@ -222,7 +222,7 @@ def walk(
 
 
 def _best(parts: Sequence[Clusters]) -> tuple[int, float]:
-    """Return the point with the highest mean over some folds, among those with an interval, and that mean."""
+    """Return the point with the highest mean over some folds, among those with an interval, and the mean."""
     stacked = Clusters(*(np.vstack([getattr(part, name) for part in parts]) for name in ("sums", "counts", "squares")))
     means = [np.nan if one.low is None or one.mean is None else one.mean for one in estimates(stacked)]
     if np.isnan(means).all():

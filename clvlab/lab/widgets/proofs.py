@@ -1,4 +1,4 @@
-"""The playground as a notebook shows it: a widget, or the checks before and after."""
+"""Evidence browser, Merkle path and playground in a notebook: widgets, or HTML."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STYLE = """<style>
 
 
 class EvidenceWidget:
-    """Search, kinds, a page of lines and one of them whole; ``box`` is what is displayed."""
+    """Search, kinds, a page of lines and one whole line, in ``box``."""
 
     def __init__(self, browser: EvidenceView) -> None:
         self.browser = browser
@@ -61,11 +61,11 @@ class EvidenceWidget:
         self._show()
 
     def _filter(self) -> None:
-        """Keep the lines that are asked for, and show the first of them, unless the one that is shown is among them."""
+        """Filter the lines, and go to the first of them unless the current line is among them."""
         kinds = [toggle.tooltip for toggle in self.kinds if toggle.value]
         self.found = self.browser.find(self.search.value, kinds)
         if self.found and self.line.value not in self.found:
-            self.line.value = self.found[0]  # and so shown
+            self.line.value = self.found[0]  # shows it
         else:
             self._show()
 
@@ -73,7 +73,7 @@ class EvidenceWidget:
         self.line.value = seq
 
     def _place(self) -> int:
-        """Return how many of the found lines stand before the one that is shown."""
+        """Return the number of found lines before the current one."""
         return int(pl.Series(self.found, dtype=pl.Int64).search_sorted(self.line.value))
 
     def _turn(self, pages: int) -> None:
@@ -92,7 +92,7 @@ class EvidenceWidget:
         self.detail.value = self.browser.detail(self.line.value) if len(self.browser.lines) else ""
 
 
-# The evidence browser as a notebook shows it: a widget, or the first lines and the last.
+# The evidence browser: a widget, or the first lines and the last.
 
 
 class EvidenceBrowser(EvidenceView, Interactive):
@@ -124,7 +124,7 @@ class EvidenceBrowser(EvidenceView, Interactive):
 
 
 class MerkleWidget:
-    """The line, the picture, and every hash of the path; ``box`` is what is displayed."""
+    """The line, the picture, and every hash of the path, in ``box``."""
 
     def __init__(self, path: Inclusion) -> None:
         make = optional("ipywidgets", "the Merkle picture")
@@ -155,7 +155,7 @@ class MerkleWidget:
         )
 
 
-# The Merkle path of one line as a notebook shows it: a widget, or the picture of it.
+# The Merkle path of one line: a widget, or its picture.
 
 
 class MerklePath(Inclusion, Interactive):
@@ -196,7 +196,7 @@ class MerklePath(Inclusion, Interactive):
 
 
 class PlaygroundWidget:
-    """Controls of a playground; ``box`` is what is displayed."""
+    """Controls of a playground, in ``box``."""
 
     def __init__(self, playground: Tampering) -> None:
         self.playground = playground
@@ -235,7 +235,7 @@ class PlaygroundWidget:
         self._show()
 
     def _do(self, act: Callable[[], object]) -> None:
-        """Act, then show the copy as it stands; a refusal is shown as well."""
+        """Act, then show the copy and a refusal, if any."""
         refused = ""
         try:
             act()
@@ -245,7 +245,7 @@ class PlaygroundWidget:
         self._show(refused)
 
     def _turn_to_change(self) -> None:
-        """Read the first line that is not as sealed; the one that is read already while there is none."""
+        """Read the first changed line, or the current line again."""
         if changed := self.playground.first_change:
             self.file.value = changed[0]
             self._read()
@@ -262,7 +262,7 @@ class PlaygroundWidget:
 
 
 class Playground(Tampering, Interactive):
-    """A copy of a sealed run to tamper with; made by ``Run.tamper()``. The run itself and its folder are never touched.
+    """A copy of a sealed run to tamper with; made by ``Run.tamper()``. The run and its folder stay untouched.
 
     Each act changes the copy and returns the playground: ``.attack(name)``, ``.replace(file, old, new)``,
     ``.write_line(file, number, text)``, ``.flip(file, offset)``, ``.close_seal()``, ``.restore()``.

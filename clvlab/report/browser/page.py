@@ -1,4 +1,4 @@
-"""One HTML file with the verifier in it: no request, no dependency, and a policy that allows nothing but itself."""
+"""The verifier as one HTML file, without requests or dependencies, under a strict policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 
-# The order is that of definition: a constant is made of what stands before it.
+# In order of definition: a constant may use what comes before it.
 _JUDGE = (
     "broken", "bytes", "hashes", "merkle", "canonical", "ed25519", "shapes", "evidence", "rules", "coherence", "law", "policy",
     "manifest", "anchor", "keys", "log", "bundle", "disclosure", "states", "checks", "answering",
@@ -18,16 +18,12 @@ _PAGE = ("elements", "judge", "verdict", "table", "acting")
 
 
 def verifier_page() -> bytes:
-    """Return the verifier as one HTML file, which works from a disk and without a network.
-
-    Its scope is that of ``clv_verify.py`` and ``clv_states.py``. It is the same bytes each time, so that
-    its SHA-256 can be compared.
-    """
+    """Return the verifier page, always the same bytes, with the scope of ``clv_verify.py`` and ``clv_states.py``."""
     return _page()[0]
 
 
 def page_policy() -> str:
-    """Return the content security policy under which the page works: its own script and style, and no request at all."""
+    """Return the content security policy of the page: its own script and style, and no request."""
     return f"{_page()[1]}; frame-ancestors 'none'"  # which a policy inside a page can't say
 
 
@@ -44,7 +40,7 @@ def _page() -> tuple[bytes, str]:
 
 
 def _script(folder: str, names: tuple[str, ...]) -> str:
-    """Join sources to one strict script; nothing in it may end the element that it stands in."""
+    """Join sources to one strict script; refuse text that would end the script element."""
     sources = "\n".join(_source(f"{folder}/{name}.js") for name in names)
     joined = f'"use strict";\n{sources}'
     if "</script" in joined.lower() or "<!--" in joined:

@@ -1,4 +1,4 @@
-"""What there is to explore in a backtest, what of it is chosen, and what is known of that. Knows no widget."""
+"""The exploration of a backtest, market by market, without a widget."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from clvlab.runs.inspector import decision_record
 from clvlab.runs.run import Run
 from clvlab.words import TO_DAY, counted
 
-# What fixtures are called, so that a person finds one: who plays, when, and its number.
+# Labels of fixtures: teams, date and number.
 
 
 def fixture_labels(fixtures: pl.DataFrame) -> pl.Series:
-    """Return a label a fixture: the teams, or the number where they are not known, and the date in UTC where it is.
+    """Return a label for each fixture: the teams, else its number, and the UTC date if known.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def fixture_labels(fixtures: pl.DataFrame) -> pl.Series:
 
 
 def matching(fixtures: pl.DataFrame, query: str) -> pl.DataFrame:
-    """Keep the fixtures whose label or number holds every word that was asked for, whatever its case."""
+    """Return the fixtures whose label or number has every word of the query, in any case."""
     held = pl.concat_str(pl.col("fixture_id").cast(pl.String), pl.lit(" "), "label").str.to_lowercase()
     words = query.lower().split()
     return fixtures.filter(pl.all_horizontal(held.str.contains(word, literal=True) for word in words)) if words else fixtures
@@ -53,25 +53,25 @@ class Exploration:
     Parameters
     ----------
     source
-        The backtest. The market on which most was decided is chosen first.
+        The backtest. It opens at the market with the most decisions.
     selection
-        Which decisions are looked at, and with them which fixtures and markets; see ``TearSheet.only``. All by default.
+        Selected decisions, with their fixtures and markets; see ``TearSheet.only``. All by default.
 
     Raises
     ------
     StatisticsError
-        Nothing was decided of what is selected.
+        The selection has no decision.
 
     Attributes
     ----------
     fixture_id, market, view
-        What is chosen, and how far the replay of it has come.
+        The chosen market, at the position of the replay.
     tape, decisions
         Of the fixture.
     position, span_ms
         As for ``show``.
     followers
-        Called after every change of what is seen.
+        Called after every change of the view.
     """
 
     def __init__(self, source: Run, selection: Selection = _WHOLE) -> None:
@@ -85,9 +85,9 @@ class Exploration:
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:
-        """One row per replayed fixture: (fixture_id, names, kickoff_ts_ms, decisions, label), in the order of the pack.
+        """One row per replayed fixture: (fixture_id, names, kickoff_ts_ms, decisions, label), in order of the pack.
 
-        Of a selection, those with a decision of it.
+        A selection leaves those with a selected decision.
         """
         decided = self._scores.group_by("fixture_id").agg(decisions=pl.len().cast(pl.Int64))
         replayed = pl.Series(self.source.fixture_ids, dtype=pl.Int64).implode()
@@ -99,7 +99,7 @@ class Exploration:
 
     @cached_property
     def _scores(self) -> pl.DataFrame:
-        """The decisions that are looked at, with their time and action."""
+        """The selected decisions with their time and action."""
         made, closes = self.source.evidence.decisions.select("ts_ms", "action"), self.source.evidence.closes
         scores = pl.concat([self.source.scores, made], how="horizontal")
         if self.selection.is_whole:
@@ -120,7 +120,7 @@ class Exploration:
         position: int | None = None,
         span_ms: tuple[int, int] | None = None,
     ) -> Self:
-        """Choose what is seen, and return the explorer.
+        """Choose a market, and return the explorer.
 
         Parameters
         ----------
@@ -129,13 +129,14 @@ class Exploration:
         market_key
             One of ``.markets``; by default the one with the most decisions.
         position
-            Messages of the market that have come; everything by default.
+            Number of messages replayed; all by default.
         span_ms
             First and last time of the picture; the whole market by default.
 
         Raises
         ------
         UnknownFixtureError, UnknownMarketError
+            The fixture or market is not listed.
         """
         if fixture_id not in self.fixtures["fixture_id"]:
             raise UnknownFixtureError(fixture_id, self.source.pack.pack_id, tuple(self.fixtures["fixture_id"]))
@@ -150,7 +151,7 @@ class Exploration:
         self.decisions = self._scores.filter(pl.col("fixture_id") == fixture_id)
 
     def seek(self, position: int | None = None, span_ms: tuple[int, int] | None = None) -> Self:
-        """Move the replay and the zoom within the market that is shown, as ``show`` does, and return the explorer."""
+        """Move the replay and the zoom within the market, and return the explorer."""
         self.position, self.span_ms = position, span_ms
         self.view: MarketView = self.market.view(position, span_ms)
         for follow in self.followers:
@@ -159,9 +160,9 @@ class Exploration:
 
     @property
     def markets(self) -> pl.DataFrame:
-        """One row per market of the fixture, on the tape or only in a decision: (market_key, decisions).
+        """One row per market of the fixture, on the tape or in a decision: (market_key, decisions).
 
-        Of a selection, those with a decision of it.
+        A selection leaves those with a selected decision.
         """
         keys = self.tape.series.select("market_key").unique(maintain_order=True)
         decided = self.decisions.drop_nulls("market_key").group_by("market_key").agg(decisions=pl.len().cast(pl.Int64))
@@ -180,19 +181,19 @@ class Exploration:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """The decisions on the market as far as the replay has come: ``clvlab.report.explorer.view.MARKS``."""
+        """The decisions on the market up to the replay: ``clvlab.report.explorer.view.MARKS``."""
         return self.view.decided.drop("n")
 
     @property
     def query(self) -> str:
-        """The call on the backtest that shows the same again."""
+        """The call on the backtest that returns to this view."""
         chosen = {"position": self.position, "span_ms": self.span_ms}
         more = "".join(f", {name}={value!r}" for name, value in chosen.items() if value is not None)
         only = "" if self.selection.is_whole else ", only=sheet.selection"
         return f"bt.explore({self.fixture_id}, {self.market.market_key!r}{more}{only})"
 
     def record(self, seq: int) -> InspectorRecord:
-        """Return the inspector record of the decision at event ``seq``, whole: nothing of it is hidden by the replay.
+        """Return the whole inspector record of the decision at event ``seq``, whatever the replay.
 
         Raises
         ------
@@ -206,17 +207,17 @@ class Exploration:
 
     @property
     def known(self) -> bool:
-        """Whether the replay has come to the close, so that verdicts are no news from the future."""
+        """Whether the replay has reached the close, so that verdicts may be shown."""
         return self.view.now_ms is None or self.view.close is not None
 
     @property
     def label(self) -> str:
-        """Who plays, and when."""
+        """Teams and date."""
         return str(self.fixtures.filter(pl.col("fixture_id") == self.fixture_id)["label"][0])
 
     @property
     def line(self) -> str:
-        """What is seen, in a sentence."""
+        """The view in a sentence."""
         view = self.view
         counts = dict(view.decided.group_by("outcome").len().sort("len", "outcome", descending=[True, False]).iter_rows())
         astray = self.decisions.filter(pl.col("action") == Action.BACK)["market_key"].null_count()

@@ -1,4 +1,4 @@
-"""One decision as HTML: what was known, what was proposed, what the law says and why, and, fenced off, what is only claimed."""
+"""One decision as HTML: the market, the proposal, the score with its reason, and unverified claims."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clvlab.words import REASON_RULES, amount, odds, percent, seconds
 
 
 def reasoning(record: InspectorRecord) -> str:
-    """Say how the law comes to its result: the first rule that failed, or the sums behind CLV and edge."""
+    """Return how the law scores: the first failed rule, or the sums of CLV and edge."""
     law = record["recompute"]
     if law["reason"] != Reason.SCORED:
         return REASON_RULES[law["reason"]]
@@ -36,7 +36,7 @@ def reasoning(record: InspectorRecord) -> str:
 
 
 def record_card(seq: int, record: InspectorRecord, *, known: bool = True) -> Html:
-    """Show an inspector record."""
+    """Show an inspector record; before the close is ``known``, hide what depends on it."""
     action, state = record["agent_action"], record["market_state"]
     return card(
         "record.html",
@@ -64,7 +64,7 @@ def record_card(seq: int, record: InspectorRecord, *, known: bool = True) -> Htm
 
 
 def _tone(record: InspectorRecord, *, known: bool) -> Tone | None:
-    """Return the tone of what the law gives; `None` while that is not known, or where it gives nothing."""
+    """Return the tone of a score; `None` before it is known, or without one."""
     clv = record["recompute"]["clv_bps"]
     if not known or clv is None:
         return None
@@ -99,14 +99,14 @@ def _claims(claims: UntrustedMetadata) -> Mapping[str, object]:
     return values | {"claimed edge": None if edge is None else amount(edge)}
 
 
-# The explorer where no widget runs: a picture of the market and a table of the decisions on it.
+# The explorer without a widget: a picture of the market and a table of its decisions.
 
 
 _MAX_ROWS = 12
 
 
 def market_card(names: str, line: str, view: MarketView) -> Html:
-    """Show a view: what is seen, in a sentence; the picture; the first decisions."""
+    """Show a view: a sentence, the picture, the first decisions."""
     rows = view.decided.head(_MAX_ROWS).with_columns(at=CLOCK)
     try:
         picture, missing = drawing.svg(lambda ax: draw(view, ax), f"line of {view.market_key}", (8.4, 3.6)), ""
@@ -167,5 +167,5 @@ def _times(ts_ms: pl.Series) -> np.ndarray:
 
 
 def _plain(text: str) -> str:
-    """Keep matplotlib from reading mathematics into a name, and from hiding one that starts with an underscore."""
+    """Escape a name for matplotlib, which reads mathematics and hides leading underscores."""
     return drawing.SHIELD + text.replace("$", r"\$")
