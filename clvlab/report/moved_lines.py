@@ -255,10 +255,8 @@ class MovedLines(Exportable):
         if self.frame.is_empty():
             return f"Lines that moved: no decision on one{self._left_out}"
         count, mean = counted(self.mean.n, "decision"), spelt_mean(self.mean, "bps")
-        summary = (
-            f"{count} in {counted(self.mean.n_clusters, 'fixture')}, mean {mean}, not part of the mean CLV{self._left_out}"
-        )
-        return f"Lines that moved: {summary}; next: .frame, .mean, .to_html(path)"
+        text = f"{count} in {counted(self.mean.n_clusters, 'fixture')}, mean {mean}, not part of the mean CLV{self._left_out}"
+        return f"Lines that moved: {text}; next: .frame, .mean, .to_html(path)"
 
     def _repr_html_(self) -> Html:
         names, first = market_names(self.frame["market_key"]), self.frame.head(_MAX_ROWS)

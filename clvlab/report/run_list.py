@@ -135,7 +135,7 @@ def _written_s(folder: Path) -> float:
 
 
 @dataclass(frozen=True)
-class PairedDifference:
+class Difference:
     """The CLV of an agent less that of the first, in bps of probability, over their common fixtures."""
 
     first: str
@@ -163,7 +163,7 @@ class PairedDifference:
         return {"agent": self.other, "beside": self.first, **figures, "verdict": self.verdict.sentence}
 
 
-def differences_from_first(runs: Sequence[ListedRun]) -> list[PairedDifference]:
+def differences_from_first(runs: Sequence[ListedRun]) -> list[Difference]:
     """Compare the agents of runs over one pack with the first, each alone."""
     for run in runs:
         if run.fault is not None:
@@ -179,7 +179,7 @@ def differences_from_first(runs: Sequence[ListedRun]) -> list[PairedDifference]:
     sums = stacked([one for run in runs for one in run.sums], MEASURES["clv"])[0]
     found = [paired_difference(sums, k, 0, level=0.95) for k in range(1, len(names))]
     return [
-        PairedDifference(names[0], names[k], one.n_clusters, one.difference, one.low, one.high)
+        Difference(names[0], names[k], one.n_clusters, one.difference, one.low, one.high)
         for k, one in enumerate(found, start=1)
     ]
 

@@ -86,9 +86,7 @@ def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
         glossary=GLOSSARY,
         means=[(title, found.columns, _in_words(name, found)) for name, (title, found) in tables.items() if _is_mean(name)],
         tables=[
-            (name, title, _template_rows(name, found), found.columns)
-            for name, (title, found) in tables.items()
-            if not _is_mean(name)
+            (name, title, _rows_of(name, found), found.columns) for name, (title, found) in tables.items() if not _is_mean(name)
         ],
         calibrations={title: found for title, found in calibrations.items() if found},
         moved=mean_rows(sheet.moved_lines, sheet.level),
@@ -133,7 +131,7 @@ def _value(row: Figure) -> tuple[str | None, str]:
     return None if value is None else f"{value:{form}}", interval(low, high, form)
 
 
-def _template_rows(name: str, table: pl.DataFrame) -> Sequence[object]:
+def _rows_of(name: str, table: pl.DataFrame) -> Sequence[object]:
     """Return the rows of a breakdown for the template."""
     if name == "closes":
         return _with_pictures(table)

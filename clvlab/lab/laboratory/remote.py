@@ -158,7 +158,7 @@ class HttpBackend:
                 config = {"strategy": str(agents[0].agent), "source_mode": "live", "fixture_id": request.fixture}
                 run_id = client.deploy(config, params=dict(agents[0].params), agent_id=agents[0].agent_id)["run_id"]
             else:
-                run_id = self._start_competition(client, {"source_mode": "live", "fixture_id": request.fixture}, names, agents)
+                run_id = self._start_run(client, {"source_mode": "live", "fixture_id": request.fixture}, names, agents)
             look_on: Callable[[Any], None] | bool = progress
             with state_display(f"Live run at {self.where}", "sealed", progress=look_on) as look:
                 ending = _follow(client, run_id, look)
@@ -187,11 +187,9 @@ class HttpBackend:
         with self._connection() as client:
             fixture_id = _only(request.fixtures or client.pack(pack_id)["fixtures"])
             config = {"source_mode": "replay", "pack_id": pack_id, "fixture_id": fixture_id}
-            return self.open_run(self._start_competition(client, config, names, agents))
+            return self.open_run(self._start_run(client, config, names, agents))
 
-    def _start_competition(
-        self, client: Client, config: Mapping[str, Any], names: Sequence[str], agents: Sequence[AgentSpec]
-    ) -> str:
+    def _start_run(self, client: Client, config: Mapping[str, Any], names: Sequence[str], agents: Sequence[AgentSpec]) -> str:
         """Create and start a competition of the agents; return the run id."""
         shape = {"competition_type": "arena", "market_scope": "all", "roster_size": max(_MIN_ROSTER, len(agents))}
         made = client.create_competition(config, **shape)["competition_id"]

@@ -179,14 +179,12 @@ def run_request(
     own, chosen = pack_argument(pack), fixture_ids_argument(fixtures)
     if type(audit) is not bool:
         raise ArgumentError(f"audit is True or False, not {audit!r:.80}")
-    run_window = window_argument(window)
-    if close is not None and run_window.close_source not in (None, close):
-        raise WindowError(
-            f"close={close!r:.80} and close_source={run_window.close_source!r:.80} of the window differ: give one"
-        )
+    rule = window_argument(window)
+    if close is not None and rule.close_source not in (None, close):
+        raise WindowError(f"close={close!r:.80} and close_source={rule.close_source!r:.80} of the window differ: give one")
     if close is not None:
-        run_window = replace(run_window, close_source=close)
-    return RunRequest(own, chosen, run_window, policy_argument(policy), audit)
+        rule = replace(rule, close_source=close)
+    return RunRequest(own, chosen, rule, policy_argument(policy), audit)
 
 
 def agent_spec(agent: Any, params: Any = None) -> AgentSpec:

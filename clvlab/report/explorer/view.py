@@ -231,12 +231,10 @@ class ReplayMarket:
         past = self.rows.filter(pl.col("message").is_between(first, after - 1))
         carried = after == count and count > 0 and now_ms > times[count - 1]
         ends = past.filter(pl.col("message") == count - 1, pl.lit(carried)).with_columns(ts_ms=pl.lit(now_ms, pl.Int64))
-        return _with_holds(pl.concat([thin(past, span_ms, width), ends]).sort("side", "ts_ms", maintain_order=True)).select(
-            *LINES
-        )
+        return _hold(pl.concat([thin(past, span_ms, width), ends]).sort("side", "ts_ms", maintain_order=True)).select(*LINES)
 
 
-def _with_holds(points: pl.DataFrame) -> pl.DataFrame:
+def _hold(points: pl.DataFrame) -> pl.DataFrame:
     """Hold each price until the message that suspends it, where its line ends."""
     before = pl.col("prob_bps").shift(1).over("side")
     held = points.with_columns(held=before).filter(pl.col("prob_bps").is_null(), pl.col("held").is_not_null())
