@@ -87,8 +87,8 @@ def show_next(*words: object) -> None:
 
 def show_verdict(found: Headline, agent: str = "") -> None:
     """Print the verdict on a mean."""
-    sentence = f"{agent}: {found.said.sentence}" if agent else found.said.sentence
-    say(sentence, _TONES[found.said.tone])
+    sentence = f"{agent}: {found.verdict.sentence}" if agent else found.verdict.sentence
+    say(sentence, _TONES[found.verdict.tone])
 
 
 def show_report(report: Mapping[str, Any], found: Headline | None = None) -> None:

@@ -24,7 +24,7 @@ from clvlab.proof.checks import Check
 from clvlab.proof.verify import Verification
 from clvlab.report import run_list
 from clvlab.report.headline import headline_of
-from clvlab.report.run_list import DEFAULT_RUNS, beside_the_first, find_run
+from clvlab.report.run_list import DEFAULT_RUNS, differences_from_first, find_run
 from clvlab.report.tearsheet import tear_sheet_page
 from clvlab.runs import run_folder
 from clvlab.runs.card import proof_card, verification_answer
@@ -97,12 +97,12 @@ def compare(
         if pack is None:
             folders = [run_list.find_run(name, runs_folder) for name in run]
         found = [run_list.listed_run(folder) for folder in folders]
-        differences = beside_the_first(found)
+        differences = differences_from_first(found)
     if as_json:
         print_json({"runs": [one.facts() for one in found], "differences": [one.facts() for one in differences]})
         return
     for difference in differences:
-        say(difference.said.sentence, "bold")
+        say(difference.verdict.sentence, "bold")
     out.print()
     show_table(_table(found))
     if len(differences) > 1:

@@ -27,7 +27,7 @@ from clvlab.cli.options import (
 )
 from clvlab.cli.output import out, plain, print_json, say, show_next, show_table
 from clvlab.cli.progress import bar, interruptible
-from clvlab.report.search import HonestSearch, honest_search, named
+from clvlab.report.search import HonestSearch, honest_search, point_text
 from clvlab.words import counted, estimate, p_value
 
 _LISTED = 10
@@ -62,7 +62,7 @@ def sweep(
 
 
 def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object]) -> None:
-    say(found.said.sentence, "bold")
+    say(found.verdict.sentence, "bold")
     best = found.best
     if best is None:
         return
@@ -87,7 +87,7 @@ def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object])
         unit = "" if clv.low is None else "bps"
         spelt = "none" if clv.mean is None else estimate(clv.mean, clv.low, clv.high, unit)
         p_values = (p_value(p) or "" for p in (clv.p_value, point.p_family))
-        layout.add_row(plain(named(point)), spelt, str(clv.n_clusters), *p_values)
+        layout.add_row(plain(point_text(point)), spelt, str(clv.n_clusters), *p_values)
     show_table(layout)
     if len(ranked) > _LISTED:
         out.print(f"and {counted(len(ranked) - _LISTED, 'point')} more, with --json")

@@ -1,4 +1,4 @@
-"""A progress bar where somebody looks: in a notebook and in a terminal, nowhere else."""
+"""Progress in a notebook or a terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from clvlab.words import counted
 Progress = Callable[[int, int], None]
 
 
-class Stated(Protocol):
-    """Work without a known end, at one moment: in one line, as names and values, and what of these stays when it is over."""
+class ProgressState(Protocol):
+    """The state of work without a known end: in one line, as facts, and the facts that stay when it is over."""
 
     @property
     def line(self) -> str: ...
@@ -24,12 +24,12 @@ class Stated(Protocol):
     def outcome(self) -> Mapping[str, str]: ...
 
 
-_State = TypeVar("_State", bound=Stated)
+_State = TypeVar("_State", bound=ProgressState)
 
 
 @contextmanager
-def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Iterator[Progress]:
-    """Return the callback that is told how many points are done and how many there are: a bar, or the caller's own."""
+def progress_bar(what: str, total: int, *, progress: Progress | bool) -> Iterator[Progress]:
+    """Yield the callback for the number of points done and in all: a bar, or the caller's own."""
     if callable(progress):
         yield progress
     elif not progress:
@@ -44,13 +44,12 @@ def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Itera
 
 
 @contextmanager
-def shown_state(
+def state_display(
     what: str, done: str, *, progress: Callable[[_State], None] | bool, more: Callable[[_State], Html] = lambda _: Html("")
 ) -> Iterator[Callable[[_State], None]]:
-    """Return the callback that is told how work without a known end is: a table that changes, or the caller's own.
+    """Yield the callback for the state of work: a table that changes, or the caller's own.
 
-    In a notebook ``more`` says, in HTML, what stands under the table; at the end the table says that the work is ``done``,
-    failed or was interrupted, and what came of it.
+    In a notebook ``more`` adds HTML under the table, and the last table says ``done``, failed or interrupted.
     """
     if callable(progress):
         yield progress
@@ -72,7 +71,7 @@ def _silent(done: int, total: int) -> None:
 
 
 def _notebook() -> Any:
-    """Return IPython's display module if this runs in a kernel, which has loaded it; else null."""
+    """Return IPython's display module in a kernel, else `None`."""
     kernel = sys.modules.get("ipykernel.kernelapp")
     return sys.modules.get("IPython.display") if kernel is not None and kernel.IPKernelApp.initialized() else None
 
@@ -106,13 +105,13 @@ def _notebook_table(shell: Any, what: str, done: str, more: Callable[[_State], H
         raise
     finally:
         facts = last[0].outcome if last else {}
-        said = ", ".join(f"{name} {text}" for name, text in facts.items())
-        text = f"{what}: {ended}" + (f", {said}" if said else "")
+        outcome = ", ".join(f"{name} {text}" for name, text in facts.items())
+        text = f"{what}: {ended}" + (f", {outcome}" if outcome else "")
         handle.update(_Drawn(text, card("progress.html", f"{what}: {ended}", notes=notes, facts=facts, more="")))
 
 
 class _Drawn:
-    """HTML with a text beside it, for viewers of either."""
+    """HTML and text, for viewers of either."""
 
     def __init__(self, text: str, content: str) -> None:
         self._text, self._content = text, content

@@ -1,4 +1,4 @@
-"""The statistics, where a notebook looks for them; they stand in ``clvlab.statistics``.
+"""The statistics of ``clvlab.statistics``, for notebooks.
 
 >>> from clvlab.lab.statistics import cluster_mean
 >>> cluster_mean.__module__

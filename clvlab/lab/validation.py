@@ -9,31 +9,25 @@ from typing import Any
 from clvlab.errors import PackFormatError
 
 
-def shown(value: object) -> str:
-    """Name a value in a refusal: what it is, and a frame or another long thing by its class alone."""
+def value_text(value: object) -> str:
+    """Return a value for a refusal; a frame or another long value by its class alone."""
     text = f"{value!r:.80}"
     return f"a {type(value).__module__.partition('.')[0]} {type(value).__name__}" if "\n" in text else text
 
 
-def fixture_ids_given(fixtures: Any) -> tuple[int, ...] | None:
-    """Return fixture ids as a tuple, whole numbers of any library among them; null is all.
-
-    Raises
-    ------
-    PackFormatError
-        No fixture, or what is no list of whole numbers.
-    """
+def fixture_ids_argument(fixtures: Any) -> tuple[int, ...] | None:
+    """Return fixture ids as a tuple of int, whole numbers of any library among them; `None` is all."""
     if fixtures is None:
         return None
     if isinstance(fixtures, str | bytes | Mapping) or not isinstance(fixtures, Iterable):
         meant = f": write fixtures=[{fixtures!s}]" if _is_whole(fixtures) else ""
-        raise PackFormatError(f"fixtures are a list of fixture ids, not {shown(fixtures)}{meant}")
+        raise PackFormatError(f"fixtures are a list of fixture ids, not {value_text(fixtures)}{meant}")
     chosen = tuple(fixtures)
     strange = [one for one in chosen if not _is_whole(one)]
     if strange:
         number = str(strange[0])
         meant = f": write {number} without quotes" if isinstance(strange[0], str) and number.isdecimal() else ""
-        raise PackFormatError(f"a fixture is named by its id, a whole number, not {shown(strange[0])}{meant}")
+        raise PackFormatError(f"a fixture is named by its id, a whole number, not {value_text(strange[0])}{meant}")
     if not chosen:
         raise PackFormatError("name at least one fixture, or none at all for every fixture")
     return tuple(operator.index(one) for one in chosen)

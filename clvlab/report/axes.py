@@ -1,4 +1,4 @@
-"""Pictures in a page: SVG in the ink of the page, the same bytes each time, with nothing to fetch."""
+"""Pictures of matplotlib as SVG in the colours of the page, with the same bytes each time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, filterwarnings
 
 from clvlab.report.export import optional
-from clvlab.report.html import Html, escaped, visible
+from clvlab.report.html import Html, escape_text, visible
 from clvlab.report.svg import BLUE as BLUE
 from clvlab.report.svg import GREY as GREY
 from clvlab.report.svg import RED as RED
@@ -42,13 +42,7 @@ _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "yti
 
 
 def axes_or_new(ax: Axes | None) -> Any:
-    """Return the axes, or those of a new pyplot figure, which a notebook shows by itself in the ink of its theme.
-
-    Raises
-    ------
-    MissingLibraryError
-        matplotlib is not installed.
-    """
+    """Return the axes, or those of a new pyplot figure, which a notebook shows in the colours of its theme."""
     if ax is not None:
         return ax
     pyplot = optional("matplotlib.pyplot", "a plot")
@@ -64,20 +58,20 @@ def _page_part(figure: Any) -> str:
         black = _ink(figure, _INK)
         try:
             width = figure.get_size_inches()[0] * 96
-            return f'<div style="max-width:{width:.0f}px">{_saved(figure, _title(figure))}</div>'
+            return f'<div style="max-width:{width:.0f}px">{_svg_of(figure, _title(figure))}</div>'
         finally:
             for restore in black:
                 restore()
 
 
 def _title(figure: Any) -> str:
-    """What a screen reader says: the titles of a figure."""
+    """Return the titles of a figure, for screen readers."""
     titles = (ax.get_title(place) for ax in figure.axes for place in ("left", "center", "right"))
     return "; ".join(title for title in titles if title) or "figure"
 
 
 def _ink(figure: Any, colour: str) -> list[Callable[[], object]]:
-    """Colour what is black, as everything is by default, take the white out of legends, and return what undoes both."""
+    """Colour what is black, hide the frames of legends, and return the functions that undo both."""
     same, text = optional("matplotlib.colors", "a plot").same_color, optional("matplotlib.text", "a plot").Text
     figure.draw_without_rendering()  # ticks are made when they are drawn first
     drawn = figure.findobj(text)
@@ -98,17 +92,7 @@ def _ink(figure: Any, colour: str) -> list[Callable[[], object]]:
 
 
 def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (4.8, 3.0)) -> Html:
-    """Draw on new axes and return the picture as an SVG element.
-
-    Parameters
-    ----------
-    draw
-        Takes the axes.
-    title
-        What a screen reader says.
-    size
-        Width and height in inches; the page scales it.
-    """
+    """Draw on new axes and return the SVG element; ``title`` is for screen readers, ``size`` in inches."""
     matplotlib = optional("matplotlib", "a picture")
     figures = optional("matplotlib.figure", "a picture")
     with _STYLING, matplotlib.rc_context(_STYLE | dict.fromkeys(_INKED, _INK)), _letters_of_any_script():
@@ -117,11 +101,11 @@ def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (
         # Laid out once, in one pass, and drawn once: with a layout at work, saving draws everything twice.
         figure.get_layout_engine().execute(figure)
         figure.set_layout_engine("none")
-        return _saved(figure, title)
+        return _svg_of(figure, title)
 
 
-def _saved(figure: Any, title: str) -> Html:
-    """Return a figure as an SVG element, with the ink of the page in place of ours."""
+def _svg_of(figure: Any, title: str) -> Html:
+    """Return a figure as an SVG element in the colours of the page."""
     text = StringIO()
     figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     drawn = sub(r".*?(?=<svg)", "", text.getvalue(), count=1, flags=DOTALL)
@@ -129,14 +113,14 @@ def _saved(figure: Any, title: str) -> Html:
     drawn = sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", drawn, flags=DOTALL)
     head, _, body = drawn.partition(">")
     head = sub(r' (?:xmlns(?::\w+)?|version|width|height)="[^"]*"', "", head)
-    head = head.replace("<svg", f'<svg role="img" aria-label="{escaped(title)}"', 1)
-    shown = visible(f"{head}>{body}".replace(SHIELD, ""))
-    return Html(shown.replace(_INK, "currentColor"))
+    head = head.replace("<svg", f'<svg role="img" aria-label="{escape_text(title)}"', 1)
+    markup = visible(f"{head}>{body}".replace(SHIELD, ""))
+    return Html(markup.replace(_INK, "currentColor"))
 
 
 @contextmanager
 def _letters_of_any_script() -> Iterator[None]:
-    """Draw letters that matplotlib's font lacks without a warning: they stay text, and the page has fonts of its own."""
+    """Silence the warning about letters that matplotlib's font lacks: they stay text in the page's fonts."""
     with catch_warnings():
         filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
         yield

@@ -1,4 +1,4 @@
-"""What the settled bets of a backtest would have done to a bankroll. It is no score, and ranks nothing."""
+"""The bankroll of a backtest's settled bets, which is not a score and does not rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 
 from clvlab.errors import StatisticsError
 from clvlab.report.axes import BLUE, GREY, RED, axes_or_new, svg
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.figures import PERCENT, Figure, Sheet, percent_of, returns_of
 from clvlab.report.html import Html, card
 from clvlab.statistics import Bankroll, Staking, bankroll, stakes, training_edge
@@ -32,8 +32,8 @@ _READING = (
 
 
 @dataclass(frozen=True)
-class BankrollFan(Shown):
-    """A bankroll through the settled decisions of an agent, and through fixtures drawn from them; starts with 1.
+class BankrollFan(Exportable):
+    """A bankroll, from 1, through the settled decisions of an agent and through resampled fixtures.
 
     Made by ``TearSheet.bankroll()``.
 
@@ -44,15 +44,15 @@ class BankrollFan(Shown):
     agent_id
         Whose decisions.
     staking
-        How much was staked.
+        The rule of stakes.
     edge
-        What each bet was assumed to bring, as a share of the stake; null for flat stakes.
+        Assumed profit of each bet, as a share of the stake; ``None`` for flat stakes.
     training
-        How many fixtures the edge is the mean of; 0 where it was stated.
+        Number of fixtures whose mean is the edge; 0 if it was stated.
     unsettled
-        Decisions without a price or a result, which are not followed.
+        Decisions without a price or a result, which are left out.
     early
-        Decisions made before the last fixture of the training closed, whose edge was not known then; not followed either.
+        Decisions before the last training close, when the edge was not yet known; left out as well.
     open_s
         Seconds from a close to the result.
     level
@@ -71,13 +71,13 @@ class BankrollFan(Shown):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row per number of fixtures settled: (fixtures, bankroll, q05, q25, q50, q75, q95), in bankrolls of the start."""
+        """One row per number of settled fixtures: (fixtures, bankroll, q05, q25, q50, q75, q95), start 1."""
         columns = {"fixtures": np.arange(self.source.path.size), "bankroll": self.source.path}
         return pl.DataFrame(columns | {f"q{round(100 * q):02}": row for q, row in zip(QUANTILES, self.source.fan, strict=True)})
 
     @property
     def figures(self) -> list[Figure]:
-        """Name, value, bounds of its interval as far as there is one, and unit of each figure."""
+        """Name, value, bounds of the interval, if any, and unit of each figure."""
         found, growth, start = self.source, self.source.growth, "bankrolls of the start"
         low, middle, high = (float(found.fan[k, -1]) for k in (0, 2, -1))
         falls = [100 * fall for fall in found.drawdowns]
@@ -96,31 +96,31 @@ class BankrollFan(Shown):
 
     @property
     def line(self) -> str:
-        """What became of the bankroll, in one sentence."""
+        """The result in one sentence."""
         found, growth = self.source, self.source.growth
         if not found.n:
-            return f"{self.staking}{self._assumed}: no bet gets a stake, so the bankroll stays as it is"
+            return f"{self.staking}{self._assumption}: no bet gets a stake, so the bankroll stays as it is"
         grown = "all lost" if growth.mean is None and found.path[-1] <= 0 else "no growth to estimate"
         if growth.mean is not None:
             bounds = interval(percent_of(growth.low), percent_of(growth.high), "z.3f")
             grown = f"log growth {100 * growth.mean:+z.3f} % a fixture{bounds}"
         low, high, fall = found.fan[0, -1], found.fan[-1, -1], 100 * found.drawdowns[2]
         return (
-            f"{self.staking}{self._assumed}: {found.path[-1]:.2f} of the start after {counted(found.n, 'bet')} on "
+            f"{self.staking}{self._assumption}: {found.path[-1]:.2f} of the start after {counted(found.n, 'bet')} on "
             f"{counted(found.path.size - 1, 'fixture')} (nine in ten paths {low:.2f} to {high:.2f}), {grown}; "
             f"{100 * found.ruin:.1f} % of {found.paths:,} paths fall below {found.ruin_below:g}, the median path by "
             f"{fall:.0f} % from a peak; no score"
         )
 
     @property
-    def _assumed(self) -> str:
+    def _assumption(self) -> str:
         if self.edge is None:
             return ""
         whence = f"the mean of {counted(self.training, 'other fixture')}" if self.training else "as stated"
         return f" for an edge of {100 * self.edge:+z.2f} %, {whence}"
 
     def chart(self, ax: Axes | None = None) -> Axes:
-        """Draw the path and its fan, on a logarithmic scale where nothing is lost whole.
+        """Draw the path and its fan, on a logarithmic scale unless a bankroll is lost whole.
 
         Raises
         ------
@@ -165,20 +165,14 @@ def bankroll_of(
     sheet: Sheet, agent_id: str, *, edge: float | None, training: Collection[int] | None, staking: Staking, open_s: int,
     ruin_below: float, paths: int, seed: int,
 ) -> BankrollFan:  # fmt: skip
-    """Follow a bankroll through the scored decisions of a sheet whose results are known.
-
-    Raises
-    ------
-    StatisticsError
-        No settled decision; Kelly without an edge, or with one that was read off the fixtures it bets on; a value out of range.
-    """
+    """Follow a bankroll through the scored decisions of a sheet whose results are known."""
     results = sheet.source.pack.results
     if results is None:
         raise StatisticsError(f"pack {sheet.source.pack.pack_id!r} has no results, so no bet on it can be settled")
     scored = sheet.scored
     fold = _fold(sheet, training)
     trained, bet_on = scored.filter(pl.col("fixture_id").is_in(fold)), scored.filter(~pl.col("fixture_id").is_in(fold))
-    bets, early = _settled(bet_on, results), 0
+    bets, early = _settled_bets(bet_on, results), 0
     if trained.height and staking.kind == "kelly":
         made_ms = pl.col("close_ts_ms") - (1000 * pl.col("to_close_s")).round().cast(pl.Int64)
         known = bets.filter(made_ms > _last_close_ms(sheet, fold))
@@ -209,7 +203,7 @@ def _fold(sheet: Sheet, training: Collection[int] | None) -> list[int]:
     return sorted(set(training))
 
 
-def _settled(scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
+def _settled_bets(scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
     """Return the decisions with a price and a result, as ``stakes`` and ``bankroll`` take them."""
     return (
         scored.join(results.select(*_KEY, "result"), on=_KEY, maintain_order="left")
@@ -220,18 +214,12 @@ def _settled(scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
 
 
 def _last_close_ms(sheet: Sheet, fold: list[int]) -> int:
-    """Return when the last fixture of a training fold closes: no bet made before knows the edge that it teaches."""
+    """Return the last close of a training fold, before which its edge is not known."""
     return int(sheet.source.evidence.closes.filter(pl.col("fixture_id").is_in(fold))["close_ts_ms"].fill_null(0).sort()[-1])
 
 
 def _edge(scored: pl.DataFrame, bet_on: pl.DataFrame, settled: pl.DataFrame, edge: float | None, fold: list[int]) -> float:
-    """Return the edge that Kelly stakes on.
-
-    Raises
-    ------
-    StatisticsError
-        It is neither stated nor trained, both, or is the mean edge at the close of the fixtures that are bet on.
-    """
+    """Return the edge for Kelly, stated or trained; refuse one of the fixtures that are bet on."""
     if (edge is None) == (not fold):
         raise StatisticsError(
             "Kelly stakes on an edge that is known beforehand: state one (edge=0.02), or name fixtures (training=[...]) whose "
@@ -241,7 +229,7 @@ def _edge(scored: pl.DataFrame, bet_on: pl.DataFrame, settled: pl.DataFrame, edg
         trained = scored.filter(pl.col("fixture_id").is_in(fold))
         return training_edge(trained["edge_pct"] / 100, trained["fixture_id"], bet_on["fixture_id"].unique())
     stated = check_edge(edge)
-    # who stakes on what the close said of these fixtures bets with knowledge that came after the bets
+    # the edge at the close of these fixtures was not known when the bets were placed
     closes = [mean for rows in (bet_on, settled) if isinstance(mean := rows["edge_pct"].mean(), int | float)]
     if any(isclose(stated, one, rel_tol=1e-6) for mean in closes for one in (mean, mean / 100)):
         raise StatisticsError(

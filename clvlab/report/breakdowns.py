@@ -49,7 +49,7 @@ def scored_decisions(backtest: Run) -> pl.DataFrame:
     -------
     pl.DataFrame
         ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps, edge_bps, stake``;
-        ``close_ts_ms`` of the fixture; ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio null where nothing was
+        ``close_ts_ms`` of the fixture; ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio ``None`` where nothing was
         asked for the side; ``to_close_s`` from decision to close and ``closing_age_s`` of the closing message, in seconds;
         ``confidence`` 0..1; ``in_gap``, whether a gap of the capture touches its entry or close; ``at_close``, whether it was
         entered at the closing message.
@@ -76,8 +76,7 @@ def scored_decisions(backtest: Run) -> pl.DataFrame:
 def tables(backtest: Run, scored: pl.DataFrame, level: float, *, whole: bool = True) -> dict[str, pl.DataFrame]:
     """Return every breakdown by name; see ``TITLES``, and ``fixtures``, the best first.
 
-    ``by_gap`` has no row where no scored decision is touched by a gap; ``reasons`` and ``refusals``, which are counts of the
-    run, have none where the scored decisions are not the whole.
+    ``by_gap`` is empty without a gap; ``reasons`` and ``refusals`` count the whole run, so are empty for a part of it.
     """
 
     def means(groups: pl.Series) -> pl.DataFrame:
@@ -85,14 +84,14 @@ def tables(backtest: Run, scored: pl.DataFrame, level: float, *, whole: bool = T
 
     time = pl.Series(np.searchsorted(EDGES_S[1:], scored["to_close_s"].to_numpy(), side="right"))
     tenth = (scored["entry_prob_bps"] // 1000).clip(0, 9)
-    by_gap = _labelled(means(scored["in_gap"].cast(pl.Int64)), "entry and close", ("clear of gaps", "touched by a gap"))
+    by_gap = _with_labels(means(scored["in_gap"].cast(pl.Int64)), "entry and close", ("clear of gaps", "touched by a gap"))
     return {
-        "by_time": _labelled(means(time), "time to close", _TIMES),
+        "by_time": _with_labels(means(time), "time to close", _TIMES),
         "by_market": means(_markets(scored["market_key"]))
         .sort("n", "group", descending=[True, False])
         .rename(_NAMES | {"group": "market"}),
         "by_side": means(scored["side"]).rename(_NAMES | {"group": "side"}),
-        "by_probability": _labelled(means(tenth), "entry probability", [f"{10 * k}-{10 * k + 10} %" for k in range(10)]),
+        "by_probability": _with_labels(means(tenth), "entry probability", [f"{10 * k}-{10 * k + 10} %" for k in range(10)]),
         "by_gap": by_gap if scored["in_gap"].any() else by_gap.clear(),
         "fixtures": fixture_totals(scored),
         "reasons": _counts(backtest.report["reasons"] if whole else {}, "reason"),
@@ -110,7 +109,7 @@ def fixture_totals(scored: pl.DataFrame) -> pl.DataFrame:
 _NAMES = {"n_clusters": "fixtures", "mean": "mean_clv_bps"}
 
 
-def _labelled(means: pl.DataFrame, name: str, labels: list[str] | tuple[str, ...]) -> pl.DataFrame:
+def _with_labels(means: pl.DataFrame, name: str, labels: list[str] | tuple[str, ...]) -> pl.DataFrame:
     names = pl.Series(name, [labels[number] for number in means["group"]], dtype=pl.String)
     return means.drop("group").rename(_NAMES).insert_column(0, names)
 
@@ -126,7 +125,7 @@ def _markets(keys: pl.Series) -> pl.Series:
 
 
 def market_walks(scored: pl.DataFrame) -> dict[str, list[float]]:
-    """Return how the CLV of each market of ``by_market`` added up, by the close of its fixtures, from 0 on."""
+    """Return the cumulative CLV of each market of ``by_market``, by close, from 0."""
     named = scored.select("clv_bps", "close_ts_ms", "fixture_id", market=_markets(scored["market_key"]))
     walks = {}
     for (market,), rows in named.group_by("market"):
@@ -159,7 +158,7 @@ def _seconds(age: object) -> str:
     return seconds(age) if isinstance(age, int | float) else "none"
 
 
-# The same decisions against every close that a pack has: that of the consensus, and each book's own.
+# The same decisions against the closes of the consensus and of each book.
 
 
 CONSENSUS = "consensus"
@@ -183,21 +182,14 @@ _KINDS = [*_KEY, "source"]
 
 
 def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
-    """Score decisions by the consensus and by every book of the pack, entry and close by the same of them.
-
-    Parameters
-    ----------
-    backtest
-        The run.
-    scored
-        Rows of ``breakdowns.scored_decisions``: those that are looked at.
+    """Score decisions by the consensus and by every book, with entry and close of the same source.
 
     Returns
     -------
     pl.DataFrame
         (source, fixture_id, tick_seq, market_key, side, clv_bps, entry_prob_bps, close_prob_bps, odds_milli): a row for each
-        decision and source. CLV and closing probability are null unless scored, and for entries at the closing message;
-        probability and odds at entry are null where the source had none.
+        decision and source. CLV and closing probability are ``None`` unless scored, and for entries at the closing message;
+        probability and odds at entry are ``None`` where the source had none.
     """
     decided = backtest.evidence.decisions.filter(pl.col("seq").is_in(scored["seq"].implode()))
     named = decided.with_columns(confidence=pl.lit(None, pl.Float64)).select(
@@ -225,7 +217,7 @@ def _scored_by(backtest: Run, named: pl.DataFrame, source: str | None) -> pl.Dat
 
 
 def closes_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
-    """Return ``CLOSES`` of what ``scored_by_source`` found, the consensus first, then books by their name."""
+    """Return ``CLOSES`` of the rows of ``scored_by_source``, the consensus first, then books by name."""
     counted = found.drop_nulls("clv_bps")
     consensus = counted.filter(pl.col("source") == CONSENSUS).select(*_KEY, of_consensus="clv_bps")
     both = counted.filter(pl.col("source") != CONSENSUS).join(consensus, on=_KEY, maintain_order="left")
@@ -247,12 +239,12 @@ def _apart(means: pl.DataFrame) -> pl.DataFrame:
 
 
 def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
-    """Return ``ON_OFFER`` of what ``scored_by_source`` found, books by their name."""
+    """Return ``ON_OFFER`` of the rows of ``scored_by_source``, by book."""
     closing = found.filter(pl.col("source") == CONSENSUS).select(*_KEY, closing="close_prob_bps")
     books = found.filter(pl.col("source") != CONSENSUS).with_columns(best=pl.col("odds_milli").max().over(_KEY))
     quoted = books.drop_nulls("odds_milli")
     offered = books.group_by("source").agg(quoted=pl.col("odds_milli").is_not_null().mean())
-    beside = quoted.group_by("source").agg(
+    prices = quoted.group_by("source").agg(
         best=(pl.col("odds_milli") == pl.col("best")).mean(),
         behind_best_pct=(100 * (1 - pl.col("odds_milli") / pl.col("best"))).mean(),
     )
@@ -260,7 +252,7 @@ def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
     edge_pct = valued.select(quoted_edge_bps("closing") / 100).to_series()
     means = group_means(edge_pct, valued["fixture_id"], valued["source"], level=level)
     return (
-        offered.join(beside, on="source", how="left")
+        offered.join(prices, on="source", how="left")
         .join(means.rename({"group": "source", "mean": "mean_edge_pct"}), on="source", how="left")
         .sort("source")
         .rename({"source": "book"})
@@ -269,7 +261,7 @@ def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
 
 
 def tables_of(backtest: Run, scored: pl.DataFrame, level: float) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Return both tables by name; without rows where the pack keeps no books, or nothing was scored."""
+    """Yield both tables by name, empty without books or scores."""
     if not backtest.pack.books or scored.is_empty():
         yield from (("closes", pl.DataFrame(schema=CLOSES)), ("on_offer", pl.DataFrame(schema=ON_OFFER)))
         return
@@ -284,38 +276,20 @@ _LEAST_ROLLED = 20
 
 
 def cumulative_clv(scored: pl.DataFrame, closes: pl.DataFrame, level: float = 0.95) -> pl.DataFrame:
-    """Return ``CUMULATIVE`` of the CLV of scored decisions, in bps of probability, by the close of their fixture.
-
-    Parameters
-    ----------
-    scored
-        With ``fixture_id`` and ``clv_bps``: the decisions that count.
-    closes
-        With ``fixture_id`` and ``close_ts_ms``.
-    level
-        Level of the interval, over fixtures.
-    """
+    """Return ``CUMULATIVE`` of the CLV of scored decisions, in bps, by the close of their fixture."""
     ends = closes.group_by("fixture_id").agg(pl.max("close_ts_ms"))
     dated = scored.select("fixture_id", "clv_bps").join(ends, on="fixture_id", maintain_order="left")
     return cumulative(dated["clv_bps"], dated["fixture_id"], dated["close_ts_ms"], level=level)
 
 
 def cumulative_picture(found: pl.DataFrame, level: float = 0.95) -> Html:
-    """Draw ``CUMULATIVE`` of CLV as an SVG element; empty where all lies on one date."""
+    """Draw ``CUMULATIVE`` of CLV as an SVG element; empty with one date."""
     columns = (found[name].to_list() for name in ("time_ms", "total", "low", "high"))
     return cumulative_line(*columns, title=f"Cumulative CLV by date of the close, {level:.0%} band", unit="bps")
 
 
 def dated_pictures(scored: pl.DataFrame, level: float) -> list[Html]:
-    """Draw scored decisions by the close of their fixtures: the sum, the rolling mean, and the fall from the last peak.
-
-    Parameters
-    ----------
-    scored
-        With ``fixture_id``, ``clv_bps`` and ``close_ts_ms``.
-    level
-        Level of the bands, over fixtures.
-    """
+    """Draw CLV by close: the sum, the rolling mean, and the fall from the last peak."""
     if scored.is_empty():
         return []
     by_date = scored["clv_bps"], scored["fixture_id"], scored["close_ts_ms"]

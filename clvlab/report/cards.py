@@ -1,4 +1,4 @@
-"""Cards of a run, a pack, a report and an audit: what can be said of each, and the rest folded away."""
+"""Cards of a run, a pack, a report and an audit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clvlab.packs.quality import Quality, QualityAccount, Spread
 from clvlab.packs.reader import Pack as StoredPack
 from clvlab.packs.views.derivation import DerivedPack, derived_words
 from clvlab.report.breakdowns import cumulative_clv, cumulative_picture
-from clvlab.report.export import Shown, optional
+from clvlab.report.export import Exportable, optional
 from clvlab.report.headline import LEVEL, key_figures, means_of
 from clvlab.report.html import Html, card
 from clvlab.report.svg import interval_bar, time_columns
@@ -28,12 +28,12 @@ from clvlab.words import TO_MINUTE, close_facts, mean_clv, seconds, share
 # A look-ahead audit in a notebook.
 
 
-_SHOWN_ROWS = 20
+_MAX_ROWS = 20
 _MOVED = ("change", "fixture_id", "tick_seq", "action", "market_key", "side", "cut_fixture_id", "cut_tick_seq")
 
 
-class AuditReport(Shown):
-    """What a look-ahead audit found."""
+class AuditReport(Exportable):
+    """The result of a look-ahead audit."""
 
     def __init__(self, report: LookaheadReport) -> None:
         self.source = report
@@ -49,17 +49,17 @@ class AuditReport(Shown):
 
     @property
     def cuts(self) -> int:
-        """Number of prefixes that were compared with the whole."""
+        """Number of prefixes compared with the whole."""
         return len(self.source.cuts)
 
     @property
     def seed(self) -> int:
-        """What the cuts were chosen by."""
+        """Seed of the cuts."""
         return self.source.seed
 
     @property
     def blind(self) -> BlindDraw | None:
-        """The fixtures that were drawn without a look at decisions, and in how many use of the future would have been found."""
+        """The fixtures drawn without regard to decisions, and the bound on undetected look-ahead."""
         return self.source.blind
 
     @property
@@ -75,18 +75,18 @@ class AuditReport(Shown):
         return repr(self.source)
 
     def _repr_html_(self) -> Html:
-        shown = self.moved.select(_MOVED).head(_SHOWN_ROWS)
-        said = f"compared on {self.cuts:,} prefixes of the tape"
+        rows = self.moved.select(_MOVED).head(_MAX_ROWS)
+        basis = f"compared on {self.cuts:,} prefixes of the tape"
         sentence = (
-            f"No decision of {self.agent_id} depended on later messages, {said}; {self.blind}."
+            f"No decision of {self.agent_id} depended on later messages, {basis}; {self.blind}."
             if self.passed
-            else f"{self.agent_id} looks ahead: {self.moved.height:,} decisions depended on later messages, {said}."
+            else f"{self.agent_id} looks ahead: {self.moved.height:,} decisions depended on later messages, {basis}."
         )
         return card(
             "audit.html",
             f"Look-ahead audit of {self.agent_id}: {'passed' if self.passed else 'FAILED'}",
-            said=Verdict(sentence, Tone.BEATS if self.passed else Tone.LOSES),
-            shown=shown,
+            verdict=Verdict(sentence, Tone.BEATS if self.passed else Tone.LOSES),
+            rows=rows,
             height=self.moved.height,
             facts=self._facts(),
         )
@@ -102,7 +102,7 @@ class AuditReport(Shown):
         }
 
 
-# The card of one agent's run: what can be said, a picture of it, figures, and the rest folded away.
+# The card of one agent's run.
 
 
 def agent_card(
@@ -115,31 +115,13 @@ def agent_card(
     warnings: Sequence[str] = (),
     folded: Sequence[Mapping[str, object]] = (),
 ) -> Html:
-    """Show the scores of one agent, what can be said of them first.
-
-    Parameters
-    ----------
-    title
-        What ran.
-    scores
-        ``SCORES`` with ``at_close``, of this agent alone.
-    closes
-        With ``fixture_id`` and ``close_ts_ms``.
-    metrics
-        Of the run.
-    checks
-        The seven verdicts by name.
-    warnings
-        What a reader has to know, as text.
-    folded
-        Facts that only open when they are asked for.
-    """
+    """Show the ``SCORES`` with ``at_close`` of one agent; ``folded`` facts are collapsed."""
     scored, means = scores.filter(counted()), means_of(scores, "clv", "edge")
     clv = means["clv"]
     return card(
         "run.html",
         title,
-        said=verdict_of(clv),
+        verdict=verdict_of(clv),
         interval=interval_bar(clv.mean, clv.low, clv.high),
         key_figures=_key_figures(scored, means, metrics),
         by_date=cumulative_picture(cumulative_clv(scored, closes, LEVEL), LEVEL),
@@ -160,7 +142,7 @@ def _key_figures(scored: pl.DataFrame, means: Mapping[str, Estimate], metrics: M
 
 
 def _not_scored(scores: pl.DataFrame, scored: pl.DataFrame) -> list[tuple[int, str, str]]:
-    """Return why decisions were not scored, and how many scored ones the statistics leave out."""
+    """Return count, share and reason of decisions that the statistics leave out."""
     others = scores.filter(pl.col("reason") != Reason.SCORED)["reason"].value_counts(name="n")
     late = scores.height - int(others["n"].sum()) - scored.height
     rows = [
@@ -178,10 +160,10 @@ def _share(count: int, whole: int) -> str:
 
 
 class Scores(pl.DataFrame):
-    """One row per decision: a polars frame that is taken elsewhere like every other result."""
+    """One row per decision: a polars frame with the exports of a result."""
 
     frame = property(lambda self: self)
-    to_parquet, to_csv, to_html = Shown.to_parquet, Shown.to_csv, Shown.to_html
+    to_parquet, to_csv, to_html = Exportable.to_parquet, Exportable.to_csv, Exportable.to_html
 
     def to_pandas(self, *arguments: Any, **options: Any) -> Any:
         """Return a pandas ``DataFrame``; arguments are those of polars.
@@ -198,8 +180,8 @@ class Scores(pl.DataFrame):
         return Html(super()._repr_html_(_from_series=_from_series))  # polars has escaped what is in it
 
 
-class Report(dict[str, Any], Shown):
-    """A backtest report: a dict that shows itself."""
+class Report(dict[str, Any], Exportable):
+    """A backtest report: a dict with a card."""
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -213,7 +195,7 @@ class Report(dict[str, Any], Shown):
 
     @property
     def title(self) -> str:
-        """What ran: its mode, agent and pack."""
+        """Mode, agent and pack."""
         return f"{self['mode_label']} of {self['agent']['agent_id']} on {self['pack_id']}"
 
     def _repr_html_(self) -> Html:
@@ -224,7 +206,7 @@ class Report(dict[str, Any], Shown):
         return card("report.html", self.title, report=self, figures=figures, facts=self.facts())
 
     def facts(self) -> dict[str, object]:
-        """Return what a card folds away: everything but means and reasons."""
+        """Return the collapsed facts of a card: all but means and reasons."""
         facts: dict[str, object] = {
             "mean CLV as the law ranks": mean_clv(self["metrics"]["avg_clv_bps"]),
             "fixtures": self["n_fixtures"],
@@ -233,20 +215,20 @@ class Report(dict[str, Any], Shown):
         return facts | close_facts(self, "no scored action") | {"run": self["run_id"], "evidence hash": self["evidence_hash"]}
 
 
-# The card of a pack: what it is good for, when its fixtures lie, and how well they are covered.
+# The card of a pack: its origin, its kickoffs, and the coverage of its fixtures.
 
 
 _MOST_ROWS = 1_000_000  # of ticks that a card reads for itself, in about a fifth of a second
-_SHOWN_FIXTURES = 8
+_MAX_FIXTURES = 8
 
 
 def pack_card(pack: StoredPack, found: Quality | None) -> Html:
-    """Show a pack, and what is known of its ticks; see ``measured``."""
+    """Show a pack and the quality of its ticks; see ``quality_of``."""
     kickoffs = [kickoff for kickoff in pack.fixtures["kickoff_ts_ms"].to_list() if kickoff is not None]
     return card(
         "pack.html",
         f"Pack {pack.pack_id}",
-        said=Verdict(_sentence(pack, len(kickoffs)), Tone.NOTHING),
+        verdict=Verdict(_sentence(pack, len(kickoffs)), Tone.NOTHING),
         kickoffs=time_columns(kickoffs),
         coverage=_coverage(pack, found),
         warnings=[] if found is None else _warnings(found),
@@ -256,8 +238,8 @@ def pack_card(pack: StoredPack, found: Quality | None) -> Html:
     )
 
 
-def measured(pack: StoredPack) -> Quality | None:
-    """Return what the ticks of a pack show that no import reported on; null where they are many, elsewhere, or held out."""
+def quality_of(pack: StoredPack) -> Quality | None:
+    """Return the quality of a pack without an import report; `None` if it is large, remote, or held out."""
     rows = sum(fixture.rows for fixture in pack.manifest.fixtures)
     if pack.verification or pack.held_out or not 0 < rows <= _MOST_ROWS:
         return None
@@ -273,11 +255,11 @@ def _sentence(pack: StoredPack, kickoffs: int) -> str:
         "genuine": f"labelled a provider's capture, {pack.grade}",
         "imported": "imported: whose odds they are is the importer's word",
     }.get(pack.provenance.partition("-")[0], "of unknown origin")
-    said = f"{words.counted(count, 'fixture')}, {made}"
+    summary = f"{words.counted(count, 'fixture')}, {made}"
     without = "" if kickoffs == count else f"; {count - kickoffs:,} without a kickoff"
     held = f"; {len(pack.held_out):,} held out by a plan" if pack.held_out else ""
     unsure = f"; {len(pack.doubtful):,} of which nothing tells whether a plan holds them out" if pack.doubtful else ""
-    return f"{said}{without}{held}{unsure}."
+    return f"{summary}{without}{held}{unsure}."
 
 
 def _coverage(pack: StoredPack, found: Quality | None) -> dict[str, str]:
@@ -321,8 +303,8 @@ def _median(spread: Spread | None, size: float, unit: str, digits: int) -> str:
 
 
 def _fixtures(pack: StoredPack) -> pl.DataFrame:
-    """Return the first fixtures as people read them."""
-    return pack.fixtures.head(_SHOWN_FIXTURES).select(
+    """Return the first fixtures in readable form."""
+    return pack.fixtures.head(_MAX_FIXTURES).select(
         pl.col("fixture_id").cast(pl.String).alias("fixture"),
         "names",
         pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime(TO_MINUTE).alias("kickoff (UTC)"),

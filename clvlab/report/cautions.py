@@ -1,4 +1,4 @@
-"""What a reader of a tear sheet has to know before its figures: where they are thin, skewed, or rest on impossible prices."""
+"""Warnings of a tear sheet: few fixtures, skewed means, missing closes, impossible prices."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _MOST_GONE = 0.01  # of decisions that would be scored
 
 
 def cautions(sheet: Sheet) -> list[str]:
-    """Return what is to be said of the means of a sheet over fixtures, and of the prices that they rest on."""
+    """Return the warnings about the means of a sheet and the prices behind them."""
     sums = {f"mean {MEASURES[name].title}": sheet.sums[name] for name in ("clv", "edge")}
     if sheet.settled:
-        sums["return on investment"] = _returned(sheet.settled.frame, sheet.scored)
-    skewed = [said for name, clusters in sums.items() for said in _skewed(name, clusters)]
+        sums["return on investment"] = _flat_returns(sheet.settled.frame, sheet.scored)
+    skewed = [text for name, clusters in sums.items() for text in _skew_warnings(name, clusters)]
     run, scores = sheet.source.evidence, sheet.source.marked
     gone = scores.filter(without_close()).height if sheet.selection.is_whole else 0
     return [
@@ -51,8 +51,8 @@ def _thin(mean: Estimate) -> list[str]:
     ]
 
 
-def _returned(settled: pl.DataFrame, scored: pl.DataFrame) -> BoundedClusters:
-    """Sum what a flat stake returned, and the least and the most that it could have."""
+def _flat_returns(settled: pl.DataFrame, scored: pl.DataFrame) -> BoundedClusters:
+    """Sum the returns of a flat stake per fixture, with the least and most possible."""
     odds = pl.col("odds_milli") / 1000
     rows = settled.join(scored.select("seq", "odds_milli"), on="seq", maintain_order="left")
     rows = rows.drop_nulls("profit").with_columns(lowest=pl.lit(-1.0), highest=odds - 1)
@@ -60,7 +60,7 @@ def _returned(settled: pl.DataFrame, scored: pl.DataFrame) -> BoundedClusters:
     return BoundedClusters(own.sums, own.counts, own.squares, lowest.sums, highest.sums)
 
 
-def _skewed(name: str, clusters: BoundedClusters) -> list[str]:
+def _skew_warnings(name: str, clusters: BoundedClusters) -> list[str]:
     return [
         f"{name}: skewed {_SIDES[bool(skewness > 0)]} (skewness of the mean {skewness:+.2f})"
         for skewness in mean_skewness(clusters)
@@ -69,7 +69,7 @@ def _skewed(name: str, clusters: BoundedClusters) -> list[str]:
 
 
 def cautions_of_points(clusters: BoundedClusters, each: Sequence[pl.DataFrame]) -> list[str]:
-    """Return what is to be said of the means of many points, and of their ``FIXTURE_SUMS`` that the means are of."""
+    """Return the warnings about the means of many points and their ``FIXTURE_SUMS``."""
     skewness = mean_skewness(clusters)
     found = [
         f"{rough.size:,} of {skewness.size:,} points are skewed {_SIDES[above]} (skewness of the mean up to "
@@ -89,7 +89,7 @@ def cautions_of_points(clusters: BoundedClusters, each: Sequence[pl.DataFrame]) 
 
 
 def _without_close(gone: int, count: int, what: str = "decisions") -> list[str]:
-    """Warn of decisions that no close judges."""
+    """Warn of decisions without a close."""
     if gone <= _MOST_GONE * count:
         return []
     return [
@@ -99,7 +99,7 @@ def _without_close(gone: int, count: int, what: str = "decisions") -> list[str]:
 
 
 def _impossible(decisions: pl.DataFrame, closes: pl.DataFrame) -> list[str]:
-    """Warn of decisions whose entry or close is a message with prices that sum to less than a whole, or to far more."""
+    """Warn of decisions whose entry or close has an impossible overround."""
     odds = pl.element().struct.field("odds_milli")
     quoted = (pl.col("sides").list.len() > 1) & ~pl.col("sides").list.eval(odds.is_null()).list.any()
     margin = pl.col("sides").list.eval(1000 / odds).list.sum() - 1

@@ -1,4 +1,4 @@
-"""Agents in the order in which the law ranks them, with the interval of each."""
+"""Comparisons and leaderboards of agents, with intervals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import polars as pl
 from clvlab.errors import StatisticsError
 from clvlab.law.metrics import rank
 from clvlab.law.schema import Schema
-from clvlab.report.export import Shown, check_settings
+from clvlab.report.export import Exportable, check_settings
 from clvlab.report.headline import forest
 from clvlab.report.html import Html, card
 from clvlab.runs import ranking
@@ -25,14 +25,14 @@ from clvlab.statistics.measures import MEASURES, Measure, fixture_sums, measure_
 from clvlab.statistics.verdict import SEARCH, Phrases, Tone, Verdict, verdict
 from clvlab.words import interval
 
-# Backtests beside each other: what differs between them, and by how much, fixture by fixture.
+# Comparisons of backtests, paired by fixture.
 
 
 _KEY = ("fixture_id", "tick_seq", "market_key", "side")
 
 
 def mean_table(sums: Sequence[pl.DataFrame], measure: Measure, level: float) -> pl.DataFrame:
-    """Return one row for each of several ``FIXTURE_SUMS``: the mean that is asked for, its errors, the others.
+    """Return one row for each of several ``FIXTURE_SUMS``: the mean of a measure, its errors, the other means.
 
     Returns
     -------
@@ -57,20 +57,20 @@ def mean_table(sums: Sequence[pl.DataFrame], measure: Measure, level: float) -> 
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Number the names that are there more than once: ``a, b, a (2)``."""
+    """Number repeated names: ``a, b, a (2)``."""
     return [name if not (n := names[:k].count(name)) else f"{name} ({n + 1})" for k, name in enumerate(names)]
 
 
 @dataclass(frozen=True)
-class Comparison(Shown):
+class Comparison(Exportable):
     """Several agents over the same pack; made by ``clvlab.compare()``.
 
     Attributes
     ----------
     sources
-        The agents; the others are compared with the first.
+        The agents; the first is the reference.
     by
-        Name of the measure that is compared: ``clv``, ``edge`` or ``price_ratio``.
+        The measure: ``clv``, ``edge`` or ``price_ratio``.
     level
         Of all intervals.
     """
@@ -110,13 +110,13 @@ class Comparison(Shown):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per backtest: the mean that is compared, its interval, cluster t and one-sided p, and the other means."""
+        """One row per backtest: mean, interval, cluster t, one-sided p, and the other means."""
         means = mean_table(self._each, self._measure, self.level)
         return means.insert_column(0, pl.Series("agent", self.names))
 
     @cached_property
     def differences(self) -> pl.DataFrame:
-        """One row per other backtest: its mean less that of the first, paired by fixture, in the unit of the measure."""
+        """One row per other backtest: its mean less that of the first, paired by fixture."""
         rows = []
         for k in range(1, len(self.sources)):
             one = paired_difference(self._sums[0], k, 0, level=self.level)
@@ -126,7 +126,7 @@ class Comparison(Shown):
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:
-        """One row per fixture: the mean of each backtest in it, in the measure's unit; null without a scored decision."""
+        """One row per fixture: the mean of each backtest; ``None`` without a scored decision."""
         sums, fixtures = self._sums
         means = {
             name: pl.select(pl.when(pl.Series(n) > 0).then(pl.Series(s) / pl.Series(n))).to_series()
@@ -136,7 +136,7 @@ class Comparison(Shown):
 
     @cached_property
     def settings(self) -> pl.DataFrame:
-        """One row per setting that is not the same everywhere: (setting, one column per backtest), as text."""
+        """One row per setting that differs: (setting, one column per backtest), as text."""
         each = [_settings(source) for source in self.sources]
         known = list(dict.fromkeys(name for own in each for name in own))
         rows = [(name, *(own.get(name) for own in each)) for name in known]
@@ -145,7 +145,7 @@ class Comparison(Shown):
 
     @property
     def yardsticks(self) -> str:
-        """Say by what each backtest closes, where that is not the same for all; else nothing."""
+        """The closes of the backtests in words, if they differ; else empty."""
         closes = [_closing(source) for source in self.sources]
         if len(set(closes)) == 1:
             return ""
@@ -154,7 +154,7 @@ class Comparison(Shown):
 
     @cached_property
     def overlap(self) -> pl.DataFrame:
-        """One row per pair: positions (tick, market and side) of both, of one alone, and the shared part of all in percent."""
+        """One row per pair: positions (tick, market and side) of both, of one alone, and the shared percentage."""
         keys = [source.scores.drop_nulls(["market_key", "side"]).select(_KEY).unique() for source in self.sources]
         rows = []
         for a, b in combinations(range(len(keys)), 2):
@@ -172,14 +172,14 @@ class Comparison(Shown):
         return pl.DataFrame(rows, schema=schema, orient="row")
 
     def __repr__(self) -> str:
-        said = "; ".join(
+        text = "; ".join(
             f"{row['difference']}: "
-            + ("no difference to estimate" if row[self._measure.mean] is None else _said(row, self._measure))
+            + ("no difference to estimate" if row[self._measure.mean] is None else _difference_text(row, self._measure))
             for row in self.differences.iter_rows(named=True)
         )
         differ = f"{self.yardsticks} " if self.yardsticks else ""
         steps = "next: .differences, .settings, .overlap, .fixtures"
-        return f"Comparison of {len(self.sources)} backtests: {differ}{said}; {steps}"
+        return f"Comparison of {len(self.sources)} backtests: {differ}{text}; {steps}"
 
     def _repr_html_(self) -> Html:
         measure = self._measure
@@ -192,7 +192,7 @@ class Comparison(Shown):
         return card(
             "comparison.html",
             f"Comparison on {self.sources[0].pack_id}",
-            said=self.verdict,
+            verdict=self.verdict,
             yardsticks=self.yardsticks,
             differences=forest(self.differences.rename({"difference": "agent"}), measure),
             each=forest(self.frame, measure),
@@ -203,7 +203,7 @@ class Comparison(Shown):
 
     @property
     def verdict(self) -> Verdict:
-        """What can be said of the differences, in one sentence."""
+        """The differences in one sentence."""
         rows, first = self.differences.rows(named=True), self.names[0]
         if len(rows) == 1:
             other, row = self.names[1], rows[0]
@@ -219,24 +219,24 @@ class Comparison(Shown):
         behind = sum(row["high"] is not None and row["high"] < 0 for row in rows)
         tone = Tone.UNCLEAR if bool(ahead) == bool(behind) else Tone.BEATS if ahead else Tone.LOSES
         others = len(rows) - ahead - behind
-        rest = f"; {others} can't be told apart from it" if others else ""
-        return Verdict(f"Beside {first}, each taken alone: {ahead} ahead, {behind} behind{rest}.", tone)
+        rest = f", {others} undecided" if others else ""
+        return Verdict(f"Versus {first}: {ahead} better, {behind} worse{rest}; each is tested alone.", tone)
 
 
 def _closing(source: Run) -> str:
-    """Say which message of a market is its close, and whose prices count there."""
+    """Return the rule of the close in words."""
     window = source.started["window"]
     ends = window["end_rule"] if window["duration_s"] is None else f"{window['end_rule']} of {window['duration_s']} s"
     age = f", at most {window['max_close_age_s']} s old" if "max_close_age_s" in window else ""
     return f"{window.get('close_source', 'the consensus')} ({ends}, {window['closing_policy']}{age})"
 
 
-def _said(row: dict[str, Any], measure: Measure) -> str:
+def _difference_text(row: dict[str, Any], measure: Measure) -> str:
     return f"{row[measure.mean]:+.2f} {measure.unit}{interval(row['low'], row['high'], '.2f')}"
 
 
 def _settings(source: Run) -> dict[str, str | None]:
-    """Return everything that shapes a backtest, as text: agent, parameters, window, policy, fixtures."""
+    """Return the settings of a backtest as text: agent, parameters, window, policy, fixtures."""
     started, agent = source.started, source.agent
     named: dict[str, object] = {name: agent[name] for name in ("strategy", "strategy_version", "source_sha256")}
     named |= {f"config.{name}": value for name, value in agent["config"].items()}
@@ -250,8 +250,8 @@ _RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "tot
 
 
 @dataclass(frozen=True)
-class Leaderboard(Shown):
-    """Backtests ranked by mean CLV as the law ranks them, or laid out by another mean; made by ``clvlab.leaderboard()``."""
+class Leaderboard(Exportable):
+    """Backtests ranked by mean CLV, in order of that or another mean; made by ``clvlab.leaderboard()``."""
 
     sources: tuple[Run, ...]
     by: str = "clv"
@@ -263,11 +263,10 @@ class Leaderboard(Shown):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """``OUTCOMES`` with the law's ``rank``; beside it ``fixtures``, ``low``, ``high``, ``t`` and ``p_value`` of the mean.
+        """``OUTCOMES`` with the law's ``rank``, and ``fixtures``, ``low``, ``high``, ``t`` and ``p_value`` of the mean.
 
-        Agents that can't hold the past come first; those of which ``hindsight_possible`` is true come after them.
-        By another measure than CLV, rows are in order of its mean, which stands under its name; the rank is still the law's.
-        Means and intervals leave entries at the closing message out, which the law ranks.
+        Agents with ``hindsight_possible`` come last. Another measure than CLV adds its mean and sets the order, not the rank.
+        Means and intervals leave out entries at the closing message, which the law ranks.
         """
         if not self.sources:
             return ranking.leaderboard([]).with_columns(hindsight_possible=pl.lit(value=False))
@@ -291,16 +290,16 @@ class Leaderboard(Shown):
         return self.frame.remove("hindsight_possible")
 
     def card(self, title: str, *, checks: Mapping[str, str] | None = None, folded: Sequence[Mapping[str, object]] = ()) -> Html:
-        """Show what is said of the first, the forest of all, and the whole ranking folded away.
+        """Show the verdict on the first agent, a forest of all, and the collapsed ranking.
 
-        Agents that may hold the past have a forest of their own, of whose first nothing is said.
+        Agents that may hold the past have a separate forest, without a verdict.
 
         Parameters
         ----------
         title
-            What is ranked.
+            Heading of the card.
         checks, folded
-            The seven verdicts of a run by name, and facts that only open when they are asked for.
+            The seven verdicts of a run by name, and collapsed facts.
         """
         measure, rows = measure_of(self.by), self.frame
         firm, doubtful = (part.rename({"agent_id": "agent"}) for part in (self._firm, rows.filter("hindsight_possible")))
@@ -308,7 +307,7 @@ class Leaderboard(Shown):
         return card(
             "leaderboard.html",
             title,
-            said=self._said() if firm.height else None,
+            verdict=self._verdict() if firm.height else None,
             firm=forest(firm, measure) if firm.height else None,
             doubtful=forest(doubtful, measure) if doubtful.height else None,
             answers_public=ANSWERS_PUBLIC,
@@ -319,8 +318,8 @@ class Leaderboard(Shown):
             folded=folded,
         )
 
-    def _said(self) -> Verdict:
-        """Say what can be said of the first agent that can't hold the past."""
+    def _verdict(self) -> Verdict:
+        """Return the verdict on the first agent that can't hold the past."""
         measure, rows = measure_of(self.by), self._firm
         first = rows.row(0, named=True)
         name = first["agent_id"]

@@ -1,4 +1,4 @@
-"""What results have in common: data under ``.frame``, and files of it."""
+"""The common base of results: data under ``.frame``, and files of it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,7 @@ from clvlab.report.html import Html, page
 
 
 def optional(library: str, what: str) -> Any:
-    """Import a library that clvlab does without until somebody asks for it.
-
-    Raises
-    ------
-    MissingLibraryError
-        It is not installed.
-    """
+    """Import an optional library; refuse with what it is for."""
     try:
         return import_module(library)
     except ImportError as error:
@@ -28,12 +22,7 @@ def optional(library: str, what: str) -> Any:
 
 
 def check_settings(level: float, seed: int = 0, **counts: int) -> None:
-    """Refuse a level outside 0..1, a seed below 0 and counts below 1.
-
-    Raises
-    ------
-    StatisticsError
-    """
+    """Refuse a level outside 0..1, a seed below 0 and counts below 1."""
     if not isinstance(level, int | float) or not 0 < level < 1:
         raise StatisticsError(f"the level of an interval lies between 0 and 1, as 0.95 does, not {level!r:.80}")
     if type(seed) is not int or seed < 0:
@@ -44,13 +33,7 @@ def check_settings(level: float, seed: int = 0, **counts: int) -> None:
 
 
 def _writable(path: object) -> Path:
-    """Return the path of a file that can be written.
-
-    Raises
-    ------
-    FileError
-        No path, a folder, or a file in a folder that is not there.
-    """
+    """Return the path of a file in a folder that exists."""
     if not isinstance(path, str | Path):
         raise FileError(f"a file is named by its path, such as 'result.csv', not {path!r:.80}")
     found = Path(path)
@@ -61,8 +44,8 @@ def _writable(path: object) -> Path:
     return found
 
 
-class Shown(ABC):
-    """A result that shows itself and can be taken elsewhere."""
+class Exportable(ABC):
+    """A result with a card, a frame and exports."""
 
     @property
     @abstractmethod
@@ -89,12 +72,12 @@ class Shown(ABC):
         return Path(path)
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write ``.frame`` as CSV and return the path; lists become text, parted by blanks."""
+        """Write ``.frame`` as CSV and return the path; lists become text with blanks."""
         lists = [name for name, dtype in self.frame.schema.items() if dtype == pl.List]
         self.frame.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" ")).write_csv(_writable(path))
         return Path(path)
 
     def to_html(self, path: str | Path) -> Path:
-        """Write one page that opens without a network, a kernel or clvlab, and return the path."""
+        """Write one self-contained HTML page and return the path."""
         _writable(path).write_text(page(repr(self).partition("; next:")[0], self._repr_html_()), encoding="utf-8")
         return Path(path)

@@ -30,36 +30,36 @@ from clvlab.statistics.measures import MEASURES
 from clvlab.statistics.permutation import PermutationResult
 from clvlab.words import counted, interval
 
-# Settled profit: what the bets of a backtest won, where a pack has the results of its markets.
+# Settled profit of a backtest, where a pack has results.
 #
-# Results are kept beside the ticks: no agent sees them, the law does not score them, and nothing here ranks.
+# Results are apart from the ticks: no agent sees them, the law does not score them, and they do not rank.
 
 
 PERCENT = "%"
 Figure = tuple[str, float | None, float | None, float | None, str]
-"""Name, value, bounds of its interval as far as there is one, and unit."""
+"""Name, value, bounds of its interval, if any, and unit."""
 
 
 def percent_of(share: float | None) -> float | None:
-    """Return a part of one in percent."""
+    """Return a share in percent."""
     return None if share is None else 100 * share
 
 
 @dataclass(frozen=True)
 class Settlement:
-    """The scored decisions whose side was settled, at the prices that were taken.
+    """The scored decisions with a result, at the prices taken.
 
     Attributes
     ----------
     frame
         One row per decision, in order of time: ``seq, fixture_id, result, stake``; ``profit`` per unit of stake, and
-        ``expected`` of it at the closing probability, both null without a quote.
+        ``expected`` of it at the closing probability, both ``None`` without a quote.
     roi
         Return on investment of a flat stake, in percent: the mean profit.
     expected
-        What the close expects of the same decisions, in percent: their mean edge.
+        The mean edge of the same decisions at the close, in percent.
     stake_roi
-        Return on investment of the stakes that the agent asked for, in percent; its ``n`` counts units of stake.
+        Return on investment of the agent's stakes, in percent; its ``n`` counts units of stake.
     close, entry
         Calibration of closing and of entry probabilities against wins and losses; voids and half results are left out.
     """
@@ -78,7 +78,7 @@ class Settlement:
 
     @property
     def stake_profit(self) -> float:
-        """Settled profit of the stakes that the agent asked for, in their units."""
+        """Settled profit of the agent's stakes, in their units."""
         return float((self.frame["profit"] * self.frame["stake"]).sum())
 
     @property
@@ -100,7 +100,7 @@ class Settlement:
 
 
 def returns_of(result: pl.Expr, odds: pl.Expr) -> pl.Expr:
-    """Return the profit per unit of stake of a result at decimal odds: a half result settles half the stake and returns half.
+    """Return the profit per unit of stake at decimal odds; a half result settles half the stake.
 
     Examples
     --------
@@ -120,17 +120,7 @@ def returns_of(result: pl.Expr, odds: pl.Expr) -> pl.Expr:
 
 
 def settlement(scored: pl.DataFrame, results: pl.DataFrame | None, *, level: float = 0.95) -> Settlement | None:
-    """Settle scored decisions; null where no result is known of any.
-
-    Parameters
-    ----------
-    scored
-        As ``breakdowns.scored_decisions`` gives them.
-    results
-        ``RESULTS`` of the pack.
-    level
-        Of the intervals, over fixtures.
-    """
+    """Settle scored decisions; `None` without a result."""
     if results is None:
         return None
     known = scored.join(
@@ -162,7 +152,7 @@ def settlement(scored: pl.DataFrame, results: pl.DataFrame | None, *, level: flo
 
 
 def _by_stake(frame: pl.DataFrame) -> Clusters:
-    """Sum profit in percent and stakes per fixture: their ratio is the return on all that was staked."""
+    """Sum profit in percent and stakes per fixture, whose ratio is the return on investment."""
     quoted = frame.filter(pl.col("profit").is_not_null(), pl.col("stake") > 0)
     staked = sum_by_cluster(quoted["stake"], quoted["fixture_id"])[0].sums
     profit = sum_by_cluster(100 * quoted["profit"] * quoted["stake"], quoted["fixture_id"])[0].sums
@@ -170,7 +160,7 @@ def _by_stake(frame: pl.DataFrame) -> Clusters:
     return Clusters(profit, staked, squares)
 
 
-# What rows and pictures of a tear sheet are made of.
+# The data of a tear sheet.
 
 
 class Sheet(Protocol):
@@ -231,7 +221,7 @@ _P = "probability"
 
 
 def figures(sheet: Sheet, *, moved: bool) -> list[Figure]:
-    """Return the rows of ``TearSheet.frame``; without those of moved decisions, which read the whole tape, in far less time."""
+    """Return the rows of ``TearSheet.frame``; those of ``moved`` decisions take longer, over the whole tape."""
     clv, beat, median, ratio, edge = sheet.clv, sheet.beat, sheet.median, sheet.price_ratio, sheet.edge
     naive = clv.t * sqrt(clv.design_effect) if clv.t is not None and clv.design_effect is not None else None
     drawdown = _drawdown(sheet) if clv.n else None
@@ -255,7 +245,7 @@ def figures(sheet: Sheet, *, moved: bool) -> list[Figure]:
         ("effective sample size", clv.effective_n, None, None, "decisions"),
         ("beat the close, of those that moved", percent_of(beat.rate), percent_of(beat.low), percent_of(beat.high), PERCENT),
         ("unmoved", 100 * beat.tied / clv.n if clv.n else None, None, None, PERCENT),
-        *(_moved(sheet) if moved else []),
+        *(_moved_figures(sheet) if moved else []),
         ("largest fall of the cumulative CLV", drawdown, None, None, BPS),
         ("share of the five best fixtures in the total", sheet.top_five[0], None, None, PERCENT),
         ("mean CLV without them", sheet.top_five[1], None, None, BPS),
@@ -264,14 +254,14 @@ def figures(sheet: Sheet, *, moved: bool) -> list[Figure]:
 
 
 def _drawdown(sheet: Sheet) -> float:
-    """Return the largest fall of the cumulative CLV in order of decisions: the law's, where the sheet is of the whole run."""
+    """Return the largest fall of the cumulative CLV in order of decisions; the law's for the whole run."""
     if sheet.selection.is_whole:
         return float(sheet.source.outcomes["max_drawdown"][0])
     walk = sheet.scored["clv_bps"].cum_sum()
     return float(pl.select((walk - pl.max_horizontal(walk.cum_max(), pl.lit(0))).min()).item())
 
 
-def _moved(sheet: Sheet) -> list[Figure]:
+def _moved_figures(sheet: Sheet) -> list[Figure]:
     elsewhere, later = sheet.permutation, sheet.delay
     return [
         ("mean CLV of the same decisions in other fixtures", *_band(elsewhere), BPS),
@@ -294,7 +284,7 @@ def line(sheet: Sheet) -> str:
         f"{counted(clv.n, 'scored decision')} in {counted(clv.n_clusters, 'fixture')}{_left_out(sheet)}: mean CLV "
         f"{clv.mean:+z.2f} bps{_span(clv.low, clv.high)}, median {sheet.median.median:+z.1f} bps, cluster t {t}; edge at the "
         f"price taken {edge.mean or 0:+z.2f} %{_span(edge.low, edge.high)}; beat the close {share}, {beat.tied:,} unmoved"
-        f"{_returned(sheet)}"
+        f"{_return_text(sheet)}"
     )
 
 
@@ -303,7 +293,7 @@ def _left_out(sheet: Sheet) -> str:
     return f" ({count:,} more at the closing message, with them {both:+z.2f} bps)" if count and both is not None else ""
 
 
-def _returned(sheet: Sheet) -> str:
+def _return_text(sheet: Sheet) -> str:
     roi = sheet.settled.roi if sheet.settled else None
     if roi is None or roi.mean is None:
         return ""
@@ -318,7 +308,7 @@ def _span(low: float | None, high: float | None) -> str:
     return interval(low, high) or f" [{TOO_FEW}]"
 
 
-# What each figure of a tear sheet asks, in a line, and what its words mean.
+# The question of each figure of a tear sheet, and a glossary.
 
 
 MEANINGS: Mapping[str, str] = {
@@ -354,7 +344,7 @@ MEANINGS: Mapping[str, str] = {
     "Brier score of the close against results": "does the close forecast well; lower is better",
     "Brier score of the entry against results": "does the price that was taken forecast as well",
 }
-"""What each figure asks, by its name in ``TearSheet.frame``."""
+"""The question of each figure, by its name in ``TearSheet.frame``."""
 
 GLOSSARY: Mapping[str, str] = {
     "basis point (bps)": "one hundredth of a percentage point of probability",

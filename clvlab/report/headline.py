@@ -1,4 +1,4 @@
-"""What a run says first: its mean CLV with the interval over fixtures, in one careful sentence."""
+"""The headline of a run: its mean CLV with the interval over fixtures, in one sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clvlab.statistics.measures import MEASURES, Measure, fixture_sums, stacked
 from clvlab.statistics.verdict import Verdict, verdict_of
 from clvlab.words import counted, estimate, interval, share
 
-# The means of one agent's scores, and how they are spelt.
+# The means of one agent's scores, and their text.
 
 
 LEVEL = 0.95
@@ -23,7 +23,7 @@ TOO_FEW = "too few fixtures for an interval"
 
 
 def means_of(scores: pl.DataFrame, *names: str) -> dict[str, Estimate]:
-    """Return the means of ``SCORES`` with ``at_close`` that the statistics count, by name of their measure; all by default.
+    """Return the means of ``SCORES`` with ``at_close``, by name of their measure; all measures by default.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def means_of(scores: pl.DataFrame, *names: str) -> dict[str, Estimate]:
 
 
 def spelt_mean(found: Estimate, unit: str) -> str:
-    """Spell a mean with its interval, all with the digits they can bear.
+    """Return a mean with its interval as text, with significant digits only.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def spelt_mean(found: Estimate, unit: str) -> str:
 
 
 def key_figures(clv: Estimate, edge: Estimate, beat: BeatRate, level: str) -> dict[str, str]:
-    """Return the few figures that stand beside the first picture, by name; ``level`` is that of the interval, as it is read."""
+    """Return the key figures by name; ``level`` is the text of the interval's level."""
     return {
         f"mean CLV, {level} interval": spelt_mean(clv, "bps"),
         "edge at the price taken": spelt_mean(edge, "%"),
@@ -61,7 +61,7 @@ def key_figures(clv: Estimate, edge: Estimate, beat: BeatRate, level: str) -> di
 
 
 def spelt_rate(found: BeatRate) -> str:
-    """Spell how often the close was beaten, with its interval.
+    """Return the share of decisions that beat the close, with its interval, as text.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def _too_few(found: Estimate | BeatRate) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MeanRow:
-    """A mean with its interval, and the picture of both on the scale of all rows."""
+    """A mean with its interval, and their picture on the scale of all rows."""
 
     agent: str
     picture: Html
@@ -93,22 +93,14 @@ class MeanRow:
 
 @dataclass(frozen=True, slots=True)
 class MeanForest:
-    """Means with their intervals under each other; the title says what they are of."""
+    """Means with their intervals, under a title."""
 
     title: str
     rows: tuple[MeanRow, ...]
 
 
 def forest(rows: pl.DataFrame, measure: Measure) -> MeanForest:
-    """Set means with their intervals under each other, in the order of the rows.
-
-    Parameters
-    ----------
-    rows
-        With ``agent``, the mean under the measure's name, ``low``, ``high`` and ``fixtures``.
-    measure
-        What the means are of.
-    """
+    """Return the forest of rows with ``agent``, the mean under the measure's name, ``low``, ``high`` and ``fixtures``."""
     within = scale([*rows["low"], *rows["high"], *rows[measure.mean]])
     named = rows.select("agent", measure.mean, "low", "high", "fixtures").iter_rows()
     return MeanForest(
@@ -133,7 +125,7 @@ class Headline:
     """
 
     clv: Estimate
-    said: Verdict
+    verdict: Verdict
 
     @property
     def interval(self) -> str:
@@ -148,8 +140,8 @@ class Headline:
             "low": clv.low,
             "high": clv.high,
             "fixtures": clv.n_clusters,
-            "verdict": self.said.sentence,
-            "tone": self.said.tone.value,
+            "verdict": self.verdict.sentence,
+            "tone": self.verdict.tone.value,
         }
 
 

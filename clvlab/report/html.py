@@ -1,4 +1,4 @@
-"""HTML from templates: all text is escaped, nothing hides in it, and a page fetches nothing."""
+"""HTML from templates: text is escaped, hidden letters are visible, and a page makes no request."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")  # categories of Unicode that show nothing, or turn what is beside them
+_HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")  # categories of Unicode that are invisible, or reorder their neighbours
 _KEPT = "\n\t"
 _ABSENT = "–"
 
 
 class Html(Markup):
-    """Text that is HTML already: text of this type, and no other, is shown as it is."""
+    """Text that is HTML, the only type that is not escaped."""
 
     __slots__ = ()
 
 
 class _Letters(dict[int, str | int]):
-    """Each code point as it is shown; those that hide are spelt."""
+    """Each code point, or its number in text where it is hidden."""
 
     def __missing__(self, code: int) -> str | int:
         hidden = chr(code) not in _KEPT and unicodedata.category(chr(code)) in _HIDDEN
@@ -41,7 +41,7 @@ _LETTERS = _Letters()
 
 
 def visible(value: Any) -> Any:
-    r"""Return text in which nothing hides: letters that turn a line around or show nothing stand as their code point.
+    r"""Return text with the code point in place of letters that are invisible or reorder the line.
 
     Examples
     --------
@@ -55,18 +55,18 @@ def visible(value: Any) -> Any:
     return value.translate(_LETTERS)
 
 
-def escaped(text: str) -> Html:
-    """Return a text as HTML, for pictures, which no template makes."""
+def escape_text(text: str) -> Html:
+    """Return a text as HTML, for pictures, which have no template."""
     return Html(escape(visible(text)))
 
 
 def unbroken(text: str) -> str:
-    """Return a text in which no unit parts from its number at the end of a line."""
+    """Return a text whose units stay on the line of their numbers."""
     return sub(r"(?<=\d) (?=%|bps)", "\u00a0", text)
 
 
 def cell(value: object) -> object:
-    """Return a value as a table shows it: numbers with the digits that people read, hashes as code."""
+    """Return a value for a table: numbers with separators, hashes as code."""
     match value:
         case None:
             return Html('<span class="quiet">none</span>')
@@ -79,26 +79,26 @@ def cell(value: object) -> object:
         case Markup():
             return value
     text = str(value)
-    return Html(sub("sha256:[0-9a-f]{64}", r"<code>\g<0></code>", str(escaped(text)))) if "sha256:" in text else text
+    return Html(sub("sha256:[0-9a-f]{64}", r"<code>\g<0></code>", str(escape_text(text)))) if "sha256:" in text else text
 
 
 def numeric(rows: Sequence[Sequence[object]], columns: int) -> list[bool]:
-    """Return which columns of a table have a number, and so stand right."""
+    """Return which columns of a table have a number, for alignment to the right."""
     return [any(isinstance(row[column], int | float) for row in rows) for column in range(columns)]
 
 
-def drawn(content: str) -> Html:
-    """Hide pictures where there is no style: a notebook that is not trusted shows only the letters of a picture."""
+def hide_pictures(content: str) -> Html:
+    """Hide pictures unless a style shows them: an untrusted notebook would show only their letters."""
     depth = 0
 
-    def framed(tag: Match[str]) -> str:
+    def frame(tag: Match[str]) -> str:
         nonlocal depth
         depth += -1 if tag[0] == "</svg>" else 1
         if tag[0] == "</svg>":
             return "</svg></span>" if depth == 0 else "</svg>"
         return '<span class="drawn" style="display:none"><svg' if depth == 1 else "<svg"
 
-    return Html(sub(r"<svg\b|</svg>", framed, str(content)))
+    return Html(sub(r"<svg\b|</svg>", frame, str(content)))
 
 
 _FILTERS = {
@@ -106,7 +106,7 @@ _FILTERS = {
     "cell": cell,
     "count": words.count,
     "counted": words.counted,
-    "drawn": drawn,
+    "drawn": hide_pictures,
     "estimate": words.estimate,
     "interval": words.interval,
     "numeric": numeric,
@@ -115,11 +115,11 @@ _FILTERS = {
     "share": words.share,
     "unbroken": unbroken,
 }
-"""What templates write figures with."""
+"""The filters of templates."""
 
 
 def environment(*folders: Path) -> Environment:
-    """Return what renders the templates of this package, and those of other folders; ``m`` has the macros in all of them."""
+    """Return an environment of these templates and those of other folders, with the macros as ``m``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only here: a backtest shows nothing
 
     made = Environment(

@@ -1,4 +1,4 @@
-"""Decisions on lines that moved: what no close scores, priced by what else was quoted at the close; outside the law."""
+"""Decisions on lines that moved, priced by other quotes at the close; outside the law."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.markets import Market, Role, UnreadKey, role_of, unread_keys
 from clvlab.law.schema import Reason, Schema
 from clvlab.law.tape import Tape
-from clvlab.report.export import Shown, check_settings
+from clvlab.report.export import Exportable, check_settings
 from clvlab.report.headline import spelt_mean
 from clvlab.report.html import Html, card
 from clvlab.runs.run import Run
@@ -51,19 +51,10 @@ def moved_lines(run: Run) -> pl.DataFrame:
 def priced_lines(scores: pl.DataFrame, decisions: pl.DataFrame, tape_of: TapeOf, window: Window) -> pl.DataFrame:
     """Price the decisions whose line is not quoted at the close, in order of ``seq``.
 
-    Parameters
-    ----------
-    scores, decisions
-        Of a run, one row per decision each.
-    tape_of
-        Returns the tape of some fixtures; not asked where no decision is on a line without a close.
-    window
-        What was scored.
-
     Returns
     -------
     pl.DataFrame
-        ``MOVED_LINES``: those that have a price by the rule, entered no later than the window's horizon before the close.
+        ``MOVED_LINES``: decisions with a price by the rule, entered before the window's horizon.
     """
     rows = _without_close(scores)
     lines = {key: market for key in rows["market_key"].unique() if (market := _of_score(key)) and market.kind in FIRST_ROLES}
@@ -72,11 +63,11 @@ def priced_lines(scores: pl.DataFrame, decisions: pl.DataFrame, tape_of: TapeOf,
         return pl.DataFrame(schema=MOVED_LINES)
     rows = rows.join(decisions.select("seq", "ts_ms"), on="seq", how="left", maintain_order="left")
     fixtures = _FixtureLines(tape_of(rows["fixture_id"].unique().sort().to_list()), window)
-    return pl.DataFrame(_priced(rows, lines, fixtures), schema=MOVED_LINES, orient="row").sort("seq")
+    return pl.DataFrame(_priced_rows(rows, lines, fixtures), schema=MOVED_LINES, orient="row").sort("seq")
 
 
 def unread_markets(scores: pl.DataFrame) -> list[UnreadKey]:
-    """Return the markets of decisions without a close whose keys have no reading, which therefore have no price either."""
+    """Return the markets of decisions without a close whose keys can't be read, and so have no price."""
     return unread_keys(_without_close(scores)["market_key"].unique().sort())
 
 
@@ -85,7 +76,7 @@ def _without_close(scores: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_score(market_key: str, sides: Iterable[str] = ()) -> Market | None:
-    """Read a market about the score of both sides; null of any other, and of one without a reading."""
+    """Return a market about the score of both sides; `None` for any other."""
     market = Market.parse(market_key, sides)
     return None if isinstance(market, UnreadKey) or market.of or market.stat else market
 
@@ -101,7 +92,7 @@ def moved_means(found: pl.DataFrame, level: float) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        ``rule, n, fixtures, mean, low, high``, and ``error_bps``: root mean square of the errors that could be estimated.
+        ``rule, n, fixtures, mean, low, high``, and ``error_bps``: root mean square of the estimated errors.
     """
     word = found["moved_rule"].str.split(" ").list.first()
     kinds = [("all", found), *((one, found.filter(word == one)) for one in word.unique().sort() if word.n_unique() > 1)]
@@ -116,7 +107,7 @@ def moved_means(found: pl.DataFrame, level: float) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class MovedMean:
-    """The mean of decisions on lines that moved, by one rule or by all, and the error of the fit in words."""
+    """The mean of decisions on lines that moved, by one rule or all, and the error of the fit as text."""
 
     rule: str
     mean: float | None
@@ -127,8 +118,8 @@ class MovedMean:
     error: str
 
 
-def shown_means(found: pl.DataFrame, level: float) -> list[MovedMean]:
-    """Return the means of ``MOVED_LINES`` as people read them; none where there is no decision."""
+def mean_rows(found: pl.DataFrame, level: float) -> list[MovedMean]:
+    """Return the means of ``MOVED_LINES`` in readable form; empty without a decision."""
     if found.is_empty():
         return []
     return [
@@ -138,7 +129,7 @@ def shown_means(found: pl.DataFrame, level: float) -> list[MovedMean]:
 
 
 def spelt_error(rule: str, error_bps: float | None) -> str:
-    """Spell the error of a fit; a line that is quoted elsewhere has none.
+    """Return the error of a fit as text; a quoted line has none.
 
     Examples
     --------
@@ -151,7 +142,7 @@ def spelt_error(rule: str, error_bps: float | None) -> str:
 
 
 class _FixtureLines:
-    """What fixtures quote at their close, and the lines that were priced by it."""
+    """The closing quotes of fixtures, and the lines priced by them."""
 
     def __init__(self, tape: Tape, window: Window) -> None:
         ends = fixture_closes(tape, window)
@@ -161,24 +152,16 @@ class _FixtureLines:
         self._priced: dict[tuple[int, str], MovedClose | None] = {}
 
     def close(self, fixture_id: int, market: Market) -> MovedClose | None:
-        """Return what a line would close at; null where nothing tells."""
-        asked = (fixture_id, market.key)
-        if asked not in self._priced:
+        """Return the close of a line; `None` if the quotes don't determine it."""
+        key = (fixture_id, market.key)
+        if key not in self._priced:
             quotes, goals = self._quotes.get((fixture_id, market.period), ([], False))
-            self._priced[asked] = moved_close(market.kind, market.quarters, quotes, goals=goals)
-        return self._priced[asked]
+            self._priced[key] = moved_close(market.kind, market.quarters, quotes, goals=goals)
+        return self._priced[key]
 
 
 def closing_quotes(tape: Tape, ends: pl.DataFrame) -> dict[tuple[int, str], tuple[list[LineQuote], bool]]:
-    """Return the lines that each period of each fixture quotes at its close, and whether goals are counted in it.
-
-    Parameters
-    ----------
-    tape
-        The ticks.
-    ends
-        ``FIXTURE_CLOSES`` of the same tape. A market that is suspended at the close, or stale as the law says, quotes nothing.
-    """
+    """Return the open lines of each fixture and period at its close, and whether they count goals."""
     states: dict[tuple[int, str], list[tuple[Market, dict[Role, int]]]] = {}
     for fixture_id, market_key, sides, probs in _closing_states(tape, ends).iter_rows():
         market = _of_score(market_key, sides)
@@ -195,7 +178,7 @@ def closing_quotes(tape: Tape, ends: pl.DataFrame) -> dict[tuple[int, str], tupl
 
 
 def _closing_states(tape: Tape, ends: pl.DataFrame) -> pl.DataFrame:
-    """Return (fixture_id, market_key, sides, probs) of all markets that are open and fresh at the close, sorted by keys."""
+    """Return (fixture_id, market_key, sides, probs) of all markets that are open and fresh at the close."""
     markets = tape.series.select("fixture_id", "market_key").unique()
     closed = market_closes(tape, markets, ends).drop_nulls("close_row")
     closes = closed.select("fixture_id", "market_key", "close_row", "close_ts_ms")
@@ -208,7 +191,7 @@ def _closing_states(tape: Tape, ends: pl.DataFrame) -> pl.DataFrame:
     return states.group_by("fixture_id", "market_key", maintain_order=True).agg("side", "prob_bps")
 
 
-def _priced(rows: pl.DataFrame, lines: dict[str, Market], fixtures: _FixtureLines) -> Iterable[tuple[object, ...]]:
+def _priced_rows(rows: pl.DataFrame, lines: dict[str, Market], fixtures: _FixtureLines) -> Iterable[tuple[object, ...]]:
     for row in rows.iter_rows(named=True):
         market, fixture_id = lines[row["market_key"]], row["fixture_id"]
         role, roles = role_of(row["side"], market), FIRST_ROLES[market.kind]
@@ -224,15 +207,15 @@ def _priced(rows: pl.DataFrame, lines: dict[str, Market], fixtures: _FixtureLine
         yield (*head, entry, prob, prob - entry, close.rule, close.error_bps, fixtures.close_ts_ms[fixture_id])
 
 
-# Decisions on lines that were not quoted at the close, with what they would have closed at: a frame, and a card.
+# The frame and card of decisions on lines that moved.
 
 
-_SHOWN, _NAMED = 20, 3
+_MAX_ROWS, _NAMED = 20, 3
 
 
 @dataclass(frozen=True)
-class MovedLines(Shown):
-    """Decisions on lines that moved, of one agent; made by ``Result.moved_lines()``, and part of no mean CLV.
+class MovedLines(Exportable):
+    """Decisions of one agent on lines that moved, outside the mean CLV; made by ``Result.moved_lines()``.
 
     Attributes
     ----------
@@ -250,7 +233,7 @@ class MovedLines(Shown):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """``MOVED_LINES``, one row per decision: entry, ``moved_close_prob_bps``, ``moved_clv_bps``, rule and its error."""
+        """``MOVED_LINES``, one row per decision: entry, close, CLV, rule and error."""
         return moved_lines(self.source)
 
     @cached_property
@@ -260,7 +243,7 @@ class MovedLines(Shown):
 
     @cached_property
     def unread(self) -> list[UnreadKey]:
-        """Markets of decisions without a close whose keys have no reading: which line they are on is not known."""
+        """Markets of decisions without a close whose keys can't be read."""
         return unread_markets(self.source.scores)
 
     @property
@@ -272,11 +255,11 @@ class MovedLines(Shown):
         if self.frame.is_empty():
             return f"Lines that moved: no decision on one{self._left_out}"
         count, mean = counted(self.mean.n, "decision"), spelt_mean(self.mean, "bps")
-        said = f"{count} in {counted(self.mean.n_clusters, 'fixture')}, mean {mean}, not part of the mean CLV{self._left_out}"
-        return f"Lines that moved: {said}; next: .frame, .mean, .to_html(path)"
+        text = f"{count} in {counted(self.mean.n_clusters, 'fixture')}, mean {mean}, not part of the mean CLV{self._left_out}"
+        return f"Lines that moved: {text}; next: .frame, .mean, .to_html(path)"
 
     def _repr_html_(self) -> Html:
-        names, shown = market_names(self.frame["market_key"]), self.frame.head(_SHOWN)
+        names, first = market_names(self.frame["market_key"]), self.frame.head(_MAX_ROWS)
         rows = [
             row
             | {
@@ -284,12 +267,12 @@ class MovedLines(Shown):
                 "why": REASONS[row["reason"]],
                 "error": spelt_error(row["moved_rule"], row["moved_error_bps"]),
             }
-            for row in shown.iter_rows(named=True)
+            for row in first.iter_rows(named=True)
         ]
         return card(
             "moved_lines.html",
             "Lines that moved" if self.frame.is_empty() else "",
-            means=shown_means(self.frame, self.level),
+            means=mean_rows(self.frame, self.level),
             apart=APART,
             rows=rows,
             height=self.frame.height,

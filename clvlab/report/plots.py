@@ -1,4 +1,4 @@
-"""The pictures of a tear sheet. Each takes axes or makes some, and returns them."""
+"""The pictures of a tear sheet."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _MOST_POINTS = 400
 _MOST_DOTS = 1_000
 _TENTHS = ",.1f"
 _CLV = "CLV, bps of probability"
-# Sums by date and means by market stand on the sheet without a library.
+# Sums by date and means by market need no library.
 _ALWAYS = (
     "clv", "by_time", "by_probability", "by_side", "fixtures", "entry_and_close", "permutation",
 )  # fmt: skip
 
 
 class Plots:
-    """The pictures of one tear sheet; many decisions are aggregated, and the picture says so."""
+    """The pictures of one tear sheet, on given or new axes; many decisions are aggregated, as the picture says."""
 
     def __init__(self, sheet: Sheet) -> None:
         self._sheet = sheet
 
     def drawings(self) -> Iterator[tuple[str, Callable[[Any], object]]]:
-        """Return name and method of each picture that there is something to draw for."""
+        """Yield name and method of each picture with data."""
         if self._sheet.scored.is_empty():
             return
         settled = ("settled", "results") if self._sheet.settled else ()
@@ -43,13 +43,13 @@ class Plots:
             yield name.replace("_", " "), getattr(self, name)
 
     def svgs(self) -> list[Html]:
-        """Draw them all as SVG elements; decisions are moved meanwhile, outside the interpreter's lock."""
-        asked, sheet = dict(self.drawings()), self._sheet
+        """Draw all as SVG elements, while a thread moves decisions outside the interpreter's lock."""
+        drawings, sheet = dict(self.drawings()), self._sheet
         with ThreadPoolExecutor(1) as pool:
             moved = pool.submit(lambda: (sheet.permutation, sheet.delay))
-            drawn = {title: svg(draw, title) for title, draw in asked.items() if title != "permutation"}
+            drawn = {title: svg(draw, title) for title, draw in drawings.items() if title != "permutation"}
             moved.result()
-        return [drawn.get(title) or svg(draw, title) for title, draw in asked.items()]
+        return [drawn.get(title) or svg(draw, title) for title, draw in drawings.items()]
 
     def clv(self, ax: Axes | None = None) -> Axes:
         """Distribution of CLV, with mean, interval and median."""
@@ -69,7 +69,7 @@ class Plots:
         return ax
 
     def cumulative(self, ax: Axes | None = None) -> Axes:
-        """Cumulative CLV in order of time, and its fall from the last peak; a point has the last value and the deepest fall."""
+        """Cumulative CLV in order of time, and its fall from the last peak."""
         ax, clv = axes_or_new(ax), self._sheet.clv
         walk = self._sheet.scored["clv_bps"].cum_sum().to_numpy()
         fall = walk - np.maximum(np.maximum.accumulate(walk), 0) if walk.size else walk
@@ -81,9 +81,9 @@ class Plots:
             ax.fill_between(places, deepest, 0, color=RED, alpha=0.35, linewidth=0, label="below the peak")
             ax.legend()
         low, high = (None if bound is None else bound * clv.n for bound in (clv.low, clv.high))
-        said = f"Total {walk[-1]:+,} bps{interval(low, high, ',.0f')}" if walk.size else "No scored decision"
-        ax.set(xlabel=f"decisions, in order of time{_pooled(width)}", ylabel="bps")
-        ax.set_title(said)
+        title = f"Total {walk[-1]:+,} bps{interval(low, high, ',.0f')}" if walk.size else "No scored decision"
+        ax.set(xlabel=f"decisions, in order of time{_point_note(width)}", ylabel="bps")
+        ax.set_title(title)
         return ax
 
     def by_time(self, ax: Axes | None = None) -> Axes:
@@ -115,7 +115,7 @@ class Plots:
                 ax.fill_between(edges, part, step="post", color=colour, linewidth=0)
         share = self._sheet.top_five[0]
         title = "Total CLV by fixture" if share is None else f"The five best fixtures bring {share:.0f} % of the total"
-        ax.set(xlabel=f"{counted(totals.size, 'fixture')}, the best first{_pooled(width)}", ylabel=_CLV, title=title)
+        ax.set(xlabel=f"{counted(totals.size, 'fixture')}, the best first{_point_note(width)}", ylabel=_CLV, title=title)
         return ax
 
     def entry_and_close(self, ax: Axes | None = None) -> Axes:
@@ -130,12 +130,12 @@ class Plots:
         sizes = (4 + 80 * cells["n"] / most).to_numpy() if pooled else 6
         ax.scatter(cells["entry_prob_bps"], cells["close_prob_bps"], s=sizes, color=BLUE, alpha=0.6, linewidths=0)
         ax.plot([0, 100], [0, 100], color=GREY, linewidth=0.8)
-        said = counted(scored.height, "decision") + (f" in cells of 5 %, at most {most:,} in one" if pooled else "")
-        ax.set(xlabel="entry probability, %", ylabel="closing probability, %", title=said)
+        title = counted(scored.height, "decision") + (f" in cells of 5 %, at most {most:,} in one" if pooled else "")
+        ax.set(xlabel="entry probability, %", ylabel="closing probability, %", title=title)
         return ax
 
     def permutation(self, ax: Axes | None = None) -> Axes:
-        """Mean CLV of the decisions beside that of the same decisions in other fixtures."""
+        """Mean CLV of the decisions, and of the same decisions in other fixtures."""
         ax, found = axes_or_new(ax), self._sheet.permutation
         ax.set(xlabel=f"mean {_CLV}", ylabel="draws", title="No decision that other fixtures have a price for")
         if found:
@@ -150,16 +150,16 @@ class Plots:
 
     def calibration(self, ax: Axes | None = None) -> Axes:
         """Stated confidence against the share that beat the close."""
-        return _calibrated(axes_or_new(ax), self._sheet.calibration, "confidence", "share that beat the close")
+        return _calibration_plot(axes_or_new(ax), self._sheet.calibration, "confidence", "share that beat the close")
 
     def results(self, ax: Axes | None = None) -> Axes:
-        """Closing probability against the share of sides that won: whether the close is a good yardstick."""
+        """Closing probability against the share of sides that won."""
         settled = self._sheet.settled
         close = settled.close if settled else None
-        return _calibrated(axes_or_new(ax), close, "closing probability", "share that won")
+        return _calibration_plot(axes_or_new(ax), close, "closing probability", "share that won")
 
     def settled(self, ax: Axes | None = None) -> Axes:
-        """Settled profit of a flat stake in order of time, beside what the close expected of the same decisions."""
+        """Settled profit of a flat stake in order of time, and the profit that the close expected."""
         ax, found = axes_or_new(ax), self._sheet.settled
         title = "No decision is settled at a price"
         if found and found.roi.mean is not None:
@@ -169,7 +169,7 @@ class Plots:
                 walk = priced[name].fill_null(0).cum_sum().to_numpy()
                 ax.plot(places, walk[places - 1], color=colour, linewidth=1.2, label=label)
             ax.legend()
-            ax.set_xlabel(f"settled decisions, in order of time{_pooled(width)}")
+            ax.set_xlabel(f"settled decisions, in order of time{_point_note(width)}")
             title = (
                 f"Return {found.roi.mean:+.1f} %{interval(found.roi.low, found.roi.high, _TENTHS)}, no measure of skill alone"
             )
@@ -189,12 +189,12 @@ class Plots:
 
 
 def _places(size: int) -> tuple[Any, int]:
-    """Return the last decision of each point of a long line, counted from 1, and how many decisions a point stands for."""
+    """Return the last decision of each point of a long line, from 1, and the decisions per point."""
     width = -(-size // _MOST_POINTS) or 1
     return np.minimum(np.arange(0, size, width) + width, size), width
 
 
-def _calibrated(ax: Axes, found: Calibration | None, stated: str, share: str) -> Axes:
+def _calibration_plot(ax: Axes, found: Calibration | None, stated: str, share: str) -> Axes:
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
     if found:
         rows = found.frame
@@ -205,7 +205,7 @@ def _calibrated(ax: Axes, found: Calibration | None, stated: str, share: str) ->
 
 
 def _points(ax: Any, places: Any, mean: pl.Series, low: pl.Series, high: pl.Series, *, flat: bool = False) -> None:
-    """Draw means with their intervals, upright or flat; a mean without an interval is a hollow point."""
+    """Draw means with intervals, vertical or ``flat``; a hollow point has no interval."""
     middle, bottom, top = (one.to_numpy().astype(float) for one in (mean, low, high))
     known = ~np.isnan(bottom)
     lines = ax.hlines if flat else ax.vlines
@@ -220,5 +220,5 @@ def _span(ax: Any, low: float | None, high: float | None) -> None:
         ax.axvspan(low, high, color=RED, alpha=0.15, linewidth=0)
 
 
-def _pooled(width: int) -> str:
+def _point_note(width: int) -> str:
     return f" ({width:,} to a point)" if width > 1 else ""

@@ -1,4 +1,4 @@
-"""The way of a pack's prices: from opening to close, and from close to result."""
+"""The path of a pack's prices from opening to close and result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clvlab.packs.reader import Pack
 from clvlab.packs.rows import Payout
 from clvlab.report import axes as drawing
 from clvlab.report.axes import BLUE, GREY, RED
-from clvlab.report.export import Shown, check_settings
+from clvlab.report.export import Exportable, check_settings
 from clvlab.report.html import Html, card
 from clvlab.statistics import known_moves, path_slopes, price_points
 from clvlab.statistics.paths import HOURS, LEGS, check_hours
@@ -26,19 +26,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# The pictures of a price path: when the move was known, and what became of it.
+# The pictures of a price path.
 
 
 def draw_known(known: pl.DataFrame, ax: Any) -> Any:
-    """Draw the share of the move that had been made, by hours before the close; a thin line a market.
-
-    Parameters
-    ----------
-    known
-        ``PricePath.known``: the first market is all of them.
-    ax
-        Where to draw.
-    """
+    """Draw the share of the move by hours before the close, with a thin line for each market."""
     whole = None
     for (market,), rows in known.group_by("market", maintain_order=True):
         hours, share = (rows[name].to_numpy().astype(float) for name in ("hours", "share"))
@@ -61,19 +53,7 @@ def draw_known(known: pl.DataFrame, ax: Any) -> Any:
 
 
 def draw_slopes(slopes: pl.DataFrame, leg: str, title: str, ax: Any) -> Any:
-    """Draw the slope of one leg by market, with its interval; red where zero is outside.
-
-    Parameters
-    ----------
-    slopes
-        ``PricePath.frame``.
-    leg
-        Which of its legs.
-    title
-        What it asks.
-    ax
-        Where to draw.
-    """
+    """Draw the slope of one leg by market, with its interval; red where zero is outside."""
     rows = slopes.filter(pl.col("leg") == leg).drop_nulls("slope")
     places = np.arange(rows.height)[::-1]
     for place, row in zip(places, rows.iter_rows(named=True), strict=True):
@@ -101,8 +81,8 @@ _READING = (
 
 
 @dataclass(frozen=True)
-class PricePath(Shown):
-    """What prices did on their way from opening to result; made by ``Pack.price_path()``.
+class PricePath(Exportable):
+    """The path of prices from opening to result; made by ``Pack.price_path()``.
 
     Attributes
     ----------
@@ -111,11 +91,11 @@ class PricePath(Shown):
     window
         Where fixtures close, and which markets count.
     hours
-        Hours before the close at which is asked how much of the move had been made, descending.
+        Hours before the close at which the share of the move is measured, descending.
     level
         Level of the intervals, over fixtures.
     fixture_ids
-        The fixtures; all of the pack where it is null.
+        The fixtures; ``None`` is all.
     """
 
     source: Pack
@@ -129,7 +109,7 @@ class PricePath(Shown):
 
     @cached_property
     def points(self) -> pl.DataFrame:
-        """One row per side that is priced at its close: ``open``, ``close``, ``at`` the hours, ``won`` (1, 0, or null)."""
+        """One row per side with a closing price: ``open``, ``close``, ``at`` the hours, ``won`` (1, 0 or ``None``)."""
         points = price_points(self.source.tape(self.fixture_ids), self.window, self.hours)
         results = self.source.results
         if results is None:
@@ -140,7 +120,7 @@ class PricePath(Shown):
 
     @cached_property
     def _markets(self) -> list[tuple[str, pl.DataFrame]]:
-        """All points, and where there are several markets those of each kind, whatever its line, the largest first."""
+        """All points, and those of each kind of market, if several, the largest first."""
         kinds = kinds_of(self.points["market_key"].unique())
         named = self.points.with_columns(market=pl.col("market_key").replace_strict(kinds, return_dtype=pl.String))
         sizes = named["market"].value_counts(name="n").sort("n", "market", descending=[True, False])
@@ -154,17 +134,17 @@ class PricePath(Shown):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per market and leg: slope with interval; see ``clvlab.statistics.path_slopes``. All markets come first."""
-        return _stacked([(name, path_slopes(points, level=self.level)) for name, points in self._markets])
+        """One row per market and leg: slope with interval, all markets first; see ``clvlab.statistics.path_slopes``."""
+        return _by_market([(name, path_slopes(points, level=self.level)) for name, points in self._markets])
 
     @cached_property
     def known(self) -> pl.DataFrame:
-        """One row per market and hour: how much of the move had been made; see ``clvlab.statistics.known_moves``."""
-        return _stacked([(name, known_moves(points, self.hours, level=self.level)) for name, points in self._markets])
+        """One row per market and hour: share of the move; see ``clvlab.statistics.known_moves``."""
+        return _by_market([(name, known_moves(points, self.hours, level=self.level)) for name, points in self._markets])
 
     @property
     def line(self) -> str:
-        """What came out over all markets, in one sentence."""
+        """The result over all markets, in one sentence."""
         rows = self.frame.filter(pl.col("market") == ALL).drop_nulls("slope")
         half = self.known.filter(pl.col("market") == ALL, pl.col("share") >= 0.5)
         hour = half["hours"].to_list()[0] if half.height else None
@@ -175,20 +155,20 @@ class PricePath(Shown):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether some slope can be told from 0, which is what fair prices have, in one sentence."""
+        """Whether a slope differs from 0, that of fair prices, in one sentence."""
         rows = self.frame.filter(pl.col("market") == ALL).drop_nulls("low")
         if rows.is_empty():
             return Verdict("Too few fixtures to tell whether prices are fair on their way.", Tone.NOTHING)
         apart = rows.filter((pl.col("low") > 0) | (pl.col("high") < 0))
-        shown = _slopes(apart if apart.height else rows)
+        text = _slopes(apart if apart.height else rows)
         fixtures = f"over {counted(self.points['fixture_id'].n_unique(), 'fixture')}"
         if apart.is_empty():
-            return Verdict(f"No slope can be told from that of fair prices, 0: {shown}, {fixtures}.", Tone.UNCLEAR)
-        return Verdict(f"Prices are not fair on their way: {shown}, {fixtures}.", Tone.NOTHING)
+            return Verdict(f"No slope can be told from that of fair prices, 0: {text}, {fixtures}.", Tone.UNCLEAR)
+        return Verdict(f"Prices are not fair on their way: {text}, {fixtures}.", Tone.NOTHING)
 
     @property
     def cautions(self) -> list[str]:
-        """What a reader has to know before the figures."""
+        """Warnings about the figures."""
         settled = self.points.drop_nulls("won")["fixture_id"].n_unique()
         if not 0 < settled < _ROUGH_BELOW:
             return []
@@ -198,7 +178,7 @@ class PricePath(Shown):
         ]
 
     def chart(self, ax: Axes | None = None) -> Axes:
-        """Draw how much of the move to the close had been made, by hours before it.
+        """Draw the share of the move by hours before the close.
 
         Raises
         ------
@@ -232,7 +212,7 @@ class PricePath(Shown):
         return card(
             "price_path.html",
             f"Price path of {self.source.pack_id} ({self.source.provenance}, {self.source.verified_grade})",
-            said=self.verdict,
+            verdict=self.verdict,
             pictures=pictures,
             line=self.line,
             reading=_READING,
@@ -246,13 +226,7 @@ class PricePath(Shown):
 def price_path(
     pack: Pack, window: Window | None, hours: Sequence[float], level: float, fixture_ids: Sequence[int] | None
 ) -> PricePath:
-    """Return the price path of a pack, or of some of its fixtures.
-
-    Raises
-    ------
-    StatisticsError
-        Hours that are not above 0, or a level outside 0..1.
-    """
+    """Return the price path of a pack, or of some of its fixtures."""
     return PricePath(pack, window or Window(), check_hours(hours), level, None if fixture_ids is None else tuple(fixture_ids))
 
 
@@ -262,5 +236,5 @@ def _slopes(rows: pl.DataFrame) -> str:
     )
 
 
-def _stacked(tables: list[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
+def _by_market(tables: list[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
     return pl.concat([table.select(pl.lit(name).alias("market"), pl.all()) for name, table in tables])

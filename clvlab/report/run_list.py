@@ -1,4 +1,4 @@
-"""Runs in a folder: listed, and found by what people call them."""
+"""Runs in a folder: a list, and a search by name."""
 
 from __future__ import annotations
 
@@ -27,26 +27,9 @@ _PREFIX = "run_"
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run folder as a list shows it.
+    """A run folder in a list; ``verified`` is `None` unless asked for, ``fault`` if the evidence can be read.
 
-    Attributes
-    ----------
-    folder
-        Where it lies.
-    run_id
-        As its manifest states.
-    written
-        When its manifest was written to this folder.
-    agents, pack_id
-        Who ran over what; null pack for what was captured live.
-    content_hash
-        Of the pack, or of what was captured.
-    headlines, sums
-        One for each agent, in their order; ``FIXTURE_SUMS`` of its scores.
-    verified
-        Whether it verifies; null where nobody asked.
-    fault
-        Why its evidence can't be read; null if it can.
+    ``pack_id`` is `None` for a live capture; ``headlines`` and ``sums`` are in the order of the agents.
     """
 
     folder: Path
@@ -74,22 +57,22 @@ class ListedRun:
 
 
 def run_folders(runs: Path) -> list[Path]:
-    """Return the run folders in a folder, newest first, equals by name; none where there is no folder."""
+    """Return the run folders in a folder, newest first, then by name."""
     if not runs.is_dir():
         return []
     found = [path for path in runs.iterdir() if not path.name.startswith(".") and (path / _MANIFEST).is_file()]
-    return sorted(found, key=lambda path: (-_written(path), path.name))
+    return sorted(found, key=lambda path: (-_written_s(path), path.name))
 
 
 def listed_runs(runs: Path, *, verify: bool = False) -> Iterator[ListedRun]:
-    """List the runs in a folder, newest first; verify each only where that is asked for."""
+    """Yield the runs in a folder, newest first."""
     for folder in run_folders(runs):
         yield listed_run(folder, verify=verify)
 
 
 def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
-    """Read what a list shows of a run; one whose evidence can't be read says why."""
-    written = datetime.fromtimestamp(_written(folder), UTC)
+    """Read a run for a list; unreadable evidence is a ``fault``."""
+    written = datetime.fromtimestamp(_written_s(folder), UTC)
     try:
         run = Run(load(folder))
         evidence = run.evidence
@@ -112,18 +95,12 @@ def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
 
 
 def runs_option(runs: Path) -> tuple[str, ...]:
-    """Return the option of a command that reads or writes runs there; nothing for the folder that it takes by itself."""
+    """Return the option of a command for a folder of runs; none for the default."""
     return () if runs == DEFAULT_RUNS else ("--runs", str(runs))
 
 
 def find_run(name: str, runs: Path) -> Path:
-    """Find a run, a bundle or a disclosure: by its path, by its run id or the beginning of one, or as ``latest``.
-
-    Raises
-    ------
-    UnknownRunError
-        Nothing of that name, or several runs begin so.
-    """
+    """Return the path of a run, bundle or disclosure, by path, by run id or its beginning, or as ``latest``."""
     path = Path(name)
     if path.exists():
         return path
@@ -134,32 +111,32 @@ def find_run(name: str, runs: Path) -> Path:
             raise UnknownRunError(f"there is no run in {str(runs)!r} yet: make one with {make}")
         return folders[0]
     own = [folder for folder in folders if folder.name == name]
-    begun = own or [
+    matches = own or [
         folder for folder in folders if name and folder.name.removeprefix(_PREFIX).startswith(name.removeprefix(_PREFIX))
     ]
-    if len(begun) == 1:
-        return begun[0]
-    if begun:
-        shown = ", ".join(folder.name for folder in begun[:3]) + (", ..." if len(begun) > 3 else "")
-        raise UnknownRunError(f"{len(begun)} runs in {str(runs)!r} begin with {name!r}: {shown}")
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(folder.name for folder in matches[:3]) + (", ..." if len(matches) > 3 else "")
+        raise UnknownRunError(f"{len(matches)} runs in {str(runs)!r} begin with {name!r}: {names}")
     near = nearest(path.name, [*(folder.name for folder in folders), LATEST])
-    said = "" if near is None else f"; did you mean {near!r}?"
+    hint = "" if near is None else f"; did you mean {near!r}?"
     raise UnknownRunError(
         f"no sealed run at {name!r}: neither a run folder or a bundle, nor a run id in {str(runs)!r}, which has "
-        f"{len(folders)}{said}"
+        f"{len(folders)}{hint}"
     )
 
 
-def _written(folder: Path) -> float:
+def _written_s(folder: Path) -> float:
     return (folder / _MANIFEST).stat().st_mtime
 
 
-# Runs beside each other: each mean with its interval, and how much the others differ from the first, fixture by fixture.
+# Differences between runs, paired by fixture.
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What one agent brings more than the first, over the fixtures that both scored in, in bps of probability."""
+class Difference:
+    """The CLV of an agent less that of the first, in bps of probability, over their common fixtures."""
 
     first: str
     other: str
@@ -169,7 +146,7 @@ class Beside:
     high: float | None
 
     @property
-    def said(self) -> Verdict:
+    def verdict(self) -> Verdict:
         """The difference in one sentence."""
         first, other = self.first, self.other
         words = Phrases(
@@ -183,17 +160,11 @@ class Beside:
     def facts(self) -> Mapping[str, object]:
         """Return it as JSON values."""
         figures = {"fixtures": self.fixtures, "difference_bps": self.difference, "low": self.low, "high": self.high}
-        return {"agent": self.other, "beside": self.first, **figures, "verdict": self.said.sentence}
+        return {"agent": self.other, "beside": self.first, **figures, "verdict": self.verdict.sentence}
 
 
-def beside_the_first(runs: Sequence[ListedRun]) -> list[Beside]:
-    """Compare the agents of runs over one pack with the first of them, each difference taken alone.
-
-    Raises
-    ------
-    StatisticsError
-        Fewer than two agents, runs over different packs, or one that can't be read.
-    """
+def differences_from_first(runs: Sequence[ListedRun]) -> list[Difference]:
+    """Compare the agents of runs over one pack with the first, each alone."""
     for run in runs:
         if run.fault is not None:
             raise StatisticsError(f"{run.run_id} can't be compared: {run.fault}")
@@ -208,12 +179,13 @@ def beside_the_first(runs: Sequence[ListedRun]) -> list[Beside]:
     sums = stacked([one for run in runs for one in run.sums], MEASURES["clv"])[0]
     found = [paired_difference(sums, k, 0, level=0.95) for k in range(1, len(names))]
     return [
-        Beside(names[0], names[k], one.n_clusters, one.difference, one.low, one.high) for k, one in enumerate(found, start=1)
+        Difference(names[0], names[k], one.n_clusters, one.difference, one.low, one.high)
+        for k, one in enumerate(found, start=1)
     ]
 
 
 def _names(runs: Sequence[ListedRun]) -> list[str]:
-    """Name each agent; one that is there more than once with the beginning of its run id."""
+    """Name each agent, repeated ones with the beginning of the run id."""
     each = [(agent, run.run_id) for run in runs for agent in run.agents]
     known = [agent for agent, _ in each]
     return [agent if known.count(agent) == 1 else f"{agent} ({run_id.removeprefix('run_')[:8]})" for agent, run_id in each]

@@ -1,4 +1,4 @@
-"""A search over a grid and what is left of its best point when everything that was tried is counted."""
+"""Searches over a grid, judged with all trials counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clvlab.packs.reader import Pack
 from clvlab.report import axes as drawing
 from clvlab.report.axes import BLUE, GREY, RED
 from clvlab.report.cautions import cautions_of_points
-from clvlab.report.export import Shown, optional
+from clvlab.report.export import Exportable, optional
 from clvlab.report.html import Html, card
 from clvlab.report.svg import cell_grid
 from clvlab.runs.search.search import check_trials, grid_of, grid_points, grid_size, search_of, spoken
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# What the best point of a sweep is worth on fixtures that did not choose it.
-
-
 # The picture of a sweep.
 
 
@@ -46,23 +43,7 @@ _DARK = "#111111"  # on cells, which have colours of their own: black would beco
 def draw_heatmap(
     frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, x: str, y: str | None, alpha: float, ax: Any
 ) -> Any:
-    """Draw the mean over one or two parameters; white is zero, grey is no scored decision.
-
-    Parameters
-    ----------
-    frame
-        Rows in order of the grid, with the mean of the measure and ``p_family``.
-    grid
-        Values of each parameter, in the order of the rows: the last one changes fastest.
-    measure
-        What is drawn the mean of.
-    x, y
-        Parameters along the axes; means over the others are drawn.
-    alpha
-        Family-wise p-values below it get a dot, where no other parameter is averaged over.
-    ax
-        Where to draw.
-    """
+    """Draw the mean over one or two parameters; white is zero, grey is no scored decision."""
     shape = tuple(len(values) for values in grid.values())
     names = list(grid)
     others = tuple(k for k, name in enumerate(names) if name not in (x, y))
@@ -105,36 +86,26 @@ def draw_heatmap(
     ax.set_title(f"Mean {measure.title} by {x}" + (f" and {y}" if y else "") + f" ({dots})", fontsize=9)
 
 
-# The picture of what a choice was worth where it was not made.
+# The picture of choices out of sample.
 
 
 MOST_DOTS = 1_500
 
 
 def draw_splits(found: Overfitting, quantity: str, ax: Any) -> Any:
-    """Draw what each split chose: its figure in the half that chose it, and in the other one; equally spaced splits of many.
-
-    Parameters
-    ----------
-    found
-        The splits.
-    quantity
-        What the figures are, in words with their unit.
-    ax
-        Where to draw.
-    """
+    """Draw the figure of each split's choice in and out of sample; of many, equally spaced splits."""
     step = -(-found.splits // MOST_DOTS)
-    shown = np.arange(0, found.splits, step)
-    below = 2 * found.ranks[shown] <= 1
+    splits = np.arange(0, found.splits, step)
+    below = 2 * found.ranks[splits] <= 1
     for chosen, colour, label in ((~below, BLUE, "above the median"), (below, RED, "at or below it")):
-        own = shown[chosen]
+        own = splits[chosen]
         ax.scatter(found.in_sample[own], found.out_of_sample[own], s=7, color=colour, alpha=0.45, linewidths=0, label=label)
     ax.axhline(0, color=GREY, linewidth=0.8)
     if np.isfinite(found.slope):
         ends = np.array([found.in_sample.min(), found.in_sample.max()])
         ax.plot(ends, found.intercept + found.slope * ends, color=GREY, linewidth=1.2, label=f"slope {found.slope:+.2f}")
     ax.legend()
-    dots = f"one dot a split, {shown.size:,} of {found.splits:,}" if step > 1 else "one dot a split"
+    dots = f"one dot a split, {splits.size:,} of {found.splits:,}" if step > 1 else "one dot a split"
     ax.set(
         xlabel=f"{quantity}, in the half that chose ({dots})",
         ylabel="in the other half",
@@ -143,7 +114,7 @@ def draw_splits(found: Overfitting, quantity: str, ax: Any) -> Any:
     return ax
 
 
-# What can be said of the points of a grid, and their picture.
+# The verdict on the points of a grid, and their picture.
 
 
 _MOST_COLUMNS, _MOST_ROWS = 12, 20
@@ -151,16 +122,7 @@ _ALPHA = 0.05  # of sentences that do not name it
 
 
 def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
-    """Say what is left of the points of a sweep when all trials are counted.
-
-    Parameters
-    ----------
-    frame
-        ``Sweep.frame``.
-    trials
-        Trials on record: these points and those made before.
-    alpha
-        A point stays where its family-wise p is below.
+    """Return the verdict on the points of a sweep, corrected for all trials.
 
     Examples
     --------
@@ -185,19 +147,7 @@ def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
 
 
 def grid_picture(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, alpha: float) -> Html:
-    """Draw the means of a grid over its parameters with several values; empty where no picture holds them.
-
-    Parameters
-    ----------
-    frame
-        ``Sweep.frame``.
-    grid
-        Values of each parameter.
-    measure
-        What the means are of.
-    alpha
-        A point whose family-wise p is below gets a frame.
-    """
+    """Draw the means of a grid over one or two parameters; empty if it is too large."""
     several = [name for name, values in grid.items() if len(values) > 1] or list(grid)
     x, y = several[0], several[1] if len(several) > 1 else None
     if len(grid[x]) > _MOST_COLUMNS or (y and len(grid[y]) > _MOST_ROWS) or len(several) > 2:
@@ -218,12 +168,12 @@ def grid_picture(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measu
 
 
 def best_points(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure) -> pl.DataFrame:
-    """Return the best points of a grid that no picture holds: parameters, mean, interval and p."""
+    """Return the best points of a large grid: parameters, mean, interval and p."""
     best = frame.drop_nulls(measure.mean).sort(measure.mean, descending=True, maintain_order=True).head(10)
     return best.select(*grid, measure.mean, "low", "high", "p_family")
 
 
-_SHOWN_ROWS = 10
+_MAX_ROWS = 10
 _STABLE, _WORTHLESS = 0.1, 0.45
 _READING = (
     "PBO near one half: the choice among these points is worth nothing, though all of them may be good or bad. Near 0 the same "
@@ -236,26 +186,7 @@ def overfitting_of(
     sums: Sequence[pl.DataFrame], points: pl.DataFrame, measure: Measure, fixtures: pl.DataFrame, blocks: int,
     statistic: Statistic,
 ) -> OverfittingResult:  # fmt: skip
-    """Choose among the points of a sweep in each half of its fixtures; see ``clvlab.statistics.overfitting``.
-
-    Parameters
-    ----------
-    sums
-        ``FIXTURE_SUMS`` of each point; fixtures in which none decided are left out.
-    points
-        Their parameters, a row each.
-    measure
-        What they are judged by.
-    fixtures
-        ``fixture_id, kickoff_ts_ms`` of the pack: blocks are cut in order of kickoff, then of id, unknown kickoffs last.
-    blocks, statistic
-        Number of blocks, and what chooses: ``mean`` or ``t``.
-
-    Raises
-    ------
-    StatisticsError
-        Too few points or fixtures, or blocks that can't be halved.
-    """
+    """Choose among the points of a sweep in each half of its fixtures; see ``clvlab.statistics.overfitting``."""
     clusters, ids = stacked(sums, measure)
     kickoffs = pl.DataFrame({"fixture_id": ids}).with_row_index("row").join(fixtures, on="fixture_id", how="left")
     order = kickoffs.sort("kickoff_ts_ms", "fixture_id", nulls_last=True)["row"].to_numpy()
@@ -264,10 +195,10 @@ def overfitting_of(
 
 
 @dataclass(frozen=True)
-class OverfittingResult(Shown):
-    """How often the best point of one half of the fixtures is no better than the median point in the other half.
+class OverfittingResult(Exportable):
+    """How often the best point in half of the fixtures is no better than the median in the other half.
 
-    Made by ``Sweep.overfitting()``; of no influence on any score or rank.
+    Made by ``Sweep.overfitting()``; it does not change scores or ranks.
 
     Attributes
     ----------
@@ -276,7 +207,7 @@ class OverfittingResult(Shown):
     points
         Parameters of the points, a row each.
     measure
-        What they are judged by.
+        The measure of the points.
     """
 
     source: Overfitting
@@ -292,7 +223,7 @@ class OverfittingResult(Shown):
     def frame(self) -> pl.DataFrame:
         """One row per split: (point, in_sample, out_of_sample, rank, logit).
 
-        ``point`` is the number of the point that was chosen, ``rank`` its relative rank out of sample, 0..1. Samples are in the
+        ``point`` is the number of the chosen point, ``rank`` its relative rank out of sample, 0..1. Samples are in the
         unit of the measure, or in standard errors where ``t`` chose.
         """
         found = self.source
@@ -308,20 +239,20 @@ class OverfittingResult(Shown):
 
     @property
     def chosen(self) -> pl.DataFrame:
-        """One row per point that was ever chosen, the most frequent first: (point, parameters, share of the splits)."""
+        """One row per chosen point, the most frequent first: (point, parameters, share of the splits)."""
         point, times = np.unique(self.source.chosen, return_counts=True)
         table = pl.DataFrame({"point": point}).hstack(self.points[point.tolist()])
         return table.with_columns(share=pl.Series(times / self.source.splits)).sort("share", "point", descending=[True, False])
 
     @property
     def quantity(self) -> str:
-        """What chooses and ranks, in words with its unit."""
+        """The ranking statistic in words, with its unit."""
         title = self.measure.title
         return f"mean {title}, {self.measure.unit}" if self.source.statistic == "mean" else f"cluster t of {title}"
 
     @property
     def line(self) -> str:
-        """What came out, in one sentence."""
+        """The result in one sentence."""
         found = self.source
         left = f", the last {found.left_out} fixtures left out" if found.left_out else ""
         unjudged = f" ({found.unjudged} more lack decisions in some half)" if found.unjudged else ""
@@ -334,17 +265,17 @@ class OverfittingResult(Shown):
 
     @property
     def verdict(self) -> Verdict:
-        """What the choice among these points is worth, in one sentence."""
+        """The value of the choice among these points, in one sentence."""
         found = self.source
-        said = f"PBO {found.pbo:.2f} of {found.configurations} points over {found.splits:,} splits"
+        basis = f"PBO {found.pbo:.2f} of {found.configurations} points over {found.splits:,} splits"
         if found.pbo >= _WORTHLESS:
-            return Verdict(f"The choice among these points is worth nothing: {said}.", Tone.LOSES)
+            return Verdict(f"The choice among these points is worth nothing: {basis}.", Tone.LOSES)
         if found.pbo > _STABLE:
-            return Verdict(f"Part of what the choice promises is luck: {said}.", Tone.UNCLEAR)
-        return Verdict(f"The points that are chosen stay good out of sample: {said}.", Tone.BEATS)
+            return Verdict(f"Part of what the choice promises is luck: {basis}.", Tone.UNCLEAR)
+        return Verdict(f"The points that are chosen stay good out of sample: {basis}.", Tone.BEATS)
 
     def scatter(self, ax: Axes | None = None) -> Axes:
-        """Draw what each split chose: in the half that chose it against the other half.
+        """Draw the figure of each split's choice, in sample against out of sample.
 
         Raises
         ------
@@ -362,12 +293,12 @@ class OverfittingResult(Shown):
         return card(
             "overfitting.html",
             "Overfitting of the choice",
-            said=self.verdict,
+            verdict=self.verdict,
             scatter=drawing.svg(self.scatter, "in sample against out of sample"),
             line=self.line,
-            asked=self.measure.sentence,
+            explanation=self.measure.sentence,
             reading=_READING,
-            shown=self.chosen.head(_SHOWN_ROWS),
+            rows=self.chosen.head(_MAX_ROWS),
             height=self.chosen.height,
         )
 
@@ -377,10 +308,7 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Point:
-    """One point: its parameters, its mean CLV, and its p-values when all points are counted, null without an interval.
-
-    See ``Family``: ``p_worst`` is that if what nobody saw loses its whole price.
-    """
+    """One point: parameters, mean CLV, and p-values of ``Family``, `None` without an interval."""
 
     params: Params
     clv: Estimate
@@ -402,17 +330,7 @@ class Point:
 
 @dataclass(frozen=True)
 class HonestSearch:
-    """The points of a grid, and how many trials they are judged among.
-
-    Attributes
-    ----------
-    points
-        The last parameter fastest.
-    trials
-        Points, and the trials made before.
-    cautions
-        What a reader has to know before the figures.
-    """
+    """The points of a grid, the number of trials with earlier ones, and warnings."""
 
     points: tuple[Point, ...]
     trials: int
@@ -420,13 +338,13 @@ class HonestSearch:
 
     @property
     def best(self) -> Point | None:
-        """The point with the highest mean among those with an interval; null if there is none."""
+        """The point with the highest mean among those with an interval; `None` without any."""
         known = [point for point in self.points if point.clv.low is not None]
         return max(known, key=lambda point: point.clv.mean or 0.0, default=None)
 
     @property
-    def said(self) -> Verdict:
-        """What is left of the best point, in words."""
+    def verdict(self) -> Verdict:
+        """The verdict on the best point."""
         best = self.best
         if best is None or best.p_family is None:
             return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
@@ -446,8 +364,8 @@ class HonestSearch:
         best = self.best
         return {
             "trials": self.trials,
-            "verdict": self.said.sentence,
-            "tone": self.said.tone.value,
+            "verdict": self.verdict.sentence,
+            "tone": self.verdict.tone.value,
             "cautions": list(self.cautions),
             "best": None if best is None else best.facts(),
             "points": [point.facts() for point in self.points],
@@ -462,28 +380,9 @@ def honest_search(
     window: Window | None = None,
     fixture_ids: Sequence[int] | None = None,
     earlier: int = 0,
-    tell: Callable[[int, int], None] = lambda done, of: None,  # noqa: ARG005  nobody is told
+    tell: Callable[[int, int], None] = lambda done, of: None,  # noqa: ARG005  no progress
 ) -> HonestSearch:
-    """Score an agent at every point of a grid, unsealed, and judge them together.
-
-    Parameters
-    ----------
-    pack, agent, window, fixture_ids
-        As for ``backtest_spec``.
-    grid
-        Values of each parameter.
-    earlier
-        Trials made before on these fixtures, which count as well.
-    tell
-        Told how many points are done, and of how many.
-
-    Raises
-    ------
-    StatisticsError
-        As ``grid_of`` and ``check_trials``.
-    UnknownAgentError, AgentError, UnknownFixtureError
-        As for ``search_of``.
-    """
+    """Score an agent at every point of a grid, unsealed, and judge them together."""
     values = grid_of(grid)
     check_trials(earlier)
     each, count = list(grid_points(values)), grid_size(values)
@@ -501,6 +400,6 @@ def honest_search(
     )
 
 
-def named(point: Point) -> str:
+def point_text(point: Point) -> str:
     """Return the parameters of a point in words."""
     return spoken(point.params)

@@ -1,4 +1,4 @@
-"""Which decisions of a run are looked at: some leagues, markets, sides, fixtures, or dates of the close."""
+"""Selections of decisions by league, market, side, fixture, or date of the close."""
 
 from __future__ import annotations
 
@@ -17,25 +17,20 @@ from clvlab.words import counted, market_name
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Decisions that are looked at; all of them by default. A part says nothing new of the whole: see ``words``.
+    """A selection of decisions, all by default.
 
     Attributes
     ----------
     leagues
-        As the source of the pack names them, where it does: the first part of the source id of a fixture.
+        Names of the source: the first part of the source id of a fixture.
     markets
-        Beginnings of market keys, as a window takes them.
+        Prefixes of market keys, as in a window.
     sides
         Sides that were backed.
     fixtures
         Fixture ids.
     since, until
         First and last day, UTC, of the close.
-
-    Raises
-    ------
-    StatisticsError
-        A text in place of a list, or days that end before they begin.
     """
 
     leagues: tuple[str, ...] = ()
@@ -47,25 +42,19 @@ class Selection:
 
     def __post_init__(self) -> None:
         for name in ("leagues", "markets", "sides", "fixtures"):
-            given = getattr(self, name)
-            if isinstance(given, str) or not isinstance(given, Iterable):
-                raise StatisticsError(f"{name} is a list, as {name}=[{given!r:.80}]")
-            object.__setattr__(self, name, tuple(given))
+            value = getattr(self, name)
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise StatisticsError(f"{name} is a list, as {name}=[{value!r:.80}]")
+            object.__setattr__(self, name, tuple(value))
         for name in ("since", "until"):
             object.__setattr__(self, name, as_day(name, getattr(self, name)))
         if self.since and self.until and self.until < self.since:
             raise StatisticsError(f"no day lies between {self.since} and {self.until}: since is the first, until the last")
 
     @classmethod
-    def of(cls, *given: Any) -> Selection:
-        """Select by values as somebody gave them, in the order of the attributes.
-
-        Raises
-        ------
-        StatisticsError
-            As for the class itself.
-        """
-        return cls(*given)
+    def of(cls, *values: Any) -> Selection:
+        """Return the selection of values in the order of the attributes."""
+        return cls(*values)
 
     @property
     def is_whole(self) -> bool:
@@ -74,7 +63,7 @@ class Selection:
 
     @property
     def words(self) -> str:
-        """What is looked at, in words; nothing where it is all."""
+        """The selection in words; empty for all."""
         parts = [
             *([f"league {' or '.join(self.leagues)}"] if self.leagues else []),
             *([f"market {' or '.join(map(market_name, self.markets))}"] if self.markets else []),
@@ -86,15 +75,7 @@ class Selection:
         return ", ".join(parts)
 
     def matching(self, pack: Pack) -> pl.Expr:
-        """Return which rows are looked at, over ``fixture_id``, ``market_key``, ``side`` and ``close_ts_ms``; never null.
-
-        Raises
-        ------
-        StatisticsError
-            A league that the pack does not have.
-        UnknownFixtureError
-            A fixture that the pack does not declare.
-        """
+        """Return the expression of selected rows, over ``fixture_id``, ``market_key``, ``side`` and ``close_ts_ms``."""
         conditions = [pl.col("fixture_id").is_not_null()]
         if self.leagues:
             conditions.append(pl.col("fixture_id").is_in(_fixtures_of(pack, self.leagues)))
@@ -117,33 +98,29 @@ def _fixtures_of(pack: Pack, leagues: tuple[str, ...]) -> list[int]:
     names = {league for league in known.values() if league is not None}
     wrong = [league for league in leagues if league not in names]
     if wrong:
-        said = (
+        hint = (
             f"its leagues are {', '.join(sorted(names)[:20])}" if names else "its fixtures name none: select by fixtures=[...]"
         )
-        raise StatisticsError(f"pack {pack.pack_id!r} has no league {wrong[0]!r:.80}; {said}")
+        raise StatisticsError(f"pack {pack.pack_id!r} has no league {wrong[0]!r:.80}; {hint}")
     return [fixture_id for fixture_id, league in known.items() if league in leagues]
 
 
-def as_day(name: str, given: object) -> date | None:
-    """Read a day, which is a date, a time, or its ISO text; null of null.
-
-    Raises
-    ------
-    StatisticsError
+def as_day(name: str, value: object) -> date | None:
+    """Return a day of a date, a time or an ISO text; `None` for `None`.
 
     Examples
     --------
     >>> as_day("since", "2026-01-31")
     datetime.date(2026, 1, 31)
     """
-    if isinstance(given, datetime):
-        return given.astimezone(UTC).date() if given.tzinfo else given.date()
-    if given is None or isinstance(given, date):
-        return given
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).date() if value.tzinfo else value.date()
+    if value is None or isinstance(value, date):
+        return value
     try:
-        return date.fromisoformat(str(given))
+        return date.fromisoformat(str(value))
     except ValueError as error:
-        raise StatisticsError(f"{name} is a day, as 2026-01-31, not {given!r:.80}") from error
+        raise StatisticsError(f"{name} is a day, as 2026-01-31, not {value!r:.80}") from error
 
 
 def _midnight_ms(day: date) -> int:

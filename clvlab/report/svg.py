@@ -1,7 +1,4 @@
-"""Pictures that need no library: SVG as wide as its place, with letters of one size on a telephone and on a desk.
-
-Places along a line are percentages, so that the picture stretches and its text does not.
-"""
+"""Pictures as plain SVG: horizontal places are percentages, so that the picture stretches and its text does not."""
 
 from __future__ import annotations
 
@@ -9,39 +6,39 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from math import floor, log10
 
-from clvlab.report.html import Html, escaped
+from clvlab.report.html import Html, escape_text
 from clvlab.words import amount, counted, day, plus, signed, with_interval
 
-BLUE, RED, GREY = "#3b82c4", "#d1495b", "#8a8a8a"  # they stand on white and on black
+BLUE, RED, GREY = "#3b82c4", "#d1495b", "#8a8a8a"  # visible on white and on black
 _WIDTH = 1000
 
 
 def picture(title: str, height: int, *parts: str) -> Html:
-    """Frame parts as an SVG element: as wide as its place, ``height`` pixels high; the title is for screen readers."""
+    """Return parts as an SVG element of full width; the title is for screen readers."""
     return Html(
-        f'<svg role="img" aria-label="{escaped(title)}" width="100%" height="{height}" '
+        f'<svg role="img" aria-label="{escape_text(title)}" width="100%" height="{height}" '
         f'font-family="system-ui,sans-serif" font-size="11" fill="currentColor">{"".join(parts)}</svg>'
     )
 
 
-def stretched(height: int, *parts: str) -> str:
-    """Frame paths whose places are 0 to 1000 along the line; their strokes keep their width."""
+def stretch(height: int, *parts: str) -> str:
+    """Return paths with x from 0 to 1000, stretched to the full width."""
     return (
         f'<svg width="100%" height="{height}" viewBox="0 0 {_WIDTH} {height}" preserveAspectRatio="none">{"".join(parts)}</svg>'
     )
 
 
 def path(points: Sequence[tuple[float, float]], *, closed: bool = False) -> str:
-    """Return the ``d`` of a path through points, the first number of each a share of the width."""
+    """Return the ``d`` of a path through points (share of the width, y)."""
     steps = " ".join(f"{_WIDTH * x:.1f},{y:.1f}" for x, y in points)
     return f"M{steps}{'Z' if closed else ''}"
 
 
-def text(at: float, y: float, said: str, *, anchor: str = "middle", quiet: bool = False, bold: bool = False) -> str:
-    """Return a text at a share of the width; it turns inward at the edges."""
+def text(at: float, y: float, content: str, *, anchor: str = "middle", quiet: bool = False, bold: bool = False) -> str:
+    """Return a text at a share of the width."""
     style = ' opacity=".7"' if quiet else ""
     style += ' font-weight="600"' if bold else ""
-    return f'<text x="{100 * at:.2f}%" y="{y:g}" text-anchor="{anchor}"{style}>{escaped(said)}</text>'
+    return f'<text x="{100 * at:.2f}%" y="{y:g}" text-anchor="{anchor}"{style}>{escape_text(content)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, colour: str = "currentColor", width: float = 1, more: str = "") -> str:
@@ -73,7 +70,7 @@ def round_steps(low: float, high: float, most: int = 4) -> list[float]:
     return [step * number for number in range(first, floor(high / step) + 1)]
 
 
-# The picture of numbers in a grid: a colour for each, the number in it, and a frame around those that stand out.
+# A grid of coloured numbers, with frames around some.
 
 
 _GRID_LABEL = 0.17
@@ -92,22 +89,7 @@ def cell_grid(
     down: str = "",
     title: str = "",
 ) -> Html:
-    """Draw a grid of numbers, blue above zero and red below, as an SVG element that is as wide as its place.
-
-    Parameters
-    ----------
-    columns, rows
-        Labels.
-    values
-        Numbers by (row, column), from 0; a place without one stays empty.
-    notes
-        A second line for each.
-    framed
-        Places that stand out.
-    across, down
-        Names of what changes along the columns, and along the rows.
-    title
-        What a screen reader says.
+    """Draw a grid of numbers, blue above zero and red below, with notes under them and frames around some.
 
     Examples
     --------
@@ -135,7 +117,7 @@ def cell_grid(
     return picture(title, _GRID_HEAD + _GRID_ROW * len(rows) + 4, *parts)
 
 
-# The picture of one mean: its interval on a line, and zero.
+# One mean with its interval and zero.
 
 
 _EDGE = 0.2  # room for numbers on both sides, also on a telephone
@@ -143,18 +125,7 @@ _MIDDLE, _BAR_HEIGHT = 27, 50
 
 
 def interval_bar(mean: float | None, low: float | None, high: float | None, *, unit: str = "bps", digits: int = 1) -> Html:
-    """Draw a mean and its interval beside zero, as an SVG element that is as wide as its place; empty without a mean.
-
-    Parameters
-    ----------
-    mean
-        Null without values.
-    low, high
-        Bounds of its interval; a hollow point is a mean without one.
-    unit
-        Unit of all three.
-    digits
-        Number of decimals.
+    """Draw a mean, its interval and zero; empty without a mean.
 
     Examples
     --------
@@ -172,7 +143,7 @@ def interval_bar(mean: float | None, low: float | None, high: float | None, *, u
     def at(value: float) -> float:
         return _EDGE + (1 - 2 * _EDGE) * (value - least) / reach
 
-    said, away, toward = amount(mean, unit, digits), *(("start", "end") if mean >= 0 else ("end", "start"))
+    label, away, toward = amount(mean, unit, digits), *(("start", "end") if mean >= 0 else ("end", "start"))
     parts = [
         line(0, _MIDDLE, 1, _MIDDLE, width=1, more=' opacity=".2"'),
         line(at(0), _MIDDLE - 14, at(0), _MIDDLE + 10, more=' stroke-dasharray="3 2" opacity=".7"'),
@@ -185,11 +156,11 @@ def interval_bar(mean: float | None, low: float | None, high: float | None, *, u
             text(at(low), _BAR_HEIGHT - 3, plus(low, digits), anchor="end"),
             text(at(high), _BAR_HEIGHT - 3, plus(high, digits), anchor="start"),
         ]
-    parts += [dot(at(mean), _MIDDLE, hollow=not known), text(at(mean), 11, said, anchor=away, bold=True)]
-    return picture(f"mean {with_interval(said, low, high, digits)}", _BAR_HEIGHT, *parts)
+    parts += [dot(at(mean), _MIDDLE, hollow=not known), text(at(mean), 11, label, anchor=away, bold=True)]
+    return picture(f"mean {with_interval(label, low, high, digits)}", _BAR_HEIGHT, *parts)
 
 
-# Pictures that stand in the cells of a table: intervals on one scale, and small lines.
+# Pictures in the cells of a table: intervals on one scale, and small lines.
 
 
 _ROW_HEIGHT = 20
@@ -197,7 +168,7 @@ _ROW_EDGE = 0.03
 
 
 def scale(bounds: Sequence[float | None]) -> tuple[float, float]:
-    """Return the least and greatest of bounds, zero among them: the scale that all rows of a forest share.
+    """Return the common scale of a forest: the least and greatest of bounds and zero.
 
     Examples
     --------
@@ -210,17 +181,7 @@ def scale(bounds: Sequence[float | None]) -> tuple[float, float]:
 
 
 def interval_cell(mean: float | None, low: float | None, high: float | None, within: tuple[float, float]) -> Html:
-    """Draw one row of a forest: a mean and its interval beside zero; a hollow point has no interval.
-
-    Parameters
-    ----------
-    mean
-        Empty without one.
-    low, high
-        Null without an interval.
-    within
-        Scale of all rows; see ``scale``.
-    """
+    """Draw one row of a forest: a mean, its interval and zero; a hollow point has no interval."""
     if mean is None:
         return Html("")
     least, most = within
@@ -237,20 +198,20 @@ def interval_cell(mean: float | None, low: float | None, high: float | None, wit
 
 
 def scale_axis(within: tuple[float, float]) -> Html:
-    """Draw the numbers of a scale over the rows that share it; see ``scale``."""
+    """Draw the numbers of a scale above its rows; see ``scale``."""
     least, most = within
     places = [(mark, _ROW_EDGE + (1 - 2 * _ROW_EDGE) * (mark - least) / (most - least)) for mark in round_steps(least, most, 4)]
-    said = [text(at, 11, f"{mark:+,g}" if mark else "0", anchor=_inward(at, 0.1)) for mark, at in places]
-    return picture(f"scale from {plus(least)} to {plus(most)}", 15, *said)
+    labels = [text(at, 11, f"{mark:+,g}" if mark else "0", anchor=_inward(at, 0.1)) for mark, at in places]
+    return picture(f"scale from {plus(least)} to {plus(most)}", 15, *labels)
 
 
 def _inward(at: float, edge: float) -> str:
-    """Return how a text stands at its place: within the picture near its edges."""
+    """Return the anchor of a text, which keeps it inside the picture."""
     return "start" if at < edge else "end" if at > 1 - edge else "middle"
 
 
 def sparkline(totals: Sequence[float]) -> Html:
-    """Draw how a sum went, beside zero; empty without two values."""
+    """Draw the course of a sum, and zero; empty without two values."""
     if len(totals) < 2:
         return Html("")
     least, most = scale(totals)
@@ -261,7 +222,7 @@ def sparkline(totals: Sequence[float]) -> Html:
     points = [(number / (len(totals) - 1), y(total)) for number, total in enumerate(totals)]
     drawn = f'<path d="{path(points)}" fill="none" stroke="{BLUE}" stroke-width="1.4" vector-effect="non-scaling-stroke"/>'
     zero = line(0, y(0), 1, y(0), more=' opacity=".3"')
-    return picture(f"from {plus(totals[0])} to {plus(totals[-1])}", _ROW_HEIGHT, zero, stretched(_ROW_HEIGHT, drawn))
+    return picture(f"from {plus(totals[0])} to {plus(totals[-1])}", _ROW_HEIGHT, zero, stretch(_ROW_HEIGHT, drawn))
 
 
 DAY_MS = 86_400_000
@@ -275,7 +236,7 @@ def day_of(time_ms: float) -> date:
 
 
 def spelt(time_ms: float) -> str:
-    """Spell the day, UTC, of milliseconds since 1970.
+    """Return the day, UTC, of milliseconds since 1970 as text.
 
     Examples
     --------
@@ -286,11 +247,11 @@ def spelt(time_ms: float) -> str:
 
 
 def day_marks(first_ms: float, last_ms: float, most: int = 5) -> list[tuple[float, str]]:
-    """Return times, UTC milliseconds, and dates to write at them: at most ``most``, on round days or months.
+    """Return at most ``most`` times, UTC milliseconds, with their dates, on round days or months.
 
     Examples
     --------
-    >>> [said for _, said in day_marks(1_754_000_000_000, 1_778_000_000_000)]
+    >>> [label for _, label in day_marks(1_754_000_000_000, 1_778_000_000_000)]
     ['Sep 2025', 'Nov', 'Jan 2026', 'Mar', 'May']
     """
     if last_ms - first_ms < _DAYS[-1] * DAY_MS * most:
@@ -313,15 +274,15 @@ def _months(first_ms: float, last_ms: float, step: int) -> list[tuple[float, str
     found: list[tuple[float, str]] = []
     year = None
     for number in range(12 * first.year + first.month - 1, 12 * last.year + last.month):
-        begun = datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)
-        time_ms = 1000 * begun.timestamp()
+        month = datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)
+        time_ms = 1000 * month.timestamp()
         if number % step == 0 and first_ms <= time_ms <= last_ms:
-            found.append((time_ms, f"{begun:%b}" if begun.year == year else f"{begun:%b %Y}"))
-            year = begun.year
+            found.append((time_ms, f"{month:%b}" if month.year == year else f"{month:%b %Y}"))
+            year = month.year
     return found
 
 
-# A number for each day, as a calendar: weeks along, weekdays down; months along and years down where there are many.
+# A calendar: weeks by weekdays, or months by years where there are many days.
 
 
 _MOST_WEEKS = 60
@@ -332,16 +293,7 @@ _Cell = tuple[int, int, float, str]
 
 
 def calendar_map(days: Mapping[date, tuple[float, int]], *, unit: str = "bps", what: str = "decision") -> Html:
-    """Draw means by day, blue above zero and red below, the stronger the further; empty without a day.
-
-    Parameters
-    ----------
-    days
-        Mean and count of each day.
-    unit
-        Unit of the means.
-    what
-        What is counted, one of it.
+    """Draw means and counts by day, blue above zero and red below; empty without a day.
 
     Examples
     --------
@@ -361,7 +313,7 @@ def calendar_map(days: Mapping[date, tuple[float, int]], *, unit: str = "bps", w
     ]
     sundays = [first + timedelta(days=7 * week + 6) for week in range(weeks)]
     heads = {k: f"{day:%b}" for k, day in enumerate(sundays) if k == 0 or day.month != sundays[k - 1].month}
-    return _drawn(cells, weeks, heads, _WEEKDAYS, unit)
+    return _calendar(cells, weeks, heads, _WEEKDAYS, unit)
 
 
 def _by_month(days: Mapping[date, tuple[float, int]], unit: str, what: str) -> Html:
@@ -380,33 +332,33 @@ def _by_month(days: Mapping[date, tuple[float, int]], unit: str, what: str) -> H
         for (year, month), (total, n) in sorted(sums.items())
     ]
     heads = {k: f"{date(2000, k + 1, 1):%b}" for k in range(0, 12, 2)}
-    return _drawn(cells, 12, heads, [str(year) for year in years], unit)
+    return _calendar(cells, 12, heads, [str(year) for year in years], unit)
 
 
-def _drawn(cells: list[_Cell], columns: int, heads: Mapping[int, str], rows: tuple[str, ...] | list[str], unit: str) -> Html:
+def _calendar(cells: list[_Cell], columns: int, heads: Mapping[int, str], rows: tuple[str, ...] | list[str], unit: str) -> Html:
     # a few extreme days would leave all others pale
     sizes = sorted(abs(mean) for _, _, mean, _ in cells)
     reach = sizes[min(len(sizes) - 1, int(0.9 * len(sizes)))] or 1.0
     width = (1 - _LABEL) / max(columns, 8)
     parts = [
-        text(_LABEL + width * column, _HEAD + _MAP_FLOOR - 6, said, anchor="start", quiet=True)
-        for column, said in heads.items()
+        text(_LABEL + width * column, _HEAD + _MAP_FLOOR - 6, label, anchor="start", quiet=True)
+        for column, label in heads.items()
     ]
     top = _HEAD + _MAP_FLOOR
-    parts += [text(0, top + _TALL * k + 11, said, anchor="start", quiet=True) for k, said in enumerate(rows)]
+    parts += [text(0, top + _TALL * k + 11, label, anchor="start", quiet=True) for k, label in enumerate(rows)]
     for column, row, mean, hint in cells:
         colour = (BLUE if mean > 0 else RED) if mean else GREY
         opacity = 0.15 + 0.8 * min(abs(mean) / reach, 1.0)
         parts.append(
             f'<rect x="{100 * (_LABEL + width * column):.2f}%" y="{top + _TALL * row}" width="{92 * width:.2f}%" '
-            f'height="{_TALL - 2}" fill="{colour}" fill-opacity="{opacity:.2f}"><title>{escaped(hint)}</title></rect>'
+            f'height="{_TALL - 2}" fill="{colour}" fill-opacity="{opacity:.2f}"><title>{escape_text(hint)}</title></rect>'
         )
-    said = f"Mean CLV by {'day' if rows == _WEEKDAYS else 'month'} of the close, {unit}"
-    head = text(0, 11, f"{said} (red: below 0)", anchor="start", bold=True)
-    return picture(said, top + _TALL * len(rows) + 2, head, *parts)
+    label = f"Mean CLV by {'day' if rows == _WEEKDAYS else 'month'} of the close, {unit}"
+    head = text(0, 11, f"{label} (red: below 0)", anchor="start", bold=True)
+    return picture(label, top + _TALL * len(rows) + 2, head, *parts)
 
 
-# The picture of how many things lie where in time.
+# Counts in time.
 
 
 _COLUMNS_TOP, _COLUMNS_FLOOR, _COLUMNS_HEIGHT = 20, 82, 102
@@ -415,14 +367,7 @@ _BINS = (1, 7, 28, 91, 364)
 
 
 def time_columns(times_ms: Sequence[int], *, what: str = "fixture") -> Html:
-    """Draw how many times lie on each day, or in spans of days where there are many, as an SVG element; empty without any.
-
-    Parameters
-    ----------
-    times_ms
-        UTC milliseconds, in any order.
-    what
-        What is counted, one of it.
+    """Draw the number of times by day, or by spans of days; empty without any.
 
     Examples
     --------
@@ -439,8 +384,8 @@ def time_columns(times_ms: Sequence[int], *, what: str = "fixture") -> Html:
     for time_ms in times_ms:
         counts[(time_ms // DAY_MS - first) // size] += 1
     most, width = max(counts), 1 / bars
-    begun, ended = first * DAY_MS, (first + bars * size) * DAY_MS
-    said = f"{counted(len(times_ms), what)}, {spelt(first * DAY_MS)} to {spelt(last * DAY_MS)}"
+    start_ms, end_ms = first * DAY_MS, (first + bars * size) * DAY_MS
+    label = f"{counted(len(times_ms), what)}, {spelt(first * DAY_MS)} to {spelt(last * DAY_MS)}"
     rects = [
         f'<rect x="{100 * width * (number + 0.1):.2f}%" width="{80 * width:.2f}%" y="{_COLUMNS_FLOOR - height:.1f}" '
         f'height="{height:.1f}" fill="{BLUE}" fill-opacity=".8"/>'
@@ -449,21 +394,21 @@ def time_columns(times_ms: Sequence[int], *, what: str = "fixture") -> Html:
     ]
     per = "a day" if size == 1 else f"in {size} days"
     return picture(
-        said,
+        label,
         _COLUMNS_HEIGHT,
-        text(0, 11, said, anchor="start", bold=True),
+        text(0, 11, label, anchor="start", bold=True),
         text(1, 11, f"at most {most:,} {per}", anchor="end", quiet=True),
         *rects,
         line(0, _COLUMNS_FLOOR, 1, _COLUMNS_FLOOR, more=' opacity=".4"'),
         *(
             text(at, _COLUMNS_HEIGHT - 4, day, anchor=_inward(at, 0.08), quiet=True)
-            for time_ms, day in day_marks(begun, ended, 4)
-            if 0 <= (at := (time_ms - begun) / (ended - begun)) <= 1
+            for time_ms, day in day_marks(start_ms, end_ms, 4)
+            if 0 <= (at := (time_ms - start_ms) / (end_ms - start_ms)) <= 1
         ),
     )
 
 
-# Pictures of a number by date: a line with a band around it, and how far a sum has fallen.
+# A sum by date with its band, and its fall from the peak.
 
 
 _TOP, _FLOOR, _HEIGHT = 22, 146, 166
@@ -478,20 +423,7 @@ def cumulative_line(
     unit: str = "bps",
     title: str = "Cumulative CLV",
 ) -> Html:
-    """Draw a sum by date and its band, as an SVG element that is as wide as its place; empty without two dates.
-
-    Parameters
-    ----------
-    times_ms
-        UTC milliseconds, ascending.
-    totals
-        The sum up to each.
-    lows, highs
-        Bounds of the band; null where there is none yet.
-    unit
-        Unit of the sum.
-    title
-        What is summed.
+    """Draw a sum by date and its band; empty without two dates.
 
     Examples
     --------
@@ -505,7 +437,7 @@ def cumulative_line(
     banded = [
         (t, low, high) for t, low, high in zip(times_ms, lows, highs, strict=True) if low is not None and high is not None
     ]
-    inner = [0.0, *totals, *_kept([bound for _, low, high in banded for bound in (low, high)], totals)]
+    inner = [0.0, *totals, *_visible_bounds([bound for _, low, high in banded for bound in (low, high)], totals)]
     least, most = min(inner), max(inner)
     reach = (most - least) or 1.0
 
@@ -523,23 +455,14 @@ def cumulative_line(
     ]
     head = text(0, 11, f"{title}, {unit}", anchor="start", bold=True)
     rules = _rules([(value, y(value)) for value in round_steps(least, most, 3)])
-    said = f"{title} by date: {amount(totals[-1], unit)} at the end"
-    return picture(said, _HEIGHT, head, stretched(_FLOOR + 2, *paths), *rules, *_dates(first, last, _HEIGHT - 4))
+    label = f"{title} by date: {amount(totals[-1], unit)} at the end"
+    return picture(label, _HEIGHT, head, stretch(_FLOOR + 2, *paths), *rules, *_dates(first, last, _HEIGHT - 4))
 
 
 def fall_area(
     times_ms: Sequence[float], falls: Sequence[float], *, unit: str = "bps", title: str = "Fall from the peak"
 ) -> Html:
-    """Draw how far a sum lies below its last peak, by date, as an SVG element; empty without two dates.
-
-    Parameters
-    ----------
-    times_ms
-        UTC milliseconds, ascending.
-    falls
-        Distances from the peak, at most 0.
-    unit, title
-        As for ``cumulative_line``.
+    """Draw the fall of a sum from its last peak, by date; empty without two dates.
 
     Examples
     --------
@@ -557,15 +480,15 @@ def fall_area(
 
     points = [((t - first) / (last - first), y(fall)) for t, fall in zip(times_ms, falls, strict=True)]
     area = f'<path d="{path([(0.0, y(0)), *points, (1.0, y(0))], closed=True)}" fill="{RED}" fill-opacity=".35"/>'
-    shown = f"{title}, at most {deepest:,.0f} {unit}" if deepest else f"{title}: none"
-    said = f"{title}, deepest {amount(deepest, unit)} on {when}" if deepest else f"{title}: none"
+    heading = f"{title}, at most {deepest:,.0f} {unit}" if deepest else f"{title}: none"
+    label = f"{title}, deepest {amount(deepest, unit)} on {when}" if deepest else f"{title}: none"
     rules = _rules([(value, y(value)) for value in round_steps(deepest, 0, 2)])
-    head = text(0, 11, shown, anchor="start", bold=True)
-    return picture(said, height, head, stretched(floor + 2, area), *rules, *_dates(first, last, height - 4))
+    head = text(0, 11, heading, anchor="start", bold=True)
+    return picture(label, height, head, stretch(floor + 2, area), *rules, *_dates(first, last, height - 4))
 
 
 def _rules(places: Sequence[tuple[float, float]]) -> list[str]:
-    """Draw a line and its number at each height; the one at zero is darker."""
+    """Draw a line and its number at each height, darker at zero."""
     return [
         part
         for value, y in places
@@ -577,12 +500,12 @@ def _rules(places: Sequence[tuple[float, float]]) -> list[str]:
 
 
 def _dates(first_ms: float, last_ms: float, y: float) -> list[str]:
-    marks = [((t - first_ms) / (last_ms - first_ms), said) for t, said in day_marks(first_ms, last_ms, 4)]
-    return [text(at, y, said, anchor=_inward(at, 0.06), quiet=True) for at, said in marks]
+    marks = [((t - first_ms) / (last_ms - first_ms), label) for t, label in day_marks(first_ms, last_ms, 4)]
+    return [text(at, y, label, anchor=_inward(at, 0.06), quiet=True) for at, label in marks]
 
 
-def _kept(bounds: list[float], totals: Sequence[float]) -> list[float]:
-    """Leave out bounds so wide, while fixtures were few, that the line would be flat; the band is cut off there."""
+def _visible_bounds(bounds: list[float], totals: Sequence[float]) -> list[float]:
+    """Leave out bounds, while fixtures are few, that would flatten the line."""
     reach = 3 * max(max(totals), 0.0, -min(totals))
     last = bounds[-2:]
     return [bound for bound in bounds if abs(bound) <= reach] + last

@@ -1,4 +1,4 @@
-"""The tear sheet: everything that a backtest says of an agent, each figure with its unit and its interval."""
+"""The tear sheet: all figures of an agent in a backtest, with units and intervals."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from clvlab.report import breakdowns
 from clvlab.report.bankrolls import HALF_KELLY, BankrollFan, bankroll_of
 from clvlab.report.breakdowns import dated_pictures, tables_of
 from clvlab.report.cautions import cautions
-from clvlab.report.export import Shown, check_settings
+from clvlab.report.export import Exportable, check_settings
 from clvlab.report.figures import BPS, GLOSSARY, MEANINGS, Figure, Settlement, Sheet, figures, line, settlement
 from clvlab.report.headline import key_figures
 from clvlab.report.html import Html, card, page
-from clvlab.report.moved_lines import APART, moved_lines, shown_means
+from clvlab.report.moved_lines import APART, mean_rows, moved_lines
 from clvlab.report.plots import Plots
 from clvlab.report.selection import Selection
 from clvlab.report.svg import calendar_map, interval_bar, interval_cell, scale, sparkline
@@ -51,14 +51,14 @@ from clvlab.statistics.measures import MEASURES, stacked, summed
 from clvlab.statistics.verdict import SEARCH, verdict_of
 from clvlab.words import REASONS, counted, interval, market_names
 
-# A tear sheet as HTML: what can be said, pictures by date, markets, more pictures, figures with what they ask, tables.
+# A tear sheet as HTML.
 
 
 _PART = "chosen from a larger run"
 
 
 def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
-    """Show a tear sheet, with pictures that were drawn of it."""
+    """Show a tear sheet with its pictures."""
     clv, own, pack = sheet.clv, sheet.tables, sheet.source.pack
     scored, settled = sheet.scored, sheet.settled
     tables = {name: (title, own[name]) for name, title in breakdowns.TITLES.items() if own[name].height}
@@ -70,7 +70,7 @@ def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
     return card(
         "tear_sheet.html",
         f"Tear sheet of {sheet.agent_id} on {pack.pack_id} ({pack.provenance}, {pack.verified_grade})",
-        said=verdict_of(clv, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}"),
+        verdict=verdict_of(clv, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}"),
         selection=sheet.selection.words,
         cautions=sheet.cautions,
         interval=interval_bar(clv.mean, clv.low, clv.high),
@@ -86,10 +86,10 @@ def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
         glossary=GLOSSARY,
         means=[(title, found.columns, _in_words(name, found)) for name, (title, found) in tables.items() if _is_mean(name)],
         tables=[
-            (name, title, _drawn(name, found), found.columns) for name, (title, found) in tables.items() if not _is_mean(name)
+            (name, title, _rows_of(name, found), found.columns) for name, (title, found) in tables.items() if not _is_mean(name)
         ],
         calibrations={title: found for title, found in calibrations.items() if found},
-        moved=shown_means(sheet.moved_lines, sheet.level),
+        moved=mean_rows(sheet.moved_lines, sheet.level),
         apart=APART,
     )
 
@@ -105,7 +105,7 @@ def _days(scored: pl.DataFrame) -> dict[date, tuple[float, int]]:
 
 
 def _markets(sheet: Sheet) -> list[Mapping[str, object]]:
-    """Return a row for each market: mean, interval and how the sum went."""
+    """Return a row for each market: mean, interval and a line of the sum."""
     rows, walks = sheet.tables["by_market"], breakdowns.market_walks(sheet.scored)
     names = market_names(rows["market"])
     return [
@@ -115,7 +115,7 @@ def _markets(sheet: Sheet) -> list[Mapping[str, object]]:
 
 
 def _with_pictures(table: pl.DataFrame) -> list[Mapping[str, object]]:
-    """Return the rows of a breakdown, each mean with the picture of its interval on the scale of all."""
+    """Return the rows of a breakdown with pictures of their intervals on one scale."""
     within = scale([*table["low"], *table["high"], *table["mean_clv_bps"]])
     return [
         row | {"picture": interval_cell(row["mean_clv_bps"], row["low"], row["high"], within)}
@@ -124,29 +124,29 @@ def _with_pictures(table: pl.DataFrame) -> list[Mapping[str, object]]:
 
 
 def _value(row: Figure) -> tuple[str | None, str]:
-    """Spell a figure and its interval, which never part; `None` without a value."""
+    """Return a figure and its interval as text; `None` without a value."""
     _, value, low, high, unit = row
     digits = 4 if unit.endswith("probability") and unit != BPS else 2
     form = f"z,.{digits}f"
     return None if value is None else f"{value:{form}}", interval(low, high, form)
 
 
-def _drawn(name: str, table: pl.DataFrame) -> Sequence[object]:
-    """Return the rows of a breakdown as its part of the template shows them."""
+def _rows_of(name: str, table: pl.DataFrame) -> Sequence[object]:
+    """Return the rows of a breakdown for the template."""
     if name == "closes":
         return _with_pictures(table)
     return table.rows(named=True) if name == "on_offer" else _in_words(name, table)
 
 
 def _in_words(name: str, table: pl.DataFrame) -> list[tuple[Any, ...]]:
-    """Return the rows of a breakdown, first what people call a market or reason, where it has a key."""
+    """Return the rows of a breakdown, with names for keys of markets and reasons."""
     words = market_names(table["market"]) if name == "by_market" else REASONS if name in ("reasons", "refusals") else {}
     return [(words.get(key, key), key, *rest) for key, *rest in table.iter_rows()]
 
 
 @dataclass(frozen=True)
-class TearSheet(Shown):
-    """What a backtest says of its agent; made by ``Result.tear_sheet()``.
+class TearSheet(Exportable):
+    """The statistics of an agent in a backtest; made by ``Result.tear_sheet()``.
 
     Attributes
     ----------
@@ -155,11 +155,11 @@ class TearSheet(Shown):
     level
         Of all intervals.
     resamples, draws, seed
-        Of the sign flips, and of what moves decisions to other fixtures and later messages.
+        Number of sign flips; number of moves of the decisions to other fixtures and later messages; seed of both.
     all_scored
-        Count entries at the closing message too, as the law does; they are left out otherwise.
+        Count entries at the closing message too, as the law does.
     selection
-        Which decisions are looked at; see ``only``.
+        The selected decisions; see ``only``.
     """
 
     source: Run
@@ -179,12 +179,12 @@ class TearSheet(Shown):
 
     @cached_property
     def _all(self) -> pl.DataFrame:
-        """Every decision looked at that the law scored, with what the sheet groups them by."""
+        """The selected decisions that the law scored, also at the closing message."""
         return breakdowns.scored_decisions(self.source).filter(self.selection.matching(self.source.pack))
 
     @cached_property
     def scored(self) -> pl.DataFrame:
-        """The scored decisions that count here, with what the sheet groups them by; see ``breakdowns.scored_decisions``."""
+        """The scored decisions that count; see ``breakdowns.scored_decisions``."""
         return self._all if self.all_scored else self._all.filter(~pl.col("at_close"))
 
     @property
@@ -194,17 +194,17 @@ class TearSheet(Shown):
 
     @property
     def price_ratio(self) -> Estimate:
-        """Mean of closing over entry probability, less one, in percent: what a fair price would have gained."""
+        """Mean of closing over entry probability, less one, in percent: the gain at a fair price."""
         return self.means["price_ratio"]
 
     @property
     def edge(self) -> Estimate:
-        """Mean value of the price taken at the closing probability, in percent: "CLV %", with the margin that was paid."""
+        """Mean value of the price taken at the closing probability, in percent: "CLV %", after the margin."""
         return self.means["edge"]
 
     @cached_property
     def sums(self) -> dict[str, BoundedClusters]:
-        """What is averaged, by name of its measure: values by fixture."""
+        """Values by fixture, by name of the measure."""
         found = [summed(self.scored)]
         return {name: stacked(found, one)[0] for name, one in MEASURES.items()}
 
@@ -215,18 +215,18 @@ class TearSheet(Shown):
 
     @property
     def left_out(self) -> int:
-        """How many scored decisions are left out: entries at the closing message."""
+        """Number of entries at the closing message, which are left out."""
         return self._all.height - self.scored.height
 
     @cached_property
     def sign_flips(self) -> dict[str, float | None]:
-        """Two-sided p-value of each mean by name, if a coin decided the sign of each fixture; null with too few fixtures."""
+        """Two-sided p-value of each mean under sign flips by fixture; ``None`` with too few fixtures."""
         found = {name: sign_flip_p_values(sums, resamples=self.resamples, seed=self.seed) for name, sums in self.sums.items()}
         return {name: finite(p[0]) if p.size else None for name, p in found.items()}
 
     @cached_property
     def with_at_close(self) -> Estimate:
-        """Mean CLV of all that the law scored, entries at the closing message among them, in bps of probability."""
+        """Mean CLV in bps of probability, with entries at the closing message."""
         return cluster_mean(self._all["clv_bps"], self._all["fixture_id"], level=self.level)
 
     @cached_property
@@ -236,17 +236,17 @@ class TearSheet(Shown):
 
     @cached_property
     def beat(self) -> BeatRate:
-        """How often the close was beaten, ties apart."""
+        """Share of decisions that beat the close, without ties."""
         return beat_close_rate(self.scored["clv_bps"], self.scored["fixture_id"], self.level)
 
     @cached_property
     def concentration(self) -> Concentration:
-        """How evenly the scored decisions are spread over their fixtures."""
+        """The spread of the scored decisions over their fixtures."""
         return concentration(self.scored["fixture_id"])
 
     @cached_property
     def permutation(self) -> Permutation | None:
-        """The same decisions in other fixtures of the run: is it the choice of fixture and side."""
+        """The same decisions in other fixtures of the run: a test of the choice of fixture and side."""
         return permute_fixtures(self._tape, self.scored, self.source.window, draws=self.draws, seed=self.seed)
 
     @cached_property
@@ -264,17 +264,17 @@ class TearSheet(Shown):
 
     @cached_property
     def cautions(self) -> list[str]:
-        """What a reader has to know before the figures: warnings of the report, and what is thin, skewed or impossible."""
+        """Warnings of the report, and about few fixtures, skewed means and impossible prices."""
         return [*self.source.report["warnings"], *cautions(self)]
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """Confidence beside the share that beat the close; null where no decision has one."""
+        """Confidence against the share that beat the close; ``None`` without confidences."""
         return calibration(self.scored["confidence"], self.scored["clv_bps"], self.scored["fixture_id"])
 
     @cached_property
     def settled(self) -> Settlement | None:
-        """What the decisions won, where the pack has results; null where it has none."""
+        """Settled profit of the decisions; ``None`` if the pack has no results."""
         return settlement(self.scored, self.source.pack.results, level=self.level)
 
     @names_checked
@@ -282,16 +282,16 @@ class TearSheet(Shown):
         self, edge: float | None = None, *, training: Collection[int] | None = None, staking: Staking = HALF_KELLY,
         open_s: int = 7_200, ruin_below: float = 0.5, paths: int = 1_000,
     ) -> BankrollFan:  # fmt: skip
-        """Follow a bankroll through the settled decisions, and through fixtures drawn from them; no score, and ranks nothing.
+        """Follow a bankroll through the settled decisions and resampled fixtures; it is not a score and does not rank.
 
         Parameters
         ----------
         edge
-            What each bet is assumed to bring, as a share of the stake; Kelly takes ``(1 + edge) / odds`` for the probability.
+            Assumed profit of each bet, as a share of the stake; Kelly uses the probability ``(1 + edge) / odds``.
         training
-            Instead of an edge: fixtures whose mean edge at the close is taken; the others are bet on, once they have closed.
+            Fixtures whose mean edge at the close is the edge; bets are on the others, after these have closed.
         staking
-            How much is staked: half of Kelly, at most 5 % on a side, by default.
+            Rule of stakes; half Kelly, at most 5 % on a side, by default.
         open_s
             Seconds from the close of a fixture to its result.
         ruin_below
@@ -302,7 +302,7 @@ class TearSheet(Shown):
         Raises
         ------
         StatisticsError
-            No settled decision; Kelly without an edge, or with that of the fixtures bet on; a value out of range.
+            No settled decision; Kelly without an edge, or with the edge of the fixtures bet on; a value out of range.
 
         Examples
         --------
@@ -318,22 +318,22 @@ class TearSheet(Shown):
 
     @cached_property
     def moved_lines(self) -> pl.DataFrame:
-        """``MOVED_LINES``: decisions looked at whose line was not quoted at the close; in no mean but their own."""
+        """``MOVED_LINES``: selected decisions whose line was not quoted at the close, outside all other means."""
         return moved_lines(self.source).filter(self.selection.matching(self.source.pack))
 
     @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:
         """The breakdowns by name: by_time, by_market, by_side, by_probability, by_gap, fixtures, reasons, refusals, quality.
 
-        Of a pack that keeps its books also ``closes``, the decisions against every close there is, and ``on_offer``, what each
-        book offered when they were made; see ``CLOSES`` and ``ON_OFFER``.
+        A pack that keeps its books adds ``closes``, the decisions against every close, and ``on_offer``, the price of each book
+        at the decisions; see ``CLOSES`` and ``ON_OFFER``.
         """
         own = breakdowns.tables(self.source, self.scored, self.level, whole=self.selection.is_whole)
         return own | dict(tables_of(self.source, self.scored, self.level))
 
     @cached_property
     def top_five(self) -> tuple[float | None, float | None]:
-        """Share of the total CLV, in percent, that the five best fixtures bring, and the mean CLV without them, in bps."""
+        """Percentage of the total CLV from the five best fixtures, and the mean CLV without them, in bps."""
         fixtures = breakdowns.fixture_totals(self.scored)
         total, n, top, best = (
             int(part[name].sum()) for part in (fixtures, fixtures.head(5)) for name in ("total_clv_bps", "n")
@@ -342,17 +342,17 @@ class TearSheet(Shown):
 
     @property
     def plot(self) -> Plots:
-        """Every picture of the sheet: ``sheet.plot.clv()``, also on axes of one's own."""
+        """Every picture of the sheet: ``sheet.plot.clv()``, also on axes of yours."""
         return Plots(self)
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per figure: (figure, value, low, high, unit), intervals as far as there are some."""
+        """One row per figure: (figure, value, low, high, unit)."""
         schema = {"figure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "unit": pl.String}
         return pl.DataFrame(self.figures(), schema=schema, orient="row")
 
     def figures(self, *, moved: bool = True) -> list[Figure]:
-        """Return the rows of ``.frame``; without those of moved decisions, which read the whole tape, in far less time."""
+        """Return the rows of ``.frame``; those of ``moved`` decisions take longer, over the whole tape."""
         return figures(self, moved=moved)
 
     @property
@@ -365,16 +365,16 @@ class TearSheet(Shown):
         self, *, leagues: Iterable[str] = (), markets: Iterable[str] = (), sides: Iterable[str] = (),
         fixtures: Iterable[int] = (), since: date | str | None = None, until: date | str | None = None,
     ) -> TearSheet:  # fmt: skip
-        """Return the sheet of some decisions of the run; ``.selection`` is what they were chosen by, whatever it was before.
+        """Return the sheet of some decisions of the run, in place of any earlier selection.
 
-        A part that was chosen because it looks good is the best of many, and its interval does not know that.
+        The interval of a part that was chosen because it looks good is too optimistic.
 
         Parameters
         ----------
         leagues
-            As the source of the pack names them, where it does.
+            Names of the pack's source.
         markets
-            Beginnings of market keys.
+            Prefixes of market keys.
         sides
             Sides that were backed.
         fixtures
@@ -385,9 +385,9 @@ class TearSheet(Shown):
         Raises
         ------
         StatisticsError
-            A league that the pack does not have, or what is no list or no day.
+            The pack does not have a league, or a value is not a list or a day.
         UnknownFixtureError
-            A fixture that the pack does not declare.
+            The pack does not have a fixture.
 
         Examples
         --------
@@ -398,7 +398,7 @@ class TearSheet(Shown):
         (True, 'market OVERUNDER_PARTICIPANT_GOALS, side over')
         """
         chosen = Selection.of(leagues, markets, sides, fixtures, since, until)
-        chosen.matching(self.source.pack)  # raises what is wrong now, and not when it is first read
+        chosen.matching(self.source.pack)  # refuses a wrong value now
         return replace(self, selection=chosen)
 
     def __repr__(self) -> str:
@@ -409,29 +409,19 @@ class TearSheet(Shown):
         return sheet_html(self, self.plot.svgs())
 
 
-# The tear sheet as a page of its own, for a browser that may fetch nothing.
+# The tear sheet as a page.
 
 
 def tear_sheet_page(performed: Run) -> str:
-    """Return the tear sheet of a backtest of one agent as one HTML page: no script, no request, pictures as SVG inside.
+    """Return the tear sheet of a backtest of one agent as one HTML page, without scripts and requests.
 
-    The page is whole under ``Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; img-src data:``.
-
-    Parameters
-    ----------
-    performed
-        The backtest. Moving its decisions reads the whole tape of its pack.
-
-    Raises
-    ------
-    MissingLibraryError
-        matplotlib, which draws the pictures, is not installed.
+    It works under ``Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; img-src data:``.
 
     Examples
     --------
     >>> import clvlab as cl
-    >>> shown = tear_sheet_page(cl.backtest("starter", "cumulative-drift").source)
-    >>> shown[:15], shown.count("<svg"), "<script" in shown
+    >>> page = tear_sheet_page(cl.backtest("starter", "cumulative-drift").source)
+    >>> page[:15], page.count("<svg"), "<script" in page
     ('<!DOCTYPE html>', 34, False)
     """
     sheet, report = TearSheet(performed), performed.report

@@ -120,7 +120,7 @@ def test_warning_of_old_closes_states_their_share_and_the_oldest_wherever_a_repo
 
     assert shown in test.report["warnings"][0]
     assert shown in capsys.readouterr().out
-    bt = Result.made(test)
+    bt = Result.from_run(test)
     assert shown in bt.report._repr_html_()
     assert shown in bt.tear_sheet(resamples=20, draws=2)._repr_html_()
 

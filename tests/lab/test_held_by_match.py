@@ -124,7 +124,7 @@ def plan(lab, bring):
 
 def shut_in(lab, pack):
     """Return how many fixtures are shut, of which every one is refused, and the others are not."""
-    held = dict(lab._place._shut(pack.source).held_out)
+    held = dict(lab._backend._without_held_out(pack.source).held_out)
     for fixture_id in held:
         with pytest.raises(HeldOutError):
             lab.backtest(pack, "baseline", fixtures=[fixture_id])
@@ -188,7 +188,7 @@ def test_of_matches_on_following_days_a_day_decides_and_what_it_leaves_open_is_s
     later = bring(renumbered(daily.filter(day < 5)), "later")
 
     assert shut_in(lab, same) == HELD
-    assert lab._place._shut(later.source).held_out == ()
+    assert lab._backend._without_held_out(later.source).held_out == ()
     with pytest.warns(UserWarning, match=f"may be held out by {plan.plan_id}"):
         lab.backtest(later, "baseline")
     assert "of which nothing tells" in later._repr_html_()
@@ -242,7 +242,7 @@ def test_sources_that_are_joined_are_shut_whichever_has_the_match(change, lab, e
 @pytest.mark.parametrize("change", [renumbered, anonymous])
 def test_a_pack_at_a_url_is_shut_at_the_latest_when_it_is_run(change, lab, plan, elsewhere):
     folder = elsewhere(change(table()), "there").source.folder
-    held = dict(lab._place._shut(reader.load_pack(folder)).held_out)
+    held = dict(lab._backend._without_held_out(reader.load_pack(folder)).held_out)
 
     with serving(folder.parent) as web:
         pack = cl.open_pack(web.url("there"))
@@ -291,7 +291,7 @@ def test_trials_over_other_matches_do_not_count(lab, bring):
 
 def test_what_is_held_out_is_open_again_when_its_plan_was_opened(lab, bring, plan):
     again = bring(renumbered(table()), "again", margin="shin")
-    assert lab._place._shut(again.source).held_out
+    assert lab._backend._without_held_out(again.source).held_out
 
     plan.open({"warmup_ticks": 3})
 
@@ -317,7 +317,7 @@ def test_packs_are_what_they_were(lab, elsewhere):
     pack = elsewhere(renumbered(table()), "again").source
     before = {path.name: path.read_bytes() for path in pack.folder.iterdir() if path.is_file()}
 
-    shut = lab._place._shut(pack)
+    shut = lab._backend._without_held_out(pack)
 
     assert len(shut.held_out) == HELD
     assert reader.load_pack(pack.folder).content_hash == pack.content_hash == shut.content_hash
@@ -334,5 +334,5 @@ def test_matches_that_somebody_edited_are_read_again(lab, bring, tmp_path):
 
     with cl.Lab(tmp_path / "lab.db") as later:
         with pytest.warns(UserWarning, match="not as they were stored"):
-            assert len(later._place._shut(pack.source).held_out) == len(plan.held_out)
-        assert len(later._place._shut(pack.source).held_out) == HELD
+            assert len(later._backend._without_held_out(pack.source).held_out) == len(plan.held_out)
+        assert len(later._backend._without_held_out(pack.source).held_out) == HELD

@@ -4,7 +4,8 @@ import sys
 import pytest
 
 from clvlab.lab import progress
-from clvlab.lab.progress import shown_progress, shown_state
+from clvlab.lab.progress import progress_bar, state_display
+from clvlab.report.html import Html
 
 
 class Terminal(io.StringIO):
@@ -13,7 +14,7 @@ class Terminal(io.StringIO):
 
 
 def walked(what="a sweep", **options):
-    with shown_progress(what, 3, **options) as tell:
+    with progress_bar(what, 3, **options) as tell:
         for done in (1, 2, 3):
             tell(done, 3)
 
@@ -73,8 +74,8 @@ class State:
 
 
 def told(error=None, **options):
-    more = {"more": lambda state: f"<p>{len(state.facts)} more</p>"}
-    with shown_state("Capture of txline", "made into a pack", **options, **more) as tell:
+    more = {"more": lambda state: Html(f"<p>{len(state.facts)} more</p>")}
+    with state_display("Capture of txline", "made into a pack", **options, **more) as tell:
         tell(State())
         if error is not None:
             raise error

@@ -9,7 +9,7 @@ import pytest
 from ipywidgets import HTML
 
 import clvlab as cl
-from clvlab.lab.progress import shown_state
+from clvlab.lab.progress import state_display
 from clvlab.report import axes, html, svg
 from clvlab.report.explorer import figure
 from clvlab.report.tearsheet import tear_sheet_page
@@ -94,7 +94,7 @@ def progress(monkeypatch):
 
     drawn = []
     monkeypatch.setattr("clvlab.lab.progress._notebook", Shell)
-    with suppress(KeyboardInterrupt), shown_state("Live run", "sealed", progress=True) as tell:
+    with suppress(KeyboardInterrupt), state_display("Live run", "sealed", progress=True) as tell:
         tell(State())
         stopped = KeyboardInterrupt()
         stopped.add_note("stopped")

@@ -32,7 +32,7 @@ def test_hashes_are_code_and_absence_is_a_word():
 
 
 def test_pictures_are_hidden_where_their_style_is_taken_off():
-    one, two = svg.picture("one", 10, svg.stretched(10), svg.stretched(10)), svg.picture("two", 10)
+    one, two = svg.picture("one", 10, svg.stretch(10), svg.stretch(10)), svg.picture("two", 10)
     hidden = '<span class="drawn" style="display:none">{}</span>'
 
     shown = html.card(FACTS, facts={"one": one, "two": two})

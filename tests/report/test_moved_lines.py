@@ -9,7 +9,7 @@ from clvlab.law.closing import Window
 from clvlab.law.schema import BOOKS, TICKS
 from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.writer import write_pack
-from clvlab.report.moved_lines import MOVED_LINES, moved_means, priced_lines, shown_means
+from clvlab.report.moved_lines import MOVED_LINES, mean_rows, moved_means, priced_lines
 from clvlab.statistics.moved_lines import VERSION
 from tests.factories import make_run, make_tape, message
 
@@ -108,7 +108,7 @@ def test_where_all_is_scored_the_tape_is_not_read():
 
     assert found.is_empty()
     assert asked == []
-    assert shown_means(found, 0.95) == []
+    assert mean_rows(found, 0.95) == []
 
 
 def test_a_message_in_play_prices_nothing():

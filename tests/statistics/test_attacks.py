@@ -110,7 +110,7 @@ def test_a_search_and_a_walk_forward_announce_it_too(tmp_path):
     search = honest_search(pack.source, first_quotes, {"from_bps": [0]})
     walk = cl.walk_forward(pack, first_quotes, {"from_bps": [0]}, folds=3, progress=False)
 
-    assert search.said.sentence.startswith("The best point beats the closing line")
+    assert search.verdict.sentence.startswith("The best point beats the closing line")
     assert not any("above zero more often" in caution for caution in search.cautions)
     assert "What was chosen before stays above zero out of sample" in walk._repr_html_()
     assert "have no close: their market or line was gone or suspended" in " ".join(walk.sheet.cautions)

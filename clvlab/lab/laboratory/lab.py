@@ -1,4 +1,4 @@
-"""A laboratory: packs and runs in one place, and the same verbs wherever that is."""
+"""A laboratory keeps packs and runs, with the same verbs on this machine and at a service."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from urllib.parse import quote
 from clvlab.base.names import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import MissingExtraError, PackFormatError, StoreUnreachableError, UnsupportedError
+from clvlab.lab.laboratory.backend import Backend
 from clvlab.lab.laboratory.local import LocalBackend
 from clvlab.lab.laboratory.methods import Verbs
-from clvlab.lab.laboratory.place import Backend
-from clvlab.lab.laboratory.requests import HoldOut, agent_spec, agent_specs, capturing, live_request, run_request
+from clvlab.lab.laboratory.requests import HoldOut, agent_spec, agent_specs, capture_request, live_request, run_request
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.plan import SearchPlan
 from clvlab.lab.results.result import Result
@@ -39,23 +39,22 @@ if TYPE_CHECKING:
 
 
 class Lab(Verbs):
-    """Packs, and the runs that are made of them: kept in memory, in a file, or at a service.
+    """Packs and runs, kept in memory, in a file, or at a service.
 
     Parameters
     ----------
     where
-        Nothing: in memory, gone at the end. A path: a SQLite file, with imported packs, live runs and what points of searches
-        measured in folders beside it (``lab.db``, ``lab.packs``, ``lab.live`` and ``lab.sums``). A URL of ``http`` or
-        ``https``: a service.
+        None keeps everything in memory. A path is a SQLite file, with folders next to it for packs, live runs and the sums of
+        searches (``lab.db``, ``lab.packs``, ``lab.live`` and ``lab.sums``). A URL is a service.
     token
-        Bearer token for a service; ``compete`` and ``deploy`` need one there.
+        Bearer token of a service, which ``compete`` and ``deploy`` need.
 
     Raises
     ------
     StoreUnreachableError, StoreError
-        The file can't be opened, is no database, or was written by a newer clvlab.
+        The file can't be opened, is not a database, or was written by a newer clvlab.
     MissingExtraError
-        The libraries of the store or of the client are not installed.
+        The libraries of the store or the client are not installed.
 
     Examples
     --------
@@ -69,7 +68,7 @@ class Lab(Verbs):
 
     @names_checked
     def __init__(self, where: str | Path | None = None, *, token: str | None = None) -> None:
-        super().__init__(_place(where, token))
+        super().__init__(_backend(where, token))
 
     @names_checked
     def live(
@@ -84,45 +83,41 @@ class Lab(Verbs):
         grace_s: int = GRACE_S,
         progress: Callable[[LiveView], None] | bool = True,
     ) -> Result:
-        """Let agents decide on paper while a fixture's odds come in; returns when its window closes, with the sealed run.
+        """Let agents decide on paper while the odds of a fixture arrive, and return the sealed run when its window closes.
 
-        The run is committed to in the laboratory's log before its first message, and what comes in is kept as a pack, over
-        which it can be replayed. An interrupt leaves the run: the same call goes on with it, and the messages that were missed
-        are a gap. Until it is over it lies in a folder that bears its id, in ``lab.live`` beside ``lab.db``.
+        The laboratory's log commits to the run before its first message, and the messages are kept as a pack for replay. After
+        an interrupt the same call continues the run; missed messages are a gap. A run in progress is a folder in ``lab.live``.
 
-        A service follows its own feed: one template is deployed, several compete.
+        A service follows its own feed: it deploys one template, and lets several compete.
 
         Parameters
         ----------
         agents
             As for ``compete``, or one agent.
         feed
-            Name of a feed, or an object that is one; by default the one that ``CLVLAB_FEED`` names.
+            Name of a feed, or a feed; by default the one that ``CLVLAB_FEED`` names.
         fixture
             A fixture id of the feed; by default the next fixture to kick off.
         window, policy
             As for ``backtest``.
         until
-            When the run is sealed at the latest: a time with its zone, or seconds from its beginning; by default when play
-            begins.
+            Latest time of the seal: a time with its zone, or seconds from the start; by default when play begins.
         grace_s
-            Seconds after the announced kickoff when it is sealed, where no message says that play began.
+            Seconds from the announced kickoff to the seal, if no message says that play began.
         progress
-            Whether the run is shown as it goes, in a notebook or a terminal; or what is called twice a second with a view of
-            it: how far it is in ``.line``, and its decisions so far in ``.frame``, valid and pending, without a CLV. Of a run
-            at a service only the line is known.
+            Whether to show progress in a notebook or terminal; or a callback, called twice a second with a view: ``.line``, and
+            ``.frame`` with the decisions so far, without CLV. A service knows the line only.
 
         Raises
         ------
         FeedError
-            The feed lacks a setting, can't be reached or went on with, or has no such fixture.
+            The feed lacks a setting, can't be reached or continued, or does not have the fixture.
         FileLockedError
-            The same run is being followed elsewhere.
+            Another process follows the same run.
         SourceError, DecisionError
-            Nothing was said of the fixture; no agent, two of one name, or all of them failed.
-        UnknownAgentError, AgentError, WindowError, PolicyError
+            No message about the fixture; no agent, two with one name, or all of them failed.
         UnsupportedError
-            At a service: an agent of one's own, a feed, a window, policy or time of its own.
+            A service got an agent of yours, or a feed, window, policy or time.
 
         Examples
         --------
@@ -134,29 +129,29 @@ class Lab(Verbs):
         ('Live paper', True, True)
         """
         request = live_request(feed, fixture, window, policy, until, grace_s)
-        return self._place.live(request, agent_specs(agents), progress=progress)
+        return self._backend.live(request, agent_specs(agents), progress=progress)
 
     @names_checked
     def import_odds(
         self, source: str | None, paths: str | Path | Sequence[str | Path] | Frame, pack_id: str | None = None, **options: Any
     ) -> Pack:
-        r"""Make a pack of a provider's files, or of a frame, and keep it; importing the same again gives the same pack.
+        r"""Import a provider's files, or a frame, as a pack and keep it; the same import again gives the same pack.
 
         Parameters
         ----------
         source, paths
             As for ``clvlab.import_odds``.
         pack_id
-            Its name here; that of the first file or folder by default. A frame has no name, and needs this one.
+            Name of the pack; by default that of the first file or folder. A frame needs one.
         **options
             As for ``clvlab.import_odds``.
 
         Raises
         ------
         SourceError, OddsError, PackFormatError
-            Files that can't be read; a name that is taken by other odds.
+            Unreadable files, or a name that other odds have.
         UnsupportedError
-            At a service, whose operator admits packs.
+            At a service, where the operator admits packs.
 
         Examples
         --------
@@ -172,7 +167,7 @@ class Lab(Verbs):
         """
         if pack_id is not None and not isinstance(pack_id, str):
             raise PackFormatError(f"a pack is named by a text, such as pack_id='mine', not {pack_id!r:.80}")
-        return self._place.import_odds(source, paths, pack_id or _name(paths), options)
+        return self._backend.import_odds(source, paths, pack_id or _name(paths), options)
 
     @names_checked
     def capture(
@@ -185,32 +180,31 @@ class Lab(Verbs):
         log: str | Path | None = None,
         progress: Callable[[CaptureState], None] | bool = True,
     ) -> Pack:
-        """Write down what a feed sends, and make a pack of it; interrupting the kernel ends it properly.
+        """Record a feed and make a pack of it; an interrupt ends the capture properly.
 
         Parameters
         ----------
         feed
-            Name of a feed, whose keys are variables ``CLVLAB_*``; or one that was made.
+            Name of a feed, with its keys in variables ``CLVLAB_*``; or a feed.
         out
-            Folder of the new pack. Until it stands, the segments lie beside it, in ``<out>.capture``; what was left there is
-            gone on with.
+            Folder of the new pack. The segments are in ``<out>.capture`` until then; a capture left there is continued.
         fixtures
             Fixture ids; everything by default.
         until
-            When it ends: a time with its zone, or seconds from now; else when the feed ends, or with an interrupt.
+            A time with its zone, or seconds from now; by default the end of the feed, or an interrupt.
         log
-            File or URL of a run log, in which each segment is noted when it is closed.
+            File or URL of a run log, which notes each closed segment.
         progress
-            Whether it is shown how the capture is, in a notebook or a terminal; or what is told.
+            Whether to show the state of the capture in a notebook or terminal; or a callback.
 
         Raises
         ------
         FeedError
-            The feed can't go on, and what would mend that.
+            The feed can't continue.
         PackFormatError, SourceError
-            There is a pack in that place; or nothing came that could be read.
+            The folder has a pack already; or no readable message came.
         FileLockedError
-            Another process captures there.
+            Another process captures to that folder.
         UnsupportedError
             At a service.
 
@@ -223,7 +217,7 @@ class Lab(Verbs):
         >>> pack.provenance
         'synthetic-replay'
         """
-        return self._place.capture(feed, Path(out), capturing(fixtures, until, log, progress))
+        return self._backend.capture(feed, Path(out), capture_request(fixtures, until, log, progress))
 
     @names_checked
     def deploy(
@@ -235,27 +229,27 @@ class Lab(Verbs):
         params: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Result:
-        """Deploy a template at a service: pinned as an instance of the caller, and run; returns when the run is sealed.
+        """Deploy a template at a service as an instance of the caller, and return its run once it is sealed.
 
         Parameters
         ----------
         pack, agent, params
             As for ``backtest``; the agent is a template.
         fixture
-            What is replayed.
+            Fixture to replay.
         **settings
-            Further fields of DeployConfig, such as ``max_orders``, ``sizing`` or ``agent_id``.
+            Other fields of DeployConfig, such as ``max_orders``, ``sizing`` or ``agent_id``.
 
         Raises
         ------
         UnsupportedError
-            Not at a service, or an agent of one's own.
+            Not at a service, or an agent of yours.
         ArgumentError
-            DeployConfig has no such field, or it follows from the other arguments.
+            DeployConfig has no such field, or another argument sets it.
         RunFailedError
-            The run failed; it says why.
+            The run failed.
         ApiError
-            The service refused: ``problem["checks"]`` names every failing check.
+            The service refused: ``problem["checks"]`` names the failing checks.
 
         Examples
         --------
@@ -264,7 +258,7 @@ class Lab(Verbs):
         Traceback (most recent call last):
         clvlab.errors.UnsupportedError: this laboratory deploys nothing: .backtest() replays the same agent
         """
-        return self._place.deploy(run_request(pack, [fixture]), agent_spec(agent, params), settings)
+        return self._backend.deploy(run_request(pack, [fixture]), agent_spec(agent, params), settings)
 
     @names_checked
     def plan(
@@ -281,11 +275,10 @@ class Lab(Verbs):
         fixtures: Sequence[int] | None = None,
         window: Window | None = None,
     ) -> SearchPlan:
-        """Plan a search, and shut what it holds out, before anything is searched.
+        """Plan a search with a hold-out before the search starts.
 
-        Grid, agent, objective, folds and the content of the hold-out are hashed into the laboratory's log. Until
-        ``plan.open()`` no call here reads the fixtures that are held out, in whatever pack they come; a service over the same
-        database does. The same plan again is the one that is there.
+        The laboratory's log gets a hash of grid, agent, objective, folds and hold-out. No call here reads the fixtures that are
+        held out, in any pack, until ``plan.open()``; a service over the same database does. Planning twice returns one plan.
 
         Parameters
         ----------
@@ -294,21 +287,21 @@ class Lab(Verbs):
         grid
             Values of each parameter.
         hold_out
-            Share of the fixtures, or the fixtures.
+            Share of the fixtures, or fixture ids.
         by
-            Which: ``kickoff``, the last ones; or ``random``.
+            ``kickoff`` holds out the last fixtures, ``random`` any.
         seed
-            Of ``random``.
+            Seed of ``random``.
         folds
-            Of ``plan.walk_forward()``.
+            Number of folds of ``plan.walk_forward()``.
         objective
-            The measure by which points are chosen: ``clv``, ``edge`` or ``price_ratio``.
+            Measure that chooses points: ``clv``, ``edge`` or ``price_ratio``.
 
         Raises
         ------
         StatisticsError
-            A grid, hold-out, number of folds, seed or measure that can't be; or a fixture that is held out has the ticks of
-            one that would be searched.
+            An impossible grid, hold-out, number of folds, seed or measure; or a held-out fixture has the ticks of one that
+            would be searched.
         HeldOutError
             Another plan holds some of the fixtures out.
         UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError
@@ -327,38 +320,24 @@ class Lab(Verbs):
         >>> result.report["n_fixtures"], plan.open().run_id == result.run_id
         (60, True)
         """
-        asked, values = run_request(pack, fixtures, window), grid_of(grid)
+        request, values = run_request(pack, fixtures, window), grid_of(grid)
         measure_of(objective)
-        return self._place.plan(asked, agent_spec(agent), values, HoldOut(hold_out, by, folds, objective, seed))
+        return self._backend.plan(request, agent_spec(agent), values, HoldOut(hold_out, by, folds, objective, seed))
 
 
 _HOST = re.compile(r"[\w.-]+:[0-9]{2,5}/?")  # of a service, without http://
 
 
-def _name(given: Any) -> str:
-    """Return the name that a pack has if it is given none: that of its first file or folder.
-
-    Raises
-    ------
-    PackFormatError
-        A frame, which has no name.
-    """
-    if is_frame(given):
+def _name(source: Any) -> str:
+    """Return the default name of a pack: that of its first file or folder."""
+    if is_frame(source):
         raise PackFormatError("a frame has no name that its pack could have: name it, as pack_id='mine'")
-    files = paths_of(given)
+    files = paths_of(source)
     return files[0].name.partition(".")[0] if files else ""
 
 
-def _place(where: str | Path | None, token: str | None) -> Backend:
-    """Return the place at a URL, in a file, or in memory.
-
-    Raises
-    ------
-    MissingExtraError
-        The libraries of the store or of the client are not installed.
-    UnsupportedError
-        Neither a file nor the URL of a service, or a token for what is no service.
-    """
+def _backend(where: str | Path | None, token: str | None) -> Backend:
+    """Return the backend of a URL, a file, or memory."""
     if isinstance(where, str) and where.lower().startswith(("http://", "https://")):
         try:
             from clvlab.lab.laboratory.remote import HttpBackend
@@ -367,10 +346,10 @@ def _place(where: str | Path | None, token: str | None) -> Backend:
         return HttpBackend(where, token)
     if token is not None:
         raise UnsupportedError(
-            f"a token is for a service, and {_shown(str(where))} is not a service: its URL begins with http:// or https://"
+            f"a token is for a service, and {_location(str(where))} is not a service: its URL begins with http:// or https://"
         )
     if where == "" or (where is not None and not isinstance(where, str | Path)) or "://" in str(where):
-        raise UnsupportedError(f"a laboratory is a file, or a service at http:// or https://, not {_shown(where)}")
+        raise UnsupportedError(f"a laboratory is a file, or a service at http:// or https://, not {_location(where)}")
     if where is not None and Path(where).is_dir():
         file = str(Path(where, "lab.db"))
         raise StoreUnreachableError(f"{str(where)!r:.200} is a folder, and a laboratory is a file: write Lab({file!r:.200})")
@@ -379,20 +358,20 @@ def _place(where: str | Path | None, token: str | None) -> Backend:
     return _local(None if where in (None, ":memory:") else Path(where))
 
 
-def _shown(where: object) -> str:
+def _location(where: object) -> str:
     return "another URL" if "://" in str(where) else f"{where!r:.200}"  # the URL of a database may hold a password
 
 
 def _local(path: Path | None) -> LocalBackend:
-    """Return the place of a SQLite file, with folders beside it; without a path in memory, and gone at the end."""
+    """Open the backend of a SQLite file and its folders; without a path, one in memory."""
     try:
         from clvlab.arena.run_store import KeptRuns
     except ModuleNotFoundError as error:
         raise MissingExtraError("notebook", error.name) from error
     if path is not None:
         kept = KeptRuns(f"sqlite:///{quote(str(path))}")
-        beside = {name: path.with_name(f"{path.stem}.{name}") for name in ("packs", "live", "sums")}
-        return LocalBackend(path.name, kept, Catalog(beside["packs"]), beside["live"], beside["sums"])
+        folders = {name: path.with_name(f"{path.stem}.{name}") for name in ("packs", "live", "sums")}
+        return LocalBackend(path.name, kept, Catalog(folders["packs"]), folders["live"], folders["sums"])
     kept, folder = KeptRuns(), Path(tempfile.mkdtemp(prefix="clvlab-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a pack may outlive the laboratory
     return LocalBackend("this laboratory", kept, Catalog(folder / "packs"), folder / "live", folder / "sums")

@@ -1,4 +1,4 @@
-"""Tables that show themselves: packs, runs, standings, answers to SQL."""
+"""Tables in a notebook: packs, runs, standings, answers to SQL."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from clvlab.arena.templates import cards
 from clvlab.arena.templates import strategy as catalogued
 from clvlab.law.schema import Schema
 from clvlab.packs.reader import Pack
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
 from clvlab.runs.card import ANSWERS_PUBLIC
 from clvlab.words import counted
 
-_SHOWN_ROWS = 30
+_MAX_ROWS = 30
 _PACKS: Schema = {
     "pack_id": pl.String, "provenance": pl.String, "grade": pl.String, "fixtures": pl.Int64, "rows": pl.Int64,
     "content_hash": pl.String,
@@ -37,17 +37,17 @@ _STANDINGS: Schema = {
 }  # fmt: skip
 
 
-class Listing(Shown):
+class Listing(Exportable):
     """A titled table.
 
     Attributes
     ----------
     title
-        What it is a table of.
+        Heading of the table.
     frame
         The rows.
     next_step
-        What to do with them.
+        The next call to make.
     """
 
     def __init__(self, title: str, frame: pl.DataFrame, next_step: str) -> None:
@@ -63,19 +63,19 @@ class Listing(Shown):
         return f"{self.title}: {counted(self.frame.height, 'row')}; next: {self.next_step}"
 
     def _repr_html_(self) -> Html:
-        shown = self.frame.head(_SHOWN_ROWS)
-        return card("listing.html", self.title, tables=self._tables(shown), height=self.frame.height, shown=shown.height)
+        head = self.frame.head(_MAX_ROWS)
+        return card("listing.html", self.title, tables=self._tables(head), height=self.frame.height, visible=head.height)
 
-    def _tables(self, shown: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    def _tables(self, rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
         """Return the tables that have rows, by the heading of each."""
-        return {"": shown} if shown.height else {}
+        return {"": rows} if rows.height else {}
 
 
 class _Standings(Listing):
-    """A leaderboard: rows that may hold the past stand under a heading of their own."""
+    """A leaderboard with a separate table for agents that may hold the past."""
 
-    def _tables(self, shown: pl.DataFrame) -> dict[str, pl.DataFrame]:
-        parts = {"": shown.remove("hindsight_possible"), ANSWERS_PUBLIC: shown.filter("hindsight_possible")}
+    def _tables(self, rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        parts = {"": rows.remove("hindsight_possible"), ANSWERS_PUBLIC: rows.filter("hindsight_possible")}
         return {heading: part for heading, part in parts.items() if part.height}
 
 
@@ -95,7 +95,7 @@ class AgentListing(Listing):
 
 
 def _parameters(card: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Return the rows of a template; a bound that only the width of a number sets is left out."""
+    """Yield the rows of a template, without bounds that only the width of a number sets."""
     defaults = catalogued(card["strategy"])["defaults"]
     for one in card["parameters"]:
         bounds = re.sub(r" and at most 9007199254740(991)?$", "", one["bounds"])
@@ -104,7 +104,7 @@ def _parameters(card: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def list_packs(rows: Iterable[tuple[Any, ...]], where: str) -> Listing:
-    """List packs: id, provenance and its grade, number of fixtures, number of rows (null if not known here), content hash."""
+    """List packs; the number of rows is `None` where it is not known."""
     return Listing(f"Packs of {where}", _frame(rows, _PACKS), "lab.backtest(pack_id, agent)")
 
 
@@ -115,7 +115,7 @@ def pack_row(pack: Pack) -> tuple[Any, ...]:
 
 
 def list_runs(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[str, Any]], where: str) -> Listing:
-    """List runs, each with what its proof card says of its agents."""
+    """List runs with their agents and means."""
     rows = []
     for run in runs:
         found = card(run["run_id"])
@@ -129,10 +129,7 @@ def list_runs(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[s
 
 
 def list_standings(rows: Iterable[Mapping[str, Any]], where: str) -> Listing:
-    """List the global leaderboard: agents by pooled mean CLV in bps of probability; nothing else ranks.
-
-    Those that can't hold the past come first; the ``rank`` is that among all.
-    """
+    """List agents by pooled mean CLV, first those that can't hold the past; ``rank`` is among all."""
     made = [tuple(row[name] for name in _STANDINGS) for row in rows]
     title = f"Leaderboard of {where}: agents by mean CLV (bps of probability) over all their runs"
     frame = _frame(made, _STANDINGS).sort("hindsight_possible", maintain_order=True)

@@ -1,4 +1,4 @@
-"""Packs and runs on this machine: kept in memory, in a SQLite file with a folder of packs beside it, or not at all."""
+"""Packs and runs on this machine: in memory, in a SQLite file with folders, or not kept."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from clvlab.bets.grades import plan_grading
 from clvlab.bets.record import BetsFormat
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackError, PackFormatError, UnsupportedError
+from clvlab.lab.laboratory.backend import pages, run_tables
 from clvlab.lab.laboratory.lists import Listing, list_packs, list_runs, list_standings, pack_row
-from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
 from clvlab.lab.laboratory.searches import LabPacks, capture_feed, follow_feed, make_plan, walk_grid
 from clvlab.lab.results.bets import GradedBets
@@ -56,21 +56,7 @@ _VIEWS = ".views"  # what derived packs are made of: no pack id begins with a do
 
 
 class LocalBackend:
-    """Bundled packs, imported ones, and the runs that are kept, if any are.
-
-    Parameters
-    ----------
-    where
-        What the place is called.
-    kept
-        Where runs are kept; None keeps nothing.
-    imported
-        Imported and captured packs; None takes no imports.
-    live
-        Folder of live runs, each in one that bears its id.
-    sums
-        Folder in which the sums of points of searches are kept; None computes them each time.
-    """
+    """Bundled and imported packs, and a store of runs, if there is one."""
 
     def __init__(
         self,
@@ -88,13 +74,13 @@ class LocalBackend:
         self._closed = False
 
     @property
-    def _kept(self) -> KeptRuns:
+    def _store(self) -> KeptRuns:
         if self._runs is None:
             raise UnsupportedError("no run is kept outside a laboratory: open one with clvlab.Lab(...)")
         return self._runs
 
     def close(self) -> None:
-        self._kept.close()
+        self._store.close()
         self._closed = True
 
     def packs(self) -> Listing:
@@ -102,10 +88,10 @@ class LocalBackend:
 
     def _packs(self) -> Iterator[reader.Pack]:
         for catalog in self._catalogs:
-            yield from map(self._shut, catalog.packs())
+            yield from map(self._without_held_out, catalog.packs())
 
     def pack(self, where: Pack | str | Path) -> Pack:
-        """Open a pack: one of this place, of the bundled ones, a folder, or one at a URL, which stays there."""
+        """Open an imported or bundled pack, a folder, or a pack at a URL."""
         imported = self._catalogs[0]
         if isinstance(where, Pack):
             found = where.source
@@ -113,17 +99,17 @@ class LocalBackend:
             found = imported.open(where)
         else:
             found = packs.open_pack(where)
-        return Pack(found, self._shut)
+        return Pack(found, self._without_held_out)
 
-    def _shut(self, pack: reader.Pack) -> reader.Pack:
-        """Return a pack without what plans hold out here; one that outlives the laboratory stays as it was."""
+    def _without_held_out(self, pack: reader.Pack) -> reader.Pack:
+        """Return a pack without the fixtures that plans hold out; unchanged once the laboratory is closed."""
         return pack if self._runs is None or self._closed else self._runs.searches.shut(pack)
 
     def deploy(self, *_: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} deploys nothing: .backtest() replays the same agent")
 
-    def import_odds(self, source: str | None, given: Any, pack_id: str, options: Mapping[str, Any]) -> Pack:
-        """Import into the laboratory's folder; the same files again give the pack that is there."""
+    def import_odds(self, source: str | None, paths: Any, pack_id: str, options: Mapping[str, Any]) -> Pack:
+        """Import into the laboratory's folder; the same files again give the same pack."""
         imported, bundled = self._catalogs
         if pack_id in bundled.entries():
             raise PackFormatError(f"{pack_id!r} is a pack that comes with clvlab: give yours another name")
@@ -132,29 +118,29 @@ class LocalBackend:
         imported.folder.mkdir(parents=True, exist_ok=True)
         with StagingPath(imported.folder) as scratch:
             made = scratch / pack_id
-            importer.import_from(source, given, made, importer.import_options(**options))
-            with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
+            importer.import_from(source, paths, made, importer.import_options(**options))
+            with self._store.alone():  # another process may import a pack of this name, or admit one, right now
                 _admit(imported, made, pack_id)
         return self.pack(pack_id)
 
-    def capture(self, feed: str | Feed, out: Path, capturing: CaptureRequest) -> Pack:
-        return capture_feed(self._open_feed(feed, capturing.fixtures), out, capturing)
+    def capture(self, feed: str | Feed, out: Path, request: CaptureRequest) -> Pack:
+        return capture_feed(self._open_feed(feed, request.fixtures), out, request)
 
     def backtest(self, request: RunRequest, agent: AgentSpec) -> Result:
-        return Result.made(self._execute(self._spec(request, [agent])))
+        return Result.from_run(self._execute(self._spec(request, [agent])))
 
     def backtests(self, requests: Sequence[RunRequest], agent: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
         self._check_open()
         specs = (self._spec(request, [agent]) for request in requests)
-        return tuple(map(Result.made, execute_all(specs, len(requests), self._recorder_of, executor)))
+        return tuple(map(Result.from_run, execute_all(specs, len(requests), self._recorder_of, executor)))
 
     def grade_bets(self, request: RunRequest, bets: Any, how: BetsFormat, agent_id: str) -> GradedBets:
         self._check_open()
         grading = plan_grading(bets, self.pack(request.pack).source, how, request.window, agent_id)
-        return GradedBets.graded(grading, self._execute(grading.spec))
+        return GradedBets.from_grading(grading, self._execute(grading.spec))
 
     def compete(self, request: RunRequest, agents: Sequence[AgentSpec]) -> Result:
-        return Result.made(self._execute(self._spec(request, agents, "competition")))
+        return Result.from_run(self._execute(self._spec(request, agents, "competition")))
 
     def _execute(self, spec: ReplaySpec) -> Run:
         return execute(spec, self._recorder_of(spec))
@@ -163,32 +149,27 @@ class LocalBackend:
         return NOWHERE if self._runs is None else self._runs.recorder_of(spec)
 
     def live(self, request: LiveRequest, agents: Sequence[AgentSpec], *, progress: Callable[[LiveView], None] | bool) -> Result:
-        """Follow a fixture live; the pack that is captured is admitted beside the imported ones."""
+        """Follow a fixture live, and admit the captured pack."""
         if self._live is None:
             raise UnsupportedError("no live run is kept outside a laboratory: open one with clvlab.Lab(...)")
         found = [agent.resolve(request.window) for agent in agents]
         feed = self._open_feed(request.feed, () if request.fixture is None else (request.fixture,))
-        return Result.made(
-            follow_feed(replace(request, feed=feed), found, self._kept, self._live, self._stored_pack, progress=progress)
+        return Result.from_run(
+            follow_feed(replace(request, feed=feed), found, self._store, self._live, self._stored_pack, progress=progress)
         )
 
     def _open_feed(self, feed: Feed | str | None, fixture_ids: Sequence[int]) -> Feed:
-        """Return a feed, unless it plays what a plan holds out: its times would be others, and so its digest.
-
-        Raises
-        ------
-        HeldOutError
-        """
+        """Return a feed; refuse to replay held-out fixtures, whose digest would differ and so hide them."""
         made = feed_at(feed)
         if isinstance(made, ReplayFeed):
-            self._shut(made.pack).check_open(fixture_ids or made.pack.fixture_ids)
+            self._without_held_out(made.pack).check_open(fixture_ids or made.pack.fixture_ids)
         return made
 
     def _stored_pack(self, captured: reader.Pack) -> reader.Pack:
-        """Move a captured pack beside the imported ones."""
+        """Move a captured pack to the imported ones."""
         imported, made = self._catalogs[0], captured.folder
         imported.folder.mkdir(parents=True, exist_ok=True)
-        with self._kept.alone():
+        with self._store.alone():
             _admit(imported, made, captured.pack_id)
         shutil.rmtree(made, ignore_errors=True)  # what is left if it was there already
         return imported.open(captured.pack_id)
@@ -198,7 +179,7 @@ class LocalBackend:
             raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
 
     def _spec(self, request: RunRequest, agents: Sequence[AgentSpec], kind: str = "backtest") -> ReplaySpec:
-        """Return what shapes a run: the pack of a request, its agents made."""
+        """Return the spec of a run."""
         self._check_open()
         found = [agent.resolve(request.window) for agent in agents]
         pack = self.pack(request.pack).source
@@ -215,7 +196,7 @@ class LocalBackend:
 
     @property
     def keeps(self) -> bool:
-        """Whether runs are kept here, in memory or in a file."""
+        """Whether runs are kept, in memory or in a file."""
         return self._runs is not None
 
     def sweep(
@@ -224,12 +205,12 @@ class LocalBackend:
         pack = self.pack(request.pack)
         request = replace(request, pack=pack)
 
-        recorded = self._recorded(request, agent, grid)
+        recorded = self._record_trials(request, agent, grid)
         trials = sweep_grid(
             pack,
             agent.agent,
             grid,
-            seal=_Sealing(self, request, agent.agent),
+            seal=_TrialSeal(self, request, agent.agent),
             kept=self._sums,
             fixture_ids=request.fixtures,
             window=request.window,
@@ -242,11 +223,11 @@ class LocalBackend:
         self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]], folds: Folds, work: GridWork
     ) -> WalkForward:
         pack = self.pack(request.pack)
-        self._recorded(replace(request, pack=pack), agent, grid)
+        self._record_trials(replace(request, pack=pack), agent, grid)
         return walk_grid(pack.source, request, agent, grid, folds, work, self._sums)
 
-    def _recorded(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]]) -> int:
-        """Put the points of a grid on record before one of them is tried; returns how many others were there."""
+    def _record_trials(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]]) -> int:
+        """Record the points of a grid before the first trial, and return how many others were on record."""
         if self._runs is None:
             return 0
         specs, pack = [], self.pack(request.pack).source
@@ -261,19 +242,19 @@ class LocalBackend:
         return self._runs.record_trials(specs)
 
     def plan(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
-        return make_plan(self, self._kept, LabPacks(self.pack, self._packs), request, agent, grid, hold)
+        return make_plan(self, self._store, LabPacks(self.pack, self._packs), request, agent, grid, hold)
 
     def runs(self, limit: int | None = None) -> Listing:
-        return list_runs(pages(self._kept.runs.page, limit), self._kept.runs.card, self.where)
+        return list_runs(pages(self._store.runs.page, limit), self._store.runs.card, self.where)
 
     def open_run(self, run_id: str) -> Result:
-        sealed, card = self._kept.runs.sealed(run_id), self._kept.runs.card(run_id)
+        sealed, card = self._store.runs.sealed(run_id), self._store.runs.card(run_id)
         content_hash = str(content_hash_of(sealed))
         packs, anchor = chain(self._packs(), self._views(content_hash)), Anchor(**card["anchor"])
-        return Result(Run(sealed, self._kept.receipts(run_id), packs, anchor), self._view_file(content_hash))
+        return Result(Run(sealed, self._store.receipts(run_id), packs, anchor), self._view_file(content_hash))
 
     def _keep_view(self, pack: reader.Pack) -> None:
-        """Keep what a derived pack is made of beside the packs, so that its runs can be read again."""
+        """Keep the view file of a derived pack, so that its runs can be read again."""
         content = view_file(pack)
         if content and self._runs is not None:
             path = self._view_path(pack.content_hash)
@@ -287,19 +268,19 @@ class LocalBackend:
         return file_bytes_or_none(self._view_path(content_hash)) or b""
 
     def _views(self, content_hash: str) -> Iterator[reader.Pack]:
-        """Return the derived pack of a content hash, where it is kept and what it is made of is here."""
+        """Yield the derived pack of a content hash, if its view file and packs are here."""
         content = self._view_file(content_hash)
         if content:
             try:
-                yield self._shut(made_again(read_view(content, _VIEWS), finder(packs=self._packs())))
-            except PackError:  # its packs lie elsewhere: to who reads the run it is not here
+                yield self._without_held_out(made_again(read_view(content, _VIEWS), finder(packs=self._packs())))
+            except PackError:  # its packs are elsewhere, so it is not at hand
                 return
 
     def verify(self, run_id: str) -> VerificationResult:
-        return verification_of(self._kept.runs.verify(run_id))
+        return verification_of(self._store.runs.verify(run_id))
 
     def leaderboard(self) -> Listing:
-        return list_standings(self._kept.leaderboard.rows()["rows"], self.where)
+        return list_standings(self._store.leaderboard.rows()["rows"], self.where)
 
     def tables(self) -> dict[str, Callable[[], Table]]:
         return (
@@ -326,20 +307,20 @@ class LocalBackend:
 
 
 @dataclass(frozen=True)
-class _Sealing:
-    """Makes a backtest of a point of a sweep, where the sweep was made."""
+class _TrialSeal:
+    """Backtests a point of a sweep where the sweep was made."""
 
-    place: LocalBackend | _Away
+    backend: LocalBackend | _Away
     request: RunRequest
     agent: str | Agent
 
-    def __reduce__(self) -> tuple[type[_Sealing], tuple[LocalBackend | _Away, RunRequest, str | Agent]]:
-        """Go to another process; a place that keeps runs stays, and is named there."""
-        kept = isinstance(self.place, _Away) or self.place.keeps
-        return _Sealing, (_Away(self.place.where) if kept else LocalBackend(), self.request, self.agent)
+    def __reduce__(self) -> tuple[type[_TrialSeal], tuple[LocalBackend | _Away, RunRequest, str | Agent]]:
+        """Go to another process, without a backend that keeps runs."""
+        is_kept = isinstance(self.backend, _Away) or self.backend.keeps
+        return _TrialSeal, (_Away(self.backend.where) if is_kept else LocalBackend(), self.request, self.agent)
 
     def __call__(self, params: Mapping[str, Any]) -> Result:
-        return self.place.backtest(self.request, AgentSpec(self.agent, params))
+        return self.backend.backtest(self.request, AgentSpec(self.agent, params))
 
 
 @dataclass(frozen=True)
@@ -353,13 +334,7 @@ class _Away:
 
 
 def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:
-    """Move an imported or captured pack into its catalog, unless it is there already.
-
-    Raises
-    ------
-    PackFormatError
-        Another pack of this name is there.
-    """
+    """Move an imported or captured pack into its catalog, unless it is already there."""
     target = catalog.folder / pack_id
     if target.exists():
         there, new = (reader.load_pack(folder).content_hash for folder in (target, made))
@@ -371,4 +346,4 @@ def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:
 
 
 HERE = LocalBackend()
-"""What the verbs without a laboratory work in."""
+"""Backend of the verbs without a laboratory."""

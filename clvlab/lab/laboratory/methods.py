@@ -1,4 +1,4 @@
-"""What can be done with packs, agents and runs: alike in a laboratory, which keeps runs, and by the verbs without one."""
+"""The verbs over packs, agents and runs, in a laboratory or without one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from clvlab.base.names import names_checked
 from clvlab.bets.record import BetsFormat
 from clvlab.engine.agent import Agent
 from clvlab.errors import PageError, QueryError, StatisticsError, UnknownRunError, UnsupportedError
+from clvlab.lab.laboratory.backend import Backend
 from clvlab.lab.laboratory.lists import Listing
-from clvlab.lab.laboratory.place import Backend
-from clvlab.lab.laboratory.requests import Folds, agent_spec, agent_specs, asked_as, run_request, several
+from clvlab.lab.laboratory.requests import Folds, agent_in_steps, agent_spec, agent_specs, run_request, several
 from clvlab.lab.progress import Progress
 from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.pack import Pack
@@ -22,7 +22,7 @@ from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.lab.results.sweep import GridWork, Sweep, check_draws
 from clvlab.lab.results.walk_forward import WalkForward
-from clvlab.lab.validation import shown
+from clvlab.lab.validation import value_text
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.report.comparison import Comparison
@@ -33,13 +33,13 @@ from clvlab.statistics.measures import measure_of
 
 
 class Verbs:
-    """What can be done in a place: runs made and set beside each other, grids searched, and what is there listed and read."""
+    """Runs, comparisons, searches and lists of a backend."""
 
-    def __init__(self, place: Backend) -> None:
-        self._open: Backend | None = place
+    def __init__(self, backend: Backend) -> None:
+        self._open: Backend | None = backend
 
     @property
-    def _place(self) -> Backend:
+    def _backend(self) -> Backend:
         if self._open is None:
             raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
         return self._open
@@ -55,7 +55,7 @@ class Verbs:
 
     @names_checked
     def close(self) -> None:
-        """Release the file or the connections; what was in memory is gone.
+        """Release the file or the connections; a laboratory in memory is lost.
 
         Examples
         --------
@@ -71,11 +71,11 @@ class Verbs:
     def __repr__(self) -> str:
         if self._open is None:
             return "<Lab: closed; next: clvlab.Lab(...)>"
-        return f"<Lab: {self._place.where}; next: .packs(), .backtest(pack, agent), .runs(), .leaderboard()>"
+        return f"<Lab: {self._backend.where}; next: .packs(), .backtest(pack, agent), .runs(), .leaderboard()>"
 
     @names_checked
     def packs(self) -> Listing:
-        """List the packs that can be named here: imported ones and those that come with clvlab, or those of the service.
+        """List the imported and bundled packs, or those of the service.
 
         Examples
         --------
@@ -83,7 +83,7 @@ class Verbs:
         >>> cl.Lab().packs().frame.select("pack_id", "fixtures").rows()
         [('season', 300), ('starter', 12)]
         """
-        return self._place.packs()
+        return self._backend.packs()
 
     @names_checked
     def runs(self, limit: int | None = 50) -> Listing:
@@ -92,7 +92,7 @@ class Verbs:
         Raises
         ------
         PageError
-            A limit that is no number of runs.
+            The limit is not a number of runs.
 
         Examples
         --------
@@ -104,16 +104,16 @@ class Verbs:
         """
         if limit is not None and (type(limit) is not int or limit < 0):
             raise PageError(f"a limit is a number of runs, or None for all, not {limit!r:.80}")
-        return self._place.runs(limit)
+        return self._backend.runs(limit)
 
     @names_checked
     def open_run(self, run_id: str) -> Result:
-        """Read a sealed run: its bytes, and all that they say.
+        """Read a sealed run.
 
         Raises
         ------
         UnknownRunError
-            Unknown, or not sealed.
+            No sealed run has this id.
 
         Examples
         --------
@@ -125,17 +125,18 @@ class Verbs:
         """
         if not isinstance(run_id, str):
             raise UnknownRunError(f"a run is named by its id, not {run_id!r:.80}")
-        return self._place.open_run(run_id)
+        return self._backend.open_run(run_id)
 
     @names_checked
     def verify(self, run: str | Result | Run) -> VerificationResult:
-        """Have the proof of a kept run recomputed from the stored bytes, here or by the service.
+        """Recompute the proof of a kept run from the stored bytes, here or at the service.
 
-        A service also asks the chain about an anchor; to trust nobody, ``open_run(run_id).verify()`` recomputes here.
+        A service also looks the anchor up on its chain; ``open_run(run_id).verify()`` always recomputes here.
 
         Raises
         ------
         UnknownRunError
+            No sealed run has this id.
 
         Examples
         --------
@@ -148,13 +149,13 @@ class Verbs:
             run = run.run_id
         if not isinstance(run, str | Result):
             raise UnknownRunError(f"a run is named by its id, or is one of this laboratory, not {run!r:.80}")
-        return self._place.verify(run if isinstance(run, str) else run.run.run_id)
+        return self._backend.verify(run if isinstance(run, str) else run.run.run_id)
 
     @names_checked
     def leaderboard(self) -> Listing:
-        """Rank agents by mean CLV, in bps of probability, pooled over all their runs here.
+        """Rank agents by mean CLV, in bps of probability, pooled over all their runs.
 
-        Those that can't hold the past come first, whatever their rank: see ``hindsight_possible``.
+        Agents that can't hold the past come first, whatever their rank: see ``hindsight_possible``.
 
         Examples
         --------
@@ -164,20 +165,20 @@ class Verbs:
         >>> lab.leaderboard().frame.select("rank", "agent_id").rows()
         [(1, 'baseline'), (2, 'cumulative-drift')]
         """
-        return self._place.leaderboard()
+        return self._backend.leaderboard()
 
     @names_checked
     def sql(self, statement: str) -> Listing:
-        """Answer a SQL statement, in DuckDB's dialect, over what is here.
+        """Answer a SQL statement in DuckDB's dialect.
 
-        The tables are ``runs``; ``agents``, ``scores`` and ``decisions`` of all sealed runs, each with its ``run_id``, columns
-        and units as in the documentation of the law; ``packs``; and, but at a service, ``fixtures``, ``ticks`` and
-        ``results``, each with its ``pack_id``. Files and networks are out of reach.
+        The tables are ``runs``; ``agents``, ``scores`` and ``decisions`` of all sealed runs, with ``run_id``, in the columns
+        and units of the law; ``packs``; and, except at a service, ``fixtures``, ``ticks`` and ``results``, with ``pack_id``.
+        Files and networks are out of reach.
 
         Raises
         ------
         QueryError
-            Anything but one SELECT, or one that can't be answered.
+            The statement is not one SELECT, or fails.
 
         Examples
         --------
@@ -191,7 +192,7 @@ class Verbs:
             raise QueryError(f"a SQL statement is a text, not {statement!r:.80}")
         from clvlab.sql import query  # loads a database
 
-        return Listing(f"Answer of {self._place.where}", query(statement, self._place.tables()), ".frame")
+        return Listing(f"Answer of {self._backend.where}", query(statement, self._backend.tables()), ".frame")
 
     @names_checked
     def sweep(
@@ -211,10 +212,10 @@ class Verbs:
         resamples: int = 5_000,
         seed: int = 0,
     ) -> Sweep:
-        """Score an agent at every point of a grid of parameters, and say what is left of the best when all trials count.
+        """Score an agent at every point of a grid of parameters, and judge the best among all trials.
 
-        Nothing is sealed until ``.best().seal()``. A laboratory has on record all points of all its sweeps and all its runs
-        over the same pack, each once: they deflate the best of this sweep as well.
+        ``.best().seal()`` seals the best point. A laboratory counts every point of its sweeps and every run over the same pack,
+        each once, as a trial.
 
         Parameters
         ----------
@@ -225,27 +226,26 @@ class Verbs:
         grid
             Values of each parameter.
         executor
-            Any ``concurrent.futures.Executor`` whose processes can import clvlab and read the pack's folder, that of a Dask
-            cluster for instance (``Client.get_executor()``). By default this process, and all cores of this machine once a few
-            seconds of work are left. What comes out is the same.
+            Any ``concurrent.futures.Executor`` whose processes can import clvlab and read the pack's folder, such as that of a
+            Dask cluster (``Client.get_executor()``). By default this process, and all cores once a few seconds of work are
+            left. Results are the same.
         progress
-            Whether a bar is shown, in a notebook or a terminal; or what is called after each point with how many are done and
-            how many there are.
+            Whether to show a bar in a notebook or terminal; or a callback for the number of points done and in all.
         earlier_trials
-            Trials that were made elsewhere before this sweep: they deflate its best.
+            Trials made elsewhere before, which count as well.
         by
-            What the points are judged by: ``clv``, the law's measure; ``edge``, the value of the price taken at the closing
-            probability; or ``price_ratio``.
+            Measure of the points: ``clv``, the law's; ``edge``, the value of the price taken at the closing probability; or
+            ``price_ratio``.
         level
-            Of the intervals.
+            Level of the intervals.
         resamples, seed
-            Of the highest that chance gives over all points; 1,000 resamples or more.
+            Of the distribution of the highest t by chance; at least 1,000 resamples.
 
         Raises
         ------
         StatisticsError
-            A grid without a parameter or a value, with a value twice, or with a parameter named as a column of the frame; a
-            negative number of earlier trials; no such measure; too few resamples.
+            The grid has no parameter or value, a value twice, or a parameter named as a column of the frame; a negative number
+            of earlier trials; an unknown measure; too few resamples.
         UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
             As for ``backtest``; a note names the point of the grid.
         UnsupportedError
@@ -263,11 +263,11 @@ class Verbs:
         >>> lab.sweep("starter", "cumulative-drift", {"warmup_ticks": [20, 40, 80]}).trials
         4
         """
-        asked, values = run_request(pack, fixtures, window, policy), grid_of(grid)
+        request, values = run_request(pack, fixtures, window, policy), grid_of(grid)
         check_draws(level, seed, resamples)
         measure_of(by)
         check_trials(earlier_trials)
-        trials, recorded = self._place.sweep(asked, agent_spec(agent), values, GridWork(executor, progress))
+        trials, recorded = self._backend.sweep(request, agent_spec(agent), values, GridWork(executor, progress))
         return Sweep(trials, values, earlier_trials + recorded, by, level, resamples, seed)
 
     @names_checked
@@ -286,7 +286,7 @@ class Verbs:
         executor: Executor | None = None,
         progress: Progress | bool = True,
     ) -> WalkForward:
-        """Choose the best point of a grid on the folds so far, let it decide on the next one, and go on.
+        """Choose the best point of a grid on the folds so far, score it on the next fold, and repeat.
 
         Parameters
         ----------
@@ -295,20 +295,20 @@ class Verbs:
         grid
             Values of each parameter.
         folds
-            Of as many fixtures each as can be; the first one only trains.
+            Number of folds of nearly equal size; the first only trains.
         by
-            ``kickoff``, or a mapping from fixture to the name of its fold, in whose order they follow each other.
+            ``kickoff``, or a mapping from fixture to the name of its fold; folds follow in the order of their names.
         objective
-            The measure by which points are chosen: ``clv``, ``edge`` or ``price_ratio``.
+            Measure that chooses points: ``clv``, ``edge`` or ``price_ratio``.
         level
-            Of the intervals.
+            Level of the intervals.
         executor, progress
             As for ``sweep``.
 
         Raises
         ------
         StatisticsError
-            A grid or folds that can't be; no point with an interval in training; or no such measure.
+            An impossible grid or number of folds; no point with an interval in training; or an unknown measure.
         UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
             As for ``sweep``.
         UnsupportedError
@@ -321,11 +321,11 @@ class Verbs:
         >>> found.frame["fold"].to_list(), found.frame["n"].sum() == found.sheet.with_at_close.n - found.sheet.left_out
         ([1, 2], True)
         """
-        asked, values = run_request(pack, fixtures, window), grid_of(grid)
+        request, values = run_request(pack, fixtures, window), grid_of(grid)
         check_settings(level)
         measure_of(objective)
-        return self._place.walk(
-            asked, agent_spec(agent), values, Folds(folds, by, objective, level), GridWork(executor, progress)
+        return self._backend.walk(
+            request, agent_spec(agent), values, Folds(folds, by, objective, level), GridWork(executor, progress)
         )
 
     @names_checked
@@ -342,44 +342,49 @@ class Verbs:
         audit: bool = True,
         stepped: bool = False,
     ) -> Result:
-        """Replay a pack through an agent, score it by the law, and seal it.
+        """Replay a pack through an agent, score it by the law, and seal the run.
 
-        A laboratory keeps the run; the same backtest again changes nothing. A service backtests its templates.
+        A laboratory keeps the run once, however often it is made. A service backtests its templates.
 
         Parameters
         ----------
         pack
             A pack, its id, or the path of its folder.
         agent
-            Name of a template (``clvlab.agents()``); a function under ``@clvlab.strategy``, or a plain one whose first
-            parameter is named ``ticks``; a ``clvlab.TickAgent``; or ``file.py:name`` of one of these.
+            Name of a template (``clvlab.agents()``); a function with ``@clvlab.strategy``, or whose first parameter is named
+            ``ticks``; a ``clvlab.TickAgent``; or ``file.py:name`` of one of these.
         params
-            Parameters of a template or strategy that differ from its defaults.
+            Parameters of a template or strategy, where not its defaults.
         fixtures
             Fixture ids; all by default.
         window
             End rule, horizon and markets; ``pre_match``, 60 s, all markets by default.
         close
-            The book whose own states are entry and close, of a pack that keeps its books; the consensus by default. It is the
-            window's ``close_source``, which may not name another one.
+            The book whose prices are entry and close, in a pack that keeps its books; the consensus by default. It sets the
+            window's ``close_source``, which may not name another.
         policy
-            Limits under which actions are executed on paper; scores do not depend on it.
+            Limits of paper execution; scores do not depend on it.
         audit
-            Whether an agent of one's own is audited for look-ahead before the run is sealed.
+            Whether to audit an agent of yours for look-ahead before the seal.
         stepped
-            Whether a ``clvlab.TickAgent`` is asked step by step instead: its process, which the system must be able to lock in,
-            gets each message after its answer to the one before. It needs no audit. Any other agent of one's own gets blocks of
-            messages so, cut where nobody knew, and is compared with a process that knows no cut.
+            Whether a ``clvlab.TickAgent`` runs step by step, without an audit: its process, which the system must be able to
+            lock in, gets each message after its answer to the one before. Any other agent of yours gets blocks of messages, cut
+            at unpredictable places, and is compared with an uncut process.
 
         Raises
         ------
-        UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, LookaheadError, WindowError, DecisionError
-        PackFormatError, PolicyError
-            No fixture; a policy that is not a ``clvlab.PolicyEnvelope``.
+        UnknownPackError, UnknownFixtureError, UnknownAgentError
+            The pack, fixture or agent does not exist.
+        AgentError, DecisionError
+            The agent fails, or its answer is not a valid decision.
+        LookaheadError
+            The audit failed.
+        WindowError, PackFormatError, PolicyError
+            Not a valid window; no fixture; not a ``clvlab.PolicyEnvelope``.
         ArgumentError
             ``audit=False`` where no audit would be made.
         UnsupportedError
-            At a service, for an agent of one's own, a transcript, or ``audit=False``.
+            A service got an agent of yours, a transcript, or ``audit=False``.
 
         Examples
         --------
@@ -391,8 +396,8 @@ class Verbs:
         >>> lab.verify(bt.run_id).passed
         True
         """
-        asked = run_request(pack, fixtures, window, policy, audit=audit, close=close)
-        return self._place.backtest(asked, agent_spec(asked_as(agent, stepped=stepped), params))
+        request = run_request(pack, fixtures, window, policy, audit=audit, close=close)
+        return self._backend.backtest(request, agent_spec(agent_in_steps(agent, stepped=stepped), params))
 
     @names_checked
     def grade_bets(
@@ -409,47 +414,44 @@ class Verbs:
         window: Window | None = None,
         agent_id: str = "bets",
     ) -> GradedBets:
-        r"""Grade bets that somebody placed: each is scored by the law at the last tick that is not later than it, and sealed.
+        r"""Score placed bets by the law, each at the last tick not later than it, and seal them.
 
-        Bets on one side of a market at one tick are one decision, with their stakes summed in cents; ``.bets`` keeps the rows.
-        Rows that are not on the tape stand in ``.unmatched``, each with its reason: they are told, and no evidence. The
-        bettor's own price gives ``edge_own_price_bps`` there, on the bettor's word. Nothing is guessed but the meaning of
-        columns, by their usual names; ``.columns`` shows it.
+        Bets on one side of a market at one tick are one decision, with stakes summed in cents; ``.bets`` has every row.
+        Rows that match no tick are in ``.unmatched`` with a reason, and are no evidence. The bettor's own price gives
+        ``edge_own_price_bps``, unverified. Only the meaning of columns is guessed, from usual names; ``.columns`` shows it.
 
         Parameters
         ----------
         bets
-            Path of a CSV file, or a frame of Polars, pandas or another library that hands out Arrow; a row a bet. Needed are
-            the time, the fixture, the market and the side; price, stake, book and result are read where they are there. A
-            fixture is named by its id, its source's id, or both teams, and then perhaps a kickoff.
+            Path of a CSV file, or a frame of Polars, pandas or another Arrow library; one bet per row. Time, fixture, market
+            and side are required; price, stake, book and result are optional. A fixture is an id, the source's id, or both
+            teams, with or without a kickoff.
         odds
             A pack, its id, or the path of its folder.
         columns
             Columns by meaning, as ``{"time": "placed_at"}``: ``time``, ``date``, ``fixture``, ``home``, ``away``, ``kickoff``,
-            ``market``, ``side``, ``price``, ``stake``, ``book``, ``result``; None for what is not to be read.
+            ``market``, ``side``, ``price``, ``stake``, ``book``, ``result``; None ignores one.
         market
-            The market of every row, in place of a column.
+            The market of every row, instead of a column.
         odds_format
-            Of prices that do not say which format they are in: ``decimal`` or ``american``; or of all, ``fractional`` or
-            ``probability``.
+            ``decimal`` or ``american`` for ambiguous prices; or ``fractional`` or ``probability`` for all.
         time_zone
-            IANA zone of times that carry none.
+            IANA zone of times without one.
         time_format
-            How times are written, as ``strptime`` takes it; ISO 8601 and unix times by default.
+            Format of times, as for ``strptime``; ISO 8601 and unix times by default.
         team_aliases
-            A TOML file of names of teams beside the usual ones, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``.
+            A TOML file of further team names, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``.
         window
             As for ``backtest``.
         agent_id
-            Under which the bets are sealed.
+            Name of the sealed agent.
 
         Raises
         ------
         SourceError
-            No bets, columns that can't be told, a time without a zone, stakes in two currencies; the message names the value.
+            No bets, ambiguous columns, a time without a zone, or stakes in two currencies.
         OddsError
-            A price that may be in two formats.
-        UnknownPackError, AgentError, WindowError
+            The format of a price is ambiguous.
         UnsupportedError
             At a service.
 
@@ -471,7 +473,7 @@ class Verbs:
         ([70, None], ['fixture_unknown'], True)
         """
         how = BetsFormat(columns, market, odds_format, time_zone, time_format, team_aliases)
-        return self._place.grade_bets(run_request(odds, None, window), bets, how, agent_id)
+        return self._backend.grade_bets(run_request(odds, None, window), bets, how, agent_id)
 
     @names_checked
     def backtests(
@@ -485,7 +487,7 @@ class Verbs:
         audit: bool = True,
         executor: Executor | None = None,
     ) -> tuple[Result, ...]:
-        """Backtest an agent over several packs, a sealed run each, in their order.
+        """Backtest an agent over several packs, one sealed run each, in their order.
 
         Parameters
         ----------
@@ -494,15 +496,14 @@ class Verbs:
         agent, params, window, policy, audit
             As for ``backtest``.
         executor
-            Who computes: any ``concurrent.futures.Executor`` whose processes can import clvlab and read the packs' folders; by
-            default this process, and, once a few seconds of work are left, all cores of this machine. The runs are the same.
+            As for ``sweep``.
 
         Raises
         ------
         ExecutorError
-            What is no executor, or a broken one; or a process that died again and again.
+            Not an executor, a broken one, or a process that died repeatedly.
         PackFormatError
-            No list of packs.
+            Not a list of packs.
 
         Examples
         --------
@@ -511,8 +512,8 @@ class Verbs:
         >>> [(run.pack.pack_id, run.run.verify().passed) for run in runs]
         [('starter', True), ('season', True)]
         """
-        asked = [run_request(pack, None, window, policy, audit=audit) for pack in several(packs)]
-        return self._place.backtests(asked, agent_spec(agent, params), GridWork(executor).executor)
+        requests = [run_request(pack, None, window, policy, audit=audit) for pack in several(packs)]
+        return self._backend.backtests(requests, agent_spec(agent, params), GridWork(executor).executor)
 
     @names_checked
     def compete(
@@ -525,7 +526,7 @@ class Verbs:
         policy: PolicyEnvelope | None = None,
         audit: bool = True,
     ) -> Result:
-        """Let several agents decide on the same tape, in one sealed run.
+        """Run several agents on the same tape, in one sealed run.
 
         Parameters
         ----------
@@ -537,9 +538,9 @@ class Verbs:
         Raises
         ------
         DecisionError
-            No agent, or two of one name.
+            No agent, or two with one name.
         UnsupportedError
-            At a service: an agent of one's own, more than one fixture, a window or policy, or ``audit=False``.
+            A service got an agent of yours, more than one fixture, a window or policy, or ``audit=False``.
 
         Examples
         --------
@@ -549,26 +550,27 @@ class Verbs:
         >>> found.agent_ids, found.compare().differences["fixtures"].to_list()
         (['early', 'late'], [12])
         """
-        return self._place.compete(run_request(pack, fixtures, window, policy, audit=audit), agent_specs(agents))
+        return self._backend.compete(run_request(pack, fixtures, window, policy, audit=audit), agent_specs(agents))
 
     @names_checked
     def compare(self, runs: Sequence[Result | str], by: str = "clv", *, level: float = 0.95) -> Comparison:
-        """Compare agents over the same pack with the first one: settings, paired difference, positions in common.
+        """Compare agents over one pack with the first of them: settings, paired differences, common positions.
 
         Parameters
         ----------
         runs
-            Backtests and competitions, of which every agent takes part: at least two agents. In a laboratory also ids of runs.
+            Backtests and competitions with at least two agents in all; in a laboratory also ids of runs.
         by
             The measure: ``clv``, ``edge`` or ``price_ratio``.
         level
-            Of the intervals.
+            Level of the intervals.
 
         Raises
         ------
         StatisticsError
-            Fewer than two agents, or different packs; or no such measure.
+            Fewer than two agents, different packs, or an unknown measure.
         UnknownRunError
+            No sealed run has this id.
 
         Examples
         --------
@@ -583,10 +585,11 @@ class Verbs:
         """
         if isinstance(runs, str) or not isinstance(runs, Iterable):
             raise StatisticsError(
-                f"a list of backtests, competitions and ids of runs can be compared, not {shown(runs)}: write compare([a, b])"
+                f"a list of backtests, competitions and ids of runs can be compared, not {value_text(runs)}: "
+                "write compare([a, b])"
             )
         found = [self.open_run(one) if isinstance(one, str) else one for one in runs]
         for one in found:
             if not isinstance(one, Result):
-                raise StatisticsError(f"backtests, competitions and ids of runs can be compared, not {shown(one)}")
+                raise StatisticsError(f"backtests, competitions and ids of runs can be compared, not {value_text(one)}")
         return Comparison(tuple(agent for one in found for agent in one.parts), by, level)

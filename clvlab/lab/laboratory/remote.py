@@ -1,4 +1,4 @@
-"""A laboratory at a service: what is made and kept there, and read back as sealed bytes."""
+"""A laboratory at a service, whose runs are read back as sealed bytes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from clvlab.errors import (
     UnknownRunError,
     UnsupportedError,
 )
+from clvlab.lab.laboratory.backend import pages, run_tables
 from clvlab.lab.laboratory.lists import Listing, list_packs, list_runs, list_standings
-from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.requests import AgentSpec, RunRequest
-from clvlab.lab.progress import shown_state
+from clvlab.lab.progress import state_display
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import VerificationResult, verification_of
@@ -55,15 +55,7 @@ _PAUSE_S = 1.0
 
 
 class HttpBackend:
-    """Asks a service; what it can't do is refused with what to do instead.
-
-    Parameters
-    ----------
-    url
-        Where the service is.
-    token
-        Bearer token, which ``compete`` and ``deploy`` need.
-    """
+    """A service; what it can't do is refused with an alternative."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self.where = url
@@ -73,14 +65,14 @@ class HttpBackend:
         self._client.close()
 
     @contextmanager
-    def _asking(self) -> Iterator[Client]:
+    def _connection(self) -> Iterator[Client]:
         try:
             yield self._client
         except httpx2.HTTPError as error:
             raise ServiceUnreachableError(f"the service at {self.where} can't be reached: {error}") from error
 
     def packs(self) -> Listing:
-        with self._asking() as client:
+        with self._connection() as client:
             found = client.packs()["packs"]
         rows = (
             (own["pack_id"], own["provenance"], own["grade"], len(own["fixtures"]), None, own["content_hash"]) for own in found
@@ -113,7 +105,7 @@ class HttpBackend:
             raise UnsupportedError(f"{self.where} backtests no transcript: enter it in .compete(), or backtest in a Lab() here")
         self._check_audited(request)
         window: Mapping[str, Any] = request.window.payload()
-        with self._asking() as client:
+        with self._connection() as client:
             made = client.backtest_pack(
                 _named_pack(request),
                 request.fixtures,
@@ -137,7 +129,7 @@ class HttpBackend:
     def deploy(self, request: RunRequest, agent: AgentSpec, settings: Mapping[str, Any]) -> Result:
         strategy = self._template(agent, "deploy")
         pack_id = _named_pack(request)
-        with self._asking() as client:
+        with self._connection() as client:
             fixture_id = _only(request.fixtures or client.pack(pack_id)["fixtures"])
             config = {"strategy": strategy, "source_mode": "replay", "pack_id": pack_id, "fixture_id": fixture_id}
             own = config | {"params": dict(agent.params)}
@@ -146,14 +138,14 @@ class HttpBackend:
                 if name not in further:
                     raise ArgumentError(no_argument("deploy", name, further))
             run_id = client.deploy(own | dict(settings))["run_id"]
-            told = list(client.follow(run_id))[-1]
-        if told["status"] == "failed":
-            raise RunFailedError(run_id, str(told["cause"]))
+            ending = list(client.follow(run_id))[-1]
+        if ending["status"] == "failed":
+            raise RunFailedError(run_id, str(ending["cause"]))
         return self.open_run(run_id)
 
     def live(self, request: LiveRequest, agents: Sequence[AgentSpec], *, progress: Callable[[LiveView], None] | bool) -> Result:
-        """Deploy a template on the feed of the service, or let several compete; an interrupt ends the waiting, not the run."""
-        own = _differing(replace(request, fixture=None), LiveRequest())
+        """Deploy a template on the service's feed, or let several compete; an interrupt does not end the run."""
+        own = _changed_fields(replace(request, fixture=None), LiveRequest())
         if own:
             raise UnsupportedError(
                 f"{self.where} follows its own feed, by rules and times of its own: give {own} to a Lab() here"
@@ -161,31 +153,24 @@ class HttpBackend:
         for agent in agents:
             self._template(agent, "follow")
         names = _names(agents)
-        with self._asking() as client:
+        with self._connection() as client:
             if len(agents) == 1:
-                asked = {"strategy": str(agents[0].agent), "source_mode": "live", "fixture_id": request.fixture}
-                run_id = client.deploy(asked, params=dict(agents[0].params), agent_id=agents[0].agent_id)["run_id"]
+                config = {"strategy": str(agents[0].agent), "source_mode": "live", "fixture_id": request.fixture}
+                run_id = client.deploy(config, params=dict(agents[0].params), agent_id=agents[0].agent_id)["run_id"]
             else:
-                run_id = self._started(client, {"source_mode": "live", "fixture_id": request.fixture}, names, agents)
+                run_id = self._start_run(client, {"source_mode": "live", "fixture_id": request.fixture}, names, agents)
             look_on: Callable[[Any], None] | bool = progress
-            with shown_state(f"Live run at {self.where}", "sealed", progress=look_on) as look:
-                told = _followed(client, run_id, look)
-                if told["status"] != "sealed":
-                    raise RunFailedError(run_id, str(told["cause"]))
+            with state_display(f"Live run at {self.where}", "sealed", progress=look_on) as look:
+                ending = _follow(client, run_id, look)
+                if ending["status"] != "sealed":
+                    raise RunFailedError(run_id, str(ending["cause"]))
         return self.open_run(run_id)
 
     def _template(self, agent: AgentSpec, verb: str) -> str:
-        """Return the template that an agent names, whose parameters are sound.
-
-        Raises
-        ------
-        UnsupportedError
-            Code of one's own.
-        UnknownAgentError, AgentError
-        """
+        """Return the name of an agent's template, after a check of its parameters."""
         if not names_template(agent.agent):
             raise UnsupportedError(
-                f"{self.where} runs its own templates, and {_said(agent)} is code of yours: {verb} in a Lab() here"
+                f"{self.where} runs its own templates, and {_agent_text(agent)} is code of yours: {verb} in a Lab() here"
             )
         if agent.agent in TEMPLATES:
             resolve(agent.agent, agent.params)  # a service passes over parameters that it doesn't know
@@ -193,33 +178,33 @@ class HttpBackend:
 
     def compete(self, request: RunRequest, agents: Sequence[AgentSpec]) -> Result:
         self._check_audited(request)
-        own = _differing(request, RunRequest(request.pack, request.fixtures))
+        own = _changed_fields(request, RunRequest(request.pack, request.fixtures))
         if own:
             raise UnsupportedError(f"{self.where} runs competitions by its own window and policy: give {own} to a Lab() here")
         for agent in agents:
             self._template(agent, "compete")
         names, pack_id = _names(agents), _named_pack(request)
-        with self._asking() as client:
+        with self._connection() as client:
             fixture_id = _only(request.fixtures or client.pack(pack_id)["fixtures"])
             config = {"source_mode": "replay", "pack_id": pack_id, "fixture_id": fixture_id}
-            return self.open_run(self._started(client, config, names, agents))
+            return self.open_run(self._start_run(client, config, names, agents))
 
-    def _started(self, client: Client, config: Mapping[str, Any], names: Sequence[str], agents: Sequence[AgentSpec]) -> str:
-        """Create a competition, enter the agents, and start it; returns the run id, of a live one at once."""
+    def _start_run(self, client: Client, config: Mapping[str, Any], names: Sequence[str], agents: Sequence[AgentSpec]) -> str:
+        """Create and start a competition of the agents; return the run id."""
         shape = {"competition_type": "arena", "market_scope": "all", "roster_size": max(_MIN_ROSTER, len(agents))}
         made = client.create_competition(config, **shape)["competition_id"]
         for name, agent in zip(names, agents, strict=True):
             client.register(made, name, str(agent.agent), agent.params)
-        begun = client.start(made)["run_id"]
-        return begun or next(str(event["run_id"]) for event in client.events(made, -1) if event["kind"] == _STARTED)
+        run_id = client.start(made)["run_id"]
+        return run_id or next(str(event["run_id"]) for event in client.events(made, -1) if event["kind"] == _STARTED)
 
     def runs(self, limit: int | None = None) -> Listing:
-        with self._asking() as client:
+        with self._connection() as client:
             return list_runs(pages(client.runs, limit), client.run, self.where)
 
     def open_run(self, run_id: str) -> Result:
         try:
-            with self._asking() as client:
+            with self._connection() as client:
                 anchor = client.run(run_id)["anchor"]
                 parts = read_bundle(client.bundle(run_id))
         except ApiError as error:
@@ -231,23 +216,23 @@ class HttpBackend:
 
     def verify(self, run_id: str) -> VerificationResult:
         try:
-            with self._asking() as client:
+            with self._connection() as client:
                 return verification_of(client.verify(run_id))
         except ApiError as error:
             raise _unknown(error, run_id) from error
 
     def leaderboard(self) -> Listing:
-        with self._asking() as client:
+        with self._connection() as client:
             return list_standings(client.leaderboard()["rows"], self.where)
 
     def tables(self) -> dict[str, Callable[[], Table]]:
         return {"packs": lambda: self.packs().frame} | run_tables(self.runs, self.open_run)
 
 
-def _differing(given: RunRequest | LiveRequest, default: RunRequest | LiveRequest) -> str:
-    """Name the fields that say something else."""
-    names = [one.name for one in fields(given)]
-    return ", ".join(name for name in names if getattr(given, name) != getattr(default, name))
+def _changed_fields(request: RunRequest | LiveRequest, default: RunRequest | LiveRequest) -> str:
+    """Return the names of the fields that differ from the default."""
+    names = [one.name for one in fields(request)]
+    return ", ".join(name for name in names if getattr(request, name) != getattr(default, name))
 
 
 def _unknown(error: ApiError, run_id: str) -> Exception:
@@ -273,7 +258,7 @@ def _limits(policy: PolicyEnvelope) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class LiveProgress:
-    """A live run at a service, as far as its progress tells."""
+    """Progress of a live run at a service."""
 
     messages: int
 
@@ -288,29 +273,23 @@ class LiveProgress:
     outcome = facts
 
 
-def _followed(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -> RunProgress:
-    """Wait until a run is over, however long a match lasts; return how it ended."""
+def _follow(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -> RunProgress:
+    """Wait until a run is over, and return its last state."""
     try:
-        while (told := client.progress(run_id))["status"] in _UNDER_WAY:
+        while (state := client.progress(run_id))["status"] in _UNDER_WAY:
             try:
-                for told in client.follow(run_id):
-                    look(LiveProgress(told["done"] or 0))
+                for state in client.follow(run_id):
+                    look(LiveProgress(state["done"] or 0))
             except ConnectionClosed:
                 time.sleep(_PAUSE_S)
     except KeyboardInterrupt as error:
-        error.add_note(f"The service goes on with it: .open_run({run_id!r}) reads it once it is sealed.")
+        error.add_note(f"The service continues the run: .open_run({run_id!r}) reads it once it is sealed.")
         raise
-    return told
+    return state
 
 
 def _names(agents: Sequence[AgentSpec]) -> list[str]:
-    """Return the ids under which agents are entered.
-
-    Raises
-    ------
-    DecisionError
-        No agent, or two of one name.
-    """
+    """Return the ids under which agents are entered."""
     names = [agent.agent_id or str(agent.agent) for agent in agents]
     if not names or len(set(names)) != len(names):
         raise DecisionError(f"a run needs agents with unique ids, not {names}")
@@ -326,6 +305,6 @@ def _only(fixtures: Sequence[int]) -> int:
     return fixtures[0]
 
 
-def _said(agent: AgentSpec) -> str:
+def _agent_text(agent: AgentSpec) -> str:
     name = repr(agent.agent if isinstance(agent.agent, str) else agent.agent.identity.agent_id)
     return f"{name} with {dict(agent.params)}" if agent.params else name

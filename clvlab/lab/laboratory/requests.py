@@ -1,4 +1,4 @@
-"""What places of a laboratory are asked."""
+"""Requests to a backend, and checks of the arguments that they are made of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clvlab.base.names import among, fields_checked, nearest
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, ArgumentError, FeedError, PackFormatError, PolicyError, UnknownPackError, WindowError
 from clvlab.lab.results.pack import Pack
-from clvlab.lab.validation import fixture_ids_given, shown
+from clvlab.lab.validation import fixture_ids_argument, value_text
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import EndRule
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from clvlab.runs.live.watch import CaptureState
 
 
-# Arguments of the verbs, checked by value: what is meant by them, or what may stand there.
+# Arguments of the verbs, checked by value.
 
 
 # Here and not where they are defined: what decides scores imports nothing that it can do without.
@@ -37,82 +37,53 @@ _WINDOW, _POLICY = Window(), PolicyEnvelope()
 
 
 def several(packs: Sequence[Pack | str | Path]) -> list[Pack | str | Path]:
-    """Return packs as a list.
-
-    Raises
-    ------
-    PackFormatError
-        One pack, or something else.
-    """
+    """Return packs as a list."""
     if isinstance(packs, str | Path | Pack) or not isinstance(packs, Iterable):
-        raise PackFormatError(f"packs is a list of packs, such as ['starter', 'season'], not {shown(packs)}")
+        raise PackFormatError(f"packs is a list of packs, such as ['starter', 'season'], not {value_text(packs)}")
     return list(packs)
 
 
-def pack_given(pack: Any) -> Pack | str | Path:
-    """Return what names a pack, or is one.
-
-    Raises
-    ------
-    UnknownPackError
-        Something else; the message says how a pack is made of a frame.
-    """
+def pack_argument(pack: Any) -> Pack | str | Path:
+    """Return a pack or the name of one; refuse anything else."""
     if isinstance(pack, Pack | str | Path):
         return pack
-    said = f"a pack is named by its id or folder, or is a pack, not {shown(pack)}"
+    message = f"a pack is named by its id or folder, or is a pack, not {value_text(pack)}"
     if hasattr(pack, "columns") or hasattr(pack, "__arrow_c_stream__"):
-        raise UnknownPackError(f"{said}: make one of it first, pack = clvlab.import_odds('csv', frame, 'my-pack')")
+        raise UnknownPackError(f"{message}: make one of it first, pack = clvlab.import_odds('csv', frame, 'my-pack')")
     if isinstance(pack, list | tuple):
-        raise UnknownPackError(f"{said}: clvlab.backtests takes several packs")
-    raise UnknownPackError(f"{said}; clvlab.packs() lists those at hand")
+        raise UnknownPackError(f"{message}: clvlab.backtests takes several packs")
+    raise UnknownPackError(f"{message}; clvlab.packs() lists those at hand")
 
 
-def window_given(window: Any) -> Window:
-    """Return a window, the default one for null.
-
-    Raises
-    ------
-    WindowError
-        Something else; the message says how it is written.
-    """
+def window_argument(window: Any) -> Window:
+    """Return a window; the default for `None`."""
     if window is None or isinstance(window, Window):
         return window or _WINDOW
     if isinstance(window, str):
         rule = nearest(window, EndRule) or EndRule.PRE_MATCH
         own = f"end_rule={str(rule)!r}" + (", duration_s=3600" if rule == EndRule.FIXED_DURATION else "")
         raise WindowError(f"a window is a clvlab.Window, not {window!r:.80}: write clvlab.Window({own})")
-    raise WindowError(f"a window is a clvlab.Window, not {shown(window)}{_called('Window', window)}")
+    raise WindowError(f"a window is a clvlab.Window, not {value_text(window)}{_example('Window', window)}")
 
 
-def policy_given(policy: Any) -> PolicyEnvelope:
-    """Return a policy, the default one for null.
-
-    Raises
-    ------
-    PolicyError
-        Something else; the message says how it is written.
-    """
+def policy_argument(policy: Any) -> PolicyEnvelope:
+    """Return a policy; the default for `None`."""
     if policy is None or isinstance(policy, PolicyEnvelope):
         return policy or _POLICY
     known = [field.name for field in fields(PolicyEnvelope)]
     for name in policy if isinstance(policy, Mapping) else ():
         if name not in known:
             raise PolicyError(f"a policy has no limit {name!r}{among(name, known)}")
-    raise PolicyError(f"a policy is a clvlab.PolicyEnvelope, not {shown(policy)}{_called('PolicyEnvelope', policy)}")
+    raise PolicyError(f"a policy is a clvlab.PolicyEnvelope, not {value_text(policy)}{_example('PolicyEnvelope', policy)}")
 
 
-def _called(name: str, given: Any) -> str:
-    own = ", ".join(f"{key}={value!r:.40}" for key, value in given.items()) if isinstance(given, Mapping) else "..."
+def _example(name: str, values: Any) -> str:
+    own = ", ".join(f"{key}={value!r:.40}" for key, value in values.items()) if isinstance(values, Mapping) else "..."
     return f": write clvlab.{name}({own})"
 
 
 def check_audit(cuts: Any, seed: Any, max_rows: Any) -> None:
-    """Refuse how an audit can't be made.
-
-    Raises
-    ------
-    AgentError
-    """
+    """Refuse impossible settings of an audit."""
     for name, number in (("cuts", cuts), ("max_rows", max_rows)):
         if type(number) is not int or number < 1:
             raise AgentError(f"{name} of an audit must be a whole number of at least 1, not {number!r:.80}")
@@ -122,14 +93,14 @@ def check_audit(cuts: Any, seed: Any, max_rows: Any) -> None:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Over what agents are asked to decide, as somebody names it.
+    """What agents decide over.
 
     Attributes
     ----------
     pack
         A pack, its id, or the path of its folder.
     fixtures
-        Fixture ids; null is all.
+        Fixture ids; `None` is all.
     """
 
     pack: Pack | str | Path
@@ -141,19 +112,14 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """An agent as it enters a competition."""
+    """An agent with its parameters, and its name in a competition."""
 
     agent: str | Agent
     params: Mapping[str, Any]
     agent_id: str | None = None
 
     def resolve(self, window: Window) -> Agent:
-        """Find the agent, under its name here if it has one.
-
-        Raises
-        ------
-        UnknownAgentError, AgentError
-        """
+        """Return the agent, renamed if it has a name here."""
         found = resolve(self.agent, self.params, window)
         if self.agent_id is None or self.agent_id == found.identity.agent_id:
             return found
@@ -162,7 +128,7 @@ class AgentSpec:
 
 @dataclass(frozen=True)
 class Folds:
-    """How fixtures are cut into folds, and by which measure a point is chosen."""
+    """Folds of a walk forward, and the measure that chooses points."""
 
     folds: int
     by: str | Mapping[int, object]
@@ -172,7 +138,7 @@ class Folds:
 
 @dataclass(frozen=True)
 class HoldOut:
-    """What a plan holds out, how it is chosen, and how the search goes on the others."""
+    """The hold-out of a plan, and the folds and objective of its search."""
 
     hold_out: float | Sequence[int]
     by: str
@@ -189,28 +155,16 @@ def live_request(
     until: Any = None,
     grace_s: Any = GRACE_S,
 ) -> LiveRequest:
-    """Return what a live run follows, with defaults for what was left out.
-
-    Raises
-    ------
-    FeedError, WindowError, PolicyError
-        A value of another type.
-    """
+    """Return the request of a live run, with defaults."""
     if fixture is not None and type(fixture) is not int:
         raise FeedError(f"a fixture is named by its id, a whole number, not {fixture!r:.80}")
     if type(grace_s) is not int:
         raise FeedError(f"a time of grace is a whole number of seconds, not {grace_s!r:.80}")
-    return LiveRequest(feed, fixture, window_given(window), policy_given(policy), until, grace_s)
+    return LiveRequest(feed, fixture, window_argument(window), policy_argument(policy), until, grace_s)
 
 
-def asked_as(agent: Any, *, stepped: Any) -> Any:
-    """Return an agent as it is asked: step by step, or as it is.
-
-    Raises
-    ------
-    UnknownAgentError, AgentError
-        A template, or no agent, to be asked step by step.
-    """
+def agent_in_steps(agent: Any, *, stepped: Any) -> Any:
+    """Return an agent, wrapped for step-by-step isolation if ``stepped``."""
     if type(stepped) is not bool:
         raise ArgumentError(f"stepped is True or False, not {stepped!r:.80}")
     if stepped and names_template(agent):
@@ -221,53 +175,29 @@ def asked_as(agent: Any, *, stepped: Any) -> Any:
 def run_request(
     pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True, close: str | None = None
 ) -> RunRequest:
-    """Return a request, with defaults for what was left out; ``close`` is the window's ``close_source``.
-
-    Raises
-    ------
-    UnknownPackError, PackFormatError, WindowError, PolicyError
-        A value of another type, no fixture, or a ``close`` beside a window that closes by another book.
-    """
-    own, chosen = pack_given(pack), fixture_ids_given(fixtures)
+    """Return a request with defaults; ``close`` sets the window's ``close_source``, which may not differ."""
+    own, chosen = pack_argument(pack), fixture_ids_argument(fixtures)
     if type(audit) is not bool:
         raise ArgumentError(f"audit is True or False, not {audit!r:.80}")
-    asked = window_given(window)
-    if close is not None and asked.close_source not in (None, close):
-        raise WindowError(f"close={close!r:.80} and close_source={asked.close_source!r:.80} of the window differ: give one")
+    rule = window_argument(window)
+    if close is not None and rule.close_source not in (None, close):
+        raise WindowError(f"close={close!r:.80} and close_source={rule.close_source!r:.80} of the window differ: give one")
     if close is not None:
-        asked = replace(asked, close_source=close)
-    return RunRequest(own, chosen, asked, policy_given(policy), audit)
+        rule = replace(rule, close_source=close)
+    return RunRequest(own, chosen, rule, policy_argument(policy), audit)
 
 
 def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
-    """Return an agent with its parameters as an entry.
-
-    Raises
-    ------
-    AgentError
-        Something that is no agent, or no mapping of parameters.
-    """
+    """Return the spec of an agent."""
     own = agent if isinstance(agent, str) else as_agent(agent)
     if params is not None and not isinstance(params, Mapping):
-        raise AgentError(f"params is a mapping from parameters to values, such as {{'stake': 50}}, not {shown(params)}")
+        raise AgentError(f"params is a mapping from parameters to values, such as {{'stake': 50}}, not {value_text(params)}")
     return AgentSpec(own, dict(params or {}))
 
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """How a feed is captured.
-
-    Attributes
-    ----------
-    fixtures
-        What to listen to; everything if empty.
-    until_ts_ms
-        When it ends by the clock; null without a bound.
-    log
-        File or URL of a run log; null without one.
-    progress
-        Whether it is shown how it is, or what is told.
-    """
+    """How a feed is captured; no fixtures are all of them, and no ``until_ts_ms`` is no bound."""
 
     fixtures: tuple[int, ...]
     until_ts_ms: int | None
@@ -275,40 +205,28 @@ class CaptureRequest:
     progress: Callable[[CaptureState], None] | bool
 
 
-def capturing(fixtures: Any, until: Any, log: Any, progress: Any) -> CaptureRequest:
-    """Return how a feed is to be captured; ``until`` is a time with its zone, or seconds from now.
-
-    Raises
-    ------
-    FeedError
-        A value of another type.
-    """
+def capture_request(fixtures: Any, until: Any, log: Any, progress: Any) -> CaptureRequest:
+    """Return the request of a capture; ``until`` is a time with its zone, or seconds from now."""
     ends_ms = until_ts_ms(until, time.time_ns() // 1_000_000)
     if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
-        raise FeedError(f"fixtures are a list of fixture ids, not {shown(fixtures)}")
+        raise FeedError(f"fixtures are a list of fixture ids, not {value_text(fixtures)}")
     return CaptureRequest(tuple(fixtures or ()), ends_ms, log, progress)
 
 
 def agent_specs(
     agents: str | Agent | Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
 ) -> list[AgentSpec]:
-    """Return the entries of a competition; a lone agent in place of a list is one.
-
-    Raises
-    ------
-    AgentError
-        Something that is neither an agent nor an agent with its parameters.
-    """
+    """Return the entries of a competition, which may be a single agent."""
     if isinstance(agents, Mapping):
-        return [_named(own, name) for name, own in agents.items()]
+        return [_entry(own, name) for name, own in agents.items()]
     if isinstance(agents, str | Agent):
         return [agent_spec(agents)]
     if not isinstance(agents, Iterable):
         raise AgentError(f"a competition takes a list of agents, or a mapping from names to agents, not {agents!r:.80}")
-    return [_named(agent) for agent in agents]
+    return [_entry(agent) for agent in agents]
 
 
-def _named(own: Any, name: str | None = None) -> AgentSpec:
+def _entry(own: Any, name: str | None = None) -> AgentSpec:
     """Return the entry of an agent, or of an agent with its parameters."""
     if name is not None and not isinstance(name, str):
         raise AgentError(f"an agent enters under a name, a text, not {name!r:.80}")
@@ -318,7 +236,7 @@ def _named(own: Any, name: str | None = None) -> AgentSpec:
         case tuple() | list():
             raise AgentError(
                 f"an entry is an agent, or an agent with a mapping of its parameters, such as "
-                f"('baseline', {{'stake': 50}}), not {shown(own)}"
+                f"('baseline', {{'stake': 50}}), not {value_text(own)}"
             )
         case agent:
             return replace(agent_spec(agent), agent_id=name)

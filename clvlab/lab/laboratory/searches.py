@@ -1,4 +1,4 @@
-"""Searches on this machine: over a grid, forward over folds, and by a plan that stands in the log first."""
+"""Captures, live runs and searches on this machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import polars as pl
 from clvlab.agents.isolation.agent import code_name
 from clvlab.engine.agent import Agent, Identity, sealable
 from clvlab.errors import PackTamperedError, StatisticsError
-from clvlab.lab.laboratory.place import Backend
+from clvlab.lab.laboratory.backend import Backend
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
-from clvlab.lab.progress import shown_state
+from clvlab.lab.progress import state_display
 from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.pack import Pack as StoredPack
 from clvlab.lab.results.plan import PlanVerbs, SearchPlan
@@ -40,37 +40,37 @@ if TYPE_CHECKING:
     from clvlab.sources.capture.feed import Feed
 
 
-# A feed that is captured here, as a laboratory is asked to.
+# Capture of a feed.
 
 
-def capture_feed(feed: str | Feed, out: Path, capturing: CaptureRequest) -> StoredPack:
-    """Capture a feed, by its name or one that was made, into a pack; see ``Lab.capture``."""
+def capture_feed(feed: str | Feed, out: Path, request: CaptureRequest) -> StoredPack:
+    """Capture a feed into a pack; see ``Lab.capture``."""
     from clvlab.arena.log import operations
     from clvlab.runs.live.capture import capture, stopped_by_signals
     from clvlab.runs.live.feed import feed_at
     from clvlab.sources.capture.feed import Stop
 
     made, stop = feed_at(feed), Stop()
-    log = nullcontext() if capturing.log is None else operations.open_log(capturing.log, create=True)
+    log = nullcontext() if request.log is None else operations.open_log(request.log, create=True)
     with (
         log as opened,
         stopped_by_signals(stop),
-        shown_state(f"Capture of {made.name}", "made into a pack", progress=capturing.progress) as tell,
+        state_display(f"Capture of {made.name}", "made into a pack", progress=request.progress) as tell,
     ):
         return StoredPack(
             capture(
                 made,
                 out,
                 stop,
-                fixture_ids=capturing.fixtures,
-                until_ts_ms=capturing.until_ts_ms,
+                fixture_ids=request.fixtures,
+                until_ts_ms=request.until_ts_ms,
                 log=opened,
                 on_state=tell,
             )
         )
 
 
-# A fixture that is followed here live, as a laboratory is asked to.
+# Live runs.
 
 
 _NEWEST = 5
@@ -86,30 +86,16 @@ def follow_feed(
     *,
     progress: Callable[[LiveView], None] | bool,
 ) -> Run:
-    """Follow a fixture of a feed live until the run is sealed, and keep it; see ``Lab.live``.
-
-    Parameters
-    ----------
-    request, agents
-        What is followed, by whom.
-    kept
-        Where the run is committed to and kept.
-    folder
-        Of live runs.
-    store_pack
-        Puts the captured pack where it will stay.
-    progress
-        Whether it is shown, or what is called with it.
-    """
+    """Follow a fixture live until the run is sealed, and keep it; see ``Lab.live``."""
     whom = agents[0].identity.agent_id if len(agents) == 1 else f"{len(agents)} agents"
-    with shown_state(f"Live run of {whom}", "sealed", progress=progress, more=_newest) as look:
+    with state_display(f"Live run of {whom}", "sealed", progress=progress, more=_newest) as look:
         return kept.live(request, agents, folder, look, store_pack)
 
 
 def _newest(view: LiveView) -> Html:
-    """Return the newest decisions as a table, the last one first; all are pending."""
-    shown = view.decisions(view.count - _NEWEST).select(*_COLUMNS).select(pl.all().reverse())
-    return render("newest.html", shown=shown)
+    """Return the newest decisions as a table, the last one first."""
+    newest = view.decisions(view.count - _NEWEST).select(*_COLUMNS).select(pl.all().reverse())
+    return render("newest.html", rows=newest)
 
 
 PLAN_SCHEMA = "clvlab-plan/1"
@@ -117,15 +103,7 @@ PLAN_SCHEMA = "clvlab-plan/1"
 
 @dataclass(frozen=True)
 class LabPacks:
-    """The packs of a laboratory, as plans let them be read.
-
-    Attributes
-    ----------
-    open
-        Opens one.
-    packs
-        Returns those that can be named.
-    """
+    """Access to the packs of a laboratory, without what plans hold out."""
 
     open: Callable[[LabPack | str | Path], LabPack]
     packs: Callable[[], Iterable[Pack]]
@@ -136,20 +114,20 @@ def walk_grid(
     request: RunRequest,
     entry: AgentSpec,
     grid: Mapping[str, Sequence[Any]],
-    asked: Folds,
+    settings: Folds,
     work: GridWork,
     kept: KeptSums | None,
 ) -> WalkForward:
     """Walk a grid forward over a pack."""
-    folds = folds_of(pack, asked.folds, asked.by, request.fixtures)
+    folds = folds_of(pack, settings.folds, settings.by, request.fixtures)
     return walk(
         pack,
         entry.agent,
         grid,
         folds,
-        by=asked.objective,
+        by=settings.objective,
         window=request.window,
-        level=asked.level,
+        level=settings.level,
         kept=kept,
         executor=work.executor,
         progress=work.progress,
@@ -157,7 +135,7 @@ def walk_grid(
 
 
 def make_plan(
-    place: Backend,
+    backend: Backend,
     runs: KeptRuns,
     shelf: LabPacks,
     request: RunRequest,
@@ -165,28 +143,18 @@ def make_plan(
     grid: Mapping[str, tuple[Any, ...]],
     hold: HoldOut,
 ) -> SearchPlan:
-    """Keep a plan in a laboratory; the same one again is the one that is there.
-
-    Raises
-    ------
-    HeldOutError
-        Another plan holds some of its fixtures out.
-    StatisticsError
-        A hold-out, fold or objective that can't be.
-    AgentError
-        A point of the grid that the agent does not take: it would be planned for good, and never searched.
-    """
+    """Keep a plan in a laboratory; the same plan again returns the one that is kept."""
     check_folds(hold.folds)
     pack = shelf.open(request.pack).source
-    asked = pack.fixture_ids if request.fixtures is None else tuple(sorted(set(request.fixtures)))
-    held = hold_out_of(pack, hold.hold_out, hold.by, hold.seed, asked)
+    fixture_ids = pack.fixture_ids if request.fixtures is None else tuple(sorted(set(request.fixtures)))
+    held = hold_out_of(pack, hold.hold_out, hold.by, hold.seed, fixture_ids)
     out = set(held)
     digests = {one.fixture_id: str(one.digest) for one in pack.manifest.fixtures if one.fixture_id in out}
     payload = {
         "schema": PLAN_SCHEMA,
         "pack_id": pack.pack_id,
         "content_hash": pack.content_hash,
-        "fixture_ids": list(asked),
+        "fixture_ids": list(fixture_ids),
         "agent": _agent_of(entry, grid, request),
         "grid": {name: list(values) for name, values in grid.items()},
         "window": request.window.payload(),
@@ -202,27 +170,27 @@ def make_plan(
 
     kept = runs.searches.plan(payload, pack, held, shelf.packs())
 
-    def planned(fixtures: Sequence[int]) -> RunRequest:
-        """Ask about fixtures of the very pack that was planned over."""
+    def request_for(fixtures: Sequence[int]) -> RunRequest:
+        """Return a request over fixtures of the pack that was planned over; refuse another content."""
         found = shelf.open(request.pack)
         if found.content_hash != pack.content_hash:
             raise PackTamperedError(f"pack {pack.pack_id!r} of {kept.plan_id}", pack.content_hash, found.content_hash)
         return RunRequest(found, fixtures, request.window, request.policy, request.audit)
 
-    training = tuple(one for one in asked if one not in digests)
+    training = tuple(one for one in fixture_ids if one not in digests)
     folds = Folds(hold.folds, "kickoff", hold.objective)
     verbs = PlanVerbs(
         kept=lambda: runs.searches.kept(kept.plan_id),
-        sweep=lambda work: _sweep(place, planned(training), entry, grid, hold.objective, work),
-        walk=lambda work: place.walk(planned(training), entry, grid, folds, work),
-        open=partial(_open, place, runs, kept, lambda: planned(held), entry),
+        sweep=lambda work: _sweep(backend, request_for(training), entry, grid, hold.objective, work),
+        walk=lambda work: backend.walk(request_for(training), entry, grid, folds, work),
+        open=partial(_open, backend, runs, kept, lambda: request_for(held), entry),
         trials=lambda: runs.searches.count_trials(kept.plan_id, pack, shelf.packs()),
     )
     return SearchPlan(grid, training, held, verbs)
 
 
 def _agent_of(entry: AgentSpec, grid: Mapping[str, Sequence[Any]], request: RunRequest) -> dict[str, Any]:
-    """Return what of an agent is the same at all points of a grid."""
+    """Return what is the same in an agent at all points of a grid."""
     for point in grid_points(grid):
         with at_point(point):
             agent = resolve(entry.agent, point, request.window)
@@ -239,30 +207,30 @@ def _agent_of(entry: AgentSpec, grid: Mapping[str, Sequence[Any]], request: RunR
 
 
 def _sweep(
-    place: Backend,
+    backend: Backend,
     request: RunRequest,
     entry: AgentSpec,
     grid: Mapping[str, tuple[Any, ...]],
     objective: str,
     work: GridWork,
 ) -> Sweep:
-    trials, recorded = place.sweep(request, entry, grid, work)
+    trials, recorded = backend.sweep(request, entry, grid, work)
     return Sweep(trials, grid, recorded, objective)
 
 
 def _open(
-    place: Backend,
+    backend: Backend,
     runs: KeptRuns,
     plan: KeptPlan,
-    asked: Callable[[], RunRequest],
+    request_of: Callable[[], RunRequest],
     entry: AgentSpec,
     params: Mapping[str, Any],
     *,
     again: bool,
 ) -> Result:
-    request = asked()
+    request = request_of()
     grid = {name: (value,) for name, value in params.items()}
     if _agent_of(entry, grid, request) != plan.payload["agent"]:
         raise StatisticsError(f"the agent is another one than {plan.plan_id} was made for: it changed since")
     runs.searches.open_(plan.plan_id, params, again=again)
-    return place.backtest(request, AgentSpec(entry.agent, params))
+    return backend.backtest(request, AgentSpec(entry.agent, params))

@@ -15,12 +15,12 @@ from clvlab.errors import PackFormatError, StatisticsError, UnknownPackError, Un
 from clvlab.lab.laboratory.lists import AgentListing, Listing
 from clvlab.lab.laboratory.local import HERE
 from clvlab.lab.laboratory.methods import Verbs
-from clvlab.lab.laboratory.requests import agent_spec, check_audit, pack_given, several
-from clvlab.lab.results.pack import Joined, Pack, merge_holdouts, shut_together
+from clvlab.lab.laboratory.requests import agent_spec, check_audit, pack_argument, several
+from clvlab.lab.results.pack import Joined, Pack, joint_hold_out, merge_holdouts
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.lab.results.sweep import GridWork
-from clvlab.lab.validation import shown
+from clvlab.lab.validation import value_text
 from clvlab.law.tape import Tape
 from clvlab.packs.matching.names import read_aliases
 from clvlab.packs.views.concatenation import concatenated
@@ -33,14 +33,14 @@ from clvlab.runs.spec import resolve
 from clvlab.sources.importer import Import, import_all, import_from, import_options, paths_of
 from clvlab.sources.tables.files import Frame
 
-# The verbs that look for decisions that knew the future.
+# Look-ahead audits.
 
 
 @names_checked
 def lookahead_audit(
     agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 24, seed: int | None = None, max_rows: int = 100_000
 ) -> AuditReport:
-    """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
+    """Compare an agent's decisions on prefixes of a tape with its decisions on the whole.
 
     Parameters
     ----------
@@ -49,15 +49,11 @@ def lookahead_audit(
     tape
         A tape; or a pack, its id, or the path of its folder.
     cuts
-        Number of prefixes. Most of them end where the agent decided, the others anywhere.
+        Number of prefixes, most of which end at a decision.
     seed
-        Chooses the messages at which the tape is cut; by default one that nobody knew before. It stands in the report.
+        Chooses the cuts; random by default, and named in the report.
     max_rows
-        A longer tape is audited on some of its fixtures, and on at least 100 that are drawn without a look at decisions.
-
-    Raises
-    ------
-    UnknownAgentError, UnknownPackError, AgentError
+        A longer tape is audited on some fixtures, at least 100 of them drawn without regard to decisions.
 
     Examples
     --------
@@ -66,7 +62,7 @@ def lookahead_audit(
     """
     check_audit(cuts, seed, max_rows)
     if not isinstance(tape, Tape):
-        tape = HERE.pack(pack_given(tape)).source.tape()
+        tape = HERE.pack(pack_argument(tape)).source.tape()
     agent = agent_spec(agent).agent
     return AuditReport(audits.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
 
@@ -81,7 +77,7 @@ def lookahead_audits(
     max_rows: int = 100_000,
     executor: Executor | None = None,
 ) -> tuple[AuditReport, ...]:
-    """Audit an agent over several packs, as ``lookahead_audit`` does over one, in their order.
+    """Audit an agent for look-ahead over several packs, in their order.
 
     Parameters
     ----------
@@ -90,11 +86,7 @@ def lookahead_audits(
     packs
         Packs, their ids, or the paths of their folders.
     executor
-        Who computes, as for ``backtests``.
-
-    Raises
-    ------
-    UnknownAgentError, UnknownPackError, AgentError, ExecutorError
+        As for ``backtests``.
 
     Examples
     --------
@@ -102,7 +94,7 @@ def lookahead_audits(
     [True, True]
     """
     check_audit(cuts, seed, max_rows)
-    found = [HERE.pack(pack_given(pack)).source for pack in several(packs)]
+    found = [HERE.pack(pack_argument(pack)).source for pack in several(packs)]
     reports = audit_all(resolve(agent_spec(agent).agent), found, Audit(cuts, seed, max_rows), GridWork(executor).executor)
     return tuple(AuditReport(report) for report in reports)
 
@@ -112,19 +104,22 @@ _RUN_ID = re.compile(r"run_[0-9a-f]{8,}")
 
 @names_checked
 def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
-    """Open a pack by its id in the catalog, by the path of its folder or of a view file, or by its URL.
+    """Open a pack by id, path or URL.
 
     Parameters
     ----------
     where
-        ``"starter"``, a path, or a URL as in ``s3://bucket/pack``. A folder is verified whole; at a URL each fixture is
-        when it is read. A view file is opened over the packs that lie beside it or come with clvlab.
+        An id such as ``"starter"``, the path of a folder or view file, or a URL such as ``s3://bucket/pack``. A folder is
+        verified on opening, a fixture at a URL when it is read. A view file needs its packs in its folder or in clvlab.
     content_hash
-        What the pack must be, as ``sha256:<hex>``; whatever is there by default.
+        The expected hash, as ``sha256:<hex>``.
 
     Raises
     ------
-    UnknownPackError, PackFormatError, PackTamperedError, RemoteError
+    UnknownPackError, RemoteError
+        No pack is there, or it can't be reached.
+    PackFormatError, PackTamperedError
+        The pack is malformed, or differs from its manifest or the expected hash.
 
     Examples
     --------
@@ -140,19 +135,19 @@ def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
 
 @names_checked
 def concat(packs: Sequence[Pack | str | Path]) -> Pack:
-    """Return several packs as one, for one run over all of their fixtures; nothing is copied, and no fixture renumbered.
+    """Return several packs as one, without a copy; fixtures keep their ids.
 
-    In whichever order they are named, the content hash is the same: it follows from theirs.
+    The content hash follows from those of the packs, in any order.
 
     Parameters
     ----------
     packs
-        Packs, their ids, or the paths of their folders. A fixture that is in several of them must be equal there.
+        Packs, their ids, or the paths of their folders. A fixture in several of them must be equal in all.
 
     Raises
     ------
     ViewError
-        No pack; markets that close otherwise, or probabilities that were made otherwise; or one fixture id for two fixtures.
+        No pack; different rules for closes or probabilities; or one id for two fixtures.
 
     Examples
     --------
@@ -167,26 +162,26 @@ def concat(packs: Sequence[Pack | str | Path]) -> Pack:
 
 @names_checked
 def join_sources(packs: Sequence[Pack | str | Path], *, team_aliases: str | Path | None = None) -> Joined:
-    """Return the first pack with what the others said of the same fixtures as books; ticks, closes and ids are the first one's.
+    """Return the first pack with the prices of the others as books; ticks, closes and ids are those of the first.
 
-    Fixtures are matched by teams, kickoff and prices, one to one; what could be meant twice, or whose prices say otherwise, is
-    refused. ``.matching`` lists what was taken, refused and left alone. A state of another source is known from the first tick
-    of its fixture that is not before it. Agents see the books with ``books=True``; ``Window(close_source=...)`` closes by one.
+    Fixtures are matched one to one by teams, kickoff and prices; ambiguous or contradictory matches are refused, and
+    ``.matching`` lists all. A price of another source is known from the first tick that is not before it. Agents see the books
+    with ``books=True``; ``Window(close_source=...)`` closes by one.
 
     Parameters
     ----------
     packs
-        Two packs or more, their ids, or the paths of their folders: each becomes a book under its provider's name.
+        At least two packs, their ids, or the paths of their folders: each becomes a book named after its provider.
     team_aliases
-        A TOML file of names of teams beside the usual ones, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``. Those that
-        make two names of the packs one stand in the rule of the join, so that it can be matched again without the file.
+        A TOML file of further team names, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``. Those in use become part of the
+        join, which needs the file no more.
 
     Raises
     ------
     SourceError
-        No file of names.
+        The file of names does not exist.
     ViewError
-        Fewer than two sources, or one that has no fixture of the first.
+        Fewer than two sources, or one without a fixture of the first.
     HeldOutError
         A plan holds out fixtures of one of them.
 
@@ -199,12 +194,12 @@ def join_sources(packs: Sequence[Pack | str | Path], *, team_aliases: str | Path
     """
     opened = [pack if isinstance(pack, Pack) else open_pack(pack) for pack in several(packs)]
     made, found = join_of([pack.source for pack in opened], aliases=read_aliases(team_aliases))
-    return Joined(made, shut_together(opened), found)
+    return Joined(made, joint_hold_out(opened), found)
 
 
 @names_checked
 def open_run(path: str | Path) -> Run:
-    """Read a stored run, unverified; ``.verify()`` recomputes its proof.
+    """Read a stored run without verification; ``.verify()`` recomputes its proof.
 
     Parameters
     ----------
@@ -214,6 +209,7 @@ def open_run(path: str | Path) -> Run:
     Raises
     ------
     UnknownRunError
+        The folder has no run.
 
     Examples
     --------
@@ -223,7 +219,7 @@ def open_run(path: str | Path) -> Run:
     True
     """
     if not isinstance(path, str | Path):
-        raise UnknownRunError(f"a run is opened by the path of its folder, not {shown(path)}{_saved(path)}")
+        raise UnknownRunError(f"a run is opened by the path of its folder, not {value_text(path)}{_save_hint(path)}")
     if isinstance(path, str) and _RUN_ID.fullmatch(path) and not Path(path).exists():
         raise UnknownRunError(f"no folder {path!r} here: give the path of the run's folder, or ask the Lab that keeps it")
     return Run(run_folder.load(path), run_folder.receipts(path), run_folder.anchor(path), run_folder.view(path))
@@ -238,32 +234,34 @@ def import_odds(
     lenient: bool = True,
     **options: Any,
 ) -> Pack:
-    """Make a pack of a provider's files, or of a frame, and open it; ``.quality`` tells what was found.
+    """Import a provider's files, or a frame, as a pack and open it; ``.quality`` reports on the import.
 
     Parameters
     ----------
     source
         ``betfair``, ``betfair-csv``, ``csv``, ``football-data``, ``kalshi``, ``oddsharvester``, ``oddsportal``, ``parquet``,
-        ``pmxt``, ``polymarket``, ``the-odds-api``, ``trades`` or ``txline``; told by the content of the files if null.
+        ``pmxt``, ``polymarket``, ``the-odds-api``, ``trades`` or ``txline``; None detects it from the files.
     paths
-        Files or folders of the source; for ``csv``, ``parquet`` and ``football-data`` also a frame of Polars, pandas or another
-        library that hands out Arrow, a named index being a column of it. What is hashed of a frame is the CSV that it is
-        written as, see ``clvlab.sources.tables.files.frame_csv``.
+        Files or folders; for ``csv``, ``parquet`` and ``football-data`` also a frame of Polars, pandas or another Arrow
+        library, with a named index as a column. The hash of a frame is that of its CSV, see
+        ``clvlab.sources.tables.files.frame_csv``.
     out
-        Where the pack will stand; its name becomes the pack id.
+        Folder of the new pack, whose name becomes the pack id.
     lenient
-        Leave out rows and files that can't be read, and count them by reason in ``.quality``; ``False`` stops at the first.
+        Skip unreadable rows and files, and count them in ``.quality``; ``False`` stops at the first.
     **options
         ``margin``, ``min_books``, ``max_age_s``, ``max_overround``, ``weights``, ``odds_format``, ``time_zone``, ``books``,
-        ``closing``,
-        ``mapping`` (a mapping or the path of a YAML file), ``max_close_age_s`` and ``progress``, each as for ``clvlab packs
-        import``.
+        ``closing``, ``mapping`` (a mapping or the path of a YAML file), ``max_close_age_s`` and ``progress``, each as for
+        ``clvlab packs import``.
 
     Raises
     ------
-    SourceError, OddsError, PackFormatError, WindowError
+    SourceError, OddsError
+        The files can't be read.
+    PackFormatError
+        There is a pack in that folder already.
     ArgumentError
-        There is no option of that name.
+        An unknown option.
 
     Examples
     --------
@@ -280,7 +278,7 @@ def import_odds(
     [5403, 4597]
     """
     if not isinstance(out, str | Path):
-        raise PackFormatError(f"out is the path of the new pack's folder, not {shown(out)}")
+        raise PackFormatError(f"out is the path of the new pack's folder, not {value_text(out)}")
     import_from(source, paths, Path(out), import_options(lenient=lenient, **options))
     return open_pack(Path(out))
 
@@ -294,20 +292,16 @@ def imports(
     executor: Executor | None = None,
     **options: Any,
 ) -> tuple[Pack, ...]:
-    """Make several packs, as ``import_odds`` makes one, and open them; those made before one failed stay.
+    """Import several packs, as ``import_odds`` does one, and open them; packs made before a failure stay.
 
     Parameters
     ----------
     source, lenient, **options
-        As for ``import_odds``; of progress nothing is told.
+        As for ``import_odds``, without progress.
     packs
-        Where each pack will stand, with the files or folders that it is made of.
+        Folders of the new packs, each with its files or folders.
     executor
-        Who reads them, as for ``backtests``: their processes must see the same folders.
-
-    Raises
-    ------
-    SourceError, OddsError, PackFormatError, WindowError, ExecutorError, ArgumentError
+        As for ``backtests``; its processes must see the same folders.
 
     Examples
     --------
@@ -323,24 +317,24 @@ def imports(
     ['may', 'june']
     """
     if not isinstance(packs, Mapping):
-        raise PackFormatError(f"packs names each pack's files by its folder, as {{'may': 'may.csv'}}, not {shown(packs)}")
+        raise PackFormatError(f"packs names each pack's files by its folder, as {{'may': 'may.csv'}}, not {value_text(packs)}")
     chosen = import_options(lenient=lenient, **options)
-    asked = [Import(source, tuple(paths_of(paths)), Path(out), chosen) for out, paths in packs.items()]
-    return tuple(open_pack(folder) for folder in import_all(asked, GridWork(executor).executor))
+    jobs = [Import(source, tuple(paths_of(paths)), Path(out), chosen) for out, paths in packs.items()]
+    return tuple(open_pack(folder) for folder in import_all(jobs, GridWork(executor).executor))
 
 
 @names_checked
 def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95) -> Leaderboard:
-    """Rank backtests by mean CLV; intervals stand beside it and rank nothing.
+    """Rank backtests by mean CLV, with intervals, which do not rank.
 
     Parameters
     ----------
     runs
         Backtests and competitions, over the same packs or not.
     by
-        The measure in whose order they are shown: ``clv``, ``edge`` or ``price_ratio``; the rank is the law's, by CLV.
+        Measure of the order: ``clv``, ``edge`` or ``price_ratio``; the rank is the law's, by CLV.
     level
-        Of the intervals.
+        Level of the intervals.
 
     Examples
     --------
@@ -348,19 +342,19 @@ def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95)
     'baseline'
     """
     if isinstance(runs, Result | str) or not isinstance(runs, Iterable):
-        raise StatisticsError(f"a leaderboard is of a list of backtests, not {shown(runs)}: write leaderboard([a, b])")
+        raise StatisticsError(f"a leaderboard is of a list of backtests, not {value_text(runs)}: write leaderboard([a, b])")
     found = list(runs)
     for run in found:
         if not isinstance(run, Result):
             raise StatisticsError(
-                f"backtests and competitions can be ranked, not {shown(run)}: give what backtest(...) returns"
+                f"backtests and competitions can be ranked, not {value_text(run)}: give what backtest(...) returns"
             )
     return Leaderboard(tuple(one for run in found for one in run.parts), by, level)
 
 
 @names_checked
 def packs() -> Listing:
-    """List the packs that can be named here: those that come with clvlab; ``Lab().packs()`` lists imported ones too.
+    """List the bundled packs; ``Lab().packs()`` lists imported ones too.
 
     Examples
     --------
@@ -372,7 +366,7 @@ def packs() -> Listing:
 
 @names_checked
 def agents() -> AgentListing:
-    """List the strategy templates, each with its parameters, their defaults and bounds.
+    """List the strategy templates with their parameters, defaults and bounds.
 
     Examples
     --------
@@ -383,18 +377,18 @@ def agents() -> AgentListing:
 
 
 def _no_place_of_a_pack(where: object) -> UnknownPackError:
-    """Return the refusal of what is no name, path or URL."""
+    """Return the refusal of a value that names no pack."""
     if isinstance(where, Pack):
         return UnknownPackError(f"{where.pack_id!r} is open already: use it as it is")
     try:
-        pack_given(where)
+        pack_argument(where)
     except UnknownPackError as error:
         return error
-    return UnknownPackError(f"a pack is opened by its id, folder or URL, not {shown(where)}")
+    return UnknownPackError(f"a pack is opened by its id, folder or URL, not {value_text(where)}")
 
 
-def _saved(given: object) -> str:
-    return ": write open_run(result.run.save('runs'))" if isinstance(given, Result | Run) else ""
+def _save_hint(value: object) -> str:
+    return ": write open_run(result.run.save('runs'))" if isinstance(value, Result | Run) else ""
 
 
 _HERE = Verbs(HERE)

@@ -1,4 +1,4 @@
-"""Graded bets: a sealed run of what somebody bet, with the rows of the record beside it."""
+"""Graded bets: a sealed run of placed bets, and the rows of their record."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from clvlab.report.html import Html, card
 from clvlab.runs.run import Run
 from clvlab.words import counted, plus
 
-_SHOWN = 12
+_MAX_ROWS = 12
 
 
 class GradedBets(Result):
-    """Bets that were graded against a pack, made by ``clvlab.grade_bets``: a result like that of a backtest, and its rows.
+    """Bets graded against a pack, made by ``clvlab.grade_bets``: the result of a backtest, and the rows.
 
     Parameters
     ----------
     source, view
         As for ``Result``.
     rows
-        The rows of the record beside what the run says of them.
+        The rows of the record with their scores.
     """
 
     def __init__(self, source: Run, view: bytes, rows: BetRows) -> None:
@@ -41,29 +41,29 @@ class GradedBets(Result):
         return GradedBets, (self.source, self.run.view, self._rows)
 
     @classmethod
-    def graded(cls, grading: GradingPlan, run: Run) -> GradedBets:
-        """Return the bets of a run that was made here."""
+    def from_grading(cls, grading: GradingPlan, run: Run) -> GradedBets:
+        """Return the bets of a run."""
         return cls(run, b"", grading.rows(run))
 
     @property
     def report(self) -> Report:
-        """The report of the run, and under ``bets`` the rows: what was told of each, and as ``untrusted`` the bettor's word."""
+        """The report of the run, with the rows under ``bets``; the bettor's claims are ``untrusted``."""
         return Report(super().report | {"bets": self._rows.facts()})
 
     @property
     def bets(self) -> Scores:
-        """One row per bet of the record: as it was told, where it lies, what the law says, and what is noted of it.
+        """One row per bet of the record.
 
         ``told_*`` is the text of each cell; ``unmatched`` and ``detail`` say why a row is not on the tape; ``seq, reason,
-        entry_prob_bps, odds_milli, close_prob_bps, clv_bps, edge_bps`` and ``at_close`` are those of the decision that it is
-        part of; ``flags`` are those of ``clvlab.bets.grades.FLAGS``. ``own_odds_milli, own_result,
-        edge_own_price_bps`` and ``profit_own_price`` rest on the bettor's word.
+        entry_prob_bps, odds_milli, close_prob_bps, clv_bps, edge_bps`` and ``at_close`` are those of its decision; ``flags``
+        are from ``clvlab.bets.grades.FLAGS``. ``own_odds_milli, own_result, edge_own_price_bps`` and ``profit_own_price`` are
+        the bettor's unverified claims.
         """
         return Scores(self._rows.frame)
 
     @property
     def unmatched(self) -> pl.DataFrame:
-        """The rows that are not on the tape: number, reason, a sentence with the values, and what they say."""
+        """The rows that are not on the tape, with reason and detail."""
         return self._rows.unmatched
 
     @property
@@ -73,12 +73,12 @@ class GradedBets(Result):
 
     @property
     def columns(self) -> dict[str, str]:
-        """Which column of the record was read as what."""
+        """The column of the record by its meaning."""
         return {str(meaning): name for meaning, name in self._rows.columns.names.items()}
 
     @property
     def notes(self) -> list[str]:
-        """What a reader has to know of the rows, in sentences."""
+        """Notes on the rows, in sentences."""
         return self._rows.notes
 
     @property
@@ -88,13 +88,13 @@ class GradedBets(Result):
 
     @property
     def params(self) -> dict[str, Any]:
-        """Parameters of the template ``bets`` that make the same run anew; see also ``policy``."""
+        """Parameters of the template ``bets`` that reproduce the run, with ``policy``."""
         config = self._agent_sealed().config.model_dump(mode="json")
         return {name: config[name] for name in ("transcript", "transcript_sha256")}
 
     @property
     def policy(self) -> PolicyEnvelope:
-        """The policy that was sealed: it refuses no bet for its size, price or age."""
+        """The sealed policy, which refuses no bet for its size, price or age."""
         return PolicyEnvelope.sealed(self.read.started["policy"])
 
     def _agent_sealed(self) -> Template[Any]:
@@ -107,9 +107,9 @@ class GradedBets(Result):
         return f"{counted(self._rows.frame.height, 'bet')} of {first.agent_id} on {first.pack_id!r}"
 
     def __repr__(self) -> str:
-        said, _, steps = super().__repr__().partition("; next: ")
+        head, _, steps = super().__repr__().partition("; next: ")
         left = self._rows.unmatched.height
-        return f"{said}{f'; {left:,} not on the tape' if left else ''}; next: .bets, .unmatched, {steps}"
+        return f"{head}{f'; {left:,} not on the tape' if left else ''}; next: .bets, .unmatched, {steps}"
 
     def _repr_html_(self) -> Html:
         rows, unmatched = self._rows, self._rows.unmatched
@@ -119,7 +119,7 @@ class GradedBets(Result):
             counts=_counts(rows),
             notes=rows.notes,
             unmatched=unmatched.height,
-            shown=[_told(one) for one in unmatched.head(_SHOWN).iter_rows(named=True)],
+            examples=[_unmatched_row(one) for one in unmatched.head(_MAX_ROWS).iter_rows(named=True)],
             by_word=_by_word(rows),
             read=rows.columns.words,
             flags=[(name, count, FLAGS[name]) for name, count in rows.flags.items()],
@@ -144,8 +144,8 @@ def _by_word(rows: BetRows) -> dict[str, str]:
     }
 
 
-def _told(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return a bet as its row tells it, what it was on and when, and why it is not on the tape."""
+def _unmatched_row(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the text of a bet and the reason why it is not on the tape."""
     on = [row.get(f"told_{name}") for name in (Meaning.FIXTURE, Meaning.HOME, Meaning.AWAY, Meaning.MARKET, Meaning.SIDE)]
     when = " ".join(row.get(f"told_{name}") or "" for name in (Meaning.DATE, Meaning.TIME)).strip()
     return {

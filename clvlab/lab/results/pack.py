@@ -13,7 +13,7 @@ import polars as pl
 from clvlab.base.files import replace_file
 from clvlab.base.names import names_checked
 from clvlab.errors import StatisticsError, ViewError, WindowError
-from clvlab.lab.validation import fixture_ids_given
+from clvlab.lab.validation import fixture_ids_argument
 from clvlab.law.closing import Window
 from clvlab.law.markets import UnreadKey, unread_keys
 from clvlab.law.schema import Schema
@@ -25,37 +25,37 @@ from clvlab.packs.views.derivation import DerivedPack, derived_words
 from clvlab.packs.views.rule import rule
 from clvlab.packs.views.view import REMOVED, removed, view_of
 from clvlab.packs.views.view_file import view_file
-from clvlab.report.cards import measured, pack_card
-from clvlab.report.export import Shown
+from clvlab.report.cards import pack_card, quality_of
+from clvlab.report.export import Exportable
 from clvlab.report.html import Html
 from clvlab.report.price_path import PricePath, price_path
 from clvlab.statistics.paths import HOURS
 from clvlab.words import counted
 
 
-class Pack(Shown):
+class Pack(Exportable):
     """A hash-verified pack.
 
     Parameters
     ----------
     pack
-        As it was read.
-    shut
-        Returns it without what plans hold out by now: a pack that was opened before a plan is bound by it as well.
+        The stored pack.
+    hold_out
+        Returns it without the fixtures that plans hold out now, also plans made after it was opened.
     """
 
-    def __init__(self, pack: reader.Pack, shut: Callable[[reader.Pack], reader.Pack] | None = None) -> None:
-        self._pack, self._shut = pack, shut
+    def __init__(self, pack: reader.Pack, hold_out: Callable[[reader.Pack], reader.Pack] | None = None) -> None:
+        self._pack, self._hold_out = pack, hold_out
 
     @property
     def source(self) -> reader.Pack:
-        """The pack as it may be read now."""
-        if self._shut is not None:
-            self._pack = self._shut(self._pack)  # the same object, and what it has cached, while nothing changes
+        """The pack without fixtures that are held out now."""
+        if self._hold_out is not None:
+            self._pack = self._hold_out(self._pack)  # the same object, and what it has cached, while nothing changes
         return self._pack
 
     def __reduce__(self) -> tuple[type[Pack], tuple[reader.Pack]]:
-        """Go to another process as it may be read now."""
+        """Go to another process without held-out fixtures."""
         return Pack, (self.source,)
 
     @property
@@ -76,7 +76,7 @@ class Pack(Shown):
 
     @property
     def grade(self) -> str:
-        """What the pack shows by itself of where its messages come from: ``not shown`` or ``self-consistent``."""
+        """Evidence in the pack of the origin of its messages: ``not shown`` or ``self-consistent``."""
         return self.source.grade.value
 
     @property
@@ -85,7 +85,7 @@ class Pack(Shown):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row per fixture: id, names, kickoff and rows; the kickoff as it was announced, and what else agents may know."""
+        """One row per fixture: id, names, kickoff, rows, announced kickoff, and what agents may know of it."""
         manifest = self.source.manifest
         actual = manifest.kickoff is KickoffKind.ACTUAL
         announced = [one.scheduled_ts_ms if actual else one.kickoff_ts_ms for one in manifest.fixtures]
@@ -94,16 +94,16 @@ class Pack(Shown):
 
     @property
     def quality(self) -> Quality | None:
-        """What the import that made the pack found; null for a pack that was not imported."""
+        """The report of the import; `None` for a pack that was not imported."""
         return self.source.quality
 
     @cached_property
     def _quality(self) -> Quality | None:
-        return self.source.quality or measured(self.source)
+        return self.source.quality or quality_of(self.source)
 
     @property
     def results(self) -> pl.DataFrame | None:
-        """One row per side of a settled market, where the source had results; agents never see them."""
+        """One row per side of a settled market, if the source had results; agents never see them."""
         return self.source.results
 
     @names_checked
@@ -120,33 +120,33 @@ class Pack(Shown):
         min_books: int | None = None,
         drop_close_older_than_s: int | None = None,
     ) -> Pack:
-        """Return a view of the pack, which is a pack wherever one is taken; nothing is copied.
+        """Return a view of the pack, which is a pack without a copy.
 
-        What each filter left out is in ``.removed``. The content hash of a view follows from this pack's and the filters.
+        ``.removed`` counts what each filter left out. The content hash follows from this pack's and the filters.
 
         Parameters
         ----------
         league, season
-            One, or a list of them, as the pack names them: ``E0``, ``2025-26``.
+            One or several, in the pack's names: ``E0``, ``2025-26``.
         after, before
-            Kickoffs at or after the one, and before the other: a day, which begins at midnight UTC, or a time with its zone.
-            Fixtures without a kickoff are left out.
+            Kickoffs from ``after`` up to, not including, ``before``: a day from midnight UTC, or a time with its zone. Fixtures
+            without a kickoff are left out.
         fixtures
             Fixture ids.
         markets
-            Beginnings of market keys. Agents see no other markets, and a window ends by the messages that are left:
-            ``Window(market_allowlist=...)`` scores some markets, and lets agents see all.
+            Prefixes of market keys. Agents see no other markets, and a window ends by the remaining messages;
+            ``Window(market_allowlist=...)`` scores some markets and shows all.
         max_overround
-            A message whose prices sum to more than this share above one, as 0.15, is marked suspended, without prices.
+            A message with a larger overround, such as 0.15, is marked suspended, without prices.
         min_books
-            So is one of a market on which fewer books have a price then; of a pack that keeps its books.
+            So is a message of a market that fewer books price, in a pack that keeps its books.
         drop_close_older_than_s
-            A closing message that is older does not count: decisions on it have the reason ``closing_stale``.
+            An older closing message does not count: decisions on it have the reason ``closing_stale``.
 
         Raises
         ------
         ViewError
-            A league, season or fixture that the pack does not have, a value that can't be meant, or nothing that is left.
+            The pack does not have a league, season or fixture; a value is not valid; or nothing is left.
 
         Examples
         --------
@@ -166,22 +166,22 @@ class Pack(Shown):
             min_books=min_books,
             drop_close_older_than_s=drop_close_older_than_s,
         )
-        return Pack(view_of(self.source, chosen), self._shut)
+        return Pack(view_of(self.source, chosen), self._hold_out)
 
     @property
     def removed(self) -> pl.DataFrame:
-        """What each filter of a view left out, of what the filters before it left; empty of a pack that is no view."""
+        """What each filter of a view left out, in their order; empty for any other pack."""
         source = self.source
         return removed(source) if isinstance(source, DerivedPack) else pl.DataFrame(schema=REMOVED)
 
     @names_checked
     def save(self, path: str | Path) -> Path:
-        """Write a view file, which says what a derived pack is made of; ``open_pack`` opens it beside these packs.
+        """Write a view file, which ``open_pack`` opens where the packs are that this one is derived from.
 
         Raises
         ------
         ViewError
-            A pack that is derived of no others, or a path that does not end in ``.json``.
+            The pack is not derived from others, or the path does not end in ``.json``.
         """
         content = view_file(self.source)
         if not content:
@@ -193,37 +193,37 @@ class Pack(Shown):
 
     @names_checked
     def ticks(self, fixture_ids: Sequence[int] | None = None) -> pl.DataFrame:
-        """Return the ticks, one row per (fixture_id, tick_seq, market_key, side); of all fixtures, or of some by their ids.
+        """Return the ticks of all or some fixtures, one row per (fixture_id, tick_seq, market_key, side).
 
         Raises
         ------
         PackFormatError, UnknownFixtureError
-            No list of fixture ids, or one that the pack does not have.
+            Not a list of fixture ids, or an id that the pack does not have.
         """
-        return self.source.tape(fixture_ids_given(fixture_ids)).ticks().collect(engine="in-memory")
+        return self.source.tape(fixture_ids_argument(fixture_ids)).ticks().collect(engine="in-memory")
 
     @names_checked
     def price_path(
         self, window: Window | None = None, *, hours: Sequence[float] = HOURS, level: float = 0.95,
         fixture_ids: Sequence[int] | None = None,
     ) -> PricePath:  # fmt: skip
-        """Return whether prices drift on their way from opening to close and result, and when the move was known.
+        """Return whether prices drift from opening to close and result, and when the move was known.
 
         Parameters
         ----------
         window
-            Where fixtures close, and which markets count; to the kickoff by default.
+            Where fixtures close, and which markets count; up to the kickoff by default.
         hours
-            Hours before the close at which is asked how much of the move had been made.
+            Hours before the close at which the share of the move is measured.
         level
             Level of the intervals, over fixtures.
         fixture_ids
-            Some of the fixtures; all by default. What a plan holds out is refused when the ticks are read.
+            Fixture ids; all by default. Held-out ones are refused when the ticks are read.
 
         Raises
         ------
         StatisticsError
-            Hours that are not above 0, or a level outside 0..1.
+            Hours are not above 0, or the level is not in 0..1.
 
         Examples
         --------
@@ -235,12 +235,12 @@ class Pack(Shown):
             raise WindowError(f"a window is a clvlab.Window, not {window!r:.80}")
         if isinstance(hours, str) or not isinstance(hours, Iterable):
             raise StatisticsError(f"hours before the close are a list of numbers, such as [24, 1], not {hours!r:.80}")
-        return price_path(self.source, window, tuple(hours), level, fixture_ids_given(fixture_ids))
+        return price_path(self.source, window, tuple(hours), level, fixture_ids_argument(fixture_ids))
 
     @property
-    def shut(self) -> Callable[[reader.Pack], reader.Pack] | None:
-        """What returns it without what plans hold out by now; null of a pack of no laboratory."""
-        return self._shut
+    def hold_out(self) -> Callable[[reader.Pack], reader.Pack] | None:
+        """A function that leaves out the fixtures that plans hold out; `None` outside a laboratory."""
+        return self._hold_out
 
     def __repr__(self) -> str:
         verified = f", {self.source.verification}" if self.source.verification else ""
@@ -254,28 +254,28 @@ class Pack(Shown):
 
 
 def merge_holdouts(made: reader.Pack, packs: Sequence[Pack]) -> Pack:
-    """Return what was made of several packs, bound by the plans of every laboratory that one of them was opened in."""
-    return Pack(made, shut_together(packs))
+    """Return a pack derived from several, bound by the plans of all their laboratories."""
+    return Pack(made, joint_hold_out(packs))
 
 
-def shut_together(packs: Sequence[Pack]) -> Callable[[reader.Pack], reader.Pack] | None:
-    """Return what shuts what the plans of any of these packs' laboratories hold out."""
-    shuts = list(dict.fromkeys(pack.shut for pack in packs if pack.shut is not None))
-    return partial(_shut_by_all, shuts) if len(shuts) > 1 else next(iter(shuts), None)
+def joint_hold_out(packs: Sequence[Pack]) -> Callable[[reader.Pack], reader.Pack] | None:
+    """Return a function that leaves out what the plans of any of these packs' laboratories hold out."""
+    filters = list(dict.fromkeys(pack.hold_out for pack in packs if pack.hold_out is not None))
+    return partial(_hold_out_all, filters) if len(filters) > 1 else next(iter(filters), None)
 
 
-def _shut_by_all(shuts: Sequence[Callable[[reader.Pack], reader.Pack]], pack: reader.Pack) -> reader.Pack:
+def _hold_out_all(filters: Sequence[Callable[[reader.Pack], reader.Pack]], pack: reader.Pack) -> reader.Pack:
     held, doubtful = dict[int, str](), dict[int, str]()
-    for own in (shut(pack) for shut in shuts):
+    for own in (each(pack) for each in filters):
         held |= dict(own.held_out)
         doubtful |= dict(own.doubtful)
     return pack.holding_out(held, doubtful)
 
 
-# Sources joined, in a notebook: a pack with the report of what was matched.
+# Joined sources.
 
 
-# One row per pair that was taken, per group that was refused, and per fixture that nothing in the other source is like.
+# One row per matched pair, per refused group, and per fixture without a match.
 MATCHING: Schema = {
     "source": pl.String,
     "outcome": pl.String,
@@ -297,20 +297,20 @@ class Joined(Pack):
     Attributes
     ----------
     matching
-        One row per pair that was taken, per group of fixtures that was refused with its reason, and per fixture alone.
+        One row per matched pair, per refused group of fixtures with its reason, and per fixture without a match.
     """
 
     source: DerivedPack
 
     def __init__(
-        self, pack: DerivedPack, shut: Callable[[reader.Pack], reader.Pack] | None, matched: Sequence[MatchResult]
+        self, pack: DerivedPack, hold_out: Callable[[reader.Pack], reader.Pack] | None, matched: Sequence[MatchResult]
     ) -> None:
-        super().__init__(pack, shut)
+        super().__init__(pack, hold_out)
         self.matching = _matching(pack, matched)
 
     @cached_property
     def unread(self) -> list[UnreadKey]:
-        """Markets of the sources whose keys have no reading, so that none of another source is taken for the same."""
+        """Markets of the sources whose keys can't be read, and which are matched with no other."""
         parents = self.source.derivation.parents
         return unread_keys(sorted({key for parent in parents for key in parent.tape().series["market_key"].unique()}))
 
@@ -329,8 +329,8 @@ def _matching(pack: DerivedPack, matched: Sequence[MatchResult]) -> pl.DataFrame
 def _rows(source: str, ours: dict[int, str], theirs: dict[int, str], found: MatchResult) -> Iterator[tuple[Any, ...]]:
     for pair in found.pairs:
         named = ours[pair.first], theirs[pair.second]
-        measured = pair.swapped, pair.alike, pair.kickoff_gap_s, pair.price_gap_bps
-        yield source, "taken", [pair.first], [pair.second], *named, *measured, None
+        measures = pair.swapped, pair.alike, pair.kickoff_gap_s, pair.price_gap_bps
+        yield source, "taken", [pair.first], [pair.second], *named, *measures, None
     for one in found.refused:
         named = "; ".join(ours[number] for number in one.first), "; ".join(theirs[number] for number in one.second)
         yield source, "refused", list(one.first), list(one.second), *named, None, None, None, None, one.reason

@@ -1,4 +1,4 @@
-"""A search that was planned: what it may see, and what is kept from it until one configuration is chosen."""
+"""Planned searches: training fixtures, and a hold-out until one configuration is chosen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clvlab.lab.progress import Progress
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweep import GridWork, Sweep
 from clvlab.lab.results.walk_forward import WalkForward
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
 from clvlab.runs.search.search import spoken
 from clvlab.statistics.verdict import Tone, Verdict
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from clvlab.arena.searches import KeptPlan  # needs the libraries of the store
 
 
-class Opening(Protocol):
-    """Notes an opening for a configuration, or for another one again, and runs it over what is held out."""
+class PlanOpener(Protocol):
+    """Records the opening of a hold-out for a configuration, and runs it there."""
 
     def __call__(self, params: Mapping[str, Any], *, again: bool) -> Result: ...
 
@@ -35,37 +35,25 @@ _FIRST = ("points of the grid", "training fixtures", "planned as entry", "opened
 
 @dataclass(frozen=True)
 class PlanVerbs:
-    """What a plan asks of the laboratory that made it.
-
-    Attributes
-    ----------
-    kept
-        Returns the plan as it stands.
-    sweep, walk
-        Search the training fixtures.
-    open
-        Runs a configuration over what is held out.
-    trials
-        Counts the trials that are on record over the pack.
-    """
+    """The functions of a laboratory that a plan needs; ``trials`` counts those on record over the pack."""
 
     kept: Callable[[], KeptPlan]
     sweep: Callable[[GridWork], Sweep]
     walk: Callable[[GridWork], WalkForward]
-    open: Opening
+    open: PlanOpener
     trials: Callable[[], int]
 
 
 @dataclass(frozen=True)
-class SearchPlan(Shown):
-    """A search that stands in the log before it is made; made by ``Lab.plan()``.
+class SearchPlan(Exportable):
+    """A search that is recorded in the log before it starts; made by ``Lab.plan()``.
 
     Attributes
     ----------
     grid
         Values of each parameter.
     training, held_out
-        Fixtures that may be searched, and those that are shut until ``open``.
+        Fixtures of the search, and those held out until ``open``.
     """
 
     grid: Mapping[str, tuple[Any, ...]]
@@ -74,22 +62,22 @@ class SearchPlan(Shown):
     verbs: PlanVerbs = field(repr=False)
 
     @cached_property
-    def _kept(self) -> KeptPlan:
+    def _plan(self) -> KeptPlan:
         return self.verbs.kept()
 
     @property
     def plan_id(self) -> str:
-        return self._kept.plan_id
+        return self._plan.plan_id
 
     @property
     def index(self) -> int:
-        """Entry of the laboratory's log that has the plan's hash."""
-        return self._kept.index
+        """Log entry with the plan's hash."""
+        return self._plan.index
 
     @property
     def payload(self) -> Mapping[str, Any]:
-        """What was planned; its SHA-256 as canonical JSON is the plan's hash."""
-        return self._kept.payload
+        """The plan; the SHA-256 of its canonical JSON is the plan's hash."""
+        return self._plan.payload
 
     def sweep(self, *, executor: Executor | None = None, progress: Progress | bool = True) -> Sweep:
         """Score the grid over the training fixtures, by the plan's objective; see ``Lab.sweep``."""
@@ -100,23 +88,23 @@ class SearchPlan(Shown):
         return self.verbs.walk(GridWork(executor, progress))
 
     def open(self, params: Mapping[str, Any] | None = None, *, again: bool = False) -> Result:
-        """Run one configuration over what was held out. The opening stands in the log before its first tick is read.
+        """Run one configuration over the hold-out; the log records the opening before its first tick is read.
 
         Parameters
         ----------
         params
-            A point of the grid; by default the best one over the training fixtures, which are then searched.
+            A point of the grid; by default the best in a sweep of the training fixtures.
         again
-            Open for another configuration than before, which the log shows. The same one again gives the same run.
+            Open for another configuration than before, which the log shows. The same configuration returns the same run.
 
         Raises
         ------
         StatisticsError
-            No point of the grid; or the agent is another one than was planned.
+            Not a point of the grid, or not the planned agent.
         LogConflictError
-            It was opened for another configuration, and ``again`` was not said.
+            The hold-out was opened for another configuration, and ``again`` is False.
         PackTamperedError
-            The pack is not the one that was planned over.
+            The pack has changed since it was planned over.
         """
         if type(again) is not bool:
             raise StatisticsError(f"again is True or False, not {again!r:.80}")
@@ -131,13 +119,13 @@ class SearchPlan(Shown):
             if name in chosen and type(value) is type(chosen[name]) and value == chosen[name]
         }
         if point.keys() != self.grid.keys() or chosen.keys() != self.grid.keys():
-            told = f"with {spoken(chosen)}" if chosen else "without parameters"
-            raise StatisticsError(f"the plan has no point {told}: it is about {', '.join(self.grid)}")
+            text = f"with {spoken(chosen)}" if chosen else "without parameters"
+            raise StatisticsError(f"the plan has no point {text}: it is about {', '.join(self.grid)}")
         return self.verbs.open(point, again=again)
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row per fact of the plan as it stands now: (fact, value)."""
+        """One row per fact of the plan now: (fact, value)."""
         kept = self.verbs.kept()
         points = 1
         for values in self.grid.values():
@@ -175,14 +163,14 @@ class SearchPlan(Shown):
         return card(
             "plan.html",
             f"Search plan {self.plan_id}",
-            said=Verdict(_sentence(kept, len(self.held_out)), tone),
+            verdict=Verdict(_sentence(kept, len(self.held_out)), tone),
             first={name: facts[name] for name in _FIRST},
             plan=self.frame,
         )
 
 
 def _sentence(kept: KeptPlan, held_out: int) -> str:
-    """Say how far what is held out was looked at."""
+    """Return how often the hold-out was opened, in a sentence."""
     times = {0: "was not opened", 1: "was opened once"}.get(len(kept.openings), f"was opened {len(kept.openings)} times")
     others = {0: "", 1: "; another plan opened some of them"}.get(
         len(kept.elsewhere), f"; other plans opened some of them {len(kept.elsewhere)} times"
@@ -191,8 +179,8 @@ def _sentence(kept: KeptPlan, held_out: int) -> str:
 
 
 def _opened_elsewhere(kept: KeptPlan) -> str:
-    """Return in words how often other plans opened the same fixtures, or some of them."""
+    """Return in words how often other plans opened some of the same fixtures."""
     before = [str(index) for index in kept.elsewhere if index < kept.index]
     since = [str(index) for index in kept.elsewhere if index > kept.index]
-    told = [f"{len(own)} {when}, as {', '.join(own)}" for own, when in ((before, "before it"), (since, "since")) if own]
-    return "; ".join(told) or "never"
+    parts = [f"{len(own)} {when}, as {', '.join(own)}" for own, when in ((before, "before it"), (since, "since")) if own]
+    return "; ".join(parts) or "never"

@@ -1,4 +1,4 @@
-"""What a sealed run says of its agents: one of them or several, made here, read from a store, or from a service."""
+"""The results of a sealed run: made here, or read from a store or a service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clvlab.errors import (
 )
 from clvlab.lab.results.run import Run as SealedRunView
 from clvlab.lab.results.run import VerificationResult
-from clvlab.lab.validation import fixture_ids_given
+from clvlab.lab.validation import fixture_ids_argument
 from clvlab.lab.widgets.explorer import Explorer
 from clvlab.law.metrics import rank
 from clvlab.packs import reader
@@ -26,7 +26,7 @@ from clvlab.packs.views.view_file import view_file
 from clvlab.report.bankrolls import HALF_KELLY, BankrollFan
 from clvlab.report.cards import AuditReport, Report, Scores, agent_card
 from clvlab.report.comparison import Comparison, Leaderboard
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.html import Html
 from clvlab.report.moved_lines import MovedLines
 from clvlab.report.plots import Plots
@@ -39,17 +39,17 @@ from clvlab.statistics import Staking
 from clvlab.words import counted, mean_clv
 
 
-class Result(Shown):
-    """What a sealed run says of its agents: a backtest, a competition, or the run of a deployed agent.
+class Result(Exportable):
+    """The result of a sealed run: a backtest, a competition, or the run of a deployed agent.
 
-    A run that was not performed here is read from its sealed bytes, whose proof is recomputed on the way.
+    A run that was not made here is read from its sealed bytes, and verified.
 
     Parameters
     ----------
     source
         The run.
     view
-        What its pack was made of, as a view file, where that is derived.
+        The view file of its pack, if that is derived.
     """
 
     def __init__(self, source: Run, view: bytes = b"") -> None:
@@ -60,23 +60,24 @@ class Result(Shown):
         return type(self), (self.source, self.run.view)
 
     @classmethod
-    def made(cls, run: Run) -> Self:
-        """Return the result of a run that was made here."""
+    def from_run(cls, run: Run) -> Self:
+        """Return the result of a run made here."""
         return cls(run, view_file(run.pack))
 
     @property
     def pack(self) -> reader.Pack:
-        """The pack that was replayed, or captured, if it is at hand; found by its content hash.
+        """The pack that was replayed or captured, found by its content hash.
 
         Raises
         ------
         UnknownPackError
+            The pack is not at hand.
         """
         return self.read.pack
 
     @cached_property
     def read(self) -> Run:
-        """The run as it was made, or as its verification reads it.
+        """The run as made here, or as read by its verification.
 
         Raises
         ------
@@ -87,7 +88,7 @@ class Result(Shown):
 
     @cached_property
     def parts(self) -> list[Run]:
-        """What the run says of each agent, as comparisons take it.
+        """The run of each agent, for comparisons.
 
         Raises
         ------
@@ -108,10 +109,10 @@ class Result(Shown):
 
     @property
     def scores(self) -> Scores:
-        """``SCORES``: one row per decision of all agents, abstentions and invalid ones included; ``at_close`` and ``in_gap``.
+        """``SCORES``: one row per decision of all agents, abstentions and invalid ones included.
 
-        ``at_close`` tells whether it was entered at the closing message of its market, ``in_gap`` whether a gap of the pack's
-        capture touches entry or close; null where the pack is not at hand.
+        ``at_close`` is whether it was entered at the closing message of its market; ``in_gap`` whether a gap of the pack's
+        capture touches entry or close, ``None`` without the pack.
         """
         run = self.read
         try:
@@ -124,7 +125,7 @@ class Result(Shown):
 
     @cached_property
     def leaderboard(self) -> Leaderboard:
-        """The agents by mean CLV; intervals over fixtures stand beside it."""
+        """The agents by mean CLV, with intervals over fixtures."""
         return Leaderboard(tuple(self.parts))
 
     @property
@@ -134,7 +135,7 @@ class Result(Shown):
 
     @property
     def audits(self) -> dict[str, AuditReport]:
-        """What look-ahead audits found, by agent id; of agents of one's own in a run that was made here."""
+        """The look-ahead audits of your own agents, by agent id, in a run made here."""
         return {name: AuditReport(one) for name, one in self.source.audits.items()}
 
     @property
@@ -144,7 +145,7 @@ class Result(Shown):
         Raises
         ------
         UnsupportedError
-            The run has several agents, or was deployed.
+            The run has several agents, or is of a deployed agent.
         UnknownPackError
             The pack is not at hand.
         """
@@ -165,29 +166,29 @@ class Result(Shown):
     def tear_sheet(
         self, agent_id: str | None = None, *, level: float = 0.95, resamples: int = 5_000, draws: int = 200, seed: int = 0
     ) -> TearSheet:
-        """Return the statistics of one agent: means with intervals over fixtures, nulls beside them, breakdowns, pictures.
+        """Return the statistics of one agent: means with intervals over fixtures, null distributions, breakdowns, pictures.
 
         Parameters
         ----------
         agent_id
-            May be left out if there is only one.
+            Optional if there is one agent.
         level
-            Of the intervals, above 0 and below 1.
+            Level of the intervals, above 0 and below 1.
         resamples
-            Of the sign flips by fixture.
+            Number of sign flips by fixture.
         draws
-            How often decisions are moved to other fixtures, and to later messages.
+            Number of moves of the decisions to other fixtures, and to later messages.
         seed
-            Of all of them; the same seed gives the same sheet.
+            Seed of all of them.
 
         Raises
         ------
         UnknownAgentError
-            The run has no such agent, or several and none was named.
+            The run does not have the agent, or has several and no id was passed.
         UnknownPackError
-            The pack of the run, whose ticks a tear sheet reads, is not at hand.
+            The pack of the run is not at hand.
         StatisticsError
-            A level outside 0..1, or fewer than one resample or draw.
+            A level outside 0..1, or no resample or draw.
 
         Examples
         --------
@@ -202,23 +203,23 @@ class Result(Shown):
         self, edge: float | None = None, *, agent_id: str | None = None, training: Collection[int] | None = None,
         staking: Staking = HALF_KELLY,
     ) -> BankrollFan:  # fmt: skip
-        """Follow a bankroll through the settled decisions of one agent; see ``TearSheet.bankroll``, which has more settings."""
+        """Follow a bankroll through the settled decisions of one agent; ``TearSheet.bankroll`` has more settings."""
         if training is not None:
-            training = fixture_ids_given(training)
+            training = fixture_ids_argument(training)
         if not isinstance(staking, Staking):
             raise StatisticsError(f"a way to stake is a clvlab.statistics.Staking, not {staking!r:.80}")
         return self.tear_sheet(agent_id).bankroll(edge, training=training, staking=staking)
 
     @names_checked
     def moved_lines(self, agent_id: str | None = None, *, level: float = 0.95) -> MovedLines:
-        """Price the decisions of one agent whose line was not quoted at the close; no score, and part of no mean CLV.
+        """Price the decisions of one agent whose line was not quoted at the close; these count in no score or mean CLV.
 
         Parameters
         ----------
         agent_id
-            May be left out if there is only one.
+            Optional if there is one agent.
         level
-            Of the interval, above 0 and below 1.
+            Level of the interval, above 0 and below 1.
 
         Raises
         ------
@@ -246,31 +247,31 @@ class Result(Shown):
         span_ms: tuple[int, int] | None = None,
         only: Selection | TearSheet | None = None,
     ) -> Explorer:
-        """Look at one market at a time: its line, the decisions on it, and what was known when; a widget in JupyterLab.
+        """Explore one market at a time: its line, its decisions, and a replay; a widget in JupyterLab.
 
         Parameters
         ----------
         fixture_id, market_key
-            What is seen first; by default where most was decided.
+            The first market; by default the one with the most decisions.
         agent_id
-            Whose decisions; may be left out if there is only one agent.
+            Optional if there is one agent.
         position
-            How many messages of the market the replay has come to; everything by default.
+            Number of messages replayed; all by default.
         span_ms
             First and last time of the picture, UTC milliseconds; the whole market by default.
         only
-            A tear sheet of some decisions, or its ``.selection``: their fixtures and markets alone are shown.
+            A tear sheet of some decisions, or its ``.selection``, which limits fixtures and markets.
 
         Raises
         ------
         UnknownAgentError, UnknownPackError
             As for ``tear_sheet``.
         StatisticsError
-            Nothing was decided of what is selected.
+            The selection has no decision.
         UnknownFixtureError
-            A fixture that was not replayed.
+            The fixture was not replayed.
         UnknownMarketError
-            A market that the fixture does not have.
+            The fixture does not have the market.
 
         Examples
         --------
@@ -290,12 +291,12 @@ class Result(Shown):
         explorer = Explorer(self._part(agent_id), chosen or Selection())
         if fixture_id is None and market_key is None:
             return explorer.seek(position, span_ms)
-        shown = explorer.fixture_id if fixture_id is None else fixture_id
-        return explorer.show(shown, market_key, position=position, span_ms=span_ms)
+        fixture = explorer.fixture_id if fixture_id is None else fixture_id
+        return explorer.show(fixture, market_key, position=position, span_ms=span_ms)
 
     @cached_property
     def plot(self) -> Plots:
-        """The pictures of the tear sheet: ``bt.plot.clv()``, also on axes of one's own."""
+        """The pictures of the tear sheet: ``bt.plot.clv()``, also on axes of yours."""
         return self.tear_sheet().plot
 
     def verify(self) -> VerificationResult:
@@ -303,12 +304,7 @@ class Result(Shown):
         return VerificationResult(self.source.verification)
 
     def _agent(self, agent_id: str | None) -> str:
-        """Return the agent that is meant.
-
-        Raises
-        ------
-        UnknownAgentError
-        """
+        """Return the id of an agent, which may be left out of one."""
         own = self.agent_ids
         if agent_id is None and len(own) > 1:
             raise UnknownAgentError(
@@ -320,7 +316,7 @@ class Result(Shown):
         return agent_id or own[0]
 
     def _part(self, agent_id: str | None) -> Run:
-        """Return the run as the agent's that is meant, whose pack is at hand."""
+        """Return the run of one agent, with its pack."""
         meant = self.parts[self.agent_ids.index(self._agent(agent_id))]
         return meant.knowing(pack=self.pack)  # packs are looked through once, and not again for each agent
 
@@ -338,10 +334,10 @@ class Result(Shown):
     def __repr__(self) -> str:
         first = rank(self.read.outcomes).row(0, named=True)
         mean, count = first["mean_clv_bps"], first["action_count"]
-        said = "no scored action" if mean is None else f"mean CLV {mean_clv(mean)} over {counted(count, 'scored action')}"
+        summary = "no scored action" if mean is None else f"mean CLV {mean_clv(mean)} over {counted(count, 'scored action')}"
         if len(self.parts) > 1:
             steps = ".frame, .compare(), .tear_sheet(agent_id), .verify()"
-            return f"{self._title}: {first['agent_id']} first, {said}; next: {steps}"
+            return f"{self._title}: {first['agent_id']} first, {summary}; next: {steps}"
         steps = (
             ".tear_sheet(), .report, .scores, .run.verify()"
             if self.source.is_made
@@ -349,7 +345,7 @@ class Result(Shown):
         )
         if mean is None and self.source.is_made and self._is_reported:
             steps = ".report['warnings'] says why, .scores, .run.verify()"
-        return f"{self._title}: {said}; next: {steps}"
+        return f"{self._title}: {summary}; next: {steps}"
 
     def _repr_html_(self) -> Html:
         identity = {"run": self.run_id, "evidence hash": self.run.evidence_hash}

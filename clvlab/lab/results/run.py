@@ -16,7 +16,7 @@ from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
 from clvlab.report.proofs.verification import ProofCard, state, verification_card
 from clvlab.runs import run_folder
@@ -24,7 +24,7 @@ from clvlab.runs.card import proof_card
 from clvlab.runs.inspector import inspect_decision
 
 
-class VerificationResult(Shown):
+class VerificationResult(Exportable):
     """The seven checks of one run."""
 
     def __init__(self, verification: Verification) -> None:
@@ -64,7 +64,7 @@ class VerificationResult(Shown):
 
 
 class Run:
-    """A sealed run; ``view`` is what its pack was made of, as a view file, where that is derived."""
+    """A sealed run; ``view`` is the view file of its pack, if that is derived."""
 
     def __init__(self, run: SealedRun, receipts: bytes = b"", anchor: Anchor | None = None, view: bytes = b"") -> None:
         self.source = run
@@ -85,11 +85,11 @@ class Run:
         return self.source.manifest_hash
 
     def verify(self) -> VerificationResult:
-        """Recompute the proof from the sealed bytes; no chain is asked about an anchor, which is then pending."""
+        """Recompute the proof from the sealed bytes; an anchor stays pending, because no chain is read."""
         return VerificationResult(verify(self.source, self.receipts, anchor=self.anchor))
 
     def decision(self, seq: int) -> InspectorRecord:
-        """Return one sealed decision with the law's reading of it; ``seq`` is its number in the scores.
+        """Return one sealed decision with its score by the law; ``seq`` is its number in the scores.
 
         Raises
         ------
@@ -104,22 +104,22 @@ class Run:
         return ProofCard(self.verify().source)
 
     def browse(self) -> EvidenceBrowser:
-        """Read the evidence line by line, with the hash of everything up to each line; a widget in JupyterLab."""
+        """Read the evidence line by line, with running hashes; a widget in JupyterLab."""
         return EvidenceBrowser(self.source)
 
     def merkle_path(self, seq: int) -> MerklePath:
-        """Return the proof that line ``seq`` stands in the evidence, drawn up to the root that the manifest states.
+        """Return the inclusion proof of line ``seq``, up to the root in the manifest.
 
         Raises
         ------
         EvidenceError
-            No such line.
+            The evidence does not have the line.
         """
         _check_seq(seq)
         return MerklePath(self.source, seq)
 
     def tamper(self) -> Playground:
-        """Return a copy to tamper with, and see which checks turn red; a widget in JupyterLab."""
+        """Return a copy to tamper with, and its checks; a widget in JupyterLab."""
         return Playground(self.source, self.receipts, self.anchor)
 
     def save(self, folder: str | Path = "runs") -> Path:
@@ -128,9 +128,9 @@ class Run:
         Raises
         ------
         FileError
-            What is named is no folder, nor the path of one.
+            Not the path of a folder.
         RunConflictError
-            Other bytes lie there under the same id.
+            The folder has other bytes under the same id.
         """
         if not isinstance(folder, str | Path):
             raise FileError(f"a run is saved in a folder, named by its path, not in {folder!r:.80}")
@@ -139,16 +139,16 @@ class Run:
         return run_folder.keep(self.source, folder, self.receipts, self.view)
 
     def push(self, url: str) -> str:
-        """Put the run into a bucket, as ``url/<run_id>/``, and return where it lies; other bytes there are never written over.
+        """Upload the run to a bucket, as ``url/<run_id>/``, and return its URL; other bytes are never overwritten.
 
         Raises
         ------
         BundleError
             The run does not verify.
         RemoteConflictError
-            Other bytes are there under its id.
+            The bucket has other bytes under its id.
         RemoteError
-            It can't be written.
+            The bucket can't be written.
         """
         return push_run(self.source, url, self.receipts, self.view)
 
@@ -165,18 +165,13 @@ class Run:
 
 
 def _check_seq(seq: object) -> None:
-    """Refuse a number of a line that is not a whole number.
-
-    Raises
-    ------
-    EvidenceError
-    """
+    """Refuse a number of a line that is not a whole number."""
     if type(seq) is not int or seq < 0:
         raise EvidenceError(f"a line of the evidence is named by its number, a whole one from 0 on, not {seq!r:.80}")
 
 
 def verification_of(answer: VerifyResponse) -> VerificationResult:
-    """Show what the store or service recomputed, with the anchor that it knows of."""
+    """Return the verification of a store or service, with its anchor."""
     verdicts: Mapping[str, Any] = answer["checks"]
     details: Mapping[str, Any] = answer["proof_card"]["check_details"]
     checks = {name: Check(Verdict(verdict), details[name]) for name, verdict in verdicts.items()}

@@ -14,14 +14,14 @@ import polars as pl
 from clvlab.base.names import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import ArgumentError, ExecutorError, StatisticsError
-from clvlab.lab.progress import Progress, shown_progress
+from clvlab.lab.progress import Progress, progress_bar
 from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.report import axes as drawing
 from clvlab.report.cautions import cautions_of_points
 from clvlab.report.comparison import mean_table
-from clvlab.report.export import Shown, check_settings
+from clvlab.report.export import Exportable, check_settings
 from clvlab.report.html import Html, card
 from clvlab.report.search import OverfittingResult, best_points, draw_heatmap, grid_picture, overfitting_of, sweep_verdict
 from clvlab.runs.search.scorer import point_scores
@@ -50,11 +50,6 @@ class GridWork:
         Who computes; see ``parallel_map``.
     progress
         Whether a bar is shown, or what is told of each point.
-
-    Raises
-    ------
-    ExecutorError
-        What is no executor.
     """
 
     executor: Executor | None = None
@@ -71,19 +66,19 @@ class GridWork:
 
 
 def agent_name(agent: str | Agent) -> str:
-    """Return what an agent is called in a title."""
+    """Return the name of an agent for a title."""
     return agent if isinstance(agent, str) else agent.identity.agent_id
 
 
 Seal = Callable[[Mapping[str, Any]], Result]
-_SHOWN_ROWS = 40
+_MAX_ROWS = 40
 _LEAST_RESAMPLES = 1_000
 _COLUMNS = {"n", "fixtures", "low", "high", "t", "p_alone", "p_family", "p_worst", *(one.mean for one in MEASURES.values())}
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """What all trials of a sweep have in common."""
+    """The common part of all trials of a sweep."""
 
     pack: LabPack
     agent: str | Agent
@@ -91,14 +86,14 @@ class _Setting:
     search: Search
 
     def score(self, params: Mapping[str, Any]) -> pl.DataFrame:
-        """Ask the agent again at a point."""
+        """Run the agent again at a point."""
         self.pack.source.check_open(self.search.fixture_ids)  # a plan may hold them out by now
         return point_scores(self.search, params)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One point of the grid: scored, and not sealed.
+    """One point of the grid, scored but not sealed.
 
     Attributes
     ----------
@@ -107,7 +102,7 @@ class Trial:
     params
         Parameters of this point.
     sums
-        ``FIXTURE_SUMS``: what its decisions measure in each fixture.
+        ``FIXTURE_SUMS`` of its decisions.
     """
 
     number: int
@@ -117,11 +112,11 @@ class Trial:
 
     @property
     def scores(self) -> pl.DataFrame:
-        """``SCORES`` with ``at_close``: the agent is asked again, as a sweep keeps no decisions."""
+        """``SCORES`` with ``at_close``; the agent runs again, because a sweep keeps no decisions."""
         return self.setting.score(self.params)
 
     def seal(self) -> Result:
-        """Run it again as a backtest, audited and sealed; its scores are those of the trial."""
+        """Run the point again as an audited, sealed backtest with the same scores."""
         return self.setting.seal(self.params)
 
     def __repr__(self) -> str:
@@ -129,13 +124,7 @@ class Trial:
 
 
 def check_draws(level: float, seed: int, resamples: int) -> None:
-    """Refuse what no sweep is judged by; see ``Sweep``.
-
-    Raises
-    ------
-    StatisticsError
-        As ``check_settings``, or too few resamples.
-    """
+    """Refuse invalid settings, and too few resamples, of a sweep."""
     check_settings(level, seed, resamples=resamples)
     if resamples < _LEAST_RESAMPLES:
         raise StatisticsError(
@@ -167,7 +156,7 @@ def sweep_grid(
     search = search_of(pack.source, agent, fixture_ids, window or Window(), next(grid_points(grid)))
 
     setting, trials = _Setting(pack, agent, seal, search), []
-    with shown_progress(f"sweep of {agent_name(agent)}", count, progress=progress) as tell:
+    with progress_bar(f"sweep of {agent_name(agent)}", count, progress=progress) as tell:
         found = search_points(search, grid_points(grid), count, executor=executor, kept=kept)
         for number, (params, sums) in enumerate(zip(grid_points(grid), found, strict=True)):
             trials.append(Trial(number, params, sums, setting))
@@ -176,7 +165,7 @@ def sweep_grid(
 
 
 @dataclass(frozen=True)
-class Sweep(Shown):
+class Sweep(Exportable):
     """The trials of a grid; made by ``clvlab.sweep()``.
 
     Attributes
@@ -186,13 +175,13 @@ class Sweep(Shown):
     grid
         Values of each parameter.
     earlier_trials
-        Trials made before this sweep, which count as well.
+        Trials made before, which count as well.
     by
-        Name of the measure that points are judged by: ``clv``, ``edge`` or ``price_ratio``.
+        Measure of the points: ``clv``, ``edge`` or ``price_ratio``.
     level
         Of the intervals.
     resamples, seed
-        Of the highest that chance gives over all points.
+        Of the distribution of the highest t by chance.
     """
 
     sources: tuple[Trial, ...]
@@ -210,7 +199,7 @@ class Sweep(Shown):
 
     @property
     def trials(self) -> int:
-        """Trials on record: the points of the grid and those made before."""
+        """Trials on record: the points of the grid, and trials made before."""
         return len(self.sources) + self.earlier_trials
 
     @property
@@ -219,7 +208,7 @@ class Sweep(Shown):
 
     @cached_property
     def sums(self) -> BoundedClusters:
-        """What the points measure per fixture (row), a column each, and how many decisions."""
+        """The sums and counts of decisions per fixture (row) and point (column)."""
         return stacked(self._each, self._measure)[0]
 
     @property
@@ -228,16 +217,16 @@ class Sweep(Shown):
 
     @cached_property
     def family(self) -> Family:
-        """What is left of each point when all trials count, those made before too."""
+        """The p-values of all points, corrected for all trials."""
         return family_of(self.sums, earlier=self.earlier_trials, resamples=self.resamples, seed=self.seed)
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per point: parameters, ``n`` decisions, ``fixtures``, the mean it is judged by, ``low``, ``high``, ``t``.
+        """One row per point: parameters, ``n`` decisions, ``fixtures``, mean, ``low``, ``high``, ``t``.
 
-        ``p_alone`` is the one-sided p-value as if nothing else had been tried, ``p_family`` that of the highest over all
-        trials, and ``p_worst`` the same if what nobody saw loses its whole price; see ``clvlab.statistics.Family``. Null with
-        fewer than five fixtures. The means by the other measures come last. Entries at the closing message are left out.
+        ``p_alone`` is the one-sided p-value without correction, ``p_family`` that of the highest over all trials, ``p_worst``
+        the same if every unseen fixture loses the whole price; see ``clvlab.statistics.Family``. They are ``None`` with fewer
+        than five fixtures. The means by the other measures come last. Entries at the closing message are left out.
         """
         found = mean_table(self._each, self._measure, self.level)
         table = found.rename({"p_value": "p_alone"})
@@ -248,17 +237,17 @@ class Sweep(Shown):
 
     @names_checked
     def best(self, by: str | None = None) -> Trial:
-        """Return the point with the highest mean among those with an interval; the first one of equals.
+        """Return the point with the highest mean among those with an interval; the first of equals.
 
         Parameters
         ----------
         by
-            A measure, ``clv``, ``edge`` or ``price_ratio``; or ``t``, of the measure of this sweep, which is the default.
+            ``clv``, ``edge`` or ``price_ratio``, by default the measure of this sweep; or ``t`` of that measure.
 
         Raises
         ------
         StatisticsError
-            No point has scored decisions in five fixtures, or ``by`` is none of them.
+            No point has scored decisions in five fixtures, or ``by`` is not a measure.
         """
         column = "t" if by == "t" else measure_of(by or self.by).mean
         known = self.frame.with_row_index("number").drop_nulls(["low", column])
@@ -268,19 +257,19 @@ class Sweep(Shown):
 
     @names_checked
     def overfitting(self, blocks: int = 16, *, statistic: Statistic = "mean") -> OverfittingResult:
-        """Return how often the best point of one half of the fixtures is no better than the median in the other half.
+        """Return how often the best point in half of the fixtures is no better than the median in the other half.
 
         Parameters
         ----------
         blocks
-            Even, from 4 to 20: the fixtures are cut into as many blocks in order of kickoff, and all halves of them tried.
+            Number of blocks of fixtures by kickoff, even, from 4 to 20; all halves of them are tried.
         statistic
-            What chooses and ranks: ``mean`` of the measure of this sweep over decisions, or its cluster ``t``.
+            What ranks points: ``mean`` of the measure of this sweep, or its cluster ``t``.
 
         Raises
         ------
         StatisticsError
-            Too few points or fixtures, or blocks that can't be halved.
+            Too few points or fixtures, or an odd number of blocks.
 
         Examples
         --------
@@ -296,14 +285,14 @@ class Sweep(Shown):
 
     @names_checked
     def heatmap(self, x: str | None = None, y: str | None = None, ax: Axes | None = None) -> Axes:
-        """Draw the mean over two parameters (the first two with several values), averaged over the others.
+        """Draw the mean over two parameters, averaged over the others; by default the first two with several values.
 
         A dot marks a point whose family-wise p-value is below 1 - ``level``.
 
         Raises
         ------
         StatisticsError
-            No such parameter.
+            The grid does not have the parameter.
         MissingLibraryError
             matplotlib is not installed.
         """
@@ -322,16 +311,16 @@ class Sweep(Shown):
         """The sweep in one sentence."""
         passed = self.frame.filter(pl.col("p_family") < 1 - self.level).height
         alone = self.frame.filter(pl.col("p_alone") < 1 - self.level).height
-        said = (
+        head = (
             f"{len(self.sources)} points, {self.trials} trials on record: by {self._measure.title}, {alone} above zero taken "
             f"alone, {passed} when all trials are counted"
         )
         found = self.family
         if np.isnan(found.scores).all():
-            return f"{said}; no point has a t"
+            return f"{head}; no point has a t"
         top = int(np.nanargmax(found.scores))
         return (
-            f"{said}; best t {self.frame['t'][top]:.2f}, with a fixture that nobody saw {found.scores[top]:z.2f} on the normal "
+            f"{head}; best t {self.frame['t'][top]:.2f}, with a fixture that nobody saw {found.scores[top]:z.2f} on the normal "
             f"scale, where chance gives {found.expected_max:z.2f}: p {p_value(found.p_values[top])}"
         )
 
@@ -340,12 +329,12 @@ class Sweep(Shown):
 
     @property
     def cautions(self) -> list[str]:
-        """What a reader has to know before the figures: means that are skewed or thin, and closes that are missing."""
+        """Warnings about the figures: skewed means, few fixtures, missing closes."""
         return cautions_of_points(self.sums, self._each)
 
     @property
     def verdict(self) -> Verdict:
-        """What is left when all trials are counted, in one sentence."""
+        """The judgement of the points, corrected for all trials, in one sentence."""
         return sweep_verdict(self.frame, self.trials, 1 - self.level)
 
     def _repr_html_(self) -> Html:
@@ -353,13 +342,13 @@ class Sweep(Shown):
         return card(
             "sweep.html",
             f"Sweep of {agent_name(self.sources[0].setting.agent)} on {self.sources[0].setting.pack.pack_id}",
-            said=self.verdict,
+            verdict=self.verdict,
             cautions=self.cautions,
             grid=grid_picture(self.frame, self.grid, measure, alpha),
             best=best_points(self.frame, self.grid, measure),
             alpha=alpha,
             measure=measure,
             line=self.line,
-            shown=self.frame.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True).head(_SHOWN_ROWS),
+            rows=self.frame.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True).head(_MAX_ROWS),
             height=self.frame.height,
         )

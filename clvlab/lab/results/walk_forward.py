@@ -1,4 +1,4 @@
-"""Walking forward: what was best so far decides on what comes next, again and again."""
+"""Walk forward: the best point so far is scored on the next fold, fold by fold."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import polars as pl
 
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
-from clvlab.lab.progress import Progress, shown_progress
+from clvlab.lab.progress import Progress, progress_bar
 from clvlab.lab.results.sweep import agent_name
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.report import axes as drawing
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
 from clvlab.report.tearsheet import TearSheet
 from clvlab.runs.folds import FoldStep, decided_after, last_close_ms, pooled
@@ -43,18 +43,18 @@ _OUT_OF_SAMPLE = Phrases(
 
 @dataclass(frozen=True)
 class Forward:
-    """One step: what was best on the folds before, and how it did on this one.
+    """One step: the best point on the folds before, and its score on this fold.
 
     Attributes
     ----------
     fold
         Number of the test fold, from 1; fold 0 only trains.
     params
-        What was best.
+        The best point.
     train_mean, test_mean
-        Of the measure, in its unit; of the test fold only what was decided after the last training close, null without any.
+        Of the measure, in its unit; in the test fold over decisions after the last training close, `None` without any.
     n, removed
-        Decisions that count in the test fold, and those made before the last training close.
+        Decisions of the test fold that count, and those made before the last training close.
     """
 
     fold: int
@@ -68,19 +68,19 @@ class Forward:
 
 
 @dataclass(frozen=True)
-class WalkForward(Shown):
-    """A search that was walked forward; made by ``clvlab.walk_forward()``.
+class WalkForward(Exportable):
+    """A search that walks forward over folds; made by ``clvlab.walk_forward()``.
 
     Attributes
     ----------
     steps
         One for each fold but the first.
     run
-        What was decided out of sample, scored as one run.
+        The decisions out of sample, scored as one run.
     by
-        Name of the measure by which points were chosen.
+        Measure that chose points.
     points
-        How many points the grid has.
+        Number of points of the grid.
     """
 
     agent: str
@@ -101,7 +101,7 @@ class WalkForward(Shown):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per step: fixtures, what was chosen, the means in and out of sample, decisions, and those removed."""
+        """One row per step: fixtures, chosen parameters, means in and out of sample, decisions, removed ones."""
         rows = [
             {
                 "fold": one.fold,
@@ -119,7 +119,7 @@ class WalkForward(Shown):
 
     @property
     def removed(self) -> int:
-        """How many decisions were made before the last training close, and do not count."""
+        """Number of decisions made before the last training close, which do not count."""
         return sum(one.removed for one in self.steps)
 
     @property
@@ -138,7 +138,7 @@ class WalkForward(Shown):
 
     @property
     def verdict(self) -> Verdict:
-        """What the choices made of the folds that came after them, in one sentence."""
+        """The judgement of the choices out of sample, in one sentence."""
         found = self.sheet.means[self.by]
         return verdict(
             found.mean, found.low, found.high, fixtures=found.n_clusters, unit=self._measure.unit, wording=_OUT_OF_SAMPLE,
@@ -146,7 +146,7 @@ class WalkForward(Shown):
         )  # fmt: skip
 
     def degradation(self, ax: Axes | None = None) -> Axes:
-        """Draw the mean of the chosen points in training beside that on the fold that follows."""
+        """Draw the mean of each chosen point in training and on the next fold."""
         ax, measure = drawing.axes_or_new(ax), self._measure
         for one in self.steps:
             test = np.nan if one.test_mean is None else one.test_mean
@@ -165,10 +165,10 @@ class WalkForward(Shown):
         return card(
             "walk_forward.html",
             f"Walk forward of {self.agent} on {self.run.pack.pack_id}",
-            said=self.verdict,
+            verdict=self.verdict,
             degradation=drawing.svg(self.degradation, "from training to the next fold"),
             line=self.line,
-            asked=self._measure.sentence,
+            explanation=self._measure.sentence,
             pooled=self.sheet.line,
             folds=self.frame,
         )
@@ -187,31 +187,31 @@ def walk(
     executor: Executor | None = None,
     progress: Progress | bool = True,
 ) -> WalkForward:
-    """Score a grid on every fold, and let what was best on the folds before decide on the next; see ``clvlab.walk_forward``.
+    """Score a grid on every fold, and the best point so far on the next; see ``clvlab.walk_forward``.
 
-    An agent is asked about one fold at a time, anew for each, so that nothing which it learns in one reaches another.
+    An agent starts again for each fold, so that it learns nothing across folds.
     """
-    asked, measure = window or Window(), measure_of(by)
+    whole_window, measure = window or Window(), measure_of(by)
     points, closed_ms = list(grid_points(grid)), 0
     sums: list[Clusters] = []
     steps, chosen, decided = [], [], []
-    with shown_progress(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
+    with progress_bar(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
         for number, fold in enumerate(folds):
-            search, own = search_of(pack, agent, fold, asked, points[0]), []
+            search, own = search_of(pack, agent, fold, whole_window, points[0]), []
             for found in search_points(search, points, len(points), executor=executor, kept=kept):
                 own.append(found)
                 tell(number * len(points) + len(own), len(points) * len(folds))
             tape = tape_of(search)
             if sums:
                 best, train_mean = _best(sums)
-                step = FoldStep(tape, resolve(agent, points[best], asked), closed_ms)
+                step = FoldStep(tape, resolve(agent, points[best], whole_window), closed_ms)
                 later, removed = decided_after(step)
                 steps.append(step)
                 decided.append(later)
                 chosen.append((number, sum(map(len, folds[:number])), len(fold), points[best], train_mean, removed))
             sums.append(stacked(own, measure)[0])
-            closed_ms = max(closed_ms, last_close_ms(tape, asked))
-    run = pooled(pack, steps, decided, asked, {"by": by, "folds": len(folds), "points": len(points)})
+            closed_ms = max(closed_ms, last_close_ms(tape, whole_window))
+    run = pooled(pack, steps, decided, whole_window, {"by": by, "folds": len(folds), "points": len(points)})
     out_of_sample = fixture_sums(run.scores.with_columns(run.at_close))
     forwards = []
     for (number, train_size, test_size, params, train_mean, removed), step in zip(chosen, steps, strict=True):
@@ -222,13 +222,7 @@ def walk(
 
 
 def _best(parts: Sequence[Clusters]) -> tuple[int, float]:
-    """Return the point with the highest mean over some folds, among those with an interval, and that mean.
-
-    Raises
-    ------
-    StatisticsError
-        No point has one.
-    """
+    """Return the point with the highest mean over some folds, among those with an interval, and the mean."""
     stacked = Clusters(*(np.vstack([getattr(part, name) for part in parts]) for name in ("sums", "counts", "squares")))
     means = [np.nan if one.low is None or one.mean is None else one.mean for one in estimates(stacked)]
     if np.isnan(means).all():

@@ -1,4 +1,4 @@
-"""The explorer as a notebook shows it: a widget, or a picture and a table."""
+"""The explorer in a notebook: a widget, or a picture and a table."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from clvlab.report.html import Html, card, render
 from clvlab.report.proofs.verification import verification_card
 from clvlab.words import counted
 
-# The explorer as a widget: controls that move an ``Exploration``, and a plotly figure that shows its view.
+# The widget: controls that move an ``Exploration``, and a plotly figure of its view.
 
 
-# A widget of no height that makes plotly figures beside it follow the width of the cell.
+# A widget of no height that makes plotly figures next to it follow the width of the cell.
 #
-# The figure widget draws before its cell stands on the page, at a width of its own, and looks again only when the window
+# The figure widget draws before its cell is on the page, at a default width, and looks again only when the window
 # changes.
 
 
@@ -51,22 +51,16 @@ export default {
 
 
 def fitter() -> Any:
-    """Make the widget.
-
-    Raises
-    ------
-    MissingLibraryError
-        anywidget is not installed.
-    """
+    """Make the widget."""
     anywidget = optional("anywidget", "the explorer")
     return type("Fitter", (anywidget.AnyWidget,), {"_esm": _FITTING_ESM})(
         layout={"width": "100%", "height": "0px", "margin": "0"}
     )
 
 
-# A widget of no height that hears the keys pressed in the explorer, and gives what stands there names for screen readers.
+# A widget of no height that hears the keys pressed in the explorer, and names its parts for screen readers.
 #
-# JupyterLab is asked to keep its own shortcuts to itself there: ``b`` would put a cell below this one.
+# The shortcuts of JupyterLab are off there: ``b`` would put a cell below this one.
 
 
 KEYS = {
@@ -82,7 +76,7 @@ KEYS = {
 }
 """What each key does, by its name in a browser."""
 
-# Whoever types into a field or chooses from a list means the field; a button keeps its own Space and the slider its arrows.
+# A field or list that has the focus gets its keys; a button keeps its own Space and the slider its arrows.
 _KEYS_ESM = """
 const FIELDS = "input:not([type=button]), textarea, select, [contenteditable=true]";
 export default {
@@ -126,20 +120,7 @@ export default {
 
 
 def keyboard(pressed: Callable[[str], object], label: str) -> Any:
-    """Make the widget.
-
-    Parameters
-    ----------
-    pressed
-        Called with one of ``KEYS``.
-    label
-        What a screen reader says of the chart.
-
-    Raises
-    ------
-    MissingLibraryError
-        anywidget is not installed.
-    """
+    """Make the widget."""
     anywidget, traitlets = optional("anywidget", "the explorer"), optional("traitlets", "the explorer")
     traits = {"heard": traitlets.List(list(KEYS)).tag(sync=True), "label": traitlets.Unicode(label).tag(sync=True)}
     made = type("Keyboard", (anywidget.AnyWidget,), {"_esm": _KEYS_ESM, **traits})(layout={"width": "100%", "height": "0px"})
@@ -147,11 +128,11 @@ def keyboard(pressed: Callable[[str], object], label: str) -> Any:
     return made
 
 
-# The style of the explorer: where its parts stand, in the ink of the page.
+# The style of the explorer: the places of its parts, in the colours of the page.
 
 
-# The ink of the figure follows the page, whatever its theme; what plotly draws on its own ground keeps its own. The record
-# stands beside the chart where there is room, and below it where there is none.
+# Colours of the figure follow the theme of the page; what plotly draws on its own ground keeps its own. The record
+# is next to the chart if there is room, else below it.
 STYLE = """<style>
 .clvlab-explorer{color:var(--jp-content-font-color1,inherit);container-type:inline-size}
 .clvlab-explorer .infolayer text,.clvlab-explorer .xaxislayer-above text,.clvlab-explorer .yaxislayer-above text
@@ -184,7 +165,7 @@ _LABEL = "Chart of the market; the buttons Previous decision and Next decision o
 
 
 class ExplorerWidget:
-    """Controls and picture of an explorer; ``box`` is what is displayed."""
+    """Controls and picture of an explorer, in ``box``."""
 
     def __init__(self, explorer: Exploration) -> None:
         self.explorer = explorer
@@ -212,7 +193,7 @@ class ExplorerWidget:
         speeds = [*_SPEEDS.items()]
         self.speed = make.Dropdown(description="Speed", options=speeds, value=self.play.interval, layout={"width": "10rem"})
         self.now = make.HTML()
-        self.back, self.on = (make.Button(description=said, layout=wide) for said in ("◂ Message", "Message ▸"))
+        self.back, self.on = (make.Button(description=text, layout=wide) for text in ("◂ Message", "Message ▸"))
         self.back.tooltip, self.on.tooltip = "a message back", "a message on"
         self.previous = make.Button(description="Previous decision", layout=wide)
         self.following = make.Button(description="Next decision", layout=wide)
@@ -254,7 +235,7 @@ class ExplorerWidget:
         return box
 
     def press(self, key: str) -> None:
-        """Do what a key stands for; ``KEYS`` says what that is."""
+        """Act on one of ``KEYS``."""
         match key:
             case " ":
                 if not self.play.playing and self.slider.value >= self.slider.max:
@@ -279,11 +260,11 @@ class ExplorerWidget:
         self.slider.value = min(max(self.slider.value + messages, 0), self.slider.max)
 
     def _when(self, act: Any) -> Any:
-        """Run an act when a person moved the control, not when the code did."""
+        """Return a handler that acts when a person moved the control, not when the code did."""
         return lambda _: None if self._quiet else act()
 
     def _search(self) -> None:
-        """Offer the fixtures that hold what was searched for, and choose the first, unless the chosen one is among them."""
+        """List the matching fixtures, and choose the first unless the chosen one matches."""
         found = matching(self.explorer.fixtures, self.search.value)
         self._list_fixtures(found)
         if found.height and self.explorer.fixture_id not in found["fixture_id"]:
@@ -292,12 +273,12 @@ class ExplorerWidget:
             self._say()
 
     def _list_fixtures(self, found: pl.DataFrame) -> None:
-        """Offer fixtures, the chosen one among them."""
+        """List fixtures, including the chosen one."""
         rows = self.explorer.fixtures
         chosen = rows.filter(pl.col("fixture_id") == self.explorer.fixture_id)
         listed = pl.concat([found.head(_MOST_FIXTURES), chosen]).unique("fixture_id", keep="first", maintain_order=True)
-        shown = listed.select("label", "fixture_id", "decisions").iter_rows()
-        options = [(f"{label} · {fixture} ({counted(count, 'decision')})", fixture) for label, fixture, count in shown]
+        items = listed.select("label", "fixture_id", "decisions").iter_rows()
+        options = [(f"{label} · {fixture} ({counted(count, 'decision')})", fixture) for label, fixture, count in items]
         self._set(self.fixture, options=options, value=self.explorer.fixture_id)
         self.search.placeholder = _SEARCH if rows.height <= _MOST_FIXTURES else f"{_SEARCH}, in {rows.height:,} fixtures"
 
@@ -317,7 +298,7 @@ class ExplorerWidget:
         self.explorer.show(self.explorer.fixture_id, self.market.value)
 
     def _follow(self) -> None:
-        """Show what the explorer now shows, whoever moved it: a control, or a line of code."""
+        """Update the widget after a move, by a control or by code."""
         if self.drawn is not self.explorer.market:
             self._open()
         else:
@@ -327,7 +308,7 @@ class ExplorerWidget:
         self._say()
 
     def _open(self) -> None:
-        """Draw another market: other sides, so other traces."""
+        """Draw another market, with other traces."""
         explorer, self.drawn = self.explorer, self.explorer.market
         if self.fixture.value != explorer.fixture_id:
             self._list_fixtures(matching(explorer.fixtures, self.search.value))
@@ -351,15 +332,15 @@ class ExplorerWidget:
             self._quiet = False
         for trace in figure.data:
             if trace.mode == "markers":
-                trace.on_click(self._clicked)
-        figure.layout.on_change(self._zoomed, "xaxis.range")
+                trace.on_click(self._on_click)
+        figure.layout.on_change(self._on_zoom, "xaxis.range")
 
     def _move(self) -> None:
         whole = self.slider.value >= self.explorer.view.messages
         self.explorer.seek(None if whole else self.slider.value, self.explorer.span_ms)
 
-    def _zoomed(self, _: Any, limits: Any) -> None:
-        """Draw what is seen in full detail."""
+    def _on_zoom(self, _: Any, limits: Any) -> None:
+        """Draw the visible span in full detail."""
         if self._quiet or not limits:
             return
         span_ms = (_ts_ms(limits[0]), _ts_ms(limits[1]))
@@ -378,18 +359,18 @@ class ExplorerWidget:
         explorer = self.explorer
         now = explorer.view.now_ms
         self.legend.value = legend(explorer.view)
-        said = "everything shown" if now is None else f"{clock(now)} UTC" if now else "before the first message"
-        self.now.value = render("now.html", text=said)
-        asked = self.search.value.strip()
-        missing = repr(asked)[:80] if asked and matching(explorer.fixtures, asked).is_empty() else ""
+        text = "everything shown" if now is None else f"{clock(now)} UTC" if now else "before the first message"
+        self.now.value = render("now.html", text=text)
+        query = self.search.value.strip()
+        missing = repr(query)[:80] if query and matching(explorer.fixtures, query).is_empty() else ""
         self.summary.value = card("summary.html", label=explorer.label, line=explorer.line, missing=missing)
 
-    def _clicked(self, trace: Any, points: Any, _: Any) -> None:
+    def _on_click(self, trace: Any, points: Any, _: Any) -> None:
         if points.point_inds:
             self._open_record(int(trace.customdata[points.point_inds[0]]))
 
     def _step(self, by: int) -> None:
-        """Open the decision before or after the open one, in order of time."""
+        """Open the previous or next decision in order of time."""
         seqs = self.explorer.frame["seq"].to_list()
         if not seqs:
             return
@@ -403,7 +384,7 @@ class ExplorerWidget:
         self._show_record()
 
     def _show_record(self) -> None:
-        """Show the record of the chosen decision, unless the replay has not come to it."""
+        """Show the record of the chosen decision, once the replay has come to it."""
         seq, explorer = self.seq, self.explorer
         if seq is None or seq not in explorer.frame["seq"]:
             self.record.value = card("keys.html")
@@ -420,7 +401,7 @@ class ExplorerWidget:
 
 
 def _ts_ms(limit: float | str) -> int:
-    """Read an end of an axis of dates: a number as we set it, a text as plotly gives it after a zoom."""
+    """Return an end of an axis of dates in ms: a number from us, or a text from plotly after a zoom."""
     return int(np.datetime64(limit.replace(" ", "T"), "ms").astype(np.int64)) if isinstance(limit, str) else int(limit)
 
 
@@ -430,8 +411,8 @@ _MOVING = frozenset({"x", "y", "text", "customdata", "name"})
 class Explorer(Exploration, Interactive):
     """A backtest, market by market; made by ``Result.explore``.
 
-    ``.show(...)`` chooses what is seen, ``.view`` gives it as frames, ``.frame`` the decisions, ``.record(seq)`` one of them,
-    and ``.query`` the call that shows the same again.
+    ``.show(...)`` chooses a market, ``.view`` has its frames, ``.frame`` its decisions, ``.record(seq)`` one of them,
+    and ``.query`` the call that returns here.
 
     Examples
     --------
@@ -442,8 +423,8 @@ class Explorer(Exploration, Interactive):
     """
 
     def __repr__(self) -> str:
-        shown = f"{self.label} (fixture {self.fixture_id}), market {self.market.market_key!r}"
-        return f"Explorer of {shown}: {self.line}; next: .show(), .frame, .query"
+        place = f"{self.label} (fixture {self.fixture_id}), market {self.market.market_key!r}"
+        return f"Explorer of {place}: {self.line}; next: .show(), .frame, .query"
 
     def _repr_html_(self) -> Html:
         return market_card(self.label, self.line, self.view)

@@ -1,4 +1,4 @@
-"""Results with a live face: a widget where there is a kernel, and a picture and a table everywhere else."""
+"""Interactive results: a widget with a kernel, a picture and a table without one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from clvlab.errors import MissingLibraryError
-from clvlab.report.export import Shown, optional
+from clvlab.report.export import Exportable, optional
 from clvlab.report.html import render
 
-# The still picture and the widget are two outputs of a cell, one after the other: where the second one lives, the first one
-# steps aside. In a page without widgets this style is not there either, and the picture stays.
+# The still picture and the widget are two outputs of a cell, one after the other: a live widget hides the picture. A page
+# without widgets does not have this style either, so the picture stays.
 _ASIDE = "".join(
     f"{cell}:has(.clvlab-still):has(+ {cell} .clvlab-live){{display:none!important}}"
     for cell in (".jp-OutputArea-child", ".output_container")
@@ -26,20 +26,20 @@ _STYLE = f"""<style>{_ASIDE}
 </style>"""
 
 
-class Interactive(Shown):
+class Interactive(Exportable):
     """A result that is also a widget.
 
-    A cell shows both faces: JupyterLab the widget, and a viewer without a kernel, as an exported page is, the HTML.
+    A cell has both: JupyterLab shows the widget, and a viewer without a kernel the HTML.
     """
 
     @cached_property
     def widget(self) -> Any:
-        """The ipywidgets widget, the same at each call; ``display(result.widget)`` shows it alone.
+        """The ipywidgets widget, the same at each call.
 
         Raises
         ------
         MissingLibraryError
-            ipywidgets is not installed, or what the widget needs besides.
+            ipywidgets, or another library of the widget, is not installed.
         """
         make = optional("ipywidgets", "a widget")
         box = self._build()
@@ -71,10 +71,10 @@ class Interactive(Shown):
         return {"text/plain": repr(self), "text/html": render("still.html", card=self._repr_html_())}
 
 
-# A widget of HTML in which elements can be picked, by pointer and by keyboard: those with a ``data-pick``.
+# A widget of HTML whose elements with a ``data-pick`` can be picked, by pointer and by keyboard.
 
 
-# Arrows go from one element to the next as Tab does; the focus stays when the content is drawn anew. JupyterLab is asked to
+# Arrows go from one element to the next as Tab does; the focus stays when the content is drawn again. JupyterLab is asked to
 # keep its shortcuts to itself here, or Enter would edit the cell.
 _ESM = """
 export default {
@@ -110,18 +110,7 @@ export default {
 
 
 def picker(picked: Callable[[str], object]) -> Any:
-    """Make the widget; its ``content`` is the HTML.
-
-    Parameters
-    ----------
-    picked
-        Called with the ``data-pick`` of an element when somebody picks it.
-
-    Raises
-    ------
-    MissingLibraryError
-        anywidget is not installed.
-    """
+    """Make the widget; its ``content`` is the HTML."""
     anywidget, traitlets = optional("anywidget", "this widget"), optional("traitlets", "this widget")
     content = traitlets.Unicode("").tag(sync=True)
     made = type("Picker", (anywidget.AnyWidget,), {"_esm": _ESM, "content": content})(layout={"width": "100%"})

@@ -1,4 +1,4 @@
-"""The playground as a notebook shows it: a widget, or the checks before and after."""
+"""Evidence browser, Merkle path and playground in a notebook: widgets, or HTML."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STYLE = """<style>
 
 
 class EvidenceWidget:
-    """Search, kinds, a page of lines and one of them whole; ``box`` is what is displayed."""
+    """Search, kinds, a page of lines and one whole line, in ``box``."""
 
     def __init__(self, browser: EvidenceView) -> None:
         self.browser = browser
@@ -45,7 +45,7 @@ class EvidenceWidget:
         )
         self.earlier = make.Button(description="Earlier lines", layout=_WIDE)
         self.later = make.Button(description="Later lines", layout=_WIDE)
-        self.said, self.detail = make.HTML(), make.HTML()
+        self.status, self.detail = make.HTML(), make.HTML()
         self.rows = picker(lambda pick: self._choose(int(pick)))
         self.found = list(range(len(browser.lines)))
         for control in (self.search, *self.kinds):
@@ -54,18 +54,18 @@ class EvidenceWidget:
         self.earlier.on_click(lambda _: self._turn(-1))
         self.later.on_click(lambda _: self._turn(1))
         filters = make.HBox([self.search, *self.kinds], layout=_ROW)
-        turning = make.HBox([self.line, self.earlier, self.later, self.said], layout=_ROW)
+        turning = make.HBox([self.line, self.earlier, self.later, self.status], layout=_ROW)
         style = make.HTML(_STYLE, layout={"display": "none"})
         self.box = make.VBox([style, filters, turning, self.rows, self.detail], layout={"width": "100%"})
         self.box.add_class("clvlab-browser")
         self._show()
 
     def _filter(self) -> None:
-        """Keep the lines that are asked for, and show the first of them, unless the one that is shown is among them."""
-        asked = [toggle.tooltip for toggle in self.kinds if toggle.value]
-        self.found = self.browser.find(self.search.value, asked)
+        """Filter the lines, and go to the first of them unless the current line is among them."""
+        kinds = [toggle.tooltip for toggle in self.kinds if toggle.value]
+        self.found = self.browser.find(self.search.value, kinds)
         if self.found and self.line.value not in self.found:
-            self.line.value = self.found[0]  # and so shown
+            self.line.value = self.found[0]  # shows it
         else:
             self._show()
 
@@ -73,7 +73,7 @@ class EvidenceWidget:
         self.line.value = seq
 
     def _place(self) -> int:
-        """Return how many of the found lines stand before the one that is shown."""
+        """Return the number of found lines before the current one."""
         return int(pl.Series(self.found, dtype=pl.Int64).search_sorted(self.line.value))
 
     def _turn(self, pages: int) -> None:
@@ -83,16 +83,16 @@ class EvidenceWidget:
     def _show(self) -> None:
         found, at = self.found, self._place()
         first = at - at % PAGE
-        shown = found[first : first + PAGE]
-        said = f"{first + 1:,} to {first + len(shown):,} of {len(found):,} lines" if shown else "no such line"
-        self.said.value = render("now.html", text=said, status=True)
+        numbers = found[first : first + PAGE]
+        text = f"{first + 1:,} to {first + len(numbers):,} of {len(found):,} lines" if numbers else "no such line"
+        self.status.value = render("now.html", text=text, status=True)
         self.earlier.disabled, self.later.disabled = first == 0, first + PAGE >= len(found)
-        rows = self.browser.shown(self.browser.rows(shown), self.line.value, live=True)
+        rows = self.browser.template_values(self.browser.rows(numbers), self.line.value, live=True)
         self.rows.content = card("evidence.html", **rows, between=0)
         self.detail.value = self.browser.detail(self.line.value) if len(self.browser.lines) else ""
 
 
-# The evidence browser as a notebook shows it: a widget, or the first lines and the last.
+# The evidence browser: a widget, or the first lines and the last.
 
 
 class EvidenceBrowser(EvidenceView, Interactive):
@@ -114,7 +114,7 @@ class EvidenceBrowser(EvidenceView, Interactive):
         more = len(self.lines) - PAGE - 1
         ends = [self.page(0), *([self.page(len(self.lines) - 1, 1)] if more >= 0 else [])]
         title = f"Evidence of {self.source.run_id}: {counted(len(self.lines), 'line')}"
-        return card("evidence.html", title, **self.shown(pl.concat(ends)), between=more)
+        return card("evidence.html", title, **self.template_values(pl.concat(ends)), between=more)
 
     def _build(self) -> Any:
         return EvidenceWidget(self).box
@@ -124,7 +124,7 @@ class EvidenceBrowser(EvidenceView, Interactive):
 
 
 class MerkleWidget:
-    """The line, the picture, and every hash of the path; ``box`` is what is displayed."""
+    """The line, the picture, and every hash of the path, in ``box``."""
 
     def __init__(self, path: Inclusion) -> None:
         make = optional("ipywidgets", "the Merkle picture")
@@ -133,13 +133,13 @@ class MerkleWidget:
         self.line = make.BoundedIntText(value=path.seq, min=0, max=path.size - 1, description="Line", layout={"width": "11rem"})
         self.before = make.Button(description="Line before", layout=auto)
         self.after = make.Button(description="Line after", layout=auto)
-        self.said, self.hashes = make.HTML(), make.HTML()
+        self.status, self.hashes = make.HTML(), make.HTML()
         self.picture = picker(lambda pick: self._go(int(pick)))
         self.line.observe(lambda _: self._show(), "value")
         self.before.on_click(lambda _: self._go(self.line.value - 1))
         self.after.on_click(lambda _: self._go(self.line.value + 1))
         row = make.HBox([self.line, self.before, self.after], layout={"flex_flow": "row wrap", "align_items": "center"})
-        self.box = make.VBox([row, self.said, self.picture, self.hashes], layout={"width": "100%"})
+        self.box = make.VBox([row, self.status, self.picture, self.hashes], layout={"width": "100%"})
         self.box.add_class("clvlab-merkle")
         self._show()
 
@@ -149,13 +149,13 @@ class MerkleWidget:
     def _show(self) -> None:
         path = self.path = self.path.of(self.line.value)
         self.before.disabled, self.after.disabled = path.seq == 0, path.seq == path.size - 1
-        shown = path.shown(live=True)
-        self.said.value, self.picture.content, self.hashes.value = (
-            card(f"{part}.html", **shown) for part in ("path_line", "path_picture", "path_hashes")
+        values = path.template_values(live=True)
+        self.status.value, self.picture.content, self.hashes.value = (
+            card(f"{part}.html", **values) for part in ("path_line", "path_picture", "path_hashes")
         )
 
 
-# The Merkle path of one line as a notebook shows it: a widget, or the picture of it.
+# The Merkle path of one line: a widget, or its picture.
 
 
 class MerklePath(Inclusion, Interactive):
@@ -186,7 +186,7 @@ class MerklePath(Inclusion, Interactive):
         )
 
     def _repr_html_(self) -> Html:
-        return card("path.html", self.line, **self.shown())
+        return card("path.html", self.line, **self.template_values())
 
     def _build(self) -> Any:
         return MerkleWidget(self).box
@@ -196,7 +196,7 @@ class MerklePath(Inclusion, Interactive):
 
 
 class PlaygroundWidget:
-    """Controls of a playground; ``box`` is what is displayed."""
+    """Controls of a playground, in ``box``."""
 
     def __init__(self, playground: Tampering) -> None:
         self.playground = playground
@@ -235,7 +235,7 @@ class PlaygroundWidget:
         self._show()
 
     def _do(self, act: Callable[[], object]) -> None:
-        """Act, then show the copy as it stands; a refusal is shown as well."""
+        """Act, then show the copy and a refusal, if any."""
         refused = ""
         try:
             act()
@@ -245,7 +245,7 @@ class PlaygroundWidget:
         self._show(refused)
 
     def _turn_to_change(self) -> None:
-        """Read the first line that is not as sealed; the one that is read already while there is none."""
+        """Read the first changed line, or the current line again."""
         if changed := self.playground.first_change:
             self.file.value = changed[0]
             self._read()
@@ -262,7 +262,7 @@ class PlaygroundWidget:
 
 
 class Playground(Tampering, Interactive):
-    """A copy of a sealed run to tamper with; made by ``Run.tamper()``. The run itself and its folder are never touched.
+    """A copy of a sealed run to tamper with; made by ``Run.tamper()``. The run and its folder stay untouched.
 
     Each act changes the copy and returns the playground: ``.attack(name)``, ``.replace(file, old, new)``,
     ``.write_line(file, number, text)``, ``.flip(file, offset)``, ``.close_seal()``, ``.restore()``.

@@ -1,4 +1,4 @@
-"""One HTML file with the verifier in it: no request, no dependency, and a policy that allows nothing but itself."""
+"""The verifier as one HTML file, without requests or dependencies, under a strict policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 
-# The order is that of definition: a constant is made of what stands before it.
+# In order of definition: a constant may use what comes before it.
 _JUDGE = (
     "broken", "bytes", "hashes", "merkle", "canonical", "ed25519", "shapes", "evidence", "rules", "coherence", "law", "policy",
     "manifest", "anchor", "keys", "log", "bundle", "disclosure", "states", "checks", "answering",
@@ -18,33 +18,29 @@ _PAGE = ("elements", "judge", "verdict", "table", "acting")
 
 
 def verifier_page() -> bytes:
-    """Return the verifier as one HTML file, which works from a disk and without a network.
-
-    Its scope is that of ``clv_verify.py`` and ``clv_states.py``. It is the same bytes each time, so that
-    its SHA-256 can be compared.
-    """
+    """Return the verifier page, always the same bytes, with the scope of ``clv_verify.py`` and ``clv_states.py``."""
     return _page()[0]
 
 
 def page_policy() -> str:
-    """Return the content security policy under which the page works: its own script and style, and no request at all."""
+    """Return the content security policy of the page: its own script and style, and no request."""
     return f"{_page()[1]}; frame-ancestors 'none'"  # which a policy inside a page can't say
 
 
 @cache
 def _page() -> tuple[bytes, str]:
-    judge, script = _joined("judge", _JUDGE), _joined("page", _PAGE)
+    judge, script = _script("judge", _JUDGE), _script("page", _PAGE)
     style, template = _source("page/style.css"), _source("page/page.html")
     policy = (
-        f"default-src 'none'; script-src {_hashed(script)}; style-src {_hashed(style)}; worker-src blob:; "
+        f"default-src 'none'; script-src {_source_hash(script)}; style-src {_source_hash(style)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
     )
     parts = {"policy": policy, "style": style, "version": version("clvlab"), "judge": judge, "script": script}
     return re.sub(r"\{(policy|style|version|judge|script)\}", lambda found: parts[found[1]], template).encode(), policy
 
 
-def _joined(folder: str, names: tuple[str, ...]) -> str:
-    """Join sources to one strict script; nothing in it may end the element that it stands in."""
+def _script(folder: str, names: tuple[str, ...]) -> str:
+    """Join sources to one strict script; refuse text that would end the script element."""
     sources = "\n".join(_source(f"{folder}/{name}.js") for name in names)
     joined = f'"use strict";\n{sources}'
     if "</script" in joined.lower() or "<!--" in joined:
@@ -52,7 +48,7 @@ def _joined(folder: str, names: tuple[str, ...]) -> str:
     return joined
 
 
-def _hashed(text: str) -> str:
+def _source_hash(text: str) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

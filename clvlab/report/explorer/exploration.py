@@ -1,4 +1,4 @@
-"""What there is to explore in a backtest, what of it is chosen, and what is known of that. Knows no widget."""
+"""The exploration of a backtest, market by market, without a widget."""
 
 from __future__ import annotations
 
@@ -20,16 +20,11 @@ from clvlab.runs.inspector import decision_record
 from clvlab.runs.run import Run
 from clvlab.words import TO_DAY, counted
 
-# What fixtures are called, so that a person finds one: who plays, when, and its number.
+# Labels of fixtures: teams, date and number.
 
 
 def fixture_labels(fixtures: pl.DataFrame) -> pl.Series:
-    """Return a label a fixture: the teams, or the number where they are not known, and the date in UTC where it is.
-
-    Parameters
-    ----------
-    fixtures
-        (fixture_id, names, kickoff_ts_ms).
+    """Return a label for each fixture: the teams, else its number, and the UTC date if known.
 
     Examples
     --------
@@ -42,10 +37,10 @@ def fixture_labels(fixtures: pl.DataFrame) -> pl.Series:
     return fixtures.select(pl.concat_str(names, date.fill_null("")).alias("label")).to_series()
 
 
-def matching(fixtures: pl.DataFrame, asked: str) -> pl.DataFrame:
-    """Keep the fixtures whose label or number holds every word that was asked for, whatever its case."""
+def matching(fixtures: pl.DataFrame, query: str) -> pl.DataFrame:
+    """Return the fixtures whose label or number has every word of the query, in any case."""
     held = pl.concat_str(pl.col("fixture_id").cast(pl.String), pl.lit(" "), "label").str.to_lowercase()
-    words = asked.lower().split()
+    words = query.lower().split()
     return fixtures.filter(pl.all_horizontal(held.str.contains(word, literal=True) for word in words)) if words else fixtures
 
 
@@ -58,25 +53,25 @@ class Exploration:
     Parameters
     ----------
     source
-        The backtest. The market on which most was decided is chosen first.
+        The backtest. It opens at the market with the most decisions.
     selection
-        Which decisions are looked at, and with them which fixtures and markets; see ``TearSheet.only``. All by default.
+        Selected decisions, with their fixtures and markets; see ``TearSheet.only``. All by default.
 
     Raises
     ------
     StatisticsError
-        Nothing was decided of what is selected.
+        The selection has no decision.
 
     Attributes
     ----------
     fixture_id, market, view
-        What is chosen, and how far the replay of it has come.
+        The chosen market, at the position of the replay.
     tape, decisions
         Of the fixture.
     position, span_ms
         As for ``show``.
     followers
-        Called after every change of what is seen.
+        Called after every change of the view.
     """
 
     def __init__(self, source: Run, selection: Selection = _WHOLE) -> None:
@@ -90,9 +85,9 @@ class Exploration:
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:
-        """One row per replayed fixture: (fixture_id, names, kickoff_ts_ms, decisions, label), in the order of the pack.
+        """One row per replayed fixture: (fixture_id, names, kickoff_ts_ms, decisions, label), in order of the pack.
 
-        Of a selection, those with a decision of it.
+        A selection leaves those with a selected decision.
         """
         decided = self._scores.group_by("fixture_id").agg(decisions=pl.len().cast(pl.Int64))
         replayed = pl.Series(self.source.fixture_ids, dtype=pl.Int64).implode()
@@ -104,7 +99,7 @@ class Exploration:
 
     @cached_property
     def _scores(self) -> pl.DataFrame:
-        """The decisions that are looked at, with their time and action."""
+        """The selected decisions with their time and action."""
         made, closes = self.source.evidence.decisions.select("ts_ms", "action"), self.source.evidence.closes
         scores = pl.concat([self.source.scores, made], how="horizontal")
         if self.selection.is_whole:
@@ -125,7 +120,7 @@ class Exploration:
         position: int | None = None,
         span_ms: tuple[int, int] | None = None,
     ) -> Self:
-        """Choose what is seen, and return the explorer.
+        """Choose a market, and return the explorer.
 
         Parameters
         ----------
@@ -134,13 +129,14 @@ class Exploration:
         market_key
             One of ``.markets``; by default the one with the most decisions.
         position
-            Messages of the market that have come; everything by default.
+            Number of messages replayed; all by default.
         span_ms
             First and last time of the picture; the whole market by default.
 
         Raises
         ------
         UnknownFixtureError, UnknownMarketError
+            The fixture or market is not listed.
         """
         if fixture_id not in self.fixtures["fixture_id"]:
             raise UnknownFixtureError(fixture_id, self.source.pack.pack_id, tuple(self.fixtures["fixture_id"]))
@@ -155,7 +151,7 @@ class Exploration:
         self.decisions = self._scores.filter(pl.col("fixture_id") == fixture_id)
 
     def seek(self, position: int | None = None, span_ms: tuple[int, int] | None = None) -> Self:
-        """Move the replay and the zoom within the market that is shown, as ``show`` does, and return the explorer."""
+        """Move the replay and the zoom within the market, and return the explorer."""
         self.position, self.span_ms = position, span_ms
         self.view: MarketView = self.market.view(position, span_ms)
         for follow in self.followers:
@@ -164,9 +160,9 @@ class Exploration:
 
     @property
     def markets(self) -> pl.DataFrame:
-        """One row per market of the fixture, on the tape or only in a decision: (market_key, decisions).
+        """One row per market of the fixture, on the tape or in a decision: (market_key, decisions).
 
-        Of a selection, those with a decision of it.
+        A selection leaves those with a selected decision.
         """
         keys = self.tape.series.select("market_key").unique(maintain_order=True)
         decided = self.decisions.drop_nulls("market_key").group_by("market_key").agg(decisions=pl.len().cast(pl.Int64))
@@ -174,30 +170,30 @@ class Exploration:
         known = joined.with_columns(pl.col("decisions").fill_null(0)).sort("market_key")
         return known if self.selection.is_whole else known.filter(pl.col("decisions") > 0)
 
-    def _market_key(self, asked: str | None) -> str:
+    def _market_key(self, wanted: str | None) -> str:
         known = self.markets
-        if asked is None:
+        if wanted is None:
             most = known.sort("decisions", descending=True, maintain_order=True)["market_key"]
             return most[0] if most.len() else ""
-        if asked not in known["market_key"]:
-            raise UnknownMarketError(asked, self.fixture_id, tuple(known["market_key"]))
-        return asked
+        if wanted not in known["market_key"]:
+            raise UnknownMarketError(wanted, self.fixture_id, tuple(known["market_key"]))
+        return wanted
 
     @property
     def frame(self) -> pl.DataFrame:
-        """The decisions on the market as far as the replay has come: ``clvlab.report.explorer.view.MARKS``."""
+        """The decisions on the market up to the replay: ``clvlab.report.explorer.view.MARKS``."""
         return self.view.decided.drop("n")
 
     @property
     def query(self) -> str:
-        """The call on the backtest that shows the same again."""
+        """The call on the backtest that returns to this view."""
         chosen = {"position": self.position, "span_ms": self.span_ms}
         more = "".join(f", {name}={value!r}" for name, value in chosen.items() if value is not None)
         only = "" if self.selection.is_whole else ", only=sheet.selection"
         return f"bt.explore({self.fixture_id}, {self.market.market_key!r}{more}{only})"
 
     def record(self, seq: int) -> InspectorRecord:
-        """Return the inspector record of the decision at event ``seq``, whole: nothing of it is hidden by the replay.
+        """Return the whole inspector record of the decision at event ``seq``, whatever the replay.
 
         Raises
         ------
@@ -211,26 +207,26 @@ class Exploration:
 
     @property
     def known(self) -> bool:
-        """Whether the replay has come to the close, so that verdicts are no news from the future."""
+        """Whether the replay has reached the close, so that verdicts may be shown."""
         return self.view.now_ms is None or self.view.close is not None
 
     @property
     def label(self) -> str:
-        """Who plays, and when."""
+        """Teams and date."""
         return str(self.fixtures.filter(pl.col("fixture_id") == self.fixture_id)["label"][0])
 
     @property
     def line(self) -> str:
-        """What is seen, in a sentence."""
+        """The view in a sentence."""
         view = self.view
         counts = dict(view.decided.group_by("outcome").len().sort("len", "outcome", descending=[True, False]).iter_rows())
         astray = self.decisions.filter(pl.col("action") == Action.BACK)["market_key"].null_count()
         waits = int((self.decisions["action"] == Action.WAIT).sum())
-        shown = ("" if view.now_ms is None else f"{view.position:,} of ") + counted(view.messages, "message")
+        messages = ("" if view.now_ms is None else f"{view.position:,} of ") + counted(view.messages, "message")
         part = f"of {self.selection.words} alone: " if self.selection.words else ""
-        said = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
+        outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
         return (
-            f"{part}{shown}; {counted(view.decided.height, 'decision')}{': ' if said else ''}{said}"
+            f"{part}{messages}; {counted(view.decided.height, 'decision')}{': ' if outcomes else ''}{outcomes}"
             + (f"; {counted(waits, 'WAIT')} in the fixture" if waits else "")
             + (f"; {counted(astray, 'BACK')} of no market" if astray else "")
         )

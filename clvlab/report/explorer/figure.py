@@ -1,4 +1,4 @@
-"""A view as traces of a plotly figure: plain values, so that no widget is needed to see what would be drawn."""
+"""A view as traces of a plotly figure, in plain values."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 import polars as pl
 
 from clvlab.report.axes import BLUE, GREY, RED
-from clvlab.report.explorer.view import Close, MarketView, ShownOutcome
-from clvlab.report.html import Html, card, escaped
+from clvlab.report.explorer.view import Close, MarketView, MarkOutcome
+from clvlab.report.html import Html, card, escape_text
 from clvlab.words import TO_SECOND, amount, percent
 
 Trace = Mapping[str, object]
 """A trace as plotly takes it, coordinates as arrays or lists."""
 GREEN = "#2f9e44"
-# Like those of the other pictures these stand on white and on black.
+# Visible on white and on black, like those of the other pictures.
 SIDE_COLOURS = (BLUE, "#c9822b", "#8b6fc9", "#3aa6a0", "#b5659d", "#8f8a3a")
 # Colour, and a form for those who see no colour: of plotly, and of matplotlib.
 SYMBOLS = {
-    ShownOutcome.BEAT: (GREEN, "triangle-up", "^"),
-    ShownOutcome.BEHIND: (RED, "triangle-down", "v"),
-    ShownOutcome.UNMOVED: (GREY, "circle", "o"),
-    ShownOutcome.PENDING: (GREY, "circle-open", "h"),
-    ShownOutcome.INVALID: (GREY, "x", "x"),
-    ShownOutcome.OPEN: (GREY, "diamond", "D"),
+    MarkOutcome.BEAT: (GREEN, "triangle-up", "^"),
+    MarkOutcome.BEHIND: (RED, "triangle-down", "v"),
+    MarkOutcome.UNMOVED: (GREY, "circle", "o"),
+    MarkOutcome.PENDING: (GREY, "circle-open", "h"),
+    MarkOutcome.INVALID: (GREY, "x", "x"),
+    MarkOutcome.OPEN: (GREY, "diamond", "D"),
 }
-SIGNS = dict(zip(ShownOutcome, "▲▼●○✕◆", strict=True))
+SIGNS = dict(zip(MarkOutcome, "▲▼●○✕◆", strict=True))
 """The same forms as letters."""
-# No date type of ours, of plotly or of matplotlib goes on for ever: what is later is shown at the end of the year 9899.
+# Date types of Polars, plotly and matplotlib end: later times are drawn at the end of the year 9899.
 LATEST_MS = 250_246_627_200_000
 CLOCK = pl.from_epoch(pl.col("ts_ms").clip(None, LATEST_MS), time_unit="ms").dt.strftime(TO_SECOND)
 _SHADE = "rgba(138,138,138,0.22)"
@@ -45,23 +45,22 @@ def clock(ts_ms: int) -> str:
 
 
 def traces(view: MarketView, seq: int | None = None) -> list[Trace]:
-    """Return the traces of a view: times without a price, a line a side, decisions by outcome, the close, the chosen decision.
+    """Return the traces of a view: suspensions, a line for each side, decisions by outcome, the close, the chosen decision.
 
-    Their number depends on the sides alone, so that a move of the replay changes coordinates only. Text is escaped, since
-    plotly reads tags.
+    Their number depends on the sides alone, so that a replay changes coordinates only. Plotly reads tags, so text is escaped.
     """
     return [
         _anchor(view),
-        _suspended(view),
+        _suspension_trace(view),
         *_lines(view),
-        *(_marks(view, outcome) for outcome in ShownOutcome),
+        *(_marks(view, outcome) for outcome in MarkOutcome),
         *_close(view),
         selection_ring(view, seq),
     ]
 
 
 def selection_ring(view: MarketView, seq: int | None) -> Trace:
-    """Return the ring around a decision, of no point where none is chosen or the replay has not come to it."""
+    """Return the ring around a decision; it is empty before one is chosen or replayed."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -71,7 +70,7 @@ def selection_ring(view: MarketView, seq: int | None) -> Trace:
 
 
 def layout(view: MarketView) -> Mapping[str, object]:
-    """Axes, margins and legend; no colour of the ground, which is the page's."""
+    """Axes, margins and legend, on the transparent ground of the page."""
     axis = {"gridcolor": _GRID, "zeroline": False, "linecolor": GREY}
     return {
         "autosize": True,
@@ -91,15 +90,12 @@ def layout(view: MarketView) -> Mapping[str, object]:
 
 
 def legend(view: MarketView) -> Html:
-    """Return the legend as HTML: the sides with the last prices that were seen, the outcomes that are on the picture.
-
-    plotly's own takes its room before it knows its width, and then stands on the picture.
-    """
+    """Return the legend as HTML, because plotly's own covers the picture: sides with last prices, outcomes."""
     last = {side: line for (side,), line in view.lines.partition_by("side", as_dict=True).items()}
     none = view.lines.clear()
     items = [(side_colour(at), "━", f"{side} {_last(last.get(side, none))}") for at, side in enumerate(view.sides)]
     seen = set(view.marks["outcome"])
-    items += [(SYMBOLS[outcome][0], SIGNS[outcome], outcome.value) for outcome in ShownOutcome if outcome.value in seen]
+    items += [(SYMBOLS[outcome][0], SIGNS[outcome], outcome.value) for outcome in MarkOutcome if outcome.value in seen]
     items += [(GREY, "▮", "suspended")] * (view.suspensions.height > 0)
     items += [(GREY, "╎", _close_name(view.close))] if view.close else []
     return card("legend.html", items=items)
@@ -110,10 +106,7 @@ def _close_name(close: Close) -> str:
 
 
 def reach(view: MarketView) -> tuple[int, int]:
-    """Return the ends of the axis of probabilities: whole steps of five around what has been seen, and nothing of what comes.
-
-    A replay that goes on only ever widens them.
-    """
+    """Return the bounds of the probability axis, in steps of five around the replayed prices, without later ones."""
     seen = pl.concat([view.lines["prob_bps"].cast(pl.Int64), view.marks["prob_bps"]]).drop_nulls()
     if seen.is_empty():
         return 0, 100
@@ -122,20 +115,13 @@ def reach(view: MarketView) -> tuple[int, int]:
 
 
 def _anchor(view: MarketView) -> Trace:
-    """Nothing to see: the first and last time of the market.
-
-    When coordinates change plotly guesses the kind of an axis anew, by its first trace, and these are dates; and a double click
-    shows all that there is, these two included.
-    """
+    """Return an invisible trace of the first and last time: it keeps the axis one of dates, and a double click whole."""
     ends = [clock(end) for end in view.whole_ms]
     return {"type": "scatter", "mode": "lines", "x": ends, "y": [None, None], "hoverinfo": "skip"}
 
 
 def _lines(view: MarketView) -> Sequence[Trace]:
-    """Draw the sides.
-
-    Only decisions answer to the pointer: a line runs through each of them, and would answer in its place.
-    """
+    """Draw the sides, without hover: a line would answer in place of the decisions on it."""
     by_side = view.lines.partition_by("side", as_dict=True)
     drawn = []
     for number, side in enumerate(view.sides):
@@ -144,7 +130,7 @@ def _lines(view: MarketView) -> Sequence[Trace]:
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": str(escaped(side)),
+                "name": str(escape_text(side)),
                 "line": {"color": side_colour(number), "width": 1.6, "shape": "hv"},
                 "hoverinfo": "skip",
             }
@@ -158,11 +144,11 @@ def _last(line: pl.DataFrame) -> str:
 
 
 def _points(frame: pl.DataFrame) -> dict[str, object]:
-    # As floats they travel to the browser as they are; a null becomes NaN, which is a gap.
+    # Floats go to the browser unchanged; a missing price becomes NaN, which is a gap.
     return {"x": frame["ts_ms"].clip(None, LATEST_MS).cast(pl.Float64).to_numpy(), "y": (frame["prob_bps"] / 100).to_numpy()}
 
 
-def _suspended(view: MarketView) -> Trace:
+def _suspension_trace(view: MarketView) -> Trace:
     spans = view.suspensions
     corners = spans.select(pl.all().clip(None, LATEST_MS)).select(
         pl.concat_list("from_ts_ms", "from_ts_ms", "to_ts_ms", "to_ts_ms", pl.lit(None, pl.Int64))
@@ -181,7 +167,7 @@ def _suspended(view: MarketView) -> Trace:
     }
 
 
-def _marks(view: MarketView, outcome: ShownOutcome) -> Trace:
+def _marks(view: MarketView, outcome: MarkOutcome) -> Trace:
     marks = view.marks.filter(pl.col("outcome") == outcome)
     colour, symbol, _ = SYMBOLS[outcome]
     return {
@@ -190,16 +176,16 @@ def _marks(view: MarketView, outcome: ShownOutcome) -> Trace:
         "name": outcome.value,
         "marker": {"color": colour, "symbol": symbol, "size": 10, "line": {"width": 1, "color": colour}},
         "customdata": marks["seq"].to_list(),
-        "text": [_said(row) for row in marks.with_columns(at=CLOCK).iter_rows(named=True)],
+        "text": [_hover_text(row) for row in marks.with_columns(at=CLOCK).iter_rows(named=True)],
         "hovertemplate": "%{text}<extra></extra>",
     } | _points(marks)
 
 
-def _said(mark: Mapping[str, Any]) -> str:
+def _hover_text(mark: Mapping[str, Any]) -> str:
     clv = "" if mark["clv_bps"] is None else f", CLV {amount(mark['clv_bps'])}"
     more = f"<br>and {mark['n'] - 1:,} more here: zoom in" if mark["n"] > 1 else ""
     return (
-        f"decision {mark['seq']:,}: {escaped(mark['side'] or 'no side')} at {percent(mark['prob_bps'])}{clv}"
+        f"decision {mark['seq']:,}: {escape_text(mark['side'] or 'no side')} at {percent(mark['prob_bps'])}{clv}"
         f"<br>{mark['at']}{more}"
     )
 

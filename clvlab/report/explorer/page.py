@@ -1,4 +1,4 @@
-"""One decision as HTML: what was known, what was proposed, what the law says and why, and, fenced off, what is only claimed."""
+"""One decision as HTML: the market, the proposal, the score with its reason, and unverified claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clvlab.errors import MissingLibraryError
 from clvlab.law.schema import Action, Reason
 from clvlab.report import axes as drawing
 from clvlab.report.explorer.figure import CLOCK, LATEST_MS, SYMBOLS, clock, side_colour
-from clvlab.report.explorer.view import MarketView, ShownOutcome
+from clvlab.report.explorer.view import MarketView, MarkOutcome
 from clvlab.report.html import Html, card
 from clvlab.runs.inspector import quote_of
 from clvlab.statistics.verdict import Tone
@@ -21,30 +21,22 @@ from clvlab.words import REASON_RULES, amount, odds, percent, seconds
 
 
 def reasoning(record: InspectorRecord) -> str:
-    """Say how the law comes to its result: the first rule that failed, or the sums behind CLV and edge."""
+    """Return how the law scores: the first failed rule, or the sums of CLV and edge."""
     law = record["recompute"]
     if law["reason"] != Reason.SCORED:
         return REASON_RULES[law["reason"]]
     entry, close = law["entry_prob_bps"], law["close_prob_bps"]
     quote = quote_of(record)
     edge = law["recomputed_edge_bps"]
-    said = f"CLV = close {close:,} - entry {entry:,} = {law['clv_bps']:+,} bps of probability."
+    sums = f"CLV = close {close:,} - entry {entry:,} = {law['clv_bps']:+,} bps of probability."
     if edge is None:
-        return said
+        return sums
     at = f"the price {odds(quote)}" if quote is not None else f"the fair price of {entry:,} bps"
-    return f"{said} Edge = close {close:,} bps at {at}: {amount(edge)} of the stake, which ranks nothing."
+    return f"{sums} Edge = close {close:,} bps at {at}: {amount(edge)} of the stake, which ranks nothing."
 
 
 def record_card(seq: int, record: InspectorRecord, *, known: bool = True) -> Html:
-    """Show an inspector record.
-
-    Parameters
-    ----------
-    seq, record
-        Number of the event, and what ``Run.decision`` gives for it.
-    known
-        Whether the close has come; if not, everything that depends on it stays hidden.
-    """
+    """Show an inspector record; before the close is ``known``, hide what depends on it."""
     action, state = record["agent_action"], record["market_state"]
     return card(
         "record.html",
@@ -72,7 +64,7 @@ def record_card(seq: int, record: InspectorRecord, *, known: bool = True) -> Htm
 
 
 def _tone(record: InspectorRecord, *, known: bool) -> Tone | None:
-    """Return the tone of what the law gives; `None` while that is not known, or where it gives nothing."""
+    """Return the tone of a score; `None` before it is known, or without one."""
     clv = record["recompute"]["clv_bps"]
     if not known or clv is None:
         return None
@@ -103,19 +95,19 @@ def _law(record: InspectorRecord) -> dict[str, object]:
 
 def _claims(claims: UntrustedMetadata) -> Mapping[str, object]:
     edge = claims["claimed_edge_bps"]
-    shown = {"reason": claims["reason"], "confidence": claims["confidence"]}
-    return shown | {"claimed edge": None if edge is None else amount(edge)}
+    values = {"reason": claims["reason"], "confidence": claims["confidence"]}
+    return values | {"claimed edge": None if edge is None else amount(edge)}
 
 
-# The explorer where no widget runs: a picture of the market and a table of the decisions on it.
+# The explorer without a widget: a picture of the market and a table of its decisions.
 
 
-_SHOWN_ROWS = 12
+_MAX_ROWS = 12
 
 
 def market_card(names: str, line: str, view: MarketView) -> Html:
-    """Show a view: what is seen, in a sentence; the picture; the first decisions."""
-    rows = view.decided.head(_SHOWN_ROWS).with_columns(at=CLOCK)
+    """Show a view: a sentence, the picture, the first decisions."""
+    rows = view.decided.head(_MAX_ROWS).with_columns(at=CLOCK)
     try:
         picture, missing = drawing.svg(lambda ax: draw(view, ax), f"line of {view.market_key}", (8.4, 3.6)), ""
     except MissingLibraryError as error:
@@ -148,7 +140,7 @@ def draw(view: MarketView, ax: Any) -> None:
         ax.axvspan(start, end, color=drawing.GREY, alpha=0.2, linewidth=0)
     if view.close:
         ax.axvline(_times(pl.Series([view.close.ts_ms]))[0], color=drawing.GREY, linestyle="--", linewidth=1, label="close")
-    for outcome in ShownOutcome:
+    for outcome in MarkOutcome:
         marks = view.marks.filter(pl.col("outcome") == outcome)
         if marks.height:
             colour, _, marker = SYMBOLS[outcome]
@@ -175,5 +167,5 @@ def _times(ts_ms: pl.Series) -> np.ndarray:
 
 
 def _plain(text: str) -> str:
-    """Keep matplotlib from reading mathematics into a name, and from hiding one that starts with an underscore."""
+    """Escape a name for matplotlib, which reads mathematics and hides leading underscores."""
     return drawing.SHIELD + text.replace("$", r"\$")

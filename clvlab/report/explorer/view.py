@@ -1,6 +1,6 @@
-"""What the explorer draws: one market of one fixture as frames, as far as a replay has come. Knows no widget.
+"""One market of one fixture as frames, up to the position of a replay.
 
-A market is prepared once; each move of the replay or of the zoom is then a slice of it, thinned to what a screen can show.
+A market is prepared once; each move of the replay or zoom is a slice of it, thinned to the pixels of a screen.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import Action, Reason, Schema
 from clvlab.law.tape import Tape
 
-# Thinning: from all points to those that a picture of so many pixels can show, extremes kept.
+# Thinning to the pixels of a picture, with extremes.
 
 
 def thin(rows: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
-    """Keep, of each side and pixel, the first, the last, the lowest and the highest row: the picture stays the same.
+    """Return the first, last, lowest and highest row of each side and pixel, which draw the same picture.
 
     References
     ----------
@@ -53,7 +53,7 @@ def _pixel(span_ms: tuple[int, int], width: int) -> pl.Expr:
 
 
 def pool(marks: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
-    """Draw one mark where more would cover each other: eight pixels and a hundredth of the height apart."""
+    """Pool marks that would cover each other, within eight pixels and a hundredth of the height."""
     if marks.height <= width // 8:
         return marks
     cell = ["side", "outcome", _pixel(span_ms, width // 8), (pl.col("prob_bps") // 100).alias("height")]
@@ -62,7 +62,7 @@ def pool(marks: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFr
 
 
 def suspensions(past: pl.DataFrame, now_ms: int, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
-    """Return the times without a price, those together that no pixel parts."""
+    """Return the times without a price, joined where less than a pixel apart."""
     low, high = span_ms
     until = pl.col("ts_ms").shift(-1, fill_value=now_ms)
     gap = pl.col("from_ts_ms") - pl.col("to_ts_ms").shift(1)
@@ -76,11 +76,11 @@ def suspensions(past: pl.DataFrame, now_ms: int, span_ms: tuple[int, int], width
     )
 
 
-WIDTH = 800  # pixels across a picture: what is nearer than that can't be told apart
+WIDTH = 800  # pixels across a picture
 
 
-class ShownOutcome(StrEnum):
-    """What the law says of a decision, as far as it is known yet."""
+class MarkOutcome(StrEnum):
+    """The outcome of a decision, as far as it is known."""
 
     BEAT = "beat the close"
     BEHIND = "behind the close"
@@ -90,10 +90,10 @@ class ShownOutcome(StrEnum):
     OPEN = "not closed yet"
 
 
-# Points of the drawn lines, in order of side and time; ``prob_bps`` is null while the market is suspended.
+# Points of the drawn lines, by side and time; ``prob_bps`` is `None` while the market is suspended.
 LINES: Schema = {"side": pl.String, "ts_ms": pl.Int64, "prob_bps": pl.Int32}
 
-# Drawn decisions: the first of each pixel, side and outcome, and how many stand there. ``prob_bps`` is the entry probability,
+# Drawn decisions: the first of each pixel, side and outcome, and their number ``n``. ``prob_bps`` is the entry probability,
 # 0 where the decision found no price.
 MARKS: Schema = {
     "seq": pl.Int64,
@@ -111,7 +111,7 @@ MARKS: Schema = {
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """When the window of a fixture ends, and the closing probabilities of the market: none while it is suspended."""
+    """The close of a market, and its closing probabilities, if it is not suspended."""
 
     ts_ms: int
     kind: str
@@ -125,7 +125,7 @@ class MarketView:
     Attributes
     ----------
     fixture_id, market_key, sides
-        What is shown.
+        The market.
     lines, marks
         ``LINES`` and ``MARKS``.
     suspensions
@@ -133,13 +133,13 @@ class MarketView:
     span_ms, whole_ms
         First and last time of the picture, and of the market.
     now_ms
-        The time of the replay; null when nothing is hidden.
+        The time of the replay; `None` at the end.
     close
-        Null while it lies ahead, and where the market has none.
+        `None` before the close, or without one.
     position, messages
-        Messages shown, and messages in all.
+        Number of messages replayed, and in all.
     decided
-        ``MARKS`` of the decisions on the market so far, one row each; a WAIT names no market and is none of them.
+        ``MARKS`` of the decisions on the market so far, one row each, without WAITs.
     """
 
     fixture_id: int
@@ -188,64 +188,54 @@ class ReplayMarket:
 
     @cached_property
     def span_ms(self) -> tuple[int, int]:
-        """From its first message or decision to the fixture's last message or the close; at least a second."""
+        """From the first message or decision to the last message or the close; at least a second."""
         times = pl.concat([self.messages["ts_ms"], self.marks["ts_ms"], pl.Series([self.end_ms])])
         low, high = times.min(), times.max()
         return _whole(low), max(_whole(high), self.close.ts_ms if self.close else 0, _whole(low) + 1000)
 
     def view(self, position: int | None = None, span_ms: tuple[int, int] | None = None, width: int = WIDTH) -> MarketView:
-        """Show the market as it stood after so many of its messages.
-
-        Parameters
-        ----------
-        position
-            Messages that have come; everything is shown with all of them, which is the default.
-        span_ms
-            Times between which the picture is drawn in full detail; the whole market by default.
-        width
-            Pixels of that span.
-        """
+        """Return the market after a number of messages, all by default, in the detail of ``width`` pixels."""
         total = self.messages.height
-        shown = total if position is None else min(max(position, 0), total)
-        whole = shown == total
-        past = self.messages.head(shown)
+        count = total if position is None else min(max(position, 0), total)
+        whole = count == total
+        past = self.messages.head(count)
         now_ms = self.end_ms if whole else _whole(past["ts_ms"].max())
         low, high = span_ms or self.span_ms
         known = self.close if self.close and (whole or now_ms >= self.close.ts_ms) else None
-        marks = self.marks if whole else self.marks.filter(pl.col("tick_seq") <= (past["tick_seq"].max() if shown else -1))
+        marks = self.marks if whole else self.marks.filter(pl.col("tick_seq") <= (past["tick_seq"].max() if count else -1))
         if known is None:
             marks = marks.with_columns(
-                clv_bps=pl.lit(None, pl.Int64), reason=pl.lit(None, pl.String), outcome=pl.lit(ShownOutcome.OPEN.value)
+                clv_bps=pl.lit(None, pl.Int64), reason=pl.lit(None, pl.String), outcome=pl.lit(MarkOutcome.OPEN.value)
             )
         return MarketView(
             fixture_id=self.fixture_id,
             market_key=self.market_key,
             sides=self.sides,
-            lines=self._lines(shown, now_ms, (low, high), width),
+            lines=self._lines(count, now_ms, (low, high), width),
             marks=pool(marks.filter(pl.col("ts_ms").is_between(low, high)), (low, high), width),
             suspensions=suspensions(past, now_ms, (low, high), width),
             span_ms=(low, high),
             whole_ms=self.span_ms,
             now_ms=None if whole else now_ms,
             close=known,
-            position=shown,
+            position=count,
             messages=total,
             decided=marks,
         )
 
-    def _lines(self, shown: int, now_ms: int, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
-        """Thin what lies in the span, with the message before it, after it, and the last state carried to now."""
+    def _lines(self, count: int, now_ms: int, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
+        """Thin the messages of the span and its neighbours, and carry the last state to now."""
         times = self.messages["ts_ms"]
         first = max(int(times.search_sorted(span_ms[0], side="left")) - 1, 0)
-        after = min(int(times.search_sorted(span_ms[1], side="right")) + 1, shown)
+        after = min(int(times.search_sorted(span_ms[1], side="right")) + 1, count)
         past = self.rows.filter(pl.col("message").is_between(first, after - 1))
-        carried = after == shown and shown > 0 and now_ms > times[shown - 1]
-        ends = past.filter(pl.col("message") == shown - 1, pl.lit(carried)).with_columns(ts_ms=pl.lit(now_ms, pl.Int64))
-        return _held(pl.concat([thin(past, span_ms, width), ends]).sort("side", "ts_ms", maintain_order=True)).select(*LINES)
+        carried = after == count and count > 0 and now_ms > times[count - 1]
+        ends = past.filter(pl.col("message") == count - 1, pl.lit(carried)).with_columns(ts_ms=pl.lit(now_ms, pl.Int64))
+        return _hold(pl.concat([thin(past, span_ms, width), ends]).sort("side", "ts_ms", maintain_order=True)).select(*LINES)
 
 
-def _held(points: pl.DataFrame) -> pl.DataFrame:
-    """Hold each price until the message that suspends it: a line would else end at the last message before."""
+def _hold(points: pl.DataFrame) -> pl.DataFrame:
+    """Hold each price until the message that suspends it, where its line ends."""
     before = pl.col("prob_bps").shift(1).over("side")
     held = points.with_columns(held=before).filter(pl.col("prob_bps").is_null(), pl.col("held").is_not_null())
     ends = held.with_columns(prob_bps="held").drop("held")
@@ -253,19 +243,7 @@ def _held(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame) -> ReplayMarket:
-    """Prepare one market.
-
-    Parameters
-    ----------
-    tape
-        The ticks of one fixture.
-    window
-        Where the market closes.
-    market_key
-        Any key; one that is not on the tape has decisions only.
-    decisions
-        ``SCORES`` of the fixture with the ``ts_ms`` and ``action`` of each decision.
-    """
+    """Prepare one market."""
     fixture_id = tape.binding.fixture_ids[0]
     series = tape.series.filter(pl.col("market_key") == market_key)
     parts = [
@@ -291,7 +269,7 @@ def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame)
 
 
 def _whole(value: Any) -> int:
-    """Return what Polars typed as any value, and is an integer or, of an empty column, null."""
+    """Return a value of Polars as int; 0 for an empty column."""
     return 0 if value is None else int(value)
 
 
@@ -304,25 +282,25 @@ def _outcome() -> pl.Expr:
     scored = pl.col("reason") == Reason.SCORED
     return (
         pl.when(~pl.col("valid"))
-        .then(pl.lit(ShownOutcome.INVALID.value))
+        .then(pl.lit(MarkOutcome.INVALID.value))
         .when(~scored)
-        .then(pl.lit(ShownOutcome.PENDING.value))
+        .then(pl.lit(MarkOutcome.PENDING.value))
         .when(pl.col("clv_bps") > 0)
-        .then(pl.lit(ShownOutcome.BEAT.value))
+        .then(pl.lit(MarkOutcome.BEAT.value))
         .when(pl.col("clv_bps") < 0)
-        .then(pl.lit(ShownOutcome.BEHIND.value))
-        .otherwise(pl.lit(ShownOutcome.UNMOVED.value))
+        .then(pl.lit(MarkOutcome.BEHIND.value))
+        .otherwise(pl.lit(MarkOutcome.UNMOVED.value))
     )
 
 
 def _close(tape: Tape, window: Window, market_key: str, sides: pl.Series) -> Close | None:
-    """Find the close by the law."""
+    """Return the close by the law."""
     ends = fixture_closes(tape, window)
     if ends.is_empty():
         return None
-    asked = pl.DataFrame({"fixture_id": ends["fixture_id"], "market_key": [market_key]})
+    wanted = pl.DataFrame({"fixture_id": ends["fixture_id"], "market_key": [market_key]})
     tape = tape.at_source(window.close_source)
-    found = market_closes(tape, asked, ends).row(0, named=True)
+    found = market_closes(tape, wanted, ends).row(0, named=True)
     probs: dict[str, int | None] = dict.fromkeys(sides)
     if found["close_row"] is not None:
         own = tape.series.filter(pl.col("market_key") == market_key)

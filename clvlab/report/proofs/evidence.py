@@ -1,4 +1,4 @@
-"""The Merkle path of one line, from its bytes to the evidence root that the manifest states. Knows no widget."""
+"""The lines of evidence with running hashes, and Merkle paths to the root in the manifest."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from clvlab.proof.seal import SealedRun
 from clvlab.report.html import Html, card
 from clvlab.report.svg import BLUE
 
-# The evidence line by line, with the hash of everything up to each: the last one is the evidence hash. Knows no widget.
+# The evidence line by line; the last running hash is the evidence hash.
 
 
-# The exact bytes of a line: offsets, hexadecimal, and what can be read of them.
+# The bytes of a line: offsets, hexadecimal, and printable characters.
 
 
 _BYTES = 16
@@ -30,7 +30,7 @@ MOST_BYTES = 1024  # of one line on the screen
 
 
 def byte_rows(text: bytes, first_byte: int) -> list[tuple[str, str, str]]:
-    """Return rows of sixteen bytes: (offset in the file, hexadecimal, characters); a dot is no printable ASCII.
+    """Return rows of sixteen bytes: (offset in the file, hexadecimal, characters); a dot is not printable ASCII.
 
     Examples
     --------
@@ -48,16 +48,16 @@ def byte_rows(text: bytes, first_byte: int) -> list[tuple[str, str, str]]:
 
 
 def _hex(text: bytes, first_byte: int) -> str:
-    """Return the first bytes of a line in rows, the first of which stands at an offset of its file."""
+    """Return the first bytes of a line in rows, from its offset in the file."""
     rows = byte_rows(text[:MOST_BYTES], first_byte)
     return "\n".join(f"{offset}  {digits:<{3 * _BYTES - 1}}  {letters}" for offset, digits, letters in rows)
 
 
-# Lines of a text by number, without cutting the text up.
+# Lines of a text by number, without a split.
 
 
 class Lines:
-    r"""The lines of a text in which every line ends with a line feed; a last one without it counts as well.
+    r"""The lines of a text, also a last one without a line feed.
 
     Examples
     --------
@@ -78,19 +78,13 @@ class Lines:
         return int(self._ends.size)
 
     def span(self, number: int) -> tuple[int, int]:
-        """First byte of a line and the one past its last, the line feed left out.
-
-        Raises
-        ------
-        IndexError
-            No such line.
-        """
+        """First and past-the-end byte of a line, without the line feed."""
         if not 0 <= number < len(self):
             raise IndexError(f"no line {number} in {len(self)}")
         return int(self._ends[number - 1]) + 1 if number else 0, int(self._ends[number])
 
     def get(self, number: int) -> bytes:
-        """Return a line without its line feed; raises as ``span`` does."""
+        """Return a line without its line feed."""
         return self.text[slice(*self.span(number))]
 
 
@@ -99,7 +93,7 @@ _MOST_CHARACTERS = 20_000  # of one line on the screen
 
 
 class EvidenceView:
-    """The lines of ``events.jsonl``, their running SHA-256, and the search among them."""
+    """The lines of ``events.jsonl``, their running SHA-256, and a search."""
 
     def __init__(self, run: SealedRun) -> None:
         self.source = run
@@ -115,7 +109,7 @@ class EvidenceView:
         return self.rows(range(max(first, 0), min(max(first, 0) + count, len(self.lines))))
 
     def rows(self, numbers: Iterable[int]) -> pl.DataFrame:
-        """Return rows of ``.frame`` by their numbers, which rise; what lies before each is hashed in one go."""
+        """Return rows of ``.frame`` by ascending numbers."""
         running, hashed, events, rows = hashlib.sha256(), 0, memoryview(self.source.events), []
         for number in numbers:
             start, end = self.lines.span(number)
@@ -127,22 +121,22 @@ class EvidenceView:
         return pl.DataFrame(rows, schema=schema, orient="row")
 
     def running_hash(self, seq: int) -> str:
-        """SHA-256 of all bytes up to the end of a line; of the last one for -1.
+        """SHA-256 of all bytes up to the end of a line; -1 is the last line.
 
         Raises
         ------
         EvidenceError
-            No such line.
+            The evidence does not have the line.
         """
         return str(self.page(self._number(seq), 1)["running_sha256"][0])
 
     def text(self, seq: int) -> str:
-        """Return a line, indented for reading; bytes that are no JSON are given as they are.
+        """Return a line as indented JSON; other bytes unchanged.
 
         Raises
         ------
         EvidenceError
-            No such line.
+            The evidence does not have the line.
         """
         line = self.lines.get(self._number(seq))
         try:
@@ -163,7 +157,7 @@ class EvidenceView:
         return pl.Series("kind", [_kind(self.lines.get(number)) for number in range(len(self.lines))], dtype=pl.String)
 
     def find(self, text: str = "", kinds: Collection[str] = ()) -> list[int]:
-        """Return the numbers of the lines that hold a text, whatever its case, and are of one of some kinds, or of any.
+        """Return the numbers of the lines with a text, in any case, and of some kinds, by default any.
 
         Examples
         --------
@@ -177,12 +171,12 @@ class EvidenceView:
         wanted, events = text.encode("utf-8", "surrogatepass").lower(), self.source.events.lower()
         return [number for number in numbers if events.find(wanted, *self.lines.span(number)) >= 0]
 
-    def shown(self, rows: pl.DataFrame, chosen: int | None = None, *, live: bool = False) -> dict[str, object]:
-        """Return what a template shows of rows of ``.frame``; of a live table a line can be picked."""
+    def template_values(self, rows: pl.DataFrame, chosen: int | None = None, *, live: bool = False) -> dict[str, object]:
+        """Return the template values of rows of ``.frame``; in a ``live`` table a line can be picked."""
         return {"rows": rows.rows(named=True), "sealed": self.source.evidence_hash, "chosen": chosen, "live": live}
 
     def detail(self, seq: int) -> Html:
-        """Show one line: what it says, its leaf in the Merkle tree, and its exact bytes."""
+        """Show one line: its text, its leaf in the Merkle tree, and its bytes."""
         number, text = self._number(seq), self.text(seq)
         start, end = self.lines.span(number)
         own = self.source.events[start : end + 1]
@@ -204,12 +198,12 @@ def _kind(line: bytes) -> str:
         return "unreadable"
 
 
-# The Merkle tree of a text's lines, level by level, so that any node is at hand.
+# The Merkle tree of a text's lines, level by level.
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the tree: its level above the leaves, its place there, and its hash."""
+    """A node of the tree: its level above the leaves, its place in the level, and its hash."""
 
     level: int
     place: int
@@ -222,7 +216,7 @@ class Node:
 
 
 class Tree:
-    """The tree of RFC 9162, section 2.1.1: a node without a neighbour goes up a level as it is.
+    """The tree of RFC 9162, section 2.1.1: a node without a neighbour moves up a level unchanged.
 
     Attributes
     ----------
@@ -250,7 +244,7 @@ class Tree:
         return len(self._levels) - 1
 
     def node(self, level: int, place: int) -> Node:
-        """Return a node; raises ``IndexError`` where there is none."""
+        """Return a node by level and place."""
         return Node(level, place, self._levels[level][place])
 
     def path(self, seq: int) -> list[Node]:
@@ -258,45 +252,37 @@ class Tree:
         return [self.node(level, seq >> level) for level in range(self.height + 1)]
 
     def sibling(self, node: Node) -> Node | None:
-        """Return the node beside one: null for the root, and for a node that goes up as it is."""
-        beside = node.place ^ 1
-        return self.node(node.level, beside) if beside < len(self._levels[node.level]) else None
+        """Return the sibling of a node; `None` for the root, and for a node that moves up unchanged."""
+        place = node.place ^ 1
+        return self.node(node.level, place) if place < len(self._levels[node.level]) else None
 
     def leaves(self, node: Node) -> range:
         """Return the lines under a node."""
         return range(node.first, min((node.place + 1) << node.level, self.size))
 
 
-# The picture of a path through a Merkle tree: the leaves around it, and, above them, the path to the root.
+# The picture of a Merkle path: the leaves around it, and the path to the root above.
 
 
-_BLOCK = 3  # levels of the subtree that is drawn whole: eight leaves stand beside each other
+_BLOCK = 3  # levels of the subtree that is drawn whole, with eight leaves
 _SLOT, _LEVEL, _TALL = 94, 50, 38  # width of a leaf's place, height of a level and of a box, in pixels
 _NARROW, _BROAD = 86, 156  # boxes of leaves and of nodes
 _WIDTH = _SLOT << _BLOCK
-_BESIDE = 232  # from a node of the path to its sibling above the block
+_SIBLING_GAP = 232  # from a node of the path to its sibling above the block
 _DIGITS = 8
 
 
 class TreePicture:
-    """A path and what stands around it, as SVG.
-
-    Parameters
-    ----------
-    tree, seq
-        What is drawn, and the line that the path begins at.
-    live
-        Whether leaves and siblings can be picked: each names a line in ``data-pick``.
-    """
+    """A path and its neighbours as SVG; in a ``live`` picture each names a line in ``data-pick``."""
 
     def __init__(self, tree: Tree, seq: int, *, live: bool = False) -> None:
         self.tree, self.seq, self.live = tree, seq, live
         self.block = min(_BLOCK, tree.height)
         self.path = tree.path(seq)
-        self.shown = tree.leaves(self.path[self.block])
+        self.leaves = tree.leaves(self.path[self.block])
 
     def svg(self) -> Html:
-        """Draw the tree, its leaves below."""
+        """Draw the tree with its leaves at the bottom."""
         lines, boxes = [], []
         for node in self._nodes():
             above = self._above(node)
@@ -304,20 +290,20 @@ class TreePicture:
                 lines.append(self._line(node, above))
             boxes.append(self._box(node))
         height = self.tree.height * _LEVEL + _TALL + 8
-        said = f"Merkle path of line {self.seq} of {self.tree.size}"
-        role = "group" if self.live else "img"  # what can be picked in an image, nobody would find
+        label = f"Merkle path of line {self.seq} of {self.tree.size}"
+        role = "group" if self.live else "img"  # screen readers find no buttons in an image
         return Html(
-            f'<svg role="{role}" aria-label="{said}" viewBox="0 -4 {_WIDTH} {height}" '
+            f'<svg role="{role}" aria-label="{label}" viewBox="0 -4 {_WIDTH} {height}" '
             f'style="width:{_WIDTH}px;height:{height}px">'
             f'<g font-family="inherit" font-size="11" fill="currentColor">{"".join([*lines, *boxes])}</g></svg>'
         )
 
     def _nodes(self) -> list[Node]:
-        """Return what is drawn: of the block every node, above it the path and its siblings; a node that only goes up, once."""
+        """Return every node of the block, and above it the path and its siblings, without repeats of unchanged nodes."""
         found = []
         for level in range(self.tree.height + 1):
             if level <= self.block:
-                own = [self.tree.node(level, at) for at in range(self.shown[0] >> level, (self.shown[-1] >> level) + 1)]
+                own = [self.tree.node(level, at) for at in range(self.leaves[0] >> level, (self.leaves[-1] >> level) + 1)]
             else:
                 own = [self.path[level]]
             found += [node for node in own if not self._goes_up(node)]
@@ -326,11 +312,11 @@ class TreePicture:
         return found
 
     def _goes_up(self, node: Node) -> bool:
-        """Whether a node is the one below it, which had no neighbour."""
+        """Whether a node equals the one below it, which had no neighbour."""
         return node.level > 0 and self.tree.sibling(self.tree.node(node.level - 1, node.place * 2)) is None
 
     def _above(self, node: Node) -> Node | None:
-        """Return the drawn node that a node is part of; null for the root."""
+        """Return the drawn parent of a node; `None` for the root."""
         while node.level < self.tree.height:
             node = self.tree.node(node.level + 1, node.place >> 1)
             if not self._goes_up(node):
@@ -347,11 +333,11 @@ class TreePicture:
 
     def _centre(self, node: Node) -> float:
         own = self.tree.leaves(node)
-        if node.level <= self.block and own[0] in self.shown:
-            middle = (self.shown[0] + self.shown[-1]) / 2
+        if node.level <= self.block and own[0] in self.leaves:
+            middle = (self.leaves[0] + self.leaves[-1]) / 2
             return _WIDTH / 2 + ((own[0] + own[-1]) / 2 - middle) * _SLOT
         side = 0 if self._on_path(node) else 1 if node.place & 1 else -1
-        return _WIDTH / 2 + side * _BESIDE
+        return _WIDTH / 2 + side * _SIBLING_GAP
 
     def _top(self, node: Node) -> int:
         return (self.tree.height - node.level) * _LEVEL
@@ -384,12 +370,12 @@ class TreePicture:
         )
         if not self.live or (lit and node.level):
             return f"<g>{drawn}</g>"
-        said = (
+        label = (
             f"{name}{', on the path' if lit else ', a sibling of the path' if proves else ''}: show the path of line {own[0]:,}"
         )
         chosen = ' aria-current="true"' if lit else ""
         return (
-            f'<g role="button" tabindex="0" data-pick="{own[0]}"{chosen} aria-label="{said}">'
+            f'<g role="button" tabindex="0" data-pick="{own[0]}"{chosen} aria-label="{label}">'
             f'<rect x="{x:g}" y="{y}" width="{broad}" height="{_TALL}" fill="transparent"/>'
             f"<title>{node.digest.hex()}</title>{drawn}</g>"
         )
@@ -397,7 +383,7 @@ class TreePicture:
 
 @dataclass(frozen=True, slots=True)
 class PathStep:
-    """One step towards the root: the sibling, on which side it stands, and the node that the two make."""
+    """One step towards the root: the sibling, its side, and the parent node."""
 
     sibling: bytes
     left: bool
@@ -405,7 +391,7 @@ class PathStep:
 
 
 class Inclusion:
-    """The inclusion proof of one line of evidence: ``MerklePath`` without its faces."""
+    """The inclusion proof of one line of evidence; ``MerklePath`` without its display."""
 
     def __init__(self, run: SealedRun, seq: int, tree: Tree | None = None) -> None:
         self.tree = tree or Tree(run.events)
@@ -416,7 +402,7 @@ class Inclusion:
         self.steps = _steps(self.tree, seq)
 
     def of(self, seq: int) -> Self:
-        """Return the path of another line of the same run; refuses as ``Run.merkle_path`` does."""
+        """Return the path of another line of the same run."""
         return type(self)(self.source, seq, self.tree)
 
     @property
@@ -426,7 +412,7 @@ class Inclusion:
 
     @cached_property
     def stated_root(self) -> str | None:
-        """The evidence root in the manifest; null where it states none."""
+        """The evidence root in the manifest; ``None`` if it can't be read."""
         try:
             return str(orjson.loads(self.source.manifest)["evidence_root"])
         except (orjson.JSONDecodeError, KeyError, TypeError):
@@ -434,7 +420,7 @@ class Inclusion:
 
     @property
     def holds(self) -> bool:
-        """Whether the path arrives at the root that the manifest states."""
+        """Whether the path arrives at the root in the manifest."""
         return self.root == self.stated_root
 
     @property
@@ -450,18 +436,18 @@ class Inclusion:
 
     @property
     def line(self) -> str:
-        """What the path shows, in a sentence."""
+        """The result in a sentence."""
         verdict = (
             "arrives at the root that the manifest states" if self.holds else "does NOT arrive at the root of the manifest"
         )
         return f"Line {self.seq:,} of {self.size:,}: {len(self.steps)} hashes prove it, the path {verdict}"
 
     def svg(self, *, live: bool = False) -> Html:
-        """Draw the leaves around the line, below, and the path to the root, above; of a live picture a leaf can be picked."""
+        """Draw the leaves around the line and the path to the root; in a ``live`` picture a leaf can be picked."""
         return TreePicture(self.tree, self.seq, live=live).svg()
 
-    def shown(self, *, live: bool = False) -> dict[str, object]:
-        """Return what a template shows of the path: its picture, where it arrives, and every hash of it."""
+    def template_values(self, *, live: bool = False) -> dict[str, object]:
+        """Return the template values of the path: picture, arrival and hashes."""
         return {
             "path": self,
             "picture": self.svg(live=live),
@@ -471,7 +457,7 @@ class Inclusion:
 
 
 def _steps(tree: Tree, seq: int) -> list[PathStep]:
-    """Hash the way from a leaf to the root, as RFC 9162, section 2.1.3.2, does."""
+    """Return the steps from a leaf to the root, by RFC 9162, section 2.1.3.2."""
     path = tree.path(seq)
     steps, digest = [], path[0].digest
     for node in path:

@@ -24,11 +24,11 @@ from clvlab.report.proofs.evidence import Lines
 from clvlab.report.proofs.verification import state
 from clvlab.words import CHECK_MEANINGS
 
-# Where two files differ, byte by byte, with what stands around it.
+# The difference of two files, byte by byte, with context.
 
 
 _Line = dict[str, Any]
-"""A line of a run as JSON: a copy may have been tampered with, so nothing is known of its fields."""
+"""A line of a run as JSON; its fields are unknown, because a copy may have been tampered with."""
 _AROUND = 60  # bytes of context on either side
 _MOST = 240  # bytes of a difference on the screen
 
@@ -40,13 +40,13 @@ class Difference:
     Attributes
     ----------
     file, line
-        Where they stand; lines are numbered from 0.
+        Their place; lines are numbered from 0.
     offset
-        Of the first byte that differs, in the file.
+        Offset of the first different byte in the file.
     before, after
-        What stood there and what stands there; either may be empty.
+        The different bytes; either may be empty.
     lead, trail
-        What both have before it and behind it, within the line.
+        The common bytes before and after, within the line.
     """
 
     file: str
@@ -58,7 +58,7 @@ class Difference:
     trail: bytes
 
     def to_html(self) -> Html:
-        """Show both, the difference struck out and underlined, for those who see no colour."""
+        """Show both, with the difference struck out and underlined."""
         return render(
             "difference.html",
             file=self.file,
@@ -79,7 +79,7 @@ def _text(text: bytes) -> str:
 
 
 def difference(file: str, before: bytes, after: bytes) -> Difference | None:
-    """Return where two contents of a file differ; null where they don't.
+    """Return the difference of two contents of a file; `None` if equal.
 
     Examples
     --------
@@ -100,13 +100,13 @@ def difference(file: str, before: bytes, after: bytes) -> Difference | None:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """Count the bytes that both begin with."""
+    """Return the length of the common beginning."""
     size = min(len(one), len(other))
     differ = np.frombuffer(one[:size], np.uint8) != np.frombuffer(other[:size], np.uint8)
     return int(differ.argmax()) if differ.any() else size
 
 
-# Ways to tamper with a copy of a run, from an edited byte to a seal that is closed again over a lie.
+# Ways to tamper with a copy of a run, from an edited byte to a forged seal.
 
 
 FILES = ("events.jsonl", "scores.jsonl", "manifest.json", "receipts.jsonl")
@@ -114,19 +114,13 @@ FILES = ("events.jsonl", "scores.jsonl", "manifest.json", "receipts.jsonl")
 
 @dataclass(frozen=True)
 class Copy:
-    """The bytes of a run, to be changed: every change returns another copy."""
+    """The bytes of a run; every change returns another copy."""
 
     run: SealedRun
     receipts: bytes = b""
 
     def read(self, file: str) -> bytes:
-        """Return the bytes of one of ``FILES``.
-
-        Raises
-        ------
-        EvidenceError
-            No such file.
-        """
+        """Return the bytes of one of ``FILES``."""
         run = self.run
         held = dict(zip(FILES, (run.events, run.scores, run.manifest, self.receipts), strict=True))
         if file not in held:
@@ -134,7 +128,7 @@ class Copy:
         return held[file]
 
     def write(self, file: str, content: bytes) -> Copy:
-        """Return a copy with another content of one of ``FILES``; refuses as ``read`` does."""
+        """Return a copy with another content of one of ``FILES``."""
         match file:
             case "events.jsonl":
                 return replace(self, run=replace(self.run, events=content))
@@ -147,7 +141,7 @@ class Copy:
         raise _unknown(file)
 
     def differences(self, other: Copy) -> list[Difference]:
-        """Return where each of ``FILES`` differs from that of another copy, in their order, the other's bytes before."""
+        """Return the differences from another copy, by file, with the other's bytes as ``before``."""
         found = (difference(file, other.read(file), self.read(file)) for file in FILES)
         return [own for own in found if own is not None]
 
@@ -157,7 +151,7 @@ def _unknown(file: str) -> EvidenceError:
 
 
 def closed_again(copy: Copy) -> Copy:
-    """Close the seal over what was changed: scores re-derived where the evidence can be read, a manifest of the new hashes."""
+    """Seal a changed copy again: re-derive scores, if the evidence can be read, and put the new hashes into the manifest."""
     run = copy.run
     found = verify(run)
     scores = run.scores if found.scores is None else score_lines(found.scores)
@@ -180,8 +174,8 @@ def _object(text: bytes) -> dict[str, object]:
     return value
 
 
-def _changed(copy: Copy, file: str, wanted: Callable[[_Line], bool], change: Callable[[_Line], None]) -> Copy:
-    """Change the first line that is wanted, and write it as canonical JSON again."""
+def _change_line(copy: Copy, file: str, wanted: Callable[[_Line], bool], change: Callable[[_Line], None]) -> Copy:
+    """Change the first wanted line, and write it as canonical JSON."""
     lines = copy.read(file).split(b"\n")
     for number, line in enumerate(lines[:-1]):
         value = orjson.loads(line)
@@ -196,7 +190,7 @@ def _raise_stake(copy: Copy) -> Copy:
     def change(event: _Line) -> None:
         event["payload"]["action"]["stake"] += 800
 
-    return _changed(copy, "events.jsonl", _is_back, change)
+    return _change_line(copy, "events.jsonl", _is_back, change)
 
 
 def _is_back(event: _Line) -> bool:
@@ -204,7 +198,7 @@ def _is_back(event: _Line) -> bool:
 
 
 def _raise_score(copy: Copy) -> Copy:
-    return _changed(copy, "scores.jsonl", _is_scored, lambda row: row.update(clv_bps=row["clv_bps"] + 500))
+    return _change_line(copy, "scores.jsonl", _is_scored, lambda row: row.update(clv_bps=row["clv_bps"] + 500))
 
 
 def _is_scored(row: _Line) -> bool:
@@ -221,7 +215,7 @@ def _drop_worst(copy: Copy) -> Copy:
 
 
 def _relabel(copy: Copy) -> Copy:
-    return _changed(
+    return _change_line(
         copy,
         "events.jsonl",
         lambda event: event["kind"] == Kind.RUN_STARTED,
@@ -259,16 +253,16 @@ ATTACKS: dict[str, Callable[[Copy], Copy]] = {
 
 
 class Tampering:
-    """A copy of a sealed run to tamper with: each act changes the copy and returns this object.
+    """A copy of a sealed run to tamper with; each act changes the copy and returns this object.
 
     Attributes
     ----------
     attacks
         Names for ``attack``.
     source, copy
-        The run, which stays as it is, and the copy as it stands.
+        The unchanged run, and the copy.
     changes
-        What was done to the copy, in words.
+        The acts so far, in words.
     """
 
     attacks = tuple(ATTACKS)
@@ -280,13 +274,13 @@ class Tampering:
         self.restore()
 
     def restore(self) -> Self:
-        """Begin again with the untouched bytes."""
+        """Restore the untouched bytes."""
         self.changes: list[str] = []
         self.copy = self._untouched
         return self._forget()
 
     def _forget(self) -> Self:
-        """Let go of what was derived from the bytes before."""
+        """Drop what was derived from the previous bytes."""
         for name in ("verification", "differences"):
             self.__dict__.pop(name, None)
         return self
@@ -302,7 +296,7 @@ class Tampering:
         Raises
         ------
         EvidenceError
-            Another name, or a run that has nothing to try it on, or no longer has.
+            An unknown name, or the copy has nothing to try it on.
         """
         if name not in ATTACKS:
             raise EvidenceError(f"no attack {name!r}; there are: {', '.join(ATTACKS)}")
@@ -317,7 +311,7 @@ class Tampering:
         Raises
         ------
         EvidenceError
-            No such file, or no such text in it.
+            The file or the text does not exist.
         """
         before = self.copy.read(file)
         if old.encode() not in before:
@@ -325,21 +319,21 @@ class Tampering:
         return self._take(self.copy.write(file, before.replace(old.encode(), new.encode(), 1)), f"{file}: {old} -> {new}")
 
     def line(self, file: str, number: int) -> str:
-        """Return a line of the copy, numbered from 0, without its line feed; bytes that are no UTF-8 as escapes.
+        """Return a line of the copy, numbered from 0, without its line feed; invalid UTF-8 as escapes.
 
         Raises
         ------
         EvidenceError
-            No such file, or no such line in it.
+            The file or the line does not exist.
         """
         return self.copy.read(file)[slice(*self._span(file, number))].decode("utf-8", "backslashreplace")
 
     def write_line(self, file: str, number: int, text: str) -> Self:
-        """Write a line of a file anew; refuses as ``line`` does."""
+        """Replace a line of a file."""
         before, (start, end) = self.copy.read(file), self._span(file, number)
         return self._take(
             self.copy.write(file, before[:start] + text.encode("utf-8", "surrogatepass") + before[end:]),
-            f"{file}, line {number}: written anew",
+            f"{file}, line {number}: rewritten",
         )
 
     def flip(self, file: str, offset: int, bit: int = 0) -> Self:
@@ -348,7 +342,7 @@ class Tampering:
         Raises
         ------
         EvidenceError
-            No such file, byte or bit.
+            The file, byte or bit does not exist.
         """
         before = bytearray(self.copy.read(file))
         if not (0 <= offset < len(before) and 0 <= bit < 8):
@@ -357,16 +351,16 @@ class Tampering:
         return self._take(self.copy.write(file, bytes(before)), f"{file}: bit {bit} of byte {offset} flipped")
 
     def flip_in_line(self, file: str, number: int) -> Self:
-        """Flip the lowest bit of the byte in the middle of a line; refuses as ``line`` does."""
+        """Flip the lowest bit of the byte in the middle of a line."""
         return self.flip(file, sum(self._span(file, number)) // 2)
 
     def close_seal(self) -> Self:
-        """Close the seal again over the changed bytes, as a forger does who knows the format.
+        """Seal the changed bytes again, like a forger who knows the format.
 
         Raises
         ------
         EvidenceError
-            A manifest that can't be read.
+            The manifest can't be read.
         """
         return self._take(closed_again(self.copy), "seal closed again over all this")
 
@@ -378,7 +372,7 @@ class Tampering:
 
     @cached_property
     def verification(self) -> Verification:
-        """The seven checks of the copy as it stands."""
+        """The seven checks of the copy."""
         if self.copy is self._untouched:
             return self.untouched
         return verify(self.copy.run, self.copy.receipts, anchor=self._anchor)
@@ -390,12 +384,12 @@ class Tampering:
 
     @property
     def first_change(self) -> tuple[str, int] | None:
-        """File and line of the first byte that is not as sealed; null while nothing is changed."""
+        """File and line of the first changed byte; ``None`` without a change."""
         return (self.differences[0].file, self.differences[0].line) if self.differences else None
 
     @cached_property
     def differences(self) -> list[Difference]:
-        """Where the files of the copy are not as sealed, a difference a file."""
+        """The difference of each changed file."""
         return self.copy.differences(self._untouched)
 
     @property
@@ -411,14 +405,14 @@ class Tampering:
         return pl.DataFrame(rows, schema=dict.fromkeys(("check", "untouched", "now", "detail"), pl.String), orient="row")
 
     def card(self, *, refused: str = "", live: bool = False) -> Html:
-        """Show what was changed, and the checks before and after.
+        """Show the changes, and the checks before and after.
 
         Parameters
         ----------
         refused
-            Why the last act was refused.
+            Reason of the refusal of the last act.
         live
-            Whether it is shown in a widget.
+            Whether the card is in a widget.
         """
         checks, published, now = self.verification.checks, self.untouched.manifest_hash, self.copy.run.manifest_hash
         return card(

@@ -1,4 +1,4 @@
-"""The proof card as a page: what ran, what is sealed, what the seven checks say, and what they can't."""
+"""Verifications and proof cards: the run, its seal, and the seven checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clvlab.api.runs import ProofArtifactResponse
 from clvlab.proof.checks import CHECKS
 from clvlab.proof.checks import Verdict as CheckVerdict
 from clvlab.proof.verify import Verification
-from clvlab.report.export import Shown
+from clvlab.report.export import Exportable
 from clvlab.report.headline import means_of, spelt_mean
 from clvlab.report.html import Html, card
 from clvlab.runs.card import card_causality, proof_card
@@ -20,7 +20,7 @@ from clvlab.runs.inspector import at_close
 from clvlab.statistics.verdict import Tone, Verdict
 from clvlab.words import CHECK_MEANINGS, sample
 
-# The seven checks with what each one means, as HTML.
+# The seven checks with their meaning, as HTML.
 
 
 def state(verification: Verification) -> str:
@@ -31,7 +31,7 @@ def state(verification: Verification) -> str:
 
 
 def sentence(found: Verification) -> str:
-    """Say what the checks say, in one sentence."""
+    """Return the result of the checks in one sentence."""
     failed = [name.replace("_", " ") for name, check in found.checks.items() if check.verdict is CheckVerdict.FAIL]
     if not found.verified:
         return f"The seal is broken: {', '.join(failed) or 'the evidence has another hash'}."
@@ -47,14 +47,14 @@ def sentence(found: Verification) -> str:
     return f"The seal is intact and no check fails: {counts}."
 
 
-def said(found: Verification) -> Verdict:
-    """Return what the checks say, with its tone."""
+def verdict_on(found: Verification) -> Verdict:
+    """Return the result of the checks as a sentence with its tone."""
     return Verdict(sentence(found), Tone.BEATS if found.passed else Tone.LOSES)
 
 
 @dataclass(frozen=True, slots=True)
-class ShownCheck:
-    """A check as a table shows it: its verdict, what it means, and what the verdict rests on."""
+class CheckRow:
+    """A row of the checks: verdict, meaning, and basis."""
 
     name: str
     verdict: str
@@ -62,19 +62,19 @@ class ShownCheck:
     detail: str
 
 
-def shown_checks(verification: Verification) -> list[ShownCheck]:
+def check_rows(verification: Verification) -> list[CheckRow]:
     """Return the checks in their order."""
     own = verification.checks
-    return [ShownCheck(name, own[name].verdict.value, CHECK_MEANINGS[name], own[name].detail) for name in CHECKS if name in own]
+    return [CheckRow(name, own[name].verdict.value, CHECK_MEANINGS[name], own[name].detail) for name in CHECKS if name in own]
 
 
 def verification_card(verification: Verification) -> Html:
-    """Show a verification: what it says, seven marks, and folded what each rests on; of a check that fails, unfolded."""
+    """Show a verification: a sentence, seven marks, and the basis of each, collapsed unless a check fails."""
     return card(
         "verification.html",
         f"Verification of {verification.run_id}: {state(verification)}",
-        said=said(verification),
-        checks=shown_checks(verification),
+        verdict=verdict_on(verification),
+        checks=check_rows(verification),
         marks=verdicts(verification),
         hashes={
             "evidence hash, sealed": verification.evidence_hash,
@@ -89,10 +89,10 @@ def verdicts(verification: Verification) -> dict[str, str]:
     return {name: check.verdict.value for name, check in verification.checks.items()}
 
 
-class ProofCard(Shown):
-    """What is published of a run; made by ``Run.proof_card()``.
+class ProofCard(Exportable):
+    """The public summary of a run; made by ``Run.proof_card()``.
 
-    ``.card`` is the card as the service answers it: a JSON object.
+    ``.card`` is the JSON object that a service returns.
     """
 
     def __init__(self, verification: Verification) -> None:
@@ -118,10 +118,10 @@ class ProofCard(Shown):
         return card(
             "proof_card.html",
             f"Proof card of {found.run_id}",
-            said=said(found),
+            verdict=verdict_on(found),
             marks=verdicts(found),
             figures=_figures(found, card_),
-            checks=shown_checks(found),
+            checks=check_rows(found),
             run={"mode": card_["run"]["mode_label"], "source": card_["run"]["source_mode"]},
             agents=[
                 (
@@ -142,7 +142,7 @@ def _words(entries: Mapping[str, object]) -> dict[str, object]:
 
 
 def _figures(found: Verification, card: ProofArtifactResponse) -> dict[str, str]:
-    """Return agents, anchor and size of the sample; and the mean of a single agent, with its interval."""
+    """Return agents, anchor, sample, and the mean of a single agent."""
     metrics, agents = card["metrics"], card["lineage"]["agents"]
     anchor = card["anchor"]["status"].replace("_", " ")
     if metrics is None or found.scores is None or found.evidence is None:

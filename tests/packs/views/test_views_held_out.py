@@ -35,7 +35,7 @@ VIEWS = {
 
 
 def here(lab, opened):
-    return cl.open_pack("season") if opened == "elsewhere" else lab._place.pack("season")
+    return cl.open_pack("season") if opened == "elsewhere" else lab._backend.pack("season")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from clvlab.law.schema import TICKS
 from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.writer import write_pack
 from clvlab.report.explorer.figure import reach, traces
-from clvlab.report.explorer.view import ShownOutcome
+from clvlab.report.explorer.view import MarkOutcome
 from tests.factories import message
 
 BUSY = 90000005
@@ -181,7 +181,7 @@ class TestWidget:
 
         assert explorer.view.position == 10
         drawn = {trace.name for trace in shell.figure.data if trace.name and trace.x is not None and len(trace.x)}
-        assert drawn & set(ShownOutcome) <= {ShownOutcome.OPEN.value}
+        assert drawn & set(MarkOutcome) <= {MarkOutcome.OPEN.value}
         assert "close (kickoff)" not in drawn
         assert "10 of" in shell.summary.value
 
@@ -196,7 +196,7 @@ class TestWidget:
     def test_a_click_opens_the_record(self, shell):
         marks = next(trace for trace in shell.figure.data if trace.mode == "markers" and trace.customdata)
 
-        shell._clicked(marks, replace_points([0]), None)
+        shell._on_click(marks, replace_points([0]), None)
 
         assert f"Decision {marks.customdata[0]}" in shell.record.value
         assert len(shell.figure.data[-1].x) == 1

@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from clvlab.law.closing import Window
-from clvlab.report.explorer.view import LINES, MARKS, ShownOutcome, market, suspensions, thin
+from clvlab.report.explorer.view import LINES, MARKS, MarkOutcome, market, suspensions, thin
 from tests.factories import MARKET, make_decisions, make_run, make_tape, message
 
 SIDES = ("draw", "part1", "part2")
@@ -57,11 +57,11 @@ def test_the_replay_hides_later_messages_later_decisions_and_the_verdict_on_earl
 
     assert early.lines["ts_ms"].max() == 0
     assert early.close is None
-    assert early.decided.select("seq", "outcome", "clv_bps", "reason").rows() == [(1, ShownOutcome.OPEN, None, None)]
+    assert early.decided.select("seq", "outcome", "clv_bps", "reason").rows() == [(1, MarkOutcome.OPEN, None, None)]
     assert late.close.prob_bps == {"draw": 2500, "part1": 5000, "part2": 2500}
     assert late.decided.select("seq", "outcome", "clv_bps").rows() == [
-        (1, ShownOutcome.BEAT, 1000),
-        (2, ShownOutcome.UNMOVED, 0),
+        (1, MarkOutcome.BEAT, 1000),
+        (2, MarkOutcome.UNMOVED, 0),
     ]
 
 
@@ -101,14 +101,14 @@ def test_outcomes_follow_the_sign_of_the_clv_and_the_law(tape):
     view = prepared(tape, *decided, window=Window(min_clv_horizon_s=0)).view()
 
     outcomes = dict(view.decided.select("seq", "outcome").iter_rows())
-    assert outcomes == {1: ShownOutcome.BEHIND, 2: ShownOutcome.BEAT, 3: ShownOutcome.BEHIND, 4: ShownOutcome.INVALID}
+    assert outcomes == {1: MarkOutcome.BEHIND, 2: MarkOutcome.BEAT, 3: MarkOutcome.BEHIND, 4: MarkOutcome.INVALID}
 
 
 def test_a_market_of_decisions_only_has_marks_and_no_line(tape):
     view = prepared(tape, {"market_key": "NONE|", "side": "yes"}, market_key="NONE|").view()
 
     assert (view.sides, view.lines.height, view.messages) == ((), 0, 0)
-    assert view.decided.select("outcome", "prob_bps").rows() == [(ShownOutcome.INVALID, 0)]
+    assert view.decided.select("outcome", "prob_bps").rows() == [(MarkOutcome.INVALID, 0)]
 
 
 def test_a_market_suspended_throughout_has_gaps_and_no_closing_price():

@@ -130,7 +130,7 @@ class TestEvidenceBrowser:
 
         assert of_kind == browser.find(kinds=["MARKET_CLOSE"]) == browser.frame.filter(kind="MARKET_CLOSE")["seq"].to_list()
         assert shell.found == []
-        assert "no such line" in shell.said.value
+        assert "no such line" in shell.status.value
         assert browser.find("run_STARTED") == [0]
 
     def test_rows_that_are_apart_have_the_hashes_of_the_whole(self, run):

@@ -1,4 +1,4 @@
-"""What both places of a laboratory have in common: what they do, and the tables that SQL sees."""
+"""What a laboratory needs of a backend, and the tables for SQL."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Backend(Protocol):
     where: str
 
     def packs(self) -> Listing: ...
-    def import_odds(self, source: str | None, given: Any, pack_id: str, options: Mapping[str, Any]) -> Pack: ...
-    def capture(self, feed: str | Feed, out: Path, capturing: CaptureRequest) -> Pack: ...
+    def import_odds(self, source: str | None, paths: Any, pack_id: str, options: Mapping[str, Any]) -> Pack: ...
+    def capture(self, feed: str | Feed, out: Path, request: CaptureRequest) -> Pack: ...
     def backtest(self, request: RunRequest, agent: AgentSpec) -> Result: ...
 
     def backtests(self, requests: Sequence[RunRequest], agent: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
@@ -64,7 +64,7 @@ class Backend(Protocol):
     def sweep(
         self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]], work: GridWork
     ) -> tuple[tuple[Trial, ...], int]:
-        """Score a grid; returns its trials, and how many others are on record over the pack."""
+        """Score a grid; return its trials, and how many others are on record over the pack."""
         ...
 
     def walk(
@@ -74,7 +74,7 @@ class Backend(Protocol):
         ...
 
     def plan(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
-        """Keep a plan, and shut what it holds out."""
+        """Keep a plan, and hold its fixtures out."""
         ...
 
     def runs(self, limit: int | None = None) -> Listing: ...
@@ -86,9 +86,9 @@ class Backend(Protocol):
 
 
 def run_tables(runs: Callable[[], Listing], open_run: Callable[[str], Result]) -> dict[str, Callable[[], Table]]:
-    """Return makers of the tables ``runs``, ``agents``, ``scores`` and ``decisions`` over all runs that are sealed."""
+    """Return makers of the tables ``runs``, ``agents``, ``scores`` and ``decisions`` over all sealed runs."""
 
-    def joined(schema: Mapping[str, Any], of: Callable[[Result], pl.DataFrame]) -> Callable[[], Table]:
+    def table_of(schema: Mapping[str, Any], of: Callable[[Result], pl.DataFrame]) -> Callable[[], Table]:
         def make() -> pl.DataFrame:
             sealed = runs().frame.filter(pl.col("status") == "sealed")["run_id"]
             named = [of(open_run(run_id)).insert_column(0, pl.lit(run_id).alias("run_id")) for run_id in sealed]
@@ -98,9 +98,9 @@ def run_tables(runs: Callable[[], Listing], open_run: Callable[[str], Result]) -
 
     return {
         "runs": lambda: runs().frame,
-        "agents": joined(OUTCOMES, lambda one: pl.concat([own.outcomes for own in one.parts])),
-        "scores": joined(SCORES, lambda one: _score_rows(one.run.source.scores)),
-        "decisions": joined(DECISION_EVENTS, lambda one: read_evidence(one.run.source.events).decisions),
+        "agents": table_of(OUTCOMES, lambda one: pl.concat([own.outcomes for own in one.parts])),
+        "scores": table_of(SCORES, lambda one: _score_rows(one.run.source.scores)),
+        "decisions": table_of(DECISION_EVENTS, lambda one: read_evidence(one.run.source.events).decisions),
     }
 
 
