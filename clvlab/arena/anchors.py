@@ -43,7 +43,7 @@ def _record(connection: Connection, run_id: str) -> AnchorRecord | None:
 
 
 @dataclass(frozen=True)
-class Anchoring:
+class RunAnchors:
     """Anchors of runs; starting one never waits for the chain."""
 
     database: Database

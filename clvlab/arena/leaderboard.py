@@ -14,8 +14,8 @@ import polars as pl
 from clvlab.api.answer import pick
 from clvlab.api.leaderboard import AnchorSummary, EligibilityBadge, LeaderboardResponse, LeaderboardRow
 from clvlab.arena.runs.decisions import RunDecisions
-from clvlab.arena.runs.in_database import Claimed, results
-from clvlab.arena.runs.stored import against_the_record
+from clvlab.arena.runs.in_database import FixtureClaims, results
+from clvlab.arena.runs.runs import against_the_record
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import PageError, RunRemovedError, UnknownRunError
 from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
@@ -81,7 +81,7 @@ class GlobalLeaderboard:
         """Recompute and store everything from the sealed bytes; return a sentence for every difference."""
         with self.database.read() as connection:
             run_ids = standings.sealed_run_ids(connection)
-            claimed = Claimed()
+            claimed = FixtureClaims()
             fresh = [result for run_id in run_ids for result in _results(connection, run_id, claimed)]
         with self.database.write() as connection:
             StoredLogRows(connection, writing=True)  # no run is sealed, and nothing is rebuilt, meanwhile
@@ -103,7 +103,7 @@ def _by_label(connection: Connection) -> dict[str, Mapping[str, object]]:
     return {row["label"]: row for row in standings.all_rows(connection)}
 
 
-def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[ResultRow]:
+def _results(connection: Connection, run_id: str, claimed: FixtureClaims) -> list[ResultRow]:
     row = runs.row(connection, run_id)
     run = runs.sealed_run(connection, run_id)
     if row is None or not row["ranked"]:

@@ -139,7 +139,7 @@ class EventWriter:
 class LiveOrigin(Origin, Protocol):
     def spec(self, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LiveSpec: ...
 
-    def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None: ...
+    def report_events(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -156,10 +156,10 @@ class LiveJobs(RunJobs):
             def made(commitment: Commitment | None) -> Run:
                 with watched:  # the feed is not followed while the run is stored
                     spec = self.origin.spec(job, feed, fixture, settings.grace_s)
-                    telling = EventWriter(lambda happenings: self._tell(job, happenings), tell, feed, stop)
-                    done = self._followed(spec, settings.folder / job.run_id, stop, commitment, telling)
-                if telling.lost is not None:
-                    raise telling.lost
+                    writer = EventWriter(lambda happenings: self._tell(job, happenings), tell, feed, stop)
+                    done = self._followed(spec, settings.folder / job.run_id, stop, commitment, writer)
+                if writer.lost is not None:
+                    raise writer.lost
                 if done is None:
                     raise PostponedError("the process that followed it ends")
                 return done
@@ -167,32 +167,32 @@ class LiveJobs(RunJobs):
             yield made
 
     def _followed(
-        self, spec: LiveSpec, folder: Path, stop: Stop, commitment: Commitment | None, telling: EventWriter
+        self, spec: LiveSpec, folder: Path, stop: Stop, commitment: Commitment | None, writer: EventWriter
     ) -> Run | None:
-        was_begun = has_journal(folder)
+        was_started = has_journal(folder)
         try:
-            with telling:
+            with writer:
                 return follow(
                     spec,
                     folder,
                     stop,
                     commitment=commitment,
                     note=LogWriter(RunLog(self.database), self.clock),
-                    on_message=telling.decided,
-                    on_replay=telling.recalled,
-                    on_idle=telling.looked,
+                    on_message=writer.decided,
+                    on_replay=writer.recalled,
+                    on_idle=writer.looked,
                     clock=self.clock,
                 )
         except FileLockedError as error:  # the earlier holder of the job will soon find its lease lost
             raise PostponedError(str(error)) from error
         except FeedError as error:  # an operator can mend that: an expired token must not lose decisions
-            if not telling.messages and not was_begun:
+            if not writer.messages and not was_started:
                 raise
             raise PostponedError(str(error)) from error
 
     def _tell(self, job: Job, happenings: Sequence[Happening]) -> None:
         with fenced(self.database, job) as connection:
-            self.origin.told(connection, job, happenings, self.clock())
+            self.origin.report_events(connection, job, happenings, self.clock())
 
 
 def payload_of(origin_id: str, fixture: Fixture) -> JobPayload:

@@ -28,7 +28,7 @@ from clvlab.arena.report_requests import BacktestRunRequest, PackBacktestRequest
 from clvlab.arena.run_jobs import Sealing
 from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.in_database import enter, give_up
-from clvlab.arena.runs.stored import StoredRuns, require
+from clvlab.arena.runs.runs import StoredRuns, require
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import (
     IdempotencyConflictError,
@@ -118,7 +118,7 @@ class BacktestOrigin:
         request = stored_request(job.payload["request"])
         return request.spec(open_catalogued(self.catalog, request.pack_id))
 
-    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+    def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
         """Announce nothing: backtests have no events."""
 
     def sealing(self, job: Job, run: Run) -> Sealing:
@@ -152,17 +152,17 @@ _KIND = "backtest"
 
 
 @dataclass(frozen=True)
-class AskedReport:
+class ReportRequest:
     """A requested backtest after all immediate checks.
 
-    The holder of ``key`` may withdraw the request; ``given`` says that the caller chose it, so that it keeps this backtest;
+    The holder of ``key`` may withdraw the request; ``is_chosen`` says that the caller chose it, so that it keeps this backtest;
     ``known`` that the report exists.
     """
 
     request: BacktestRunRequest | PackBacktestRequest
     spec: ReplaySpec = field(repr=False)
     key: str
-    given: bool
+    is_chosen: bool
     known: bool
 
     @property
@@ -184,7 +184,7 @@ class BacktestReports:
     budget: Budget
     _sheets: BoundedCache[str] = field(default_factory=lambda: BoundedCache(_SHEETS_BYTES, len))
 
-    def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> AskedReport:
+    def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> ReportRequest:
         """Check a request; stores nothing.
 
         ``key`` is an idempotency key for one backtest, with which the request can be withdrawn; a new one by default.
@@ -200,39 +200,41 @@ class BacktestReports:
         if used not in (None, spec.run_id):
             raise _taken(key)
         known = self._stored(backtest_id(spec.run_id)) is not None
-        return AskedReport(request, spec, key or secrets.token_urlsafe(24), key is not None, known)
+        return ReportRequest(request, spec, key or secrets.token_urlsafe(24), key is not None, known)
 
-    def enter(self, asked: AskedReport) -> None:
+    def enter(self, wanted: ReportRequest) -> None:
         """Store a request, and its run with a job if it is the first."""
         now = self.clock()
         with self.database.write() as connection:
-            job_rows.hold_open(connection, asked.run_id, [_KIND])  # so that it is not cancelled before the key is stored
-            taken = reports.take_key(connection, asked.key, asked.run_id, now, given=asked.given, active=not asked.known)
-            if taken != asked.run_id:
-                raise _taken(asked.key)
-            if enter(connection, asked.spec.started, ANYBODY, now, budget=self.budget):
-                body = asked.request.model_dump(mode="json", exclude_unset=True)
-                job_rows.add(connection, _KIND, asked.run_id, {"origin_id": asked.run_id, "request": body}, now)
+            job_rows.hold_open(connection, wanted.run_id, [_KIND])  # so that it is not cancelled before the key is stored
+            taken = reports.take_key(
+                connection, wanted.key, wanted.run_id, now, is_chosen=wanted.is_chosen, active=not wanted.known
+            )
+            if taken != wanted.run_id:
+                raise _taken(wanted.key)
+            if enter(connection, wanted.spec.started, ANYBODY, now, budget=self.budget):
+                body = wanted.request.model_dump(mode="json", exclude_unset=True)
+                job_rows.add(connection, _KIND, wanted.run_id, {"origin_id": wanted.run_id, "request": body}, now)
 
-    def settle(self, asked: AskedReport) -> BacktestRunResponse:
+    def settle(self, wanted: ReportRequest) -> BacktestRunResponse:
         """Wait until a stored request is answered, and perform it here if no other worker does. Blocks."""
         try:
-            self.jobs.require_sealed(asked.run_id)
+            self.jobs.require_sealed(wanted.run_id)
         except RunFailedError as error:
             raise PackReplayError(f"the replay failed: {error.cause}") from error
-        return asked.answer
+        return wanted.answer
 
     def run(self, request: BacktestRunRequest | PackBacktestRequest) -> BacktestRunResponse:
-        asked = self.ask(request)
-        if not asked.known:
-            self.enter(asked)
-            self.settle(asked)
-        return asked.answer
+        wanted = self.ask(request)
+        if not wanted.known:
+            self.enter(wanted)
+            self.settle(wanted)
+        return wanted.answer
 
-    def state(self, asked: AskedReport) -> BacktestState:
+    def state(self, wanted: ReportRequest) -> BacktestState:
         """Return the progress of a request, with the key by which it can be withdrawn."""
-        state = self._state(asked.run_id)
-        state["key"] = asked.key
+        state = self._state(wanted.run_id)
+        state["key"] = wanted.key
         return state
 
     def _state(self, run_id: str) -> BacktestState:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from clvlab.anchor.configured import anchorer
+from clvlab.anchor.anchorer import anchorer
 from clvlab.anchor.records import AnchorRecord, FolderRecords
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.api.runs import InspectorRecord
@@ -48,7 +48,7 @@ class FolderRecorder:
         with self.log.write() as rows:
             if isinstance(spec, ReplaySpec):  # what is captured live is of no pack yet
                 quotes = quotes_of_fixtures(spec.pack, spec.fixture_ids)
-                check_open(without_held(spec.pack, held_matches(rows.shut()), quotes), spec.fixture_ids)
+                check_open(without_held(spec.pack, held_matches(rows.held_out()), quotes), spec.fixture_ids)
             inputs, content_hash = inputs_hash(spec.started), spec.started["binding"]["content_hash"]
             sources = [agent["source_sha256"] for agent in spec.started["agents"]]
             audits, now_ms = len(audited(spec.started)), self.clock()

@@ -21,7 +21,7 @@ from clvlab.api.answer import JsonObject
 
 _JSON = re.compile(r"\s*application/([\w!#$&^.+-]+\+)?json\s*(;.*)?", re.IGNORECASE | re.ASCII)  # suffix: RFC 6839, 3.1
 _UNREADABLE = "the request body can't be read as JSON: "
-_MAX_SHOWN = 100
+_MAX_EXCERPT = 100
 
 
 class JsonRoute(APIRoute):
@@ -56,12 +56,12 @@ def _refuse_other_forms(headers: Headers) -> None:
     """
     coding = headers.get("content-encoding", "identity")
     if coding.lower() != "identity":
-        detail = f"the request body has the Content-Encoding {coding[:_MAX_SHOWN]!r}: send it without one"
+        detail = f"the request body has the Content-Encoding {coding[:_MAX_EXCERPT]!r}: send it without one"
         raise HTTPException(415, detail, {"Accept-Encoding": "identity"})
     types = list(dict.fromkeys(headers.getlist("content-type")))
     if len(types) != 1 or not _JSON.fullmatch(types[0]):
-        given = " and ".join(repr(media_type[:_MAX_SHOWN]) for media_type in types[:5]) or "no Content-Type"
-        detail = f"the request body is sent as {given}: send JSON as Content-Type: application/json"
+        stated = " and ".join(repr(media_type[:_MAX_EXCERPT]) for media_type in types[:5]) or "no Content-Type"
+        detail = f"the request body is sent as {stated}: send JSON as Content-Type: application/json"
         raise HTTPException(415, detail, {"Accept": "application/json"})
 
 
@@ -94,7 +94,7 @@ def _object(members: list[tuple[str, Any]]) -> JsonObject:
     read: JsonObject = {}
     for name, value in members:
         if name in read:
-            raise _NotJsonError(f"the name {name[:_MAX_SHOWN]!r} stands twice in an object")
+            raise _NotJsonError(f"the name {name[:_MAX_EXCERPT]!r} stands twice in an object")
         read[name] = value
     return read
 
@@ -151,9 +151,9 @@ def _declared(dependant: Dependant) -> dict[str, object]:
     return found
 
 
-def _fault(name: str, kind: str, message: str, given: Any) -> ErrorDetails:
+def _fault(name: str, kind: str, message: str, value: Any) -> ErrorDetails:
     """Return a fault in the form that the framework's own checks have."""
-    return {"type": kind, "loc": ("query", name), "msg": message, "input": given}
+    return {"type": kind, "loc": ("query", name), "msg": message, "input": value}
 
 
 def _is_several(annotation: Any) -> bool:

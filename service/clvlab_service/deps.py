@@ -101,12 +101,12 @@ def _preference(
         Header(alias="Prefer", description="`respond-async`: answer at once; `wait=N`: wait up to N seconds (RFC 7240)."),
     ] = None,
 ) -> Preference:
-    asked = [part.partition(";")[0].strip() for part in ",".join(prefer or ()).split(",")]  # parameters are not for us
-    wait = next((found for part in asked if (found := _WAIT.fullmatch(part))), None)
+    preferences = [part.partition(";")[0].strip() for part in ",".join(prefer or ()).split(",")]  # parameters are not for us
+    wait = next((found for part in preferences if (found := _WAIT.fullmatch(part))), None)
     if wait is not None:
         wait_s = min(int(wait[1]), _LONGEST_S)
         return Preference(wait_s, f"wait={wait_s}")
-    if any(part.lower() == "respond-async" for part in asked):
+    if any(part.lower() == "respond-async" for part in preferences):
         return Preference(0, "respond-async")
     return Preference()
 

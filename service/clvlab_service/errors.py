@@ -46,7 +46,7 @@ _READING = ("GET", "HEAD")
 _OF_FILES = ("GET",)
 _RETRY_AFTER_S = 5
 _STORE_DETAIL = "the store did not answer as it should; what it said is in the log under the request id"
-_MAX_SHOWN = 200
+_MAX_EXCERPT = 200
 _MAX_DETAIL = 2000
 _EXACT = 2**53
 
@@ -132,9 +132,9 @@ async def _known(request: Request, error: Exception) -> Response:
     return known_problem(request, error)
 
 
-def validation_problem(request: HTTPConnection, parameter: str, message: str, given: str) -> Response:
+def validation_problem(request: HTTPConnection, parameter: str, message: str, value: str) -> Response:
     """Build the problem of one bad query parameter, in the form that the framework's checks have."""
-    found: RequestFault = {"loc": ["query", parameter], "msg": message, "type": "value_error", "input": _shown(given)}
+    found: RequestFault = {"loc": ["query", parameter], "msg": message, "type": "value_error", "input": _excerpt(value)}
     return _unprocessable(request, [found])
 
 
@@ -145,7 +145,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
             "loc": [part for part in entry["loc"] if part not in (ONE, SEVERAL)],  # a client knows no such field
             "msg": entry["msg"],
             "type": entry["type"],
-            "input": _shown(entry.get("input")),
+            "input": _excerpt(entry.get("input")),
         }
         for entry in error.errors()
     ]
@@ -157,8 +157,8 @@ def _unprocessable(request: HTTPConnection, found: list[RequestFault]) -> Respon
     return problem(request, HTTPStatus.UNPROCESSABLE_ENTITY, summary, kind=_INVALID, errors=found)
 
 
-def _shown(value: Any) -> str:
-    return _short(ascii(value), _MAX_SHOWN)
+def _excerpt(value: Any) -> str:
+    return _short(ascii(value), _MAX_EXCERPT)
 
 
 def _fact(value: str | int) -> str | int:

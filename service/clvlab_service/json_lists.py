@@ -27,7 +27,7 @@ PAGE = 256
 
 _EVENT = TypeAdapter(CompetitionEvent)
 _KEPT_BYTES = 32 << 20
-_OVERHEAD_BYTES = 64  # of a text, beside its characters
+_OVERHEAD_BYTES = 64  # of a text, besides its characters
 
 
 class EventPages:

@@ -110,12 +110,12 @@ class TimedProtocol(H11Protocol):
         self.transport.close()
 
     def _answer(self, status: HTTPStatus) -> None:
-        said = b"the request did not arrive in time"
+        body = b"the request did not arrive in time"
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-        headers.append((b"content-length", str(len(said)).encode()))
+        headers.append((b"content-length", str(len(body)).encode()))
         for event in (
             h11.Response(status_code=status, headers=headers, reason=status.phrase.encode()),
-            h11.Data(data=said),
+            h11.Data(data=body),
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event) or b"")
@@ -219,11 +219,11 @@ def work(host: str, health_port: int | None, say: Callable[[str], None]) -> None
     def ready() -> None:
         application: Application = app.state.application
         lanes = application.jobs.lanes
-        told = [f"{lanes['jobs']} jobs at once"]
-        told += ["anchors"] if lanes["anchors"] else []
-        told += [f"{lanes['live']} live runs"] if lanes["live"] else []
-        told += [f"asked at {_url(host, sock)}" for sock in socks]
-        say(f"clvlab works for {application.place}: {', '.join(told)}")
+        lines = [f"{lanes['jobs']} jobs at once"]
+        lines += ["anchors"] if lanes["anchors"] else []
+        lines += [f"{lanes['live']} live runs"] if lanes["live"] else []
+        lines += [f"asked at {_url(host, sock)}" for sock in socks]
+        say(f"clvlab works for {application.place}: {', '.join(lines)}")
 
     _run(app, settings, socks, ready)
 
@@ -232,13 +232,13 @@ def _run(app: FastAPI, settings: Settings, socks: list[socket.socket], ready: Ca
     """Run an app until interrupted, on these sockets or on none."""
     start = _Start(app)
 
-    def begun() -> None:
+    def announce() -> None:
         forward_uvicorn(app.state.log)
         ready()
 
     forward_uvicorn(None)  # it would log a start that fails with its traceback, and the caller says why in one line
     try:
-        _Server(_config(start, settings), app, settings.shutdown_s, begun).run(sockets=socks)
+        _Server(_config(start, settings), app, settings.shutdown_s, announce).run(sockets=socks)
     except SystemExit:
         if start.failure is None:
             raise
@@ -258,7 +258,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         log_level="warning",
         log_config=None,
         access_log=False,  # the service has its own, with request ids
-        ws_per_message_deflate=False,  # it would compress every message anew for each who watches
+        ws_per_message_deflate=False,  # it would compress every message again for each who watches
         proxy_headers=False,  # and its own setting of proxies
         lifespan="on",
         timeout_graceful_shutdown=settings.shutdown_s + _LAST_ANSWERS_S,
@@ -330,21 +330,21 @@ def _url(host: str, sock: socket.socket) -> str:
 
 
 def _settings(host: str, dev_folder: Path | None, *, devfeed: bool) -> Settings:
-    given: dict[str, object] = {}
+    values: dict[str, object] = {}
     if devfeed and dev_folder is None:
         raise SettingsError("--devfeed plays a made-up match: it goes with --dev only")
     if dev_folder is not None:
         if host not in LOOPBACK:
             raise SettingsError(f"--dev trusts a key that lies on this disk, so it listens on {LOOPBACK} only, not {host!r}")
-        given = {"jwt_public_key_file": public_key_file(dev_folder), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+        values = {"jwt_public_key_file": public_key_file(dev_folder), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
         if devfeed:
-            given |= {"devfeed": True, "live_folder": dev_folder / "live"}
-    return _read(**given)
+            values |= {"devfeed": True, "live_folder": dev_folder / "live"}
+    return _read(**values)
 
 
-def _read(**given: Any) -> Settings:
+def _read(**values: Any) -> Settings:
     try:
-        return Settings(**given)
+        return Settings(**values)
     except ValidationError as error:
         raise SettingsError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())) from error
 

@@ -13,8 +13,7 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
-from clvlab.anchor.anchorer import NullAnchor
-from clvlab.anchor.configured import anchorer
+from clvlab.anchor.anchorer import NullAnchor, anchorer
 from clvlab.anchor.devchain import GENESIS_HASH, ChainFault
 from clvlab.anchor.records import AnchorAttempt, AnchorRecord, FolderRecords
 from clvlab.anchor.settings import AnchorSettings, anchor_from_environment

@@ -48,7 +48,7 @@ def test_worker_whose_run_is_cancelled_ends_at_its_next_word_and_stores_nothing(
     job = application.jobs._claim()
     told = []
 
-    with application.jobs._attempts.at(job, told=True) as attempt:
+    with application.jobs._attempts.at(job, visible=True) as attempt:
 
         def tell(stage, done=0, total=1):
             told.append(stage)
@@ -98,7 +98,7 @@ def test_progress_is_seen_by_other_processes_and_ends_with_the_run(application, 
     monkeypatch.setattr("clvlab.arena.jobs._NOTED_S", -1)
     _, run_id = claimed(application)
     job = application.jobs._claim()
-    with application.jobs._attempts.at(job, told=True) as attempt:
+    with application.jobs._attempts.at(job, visible=True) as attempt:
         with application._database.write() as connection:
             runs.mark(connection, run_id, runs.RunStatus.RUNNING)
         attempt.tell(Stage.DECIDING, 1, 2)

@@ -92,7 +92,7 @@ def test_a_worker_that_is_only_slow_keeps_its_job(durable_url):
     application.deploys.deploy(ALICE, BODY)
     job = application.jobs._claim()
 
-    with application.jobs._attempts.at(job, told=True):
+    with application.jobs._attempts.at(job, visible=True):
         time.sleep(3)
         stolen = application.jobs._claim()
     after = until(application.jobs._claim)

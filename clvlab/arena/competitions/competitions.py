@@ -34,7 +34,7 @@ from clvlab.arena.events import EventKind
 from clvlab.arena.jobs import CANCELLED, Jobs
 from clvlab.arena.pages import MAX_PAGE, cursor_of, position_of
 from clvlab.arena.runs.binding import bind
-from clvlab.arena.runs.stored import StoredRuns
+from clvlab.arena.runs.runs import StoredRuns
 from clvlab.arena.uploads.packs import Packs
 from clvlab.errors import (
     BindingError,
@@ -90,7 +90,7 @@ def newest(connection: Connection, wanted: CompetitionFilter) -> str | None:
 
 
 @dataclass(frozen=True)
-class Starting:
+class CompetitionLaunch:
     database: Database
     catalog: Packs
     jobs: Jobs
@@ -168,11 +168,11 @@ class Starting:
             self.jobs.require_sealed(str(started[0]["run_id"]))
 
 
-_SHOWN_RECEIPTS = 1000  # keeps a state small; the run has all of them
+_MAX_RECEIPTS = 1000  # keeps a state small; the run has all of them
 
 
 @dataclass(frozen=True)
-class Competitions(Starting):
+class Competitions(CompetitionLaunch):
     caps: Caps
 
     def create(self, owner: str, config: CompetitionConfig, competition_id: str | None = None) -> CompetitionCreateResponse:
@@ -237,7 +237,7 @@ class Competitions(Starting):
             "latest_seq": max(row["next_seq"] - 1, 0),
             "anchor_status": anchored[0]["payload"]["anchor_status"] if anchored else "not_anchored",
             "proof_card": self.runs.card(run_id) if run_id else None,
-            "execution": self.runs.receipts(run_id, _SHOWN_RECEIPTS) if run_id else None,
+            "execution": self.runs.receipts(run_id, _MAX_RECEIPTS) if run_id else None,
             "replay_binding": replay_binding(row),
             "cause": row["cause"] or self._unstartable(row),
         }

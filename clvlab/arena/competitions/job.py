@@ -85,7 +85,7 @@ class CompetitionStarts:
             self.caps.require_names(connection, row["owner"], [agent["agent_id"] for agent in agents])
         enter(connection, spec.started, row["owner"], now, ranked=own.ranked, budget=self.budget)
         jobs.add(connection, "competition", spec.run_id, {"origin_id": competition_id}, now)
-        rows.append(connection, competition_id, now, [_begun(spec.started, agents, {"replay_binding": own.payload()})])
+        rows.append(connection, competition_id, now, [_start_event(spec.started, agents, {"replay_binding": own.payload()})])
         rows.change(connection, competition_id, **_running(row), **own.payload())
         return spec.run_id
 
@@ -106,7 +106,7 @@ class CompetitionStarts:
         enter(connection, spec.started, row["owner"], now, ranked=ranked, budget=self.budget, origin_id=competition_id)
         jobs.add(connection, "live-competition", spec.run_id, payload_of(competition_id, fixture), now)
         followed = {"replay_binding": None, "fixture": fixture.model_dump(mode="json", exclude={"rows", "digest"})}
-        rows.append(connection, competition_id, now, [_begun(spec.started, agents, followed)])
+        rows.append(connection, competition_id, now, [_start_event(spec.started, agents, followed)])
         rows.change(connection, competition_id, **_running(row))
         return spec.run_id
 
@@ -124,7 +124,7 @@ class CompetitionStarts:
             raise NotStartableError("binding_changed", f"the pack that was bound is not available: {error}") from error
 
 
-def _begun(started: RunStarted, agents: Sequence[RosterEntry], over: dict[str, Any]) -> dict[str, Any]:
+def _start_event(started: RunStarted, agents: Sequence[RosterEntry], over: dict[str, Any]) -> dict[str, Any]:
     payload = {
         "agents": [{**agent, "unused_keys": unused_of(agent)} for agent in agents],
         "window": started["window"],
@@ -213,7 +213,7 @@ class CompetitionOrigin:
         own = bind(self.catalog.seen_by(row["owner"]), row["pack_id"], row["fixture_id"])
         return _spec(row, entrants, own)
 
-    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+    def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
         """Append nothing: the start has its event."""
 
     def sealing(self, job: Job, run: Run) -> Sealing:
@@ -260,10 +260,10 @@ class LiveCompetitionOrigin:
         row, entrants = _started(self.database, job)
         return live_spec(row, row["started_seq"], entrants, feed, fixture, grace_s)
 
-    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
-        self.told(connection, job, [("STATUS_CHANGED", "", {"status": "running", "attempt": job.attempt})], now_ms)
+    def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
+        self.report_events(connection, job, [("STATUS_CHANGED", "", {"status": "running", "attempt": job.attempt})], now_ms)
 
-    def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
+    def report_events(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
         """Append events of the live run, which are not evidence; the seal appends those in full and in order."""
         events = [
             event(EventKind(kind), job.run_id, payload | ({"agent_id": agent_id} if agent_id else {}))
@@ -276,7 +276,7 @@ class LiveCompetitionOrigin:
         captured = {"pack_id": run.pack.pack_id, "content_hash": run.pack.content_hash}
 
         def sealed(connection: Connection, anchor: Anchor, now_ms: int) -> None:
-            self.told(connection, job, [("STATUS_CHANGED", "", {"status": "sealed"} | captured)], now_ms)
+            self.report_events(connection, job, [("STATUS_CHANGED", "", {"status": "sealed"} | captured)], now_ms)
             for batch in in_batches(run_events(run)):
                 rows.append(connection, job.payload["origin_id"], now_ms, batch, packed=True)
             _finalize(connection, job, run, anchor, now_ms)

@@ -56,7 +56,7 @@ class Preflight:
     """The checks of a deploy, in order, and their results.
 
     ``config`` is the resolved configuration, None if the check of a field failed. ``bound`` is the fixture of a replay and
-    ``fixture`` that of the feed; each is None for the other kind, and if it is missing.
+    ``fixture`` that of the feed; for the other kind, and if it is missing, each is ``None``.
     """
 
     checks: list[PreflightCheck]

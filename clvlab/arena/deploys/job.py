@@ -63,7 +63,7 @@ class DeployOrigin:
         own = bind(self.catalog.seen_by(owner), binding["pack_id"], binding["fixture_id"])
         return spec_of(DeployConfig.model_validate(row["record"]["config"]), own, instance_id)
 
-    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+    def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
         tell(connection, job, [("RUN_STARTED", "", {})], now_ms)
 
     def sealing(self, job: Job, run: Run) -> Sealing:
@@ -138,10 +138,10 @@ class LiveDeployOrigin:
         config = DeployConfig.model_validate(row["record"]["config"])
         return live_spec_of(config, job.payload["origin_id"], feed, fixture, grace_s)
 
-    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+    def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
         tell(connection, job, [("RUN_STARTED", "", {}), ("STATUS_CHANGED", "", {"status": "running"})], now_ms)
 
-    def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
+    def report_events(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
         tell(connection, job, happenings, now_ms)
 
     def sealing(self, job: Job, run: Run) -> Sealing:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from clvlab.arena.log.sources import EntryNotGivenError, Head, LogSource, SourceLimits, entries_of, opened_source
+from clvlab.arena.log.sources import EntryMissingError, Head, LogSource, SourceLimits, entries_of, opened_source
 from clvlab.base.files import lock, replace_file
 from clvlab.errors import BundleError, EvidenceError, LogError
 from clvlab.log.audit import Auditor, Broken, Falls, PackCounts, Recount
@@ -24,7 +24,7 @@ from clvlab.proof.verify import verify
 # Statements about a run log: by its keeper, by earlier checkpoints, and by bundles.
 
 
-class Said:
+class Statements:
     """Statements about a log, passed to the auditor and kept for the result.
 
     ``lost`` names entries that a restart declares lost, with which nothing can be compared.
@@ -81,9 +81,9 @@ class Said:
 
     def judge_restarts(self) -> None:
         """Require the entries to have exactly the restarts that the keeper stated; called at the end."""
-        told = {one.index for one in self._restarts}
+        stated = {one.index for one in self._restarts}
         for one in self.auditor.restarts:
-            if one.index not in told:
+            if one.index not in stated:
                 self.auditor.fail(f"entry {one.index} restarts the log, which its keeper does not say", one.index)
 
     def signed(self, whose: str, note: str, *, current: bool = False) -> Checkpoint | None:
@@ -259,32 +259,35 @@ def audit(
     before = state.read_bytes() if state is not None and state.exists() else None
     with opened_source(place, limits) as source:
         head = source.head()
-        said = Said(Auditor(), keys, head.origin)
-        said.keeper(head)
+        statements = Statements(Auditor(), keys, head.origin)
+        statements.keeper(head)
         for name, note in (checkpoints or {}).items():
-            said.signed(name, note)
+            statements.signed(name, note)
         if trust.checkpoint is not None:
-            said.seen("the checkpoint that you trust", checkpoint(trust.checkpoint.partition("\n\n")[0].rstrip("\n") + "\n"))
+            statements.seen(
+                "the checkpoint that you trust", checkpoint(trust.checkpoint.partition("\n\n")[0].rstrip("\n") + "\n")
+            )
         if before is not None:
-            said.seen("the state of the last audit", _remembered(before, str(state)))
+            statements.seen("the state of the last audit", _remembered(before, str(state)))
         for name, content in (bundles or {}).items():
-            said.bundle(name, content)
-        said.judge_quorum(trust)
-        _read(source, said.auditor, max(said.sizes), limits)
-    found = said.auditor
-    said.judge_restarts()
+            statements.bundle(name, content)
+        statements.judge_quorum(trust)
+        _read(source, statements.auditor, max(statements.sizes), limits)
+    found = statements.auditor
+    statements.judge_restarts()
     found.finish()
     if not found.size and not found.broken_count:
         raise LogError(f"nothing to audit: the log at {place!r} has no entries")
     done = LogAudit(
-        place=place, origin=said.origin, size=found.size, root_hash="sha256:" + found.root().hex(),
-        signature_judged=bool(keys.logs), witnesses=said.witnesses, checkpoints=said.extended, bundles=len(bundles or {}),
-        restarts=tuple(found.restarts), lost=tuple(said.lost), counts=found.counts(), recounts=tuple(found.recounts),
+        place=place, origin=statements.origin, size=found.size, root_hash="sha256:" + found.root().hex(),
+        signature_judged=bool(keys.logs), witnesses=statements.witnesses, checkpoints=statements.extended,
+        bundles=len(bundles or {}), restarts=tuple(found.restarts), lost=tuple(statements.lost),
+        counts=found.counts(), recounts=tuple(found.recounts),
         falls=found.falls, plans=found.plans(),
         broken=tuple(found.broken), broken_count=found.broken_count,
     )  # fmt: skip
     if state is not None and done.sound:
-        _remember(state, before, Checkpoint(said.origin or "", found.size, found.root()), said.newest)
+        _remember(state, before, Checkpoint(statements.origin or "", found.size, found.root()), statements.newest)
     return done
 
 
@@ -293,7 +296,7 @@ def _read(source: LogSource, auditor: Auditor, size: int, limits: SourceLimits) 
     try:
         for entry in entries_of(source, size, limits):
             auditor.add(entry)
-    except EntryNotGivenError as error:
+    except EntryMissingError as error:
         auditor.fail(str(error), error.index)
 
 

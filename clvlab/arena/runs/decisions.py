@@ -12,7 +12,7 @@ from typing import Any, cast
 import polars as pl
 
 from clvlab.api.runs import DecisionListResponse, DecisionRow
-from clvlab.arena.runs.stored import not_sealed
+from clvlab.arena.runs.runs import not_sealed
 from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream, first_rows
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import EvidenceError, PageError, UnknownRunError

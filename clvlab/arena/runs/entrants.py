@@ -51,11 +51,11 @@ class Entrant:
     def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
         """Follow as the template does, sized; ``fixtures`` is ``FIXTURES``."""
         with self.template.following(fixtures) as follower:
-            yield follower if self.kelly is None else _Sized(follower, self.kelly)
+            yield follower if self.kelly is None else _KellyFollower(follower, self.kelly)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sized:
+class _KellyFollower:
     follower: Follower
     kelly: Kelly
 
@@ -145,15 +145,15 @@ def misfits(agents: Iterable[Entrant], own: Bound) -> dict[str, str]:
     Agents that name no ticks fit every tape and are not tried; over a pack that can't be replayed no agent is, as the run
     reports that.
     """
-    asked = [agent for agent in agents if names_ticks(agent)]
-    if not asked:
+    candidates = [agent for agent in agents if names_ticks(agent)]
+    if not candidates:
         return {}
     try:
         tape = own.pack.tape([own.fixture_id])
     except PackError:
         return {}
     found: dict[str, str] = {}
-    for agent in asked:
+    for agent in candidates:
         try:
             locate(tape, decisions_of(agent, tape))
         except ClvlabError as error:

@@ -14,7 +14,7 @@ import polars as pl
 
 from clvlab.agents.registry import TEMPLATES
 from clvlab.api.answer import pick
-from clvlab.arena.anchors import Anchoring
+from clvlab.arena.anchors import RunAnchors
 from clvlab.arena.caps import Budget
 from clvlab.law.metrics import forecast_errors, outcomes
 from clvlab.law.schema import Causality
@@ -57,7 +57,7 @@ def stored_claim(connection: Connection, run_id: str) -> Claim:
     return claim
 
 
-class Claimed(dict[tuple[Row, str], dict[int, str]]):
+class FixtureClaims(dict[tuple[Row, str], dict[int, str]]):
     """The fixtures of each row and pack with their runs, counted again from nothing."""
 
     def of(self, run_id: str) -> Claim:
@@ -227,7 +227,7 @@ def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> Non
         abandon(StoredLogRows(connection, writing=True), run_id, ABANDONED, now_ms)
 
 
-def keep(connection: Connection, done: Run, anchoring: Anchoring | None, now_ms: int) -> Anchor:
+def keep(connection: Connection, done: Run, anchoring: RunAnchors | None, now_ms: int) -> Anchor:
     """Store a run, log its result, start its anchor and, if it is ranked, add it to the standings; repeating changes nothing.
 
     The pack that a live run captured is recorded. Without ``anchoring`` the run is not anchored.

@@ -117,7 +117,7 @@ class LocalBackend:
 
     def _shut(self, pack: reader.Pack) -> reader.Pack:
         """Return a pack without what plans hold out here; one that outlives the laboratory stays as it was."""
-        return pack if self._runs is None or self._closed else self._runs.searches.shut(pack)
+        return pack if self._runs is None or self._closed else self._runs.searches.without_held_out(pack)
 
     def deploy(self, *_: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} deploys nothing: .backtest() replays the same agent")

@@ -220,8 +220,8 @@ async def start(
         with pool.place():
             run_id = await run_in_threadpool(competitions.claim, principal, competition_id)
             if await run_in_threadpool(competitions.is_live, competition_id):
-                begun = await run_in_threadpool(competitions.started, competition_id)
-                return JSONResponse(begun, 202, {"Location": f"/competitions/{competition_id}"})
+                started = await run_in_threadpool(competitions.started, competition_id)
+                return JSONResponse(started, 202, {"Location": f"/competitions/{competition_id}"})
             inflight = pool.submit(run_id, partial(application.jobs.settle, run_id), principal)
     if not await wait_for(inflight, prefer, None):
         state = await run_in_threadpool(application.jobs.state, run_id)

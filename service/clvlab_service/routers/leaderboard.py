@@ -27,7 +27,7 @@ def _one_of(*values: str) -> AfterValidator:
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in values:
-            raise ValueError(f"{value!r:.200} is none of {', '.join(values)}")
+            raise ValueError(f"{value!r:.200} is not one of {', '.join(values)}")
         return value
 
     return AfterValidator(check)

@@ -22,7 +22,7 @@ from clvlab.api.runs import (
 )
 from clvlab.arena.application import Application
 from clvlab.arena.runs.decisions import DecisionFilter, Order, Reason
-from clvlab.arena.runs.stored import Part, RunFilter
+from clvlab.arena.runs.runs import Part, RunFilter
 from clvlab.arena.tables import PAGE
 from clvlab.report.browser.page import page_policy, verifier_page
 from clvlab_service.bodies import shortened
@@ -168,7 +168,7 @@ async def bundle(run_id: str, request: Request, application: ApplicationDep, pla
 
 
 def _part(request: Request, application: Application, run_id: str, part: Part) -> Response:
-    """Answer with lines as they lie in the store, to whoever takes gzip."""
+    """Answer with lines as they lie in the store, to a client that takes gzip."""
     takes = _GZIP.search(request.headers.get("accept-encoding", ""))
     packed = application.runs.gzipped(run_id, part) if takes else None
     if packed is not None:
@@ -178,9 +178,9 @@ def _part(request: Request, application: Application, run_id: str, part: Part) -
 
 def _download(request: Request, content: bytes, name: str, media_type: str, coding: Mapping[str, str] = _PLAIN) -> Response:
     """Answer with sealed bytes; an ``Accept`` that names them as bytes gets that type, and no other content."""
-    asked = _BYTES if _AS_BYTES.search(request.headers.get("accept", "")) else media_type
+    sent_type = _BYTES if _AS_BYTES.search(request.headers.get("accept", "")) else media_type
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept", **coding}
-    return Response(content, headers=headers, media_type=asked)
+    return Response(content, headers=headers, media_type=sent_type)
 
 
 # ``/verify.html``.

@@ -302,7 +302,7 @@ class Feeds:
 
     @contextmanager
     def watch(self, subject: str, make: Callable[[str, Feeds], _F]) -> Iterator[_F]:
-        """Watch a subject by its feed, which is made if there is none."""
+        """Watch a subject by its feed, which is made if it has no feed yet."""
         feed: Any = self._running.get(subject)
         if feed is None:
             feed = self._running[subject] = make(subject, self)
@@ -318,6 +318,6 @@ class Feeds:
                 feed.task.cancel()
 
     def forget(self, feed: StreamFeed) -> None:
-        """Have the next watcher of its subject begin anew: what ended may go on."""
+        """Have the next watcher of its subject begin again: what ended may go on."""
         if self._running.get(feed.subject) is feed:
             del self._running[feed.subject]

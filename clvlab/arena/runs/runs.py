@@ -22,7 +22,7 @@ from clvlab.api.runs import (
     RunSummary,
     VerifyResponse,
 )
-from clvlab.arena.anchors import Anchoring, StoredRecords
+from clvlab.arena.anchors import RunAnchors, StoredRecords
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.pages import page_of
 from clvlab.arena.runs.bundles import anchor_part
@@ -65,7 +65,7 @@ def not_sealed(connection: Connection, run_id: str) -> UnknownRunError | RunRemo
 
 
 logger = logging.getLogger("clvlab.runs")
-_CHECKED_ANEW_MS = 60_000
+_RECHECK_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class RunFilter:
 @dataclass(frozen=True)
 class StoredRuns:
     database: Database
-    anchoring: Anchoring
+    anchoring: RunAnchors
     log: PublicLog
     clock: Callable[[], int]
 
@@ -95,7 +95,7 @@ class StoredRuns:
         row, anchor = self._found(run_id)
         checks = row["checks"] or _pending_checks(row["status"])
         if row["checks"]:
-            checks = checks | {"anchor": _shown(self.anchoring.on_record(run_id, anchor, row["manifest_hash"]))}
+            checks = checks | {"anchor": _check_facts(self.anchoring.on_record(run_id, anchor, row["manifest_hash"]))}
         return {
             "verifier_version": VERIFIER_VERSION,
             "run": pick(RunInfo, row),
@@ -145,7 +145,7 @@ class StoredRuns:
     def _note(self, row: RunRow, found: Verification, now_ms: int) -> None:
         """Record a verification, at once if it is news, else at most once a minute; a read-only store skips this."""
         checks = recorded(found.checks)
-        if checks == row["checks"] and now_ms - (row["checked_ts_ms"] or 0) < _CHECKED_ANEW_MS:
+        if checks == row["checks"] and now_ms - (row["checked_ts_ms"] or 0) < _RECHECK_MS:
             return
         try:
             with self.database.write() as connection:
@@ -186,8 +186,8 @@ class StoredRuns:
         with self.database.read() as connection:
             total = runs.receipt_count(connection, run_id)
             lines = runs.receipt_lines(connection, run_id, limit)
-        shown = [_receipt(line) for line in lines.splitlines()[:limit]]
-        return {"non_scoring": True, "receipts": shown, "total": total} if total else None
+        listed = [_receipt(line) for line in lines.splitlines()[:limit]]
+        return {"non_scoring": True, "receipts": listed, "total": total} if total else None
 
     def sealed(self, run_id: str) -> SealedRun:
         """Return the stored bytes (``events``, ``scores``, ``manifest``)."""
@@ -237,7 +237,7 @@ def _receipt(line: bytes) -> dict[str, Any]:
     return receipt if isinstance(receipt, dict) else {"unreadable": line.decode("utf-8", "replace")}
 
 
-def _shown(check: Any) -> dict[str, str]:
+def _check_facts(check: Any) -> dict[str, str]:
     return {"verdict": check.verdict.value, "detail": check.detail}
 
 
