@@ -154,7 +154,7 @@ class Postponement:
 
     database: Database
     clock: Callable[[], int]
-    _unsaid: dict[int, tuple[Job, str]] = field(default_factory=dict, init=False)
+    _remembered: dict[int, tuple[Job, str]] = field(default_factory=dict, init=False)
 
     def postpone(self, job: Job, cause: str) -> None:
         """Set a job aside, longer each time."""
@@ -166,20 +166,20 @@ class Postponement:
         except LeaseLostError as error:
             logger.warning("%s", error)
 
-    def interrupted(self, job: Job, cause: str) -> None:
+    def postpone_or_remember(self, job: Job, cause: str) -> None:
         """Set a job aside that the store interrupted, now or as soon as it answers again."""
-        self._unsaid[job.job_id] = job, cause
-        self.say_unsaid()
+        self._remembered[job.job_id] = job, cause
+        self.postpone_remembered()
 
-    def say_unsaid(self) -> None:
+    def postpone_remembered(self) -> None:
         """Set aside the remembered jobs."""
-        for job_id, (job, cause) in list(self._unsaid.items()):
+        for job_id, (job, cause) in list(self._remembered.items()):
             try:
                 self.postpone(job, cause)
             except StoreError as error:
                 logger.warning("job %d can't be put off yet: %s", job_id, error)
                 return
-            self._unsaid.pop(job_id, None)
+            self._remembered.pop(job_id, None)
 
 
 # A job ends done, postponed, or failed with a cause, in the transaction of the use case that does the work.
@@ -197,7 +197,7 @@ class JobHandler(Protocol):
         """Do the work, and end the job in the transaction that stores it (``fenced``, then ``finish``); or postpone it."""
         ...
 
-    def failed(self, connection: Connection, job: Job, cause: str) -> None:
+    def record_failure(self, connection: Connection, job: Job, cause: str) -> None:
         """Record a final failure, in the transaction that ends the job."""
         ...
 
@@ -222,7 +222,7 @@ class JobPerformer:
         except LeaseLostError as error:
             logger.warning("%s", error)
         except (StoreBusyError, StoreFullError, StoreUnreachableError) as error:  # no fault of the job
-            self.postponing.interrupted(job, str(error))
+            self.postponing.postpone_or_remember(job, str(error))
             raise
         except StoreError:
             raise
@@ -239,7 +239,7 @@ class JobPerformer:
     def _fail(self, handler: JobHandler, job: Job, cause: str) -> None:
         try:
             with fenced(self.database, job) as connection:
-                handler.failed(connection, job, cause)
+                handler.record_failure(connection, job, cause)
                 job_rows.finish(connection, job, JobStatus.FAILED, cause)
         except LeaseLostError as error:
             logger.warning("%s", error)
@@ -347,7 +347,7 @@ class Jobs:
         while not self._stopping.is_set():
             seen = self.hub.version(ADDED)
             try:
-                self._postponing.say_unsaid()
+                self._postponing.postpone_remembered()
                 worked = self.run_one(kinds, waited_ms)
             except LogBehindError:  # the start and every refused request report it
                 worked = False
@@ -443,7 +443,7 @@ class Jobs:
             job = job_rows.hold_open(connection, run_id, [kind for kind in self.handlers if kind != _APART])
             if unless(connection) or job is None:
                 return False
-            self.handlers[job.kind].failed(connection, job, cause)
+            self.handlers[job.kind].record_failure(connection, job, cause)
             job_rows.finish(connection, job, JobStatus.FAILED, cause)
         attempt = self._attempts.of(run_id)
         if attempt is not None:

@@ -113,13 +113,13 @@ def _results(connection: Connection, run_id: str, claimed: FixtureClaims) -> lis
         found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
         if found.verified:
             known = {result["agent_id"]: result for result in standings.results_of(connection, run_id)}
-            return [_as_dated(result, known) for result in results(found, row["owner"] or ANYBODY, claim)]
+            return [_with_knowledge(result, known) for result in results(found, row["owner"] or ANYBODY, claim)]
     for key, content_hash, fixture_id in standings.brought(connection, run_id):
         claim(key, content_hash, [fixture_id])  # its bytes are damaged or removed: their earlier result stays
     return [result if run is None else {**result, "failing": True} for result in standings.results_of(connection, run_id)]
 
 
-def _as_dated(result: ResultRow, known: Mapping[str, ResultRow]) -> ResultRow:
+def _with_knowledge(result: ResultRow, known: Mapping[str, ResultRow]) -> ResultRow:
     """Keep the knowledge recorded at the seal, which the evidence does not contain."""
     stored = known.get(result["agent_id"], result)
     return {**result, "knowledge": stored["knowledge"], "commit_index": stored["commit_index"]}
@@ -203,7 +203,7 @@ class ForestPage:
     axis: Html
 
 
-def _kept() -> BoundedCache[_Sums]:
+def _sums_cache() -> BoundedCache[_Sums]:
     return BoundedCache(_KEPT_BYTES, lambda sums: 1024 + 256 * len(sums))
 
 
@@ -213,7 +213,7 @@ class Forest:
 
     leaderboard: GlobalLeaderboard
     decisions: RunDecisions
-    _sums: BoundedCache[_Sums] = field(default_factory=_kept)
+    _sums: BoundedCache[_Sums] = field(default_factory=_sums_cache)
 
     def page(self, after_rank: int = 0, limit: int = 50) -> ForestPage:
         """Rank agents by their means with interval and picture; those that can't hold the past come first. Blocks.

@@ -76,7 +76,7 @@ class EventWriter:
         self._over.set()
         self._thread.join()
 
-    def decided(self, message: Message, answers: Answers) -> None:
+    def write_decisions(self, message: Message, answers: Answers) -> None:
         self.messages += 1
         where = {"fixture_id": message.fixture_id, "tick_seq": message.tick_seq, "ts_ms": message.ts_ms}
         for agent_id, several in answers.decided.items():
@@ -85,11 +85,11 @@ class EventWriter:
         for agent_id, failure in answers.failed.items():
             self._queue.put(("AGENT_ERROR", agent_id, where | {"error": failure.error}))
 
-    def recalled(self, message: Message, answers: Answers) -> None:  # noqa: ARG002
+    def count_message(self, message: Message, answers: Answers) -> None:  # noqa: ARG002
         """Count a message that another process reported."""
         self.messages += 1
 
-    def looked(self, tracker: Tracker) -> None:
+    def write_gaps(self, tracker: Tracker) -> None:
         for gap in tracker.gaps[self._gaps :]:
             self._queue.put(("FEED_GAP", "", gap.model_dump(mode="json")))
         self._gaps = len(tracker.gaps)
@@ -157,7 +157,7 @@ class LiveJobs(RunJobs):
                 with watched:  # the feed is not followed while the run is stored
                     spec = self.origin.spec(job, feed, fixture, settings.grace_s)
                     writer = EventWriter(lambda happenings: self._tell(job, happenings), tell, feed, stop)
-                    done = self._followed(spec, settings.folder / job.run_id, stop, commitment, writer)
+                    done = self._follow(spec, settings.folder / job.run_id, stop, commitment, writer)
                 if writer.lost is not None:
                     raise writer.lost
                 if done is None:
@@ -166,7 +166,7 @@ class LiveJobs(RunJobs):
 
             yield made
 
-    def _followed(
+    def _follow(
         self, spec: LiveSpec, folder: Path, stop: Stop, commitment: Commitment | None, writer: EventWriter
     ) -> Run | None:
         was_started = has_journal(folder)
@@ -178,9 +178,9 @@ class LiveJobs(RunJobs):
                     stop,
                     commitment=commitment,
                     note=LogWriter(RunLog(self.database), self.clock),
-                    on_message=writer.decided,
-                    on_replay=writer.recalled,
-                    on_idle=writer.looked,
+                    on_message=writer.write_decisions,
+                    on_replay=writer.count_message,
+                    on_idle=writer.write_gaps,
                     clock=self.clock,
                 )
         except FileLockedError as error:  # the earlier holder of the job will soon find its lease lost

@@ -75,7 +75,7 @@ def replay_run(
     if not prices.agrees:
         return prices
     if evidence.captured is None:
-        result = _made_again(evidence, found, agents, sealed.commit_index)
+        result = _second_run(evidence, found, agents, sealed.commit_index)
     else:
         result = _followed_again(evidence, found.tape(fixture_ids), agents, sealed.commit_index)
     again = result.sealed
@@ -114,7 +114,7 @@ def _followed_again(evidence: Evidence, tape: Tape, agents: Sequence[IsolatedAge
     )
 
 
-def _made_again(evidence: Evidence, pack: Pack, agents: Sequence[IsolatedAgent], commit_index: int | None) -> RunResult:
+def _second_run(evidence: Evidence, pack: Pack, agents: Sequence[IsolatedAgent], commit_index: int | None) -> RunResult:
     started = evidence.started
     roster = [_agent(started["kind"], named, agents) for named in started["agents"]]
     return run(
@@ -163,13 +163,13 @@ def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> ReplayComparison:
     ):
         if not stored.equals(made):
             return ReplayComparison(
-                agrees=False, detail=f"the ticks of pack {pack.pack_id!r} do not give {_differing(stored, made)}"
+                agrees=False, detail=f"the ticks of pack {pack.pack_id!r} do not give {_first_difference(stored, made)}"
             )
     counted = f"{evidence.decisions.height:,} decisions and {evidence.closes.height:,} closes"
     return ReplayComparison(agrees=True, detail=f"all prices of {counted} follow from the ticks of pack {pack.pack_id!r}")
 
 
-def _differing(stored: pl.DataFrame, made: pl.DataFrame) -> str:
+def _first_difference(stored: pl.DataFrame, made: pl.DataFrame) -> str:
     if stored.height != made.height:
         return f"{stored.height:,} lines, but {made.height:,}"
     pairs = zip(stored.iter_rows(named=True), made.iter_rows(named=True), strict=True)
@@ -205,7 +205,7 @@ def _pack(evidence: Evidence, where: str | Path | None, view: bytes) -> Pack:
 def _agent(kind: str, named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> Agent:
     """Find the agent of RUN_STARTED, and check that it is the same one."""
     what = f"agent {named['agent_id']!r} ({named['strategy']} {named['strategy_version']})"
-    of_template = _deployed if kind == _DEPLOY else _template
+    of_template = _deployed_agents if kind == _DEPLOY else _template
     for agent in of_template(named) if _is_template(named) else _of_file(named, at_hand):
         identity = agent.identity
         same = all(getattr(identity, key) == named[key] for key in ("agent_id", "strategy", "strategy_version"))
@@ -221,7 +221,7 @@ def _is_template(named: Mapping[str, Any]) -> bool:
     return named["causality"] in (Causality.TEMPLATE, Causality.TRANSCRIPT)
 
 
-def _deployed(named: Mapping[str, Any]) -> list[Agent]:
+def _deployed_agents(named: Mapping[str, Any]) -> list[Agent]:
     try:
         return [deployed_agent(DeployConfig.model_validate(named["config"]), named["agent_id"])]
     except (AgentError, EntryError, ValidationError) as error:

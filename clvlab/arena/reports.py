@@ -121,7 +121,7 @@ class BacktestOrigin:
     def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
         """Announce nothing: backtests have no events."""
 
-    def sealing(self, job: Job, run: Run) -> Sealing:
+    def seal_report(self, job: Job, run: Run) -> Sealing:
         report = report_of(run)
 
         def sealed(connection: Connection, anchor: Anchor, now_ms: int) -> None:  # noqa: ARG001
@@ -130,7 +130,7 @@ class BacktestOrigin:
 
         return sealed
 
-    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
+    def record_failure(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
         """Record the cause; a new request tries again."""
         give_up(connection, job.run_id, cause, now_ms)
         reports.forget_tickets(connection, job.run_id)
@@ -198,8 +198,8 @@ class BacktestReports:
         with self.database.read() as connection:
             used = None if key is None else reports.run_of_key(connection, key)
         if used not in (None, spec.run_id):
-            raise _taken(key)
-        known = self._stored(backtest_id(spec.run_id)) is not None
+            raise _key_conflict(key)
+        known = self._stored_report(backtest_id(spec.run_id)) is not None
         return ReportRequest(request, spec, key or secrets.token_urlsafe(24), key is not None, known)
 
     def enter(self, wanted: ReportRequest) -> None:
@@ -211,7 +211,7 @@ class BacktestReports:
                 connection, wanted.key, wanted.run_id, now, is_chosen=wanted.is_chosen, active=not wanted.known
             )
             if taken != wanted.run_id:
-                raise _taken(wanted.key)
+                raise _key_conflict(wanted.key)
             if enter(connection, wanted.spec.started, ANYBODY, now, budget=self.budget):
                 body = wanted.request.model_dump(mode="json", exclude_unset=True)
                 job_rows.add(connection, _KIND, wanted.run_id, {"origin_id": wanted.run_id, "request": body}, now)
@@ -264,7 +264,7 @@ class BacktestReports:
         return self._state(run_id)
 
     def report(self, backtest_id: str) -> BacktestReport:
-        found = self._stored(backtest_id)
+        found = self._stored_report(backtest_id)
         if found is None:
             self._run(backtest_id)
             raise UnknownBacktestError(f"backtest {backtest_id!r} has no report yet: ask for it first")
@@ -272,7 +272,7 @@ class BacktestReports:
 
     def look(self, backtest_id: str) -> BacktestReport | BacktestState:
         """Return the stored report, or the progress of the backtest; ``UnknownBacktestError`` with the cause if it failed."""
-        found = self._stored(backtest_id)
+        found = self._stored_report(backtest_id)
         if found is not None:
             return found
         run_id, status = self._run(backtest_id)
@@ -281,7 +281,7 @@ class BacktestReports:
             raise UnknownBacktestError(f"backtest {backtest_id} has no report, it failed: {state['cause']}; ask for it again")
         return state
 
-    def _stored(self, backtest_id: str) -> BacktestReport | None:
+    def _stored_report(self, backtest_id: str) -> BacktestReport | None:
         """Return the report; it is made from the sealed run if that was made without a request."""
         with self.database.read() as connection:
             found = reports.report(connection, backtest_id)
@@ -290,13 +290,13 @@ class BacktestReports:
             return found
         if row is None or row["kind"] != _KIND or row["status"] != RunStatus.SEALED or row["sealed_ts_ms"] is None:
             return None
-        made = report_of(self._sealed(row["run_id"], str(row["evidence_hash"]), str(row["pack_id"])))
+        made = report_of(self._sealed_run(row["run_id"], str(row["evidence_hash"]), str(row["pack_id"])))
         with self.database.write() as connection:
             keep_report(connection, made, row["sealed_ts_ms"])
         return made
 
-    def _sealed(self, run_id: str, evidence_hash: str, pack_id: str) -> Run:
-        run = self.runs.sealed(run_id)
+    def _sealed_run(self, run_id: str, evidence_hash: str, pack_id: str) -> Run:
+        run = self.runs.sealed_run(run_id)
         if sha256(run.events) != evidence_hash:
             raise UnknownRunError(f"run {run_id} is not stored as it was sealed: verify it")
         with self.database.read() as connection:
@@ -325,7 +325,7 @@ class BacktestReports:
         """
         report = self.report(backtest_id)
         named = report["run_id"], report["evidence_hash"], report["pack_id"]
-        return self._sheets.get(named, lambda: tear_sheet_page(self._sealed(*named)))
+        return self._sheets.get(named, lambda: tear_sheet_page(self._sealed_run(*named)))
 
     def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         with self.database.read() as connection:
@@ -333,5 +333,5 @@ class BacktestReports:
         return {"backtests": found, "next_cursor": next_cursor}
 
 
-def _taken(key: str | None) -> IdempotencyConflictError:
+def _key_conflict(key: str | None) -> IdempotencyConflictError:
     return IdempotencyConflictError("fingerprint", f"idempotency key {key!r:.80} stands for another backtest: take a new key")

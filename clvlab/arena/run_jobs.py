@@ -31,11 +31,11 @@ class Origin(Protocol):
         """Report the start of a run, for the first time or again, in the transaction that starts it."""
         ...
 
-    def sealing(self, job: Job, run: Run) -> Sealing:
+    def seal_report(self, job: Job, run: Run) -> Sealing:
         """Report what may precede the stored run, and return the report of its seal."""
         ...
 
-    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None: ...
+    def record_failure(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None: ...
 
 
 class ReplayOrigin(Origin, Protocol):
@@ -59,8 +59,8 @@ class RunJobs:
         with self._maker(job, tell) as make:
             lifecycle(job, _JobRecorder(self.origin, self.database, self.clock, self.anchoring, job), make)
 
-    def failed(self, connection: Connection, job: Job, cause: str) -> None:
-        self.origin.failed(connection, job, cause, self.clock())
+    def record_failure(self, connection: Connection, job: Job, cause: str) -> None:
+        self.origin.record_failure(connection, job, cause, self.clock())
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class _JobRecorder:
             return commitment
 
     def keep(self, run: Run) -> None:
-        sealed = self.origin.sealing(self.job, run)
+        sealed = self.origin.seal_report(self.job, run)
         with fenced(self.database, self.job) as connection:
             now = self.clock()
             sealed(connection, keep(connection, run, self.anchoring, now), now)

@@ -99,11 +99,11 @@ class KeptRuns:
         return run
 
     def _recorder(self, agents: Sequence[Agent], *, ranked: bool = True) -> DatabaseRecorder:
-        def tried(connection: Connection, done: Run) -> None:
-            identities = [_tried(agent, done.pack, done.fixture_ids, done.window) for agent in agents]
+        def add_trials(connection: Connection, done: Run) -> None:
+            identities = [_trial_id(agent, done.pack, done.fixture_ids, done.window) for agent in agents]
             _add_trials(connection, done.pack, identities, self._clock())
 
-        return DatabaseRecorder(self._database, _OWNER, self._clock, also=tried, ranked=ranked)
+        return DatabaseRecorder(self._database, _OWNER, self._clock, also=add_trials, ranked=ranked)
 
     def receipts(self, run_id: str) -> bytes:
         with self._database.read() as connection:
@@ -142,10 +142,10 @@ def _ids_over(pack: Pack, source: str, ids: Sequence[str]) -> list[str]:
 
 def trial_ids(spec: ReplaySpec) -> list[str]:
     """Return the id of each agent's trial: a hash of everything that shapes its scores, so without its name and the policy."""
-    return [_tried(agent, spec.pack, spec.fixture_ids, spec.window) for agent in spec.agents]
+    return [_trial_id(agent, spec.pack, spec.fixture_ids, spec.window) for agent in spec.agents]
 
 
-def _tried(agent: Agent, pack: Pack, fixture_ids: Sequence[int], window: Window) -> str:
+def _trial_id(agent: Agent, pack: Pack, fixture_ids: Sequence[int], window: Window) -> str:
     identity = agent.identity
     tried = {
         "content_hash": pack.content_hash,

@@ -178,7 +178,7 @@ class Searches:
                 }
                 digests = {one.digest for one in matches if one.digest is not None}
                 plans.add(connection, made, sorted(digests), [one.payload() for one in matches])
-        return self.kept(plan_id)
+        return self.plan_state(plan_id)
 
     def count_trials(self, plan_id: str, pack: Pack, shelf: Iterable[Pack]) -> int:
         """Count the present trials over the pack of a plan, and over all packs with a match of its hold-out."""
@@ -188,7 +188,7 @@ class Searches:
             contents = {pack.content_hash, *pack.sources, *self.matches.alike(connection, held, plan_id, at_hand)}
             return plans.count(connection, contents)
 
-    def kept(self, plan_id: str) -> KeptPlan:
+    def plan_state(self, plan_id: str) -> KeptPlan:
         """Return a plan in its present state; ``UnknownRunError`` if the id is unknown."""
         with self._database.read() as connection:
             found = plans.row(connection, plan_id)

@@ -30,10 +30,10 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 
-        async def reading(request: Request) -> Response:
+        async def handle_json(request: Request) -> Response:
             return await handler(_JsonRequest(request.scope, request.receive))
 
-        return reading
+        return handle_json
 
 
 class _JsonRequest(Request):
@@ -46,7 +46,7 @@ class _JsonRequest(Request):
         return body
 
     async def json(self) -> Any:
-        return _parsed(await super().body())
+        return _parse(await super().body())
 
 
 def _refuse_other_forms(headers: Headers) -> None:
@@ -65,7 +65,7 @@ def _refuse_other_forms(headers: Headers) -> None:
         raise HTTPException(415, detail, {"Accept": "application/json"})
 
 
-def _parsed(body: bytes) -> Any:
+def _parse(body: bytes) -> Any:
     """Read JSON as RFC 8259 has it: UTF-8, no NaN, and no object with the same name twice, of which one would be lost."""
     try:
         text = body.decode("utf-8-sig")  # a byte order mark may be passed over: section 8.1
@@ -124,7 +124,7 @@ async def only_declared(connection: HTTPConnection) -> None:
     query, route = connection.query_params, connection.scope["route"]
     if not query or not (getattr(route, "include_in_schema", True) or getattr(route, "is_page", False)):
         return
-    declared = _declared(route.dependant)
+    declared = _declared_parameters(route.dependant)
     wrong = []
     for name in dict.fromkeys(name for name, _ in query.multi_items()):
         values = query.getlist(name)
@@ -137,7 +137,7 @@ async def only_declared(connection: HTTPConnection) -> None:
         raise RequestValidationError(wrong)
 
 
-def _declared(dependant: Dependant) -> dict[str, object]:
+def _declared_parameters(dependant: Dependant) -> dict[str, object]:
     """Return the parameters of a route and of what it depends on, with their types; a model stands for its fields."""
     found: dict[str, object] = {}
     for field in dependant.query_params:
@@ -147,7 +147,7 @@ def _declared(dependant: Dependant) -> dict[str, object]:
         else:
             found[field.alias] = kind
     for inner in dependant.dependencies:
-        found |= _declared(inner)
+        found |= _declared_parameters(inner)
     return found
 
 

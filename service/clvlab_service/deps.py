@@ -145,7 +145,7 @@ async def wait_for(inflight: asyncio.Future[Any], prefer: Preference, default_s:
     return bool(done)
 
 
-def accepted(request: Request, state: Mapping[str, Any], path: str, prefer: Preference | None = None) -> JSONResponse:
+def accepted_response(request: Request, state: Mapping[str, Any], path: str, prefer: Preference | None = None) -> JSONResponse:
     """Answer that work goes on, and where to ask for it."""
     headers = {"Location": path_here(request, path), "Retry-After": "1"}
     if prefer is not None and prefer.applied:

@@ -127,7 +127,7 @@ def known_problem(request: HTTPConnection, error: errors.ClvlabError) -> Respons
     return problem(request, status, detail, kind=kind, headers=headers, **facts)
 
 
-async def _known(request: Request, error: Exception) -> Response:
+async def _answer_known(request: Request, error: Exception) -> Response:
     assert isinstance(error, errors.ClvlabError)  # noqa: S101  # what it is registered for
     return known_problem(request, error)
 
@@ -138,7 +138,7 @@ def validation_problem(request: HTTPConnection, parameter: str, message: str, va
     return _unprocessable(request, [found])
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+async def _answer_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  # what it is registered for
     found: list[RequestFault] = [
         {
@@ -170,7 +170,7 @@ def _short(text: str, length: int) -> str:
     return text if len(text) <= length else text[:length] + "..."
 
 
-async def _framework(request: Request, error: Exception) -> Response:
+async def _answer_framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # what it is registered for
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -211,6 +211,6 @@ def ending_problem(request: HTTPConnection) -> Response:
 
 def install_error_handlers(app: FastAPI) -> None:
     """Answer every error of the application, of validation and of the framework with a problem."""
-    app.add_exception_handler(errors.ClvlabError, _known)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _framework)
+    app.add_exception_handler(errors.ClvlabError, _answer_known)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(HTTPException, _answer_framework)

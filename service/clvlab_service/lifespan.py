@@ -82,7 +82,7 @@ def _upload_limits(folder: Path, settings: Settings) -> UploadLimits:
 
 
 @asynccontextmanager
-async def opened(
+async def open_application(
     app: FastAPI, opening: Callable[[], Application], pools: Mapping[str, tuple[int, int]]
 ) -> AsyncIterator[Application]:
     """Have the application, its workers and the pools of an app while the context lasts.

@@ -82,7 +82,7 @@ class Form(StrEnum):
     ARROW = ARROW
 
 
-def negotiated(header: str) -> Form | None:
+def negotiated_form(header: str) -> Form | None:
     """Choose the form of an answer, or None where neither is acceptable.
 
     Arrow is sent where it is named with a quality at least that of JSON, or where JSON is refused. What is no media range with
@@ -90,9 +90,9 @@ def negotiated(header: str) -> Form | None:
 
     Examples
     --------
-    >>> negotiated("application/vnd.apache.arrow.stream, */*;q=0.5").name
+    >>> negotiated_form("application/vnd.apache.arrow.stream, */*;q=0.5").name
     'ARROW'
-    >>> negotiated("*/*").name
+    >>> negotiated_form("*/*").name
     'JSON'
     """
     weights = qualities(header)
@@ -105,7 +105,7 @@ def negotiated(header: str) -> Form | None:
 
 
 async def _form(request: Request, response: Response) -> Form:
-    form = negotiated(",".join(request.headers.getlist("accept")))
+    form = negotiated_form(",".join(request.headers.getlist("accept")))
     if form is None:
         detail = f"this is to be had as {' or as '.join(Form)}, and the Accept header refuses both"
         raise HTTPException(HTTPStatus.NOT_ACCEPTABLE, detail, _VARY)

@@ -134,11 +134,11 @@ class BoundedPool:
                 coming = _NextWork()
                 coming.work = self._start(partial(coming.begin, partial(function, *args, **kwargs)))
                 self._coming[key] = coming
-                coming.work.add_done_callback(partial(self._arrived, key, coming))
+                coming.work.add_done_callback(partial(self._forget_next, key, coming))
         answer: _T = await asyncio.shield(coming.work)
         return answer
 
-    def _arrived(self, key: str, coming: _NextWork, done: asyncio.Future[Any]) -> None:
+    def _forget_next(self, key: str, coming: _NextWork, done: asyncio.Future[Any]) -> None:
         if self._coming.get(key) is coming:  # else another waits under its key since
             del self._coming[key]
         _heed(done)
@@ -207,7 +207,7 @@ class BoundedPool:
         _heed(done)
 
     def _start(self, work: Callable[[], _T], tenant: str = "") -> asyncio.Future[_T]:
-        future = self._launch(partial(self._timed, work), tenant)
+        future = self._launch(partial(self._measure, work), tenant)
         self._count(1)
         future.add_done_callback(lambda _: self._count(-1))
         return future
@@ -220,7 +220,7 @@ class BoundedPool:
         future.add_done_callback(self._under_way.discard)
         return future
 
-    def _timed(self, work: Callable[[], _T]) -> _T:
+    def _measure(self, work: Callable[[], _T]) -> _T:
         """Do some work, and measure it: not what it waited, which those before it have measured."""
         started = time.perf_counter()
         try:

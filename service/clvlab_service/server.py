@@ -27,7 +27,7 @@ from clvlab.errors import SettingsError
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.errors import install_error_handlers
-from clvlab_service.lifespan import opened, opening_of
+from clvlab_service.lifespan import open_application, opening_of
 from clvlab_service.middleware import Edge
 from clvlab_service.routers import operations
 from clvlab_service.settings import LOOPBACK, Settings
@@ -140,7 +140,7 @@ def create_worker(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with opened(app, opening, {}):
+        async with open_application(app, opening, {}):
             yield
 
     app = FastAPI(title="clvlab worker", version=version("clvlab"), openapi_url=None, lifespan=lifespan)
@@ -180,8 +180,8 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         The port is taken, or the host is not an address of this machine.
     """
     settings = _settings(host, dev_folder, devfeed=devfeed)
-    app = _created(create_app, settings)
-    sock = _listening(host, port)
+    app = _create(create_app, settings)
+    sock = _bound_socket(host, port)
     url = _url(host, sock)
 
     def ready() -> None:
@@ -213,8 +213,8 @@ def work(host: str, health_port: int | None, say: Callable[[str], None]) -> None
         As ``serve``; a store that no other process can share is a setting that can't be used.
     """
     settings = _read()
-    app = _created(create_worker, settings)
-    socks = [] if health_port is None else [_listening(host, health_port)]
+    app = _create(create_worker, settings)
+    socks = [] if health_port is None else [_bound_socket(host, health_port)]
 
     def ready() -> None:
         application: Application = app.state.application
@@ -307,7 +307,7 @@ class _Server(uvicorn.Server):
             pool.give_up()
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _bound_socket(host: str, port: int) -> socket.socket:
     """Bind the port, so that its number is known before the start.
 
     The protocol is named because asyncio turns off Nagle's algorithm only where it stands; else each answer waits 40 ms.
@@ -349,7 +349,7 @@ def _read(**values: Any) -> Settings:
         raise SettingsError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())) from error
 
 
-def _created(create: Callable[[Settings], FastAPI], settings: Settings) -> FastAPI:
+def _create(create: Callable[[Settings], FastAPI], settings: Settings) -> FastAPI:
     try:
         return create(settings)
     except ValueError as error:

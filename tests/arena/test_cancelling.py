@@ -37,7 +37,7 @@ def test_cancelled_competition_is_what_it_was_and_can_start_again(application):
     assert application.runs.card(run_id)["run"]["status"] == "failed"
     assert application.log.state()["owners"] == [{"owner": ALICE, "committed": 1, "sealed": 0, "abandoned": 1, "open": 0}]
     with pytest.raises(RunCancelledError, match=run_id):
-        application.competitions.settled(competition_id, run_id)
+        application.competitions.settled_response(competition_id, run_id)
     with pytest.raises(TransitionError, match="draft"):
         application.competitions.cancel(ALICE, competition_id)
     assert application.competitions.start(ALICE, competition_id)["status"] == "finalized"

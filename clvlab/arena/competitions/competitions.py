@@ -107,7 +107,7 @@ class CompetitionLaunch:
         RunFailedError
             The run failed; the claim is released and the cause recorded.
         """
-        return self.settled(competition_id, self.claim(caller, competition_id))
+        return self.settled_response(competition_id, self.claim(caller, competition_id))
 
     def claim(self, caller: str, competition_id: str) -> str:
         """Claim the start, which one of concurrent callers gets; queue the run and return its id.
@@ -139,12 +139,12 @@ class CompetitionLaunch:
         with self.database.read() as connection:
             require_startable(require_owned(rows.row(connection, competition_id), competition_id, caller))
 
-    def settled(self, competition_id: str, run_id: str) -> CompetitionStartResponse:
+    def settled_response(self, competition_id: str, run_id: str) -> CompetitionStartResponse:
         """Wait until a claimed run is over, performing it here if no other worker does. Blocks."""
         self.jobs.require_sealed(run_id)
-        return self.started(competition_id)
+        return self.start_response(competition_id)
 
-    def started(self, competition_id: str) -> CompetitionStartResponse:
+    def start_response(self, competition_id: str) -> CompetitionStartResponse:
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
         return pick(CompetitionStartResponse, {**row, "replay_binding": replay_binding(row)})
@@ -155,9 +155,9 @@ class CompetitionLaunch:
             row = require_owned(rows.row(connection, competition_id), competition_id, caller)
             running = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
         if row["status"] != CompetitionStatus.RUNNING or not self.jobs.cancel(str(running[0]["run_id"]), CANCELLED):
-            status = self.started(competition_id)["status"]
+            status = self.start_response(competition_id)["status"]
             raise TransitionError(f"competition {competition_id} is {status}: there is nothing to cancel")
-        return pick(CompetitionStatusResponse, self.started(competition_id))
+        return pick(CompetitionStatusResponse, self.start_response(competition_id))
 
     def settle(self, competition_id: str) -> None:
         """Wait until a competition is no longer running; ``RunFailedError`` if its run failed."""

@@ -74,7 +74,7 @@ class Body(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _noted(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _note_unknown(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         made = handler(value)
         if isinstance(value, dict):
             made.note(frozenset(value) - frozenset(cls.model_fields))

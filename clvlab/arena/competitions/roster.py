@@ -73,7 +73,7 @@ def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
     if not config:
         return
     try:
-        params: Mapping[str, Any] = {**config, **_resolved(entry.strategy, config, pinned["params"])}
+        params: Mapping[str, Any] = {**config, **_template_params(entry.strategy, config, pinned["params"])}
     except AgentError:  # then they are not parameters of the template
         params = config
     readings = [(params, pinned["params"]), (config, pinned)]
@@ -89,7 +89,7 @@ def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
         )
 
 
-def _resolved(strategy: str, config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+def _template_params(strategy: str, config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that a template knows, as it reads them together with those of the instance."""
     known = set(config) - set(unused_keys(strategy, config))
     unused = unused_keys(strategy, params)

@@ -57,7 +57,7 @@ class _SegmentPart:
     last_ms: int | None
 
 
-def witnessed(
+def witness_grade(
     pack: Pack, place: str, trust: Trust, note: str | None = None, limits: SourceLimits | None = None
 ) -> WitnessGrade:
     """Search every segment of a verified local pack in a log, under ``note`` or the checkpoint that a service returns."""

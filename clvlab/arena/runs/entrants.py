@@ -60,9 +60,9 @@ class _KellyFollower:
     kelly: Kelly
 
     def take(self, message: Message) -> Sequence[Decision]:
-        return [self._sized(message, one) for one in self.follower.take(message)]
+        return [self._with_stake(message, one) for one in self.follower.take(message)]
 
-    def _sized(self, message: Message, decision: Decision) -> Decision:
+    def _with_stake(self, message: Message, decision: Decision) -> Decision:
         side = decision[4]
         if decision[2] != Action.BACK or side is None:
             return decision

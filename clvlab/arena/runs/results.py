@@ -67,14 +67,14 @@ class ResultSummary:
         return 8192 + sum(2048 + len(own.interval) + len(own.by_date) for own in self.agents)
 
 
-def _kept() -> BoundedCache[ResultSummary]:
+def _results_cache() -> BoundedCache[ResultSummary]:
     return BoundedCache(_KEPT_BYTES, lambda result: result.size_bytes)
 
 
 @dataclass(frozen=True)
 class RunResults:
     decisions: RunDecisions
-    _results: BoundedCache[ResultSummary] = field(default_factory=_kept)
+    _results: BoundedCache[ResultSummary] = field(default_factory=_results_cache)
 
     def of(self, run_id: str) -> ResultSummary:
         """Return the results of a sealed run. Blocks while the run is read for the first time."""

@@ -54,7 +54,7 @@ class VerifiedUpload:
     bytes: int
 
 
-def verified(folder: Path, request: UploadRequest, limits: UploadLimits) -> VerifiedUpload:
+def verified_upload(folder: Path, request: UploadRequest, limits: UploadLimits) -> VerifiedUpload:
     """Make a pack from a received upload, and verify it in full; ``UploadRefusedError`` says what failed. Blocks."""
     answer = _worker_answer(folder, request, limits)
     if answer.get("is_genuine") is None:
@@ -151,11 +151,11 @@ class Uploads:
             ``reason`` is ``in_catalog``, ``id_taken``, ``too_many`` or ``too_large``; nothing is kept.
         """
         with incoming.handed_over():
-            found = verified(incoming.path, incoming.request, self.limits)
-            row, new = self._kept(incoming.owner, found, incoming.path)
+            found = verified_upload(incoming.path, incoming.request, self.limits)
+            row, new = self._store(incoming.owner, found, incoming.path)
         return self._info(row), new
 
-    def _kept(self, owner: str, found: VerifiedUpload, scratch: Path) -> tuple[UploadRow, bool]:
+    def _store(self, owner: str, found: VerifiedUpload, scratch: Path) -> tuple[UploadRow, bool]:
         """Put a pack's files and row in place, while the owner's packs are locked."""
         pack = found.pack
         row: UploadRow = {
@@ -260,7 +260,7 @@ class Uploads:
 
     def every(self) -> list[Mapping[str, Any]]:
         with self.database.read() as connection:
-            return [self._judged(row) for row in rows.every(connection)]
+            return [self._with_grade(row) for row in rows.every(connection)]
 
     def admit(self, owner: str, pack_id: str, catalog: Catalog) -> Pack:
         """Copy an owner's pack into a catalog's folder, verify it there in full, and admit it.
@@ -297,12 +297,12 @@ class Uploads:
         files = {name: self._folder(row) / name for name in row["entry"] if name != "content_hash"}
         return all(path.is_file() and file_sha256(path) == row["entry"][name] for name, path in files.items())
 
-    def _judged(self, row: UploadRow) -> Mapping[str, Any]:
+    def _with_grade(self, row: UploadRow) -> Mapping[str, Any]:
         admitted = self.catalog.entries().get(row["pack_id"], {}).get("content_hash") == row["content_hash"]
         return {**row, "grade": grade_of(is_genuine=row["is_genuine"]).value, "admitted": admitted}
 
     def _info(self, row: UploadRow) -> UploadedPack:
-        return pick(UploadedPack, self._judged(row))
+        return pick(UploadedPack, self._with_grade(row))
 
 
 def _is_copy(folder: Path, pack: Pack) -> bool:

@@ -32,7 +32,7 @@ def main() -> None:
     lock_in([], network=False, writable=[str(folder)])
     end_with(os.getppid())
     try:
-        answer = _verified(settings)
+        answer = _verify(settings)
     except MemoryError:
         answer = {"refused": f"it needs more than {settings['memory_mb']} MB to be read"}
     except BaseException as error:  # noqa: BLE001  the boundary of a process: whatever was raised, this is no sound pack
@@ -60,7 +60,7 @@ def _sentence(error: BaseException) -> str:
     return reason[:_MAX_REASON].encode(errors="replace").decode()
 
 
-def _verified(settings: dict[str, Any]) -> dict[str, Any]:
+def _verify(settings: dict[str, Any]) -> dict[str, Any]:
     from clvlab.arena.uploads.archive import unpack
     from clvlab.arena.uploads.requests import UploadRequest
     from clvlab.errors import UploadRefusedError

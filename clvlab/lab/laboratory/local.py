@@ -267,7 +267,7 @@ class LocalBackend:
         return list_runs(pages(self._kept.runs.page, limit), self._kept.runs.card, self.where)
 
     def open_run(self, run_id: str) -> Result:
-        sealed, card = self._kept.runs.sealed(run_id), self._kept.runs.card(run_id)
+        sealed, card = self._kept.runs.sealed_run(run_id), self._kept.runs.card(run_id)
         content_hash = str(content_hash_of(sealed))
         packs, anchor = chain(self._packs(), self._views(content_hash)), Anchor(**card["anchor"])
         return Result(Run(sealed, self._kept.receipts(run_id), packs, anchor), self._view_file(content_hash))

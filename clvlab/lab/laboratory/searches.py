@@ -212,7 +212,7 @@ def make_plan(
     training = tuple(one for one in asked if one not in digests)
     folds = Folds(hold.folds, "kickoff", hold.objective)
     verbs = PlanVerbs(
-        kept=lambda: runs.searches.kept(kept.plan_id),
+        kept=lambda: runs.searches.plan_state(kept.plan_id),
         sweep=lambda work: _sweep(place, planned(training), entry, grid, hold.objective, work),
         walk=lambda work: place.walk(planned(training), entry, grid, folds, work),
         open=partial(_open, place, runs, kept, lambda: planned(held), entry),

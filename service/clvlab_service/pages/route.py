@@ -25,12 +25,12 @@ class PageRoute(RevalidatedRoute):
         """Return a handler that does not see fields of a form which nobody filled in: browsers send them all the same."""
         handler = super().get_route_handler()
 
-        async def filled_in(request: Request) -> Response:
+        async def handle_filled(request: Request) -> Response:
             fields = request.scope["query_string"].split(b"&")
             request.scope["query_string"] = b"&".join(field for field in fields if field.partition(b"=")[2])
             return await handler(request)
 
-        return filled_in
+        return handle_filled
 
 
 def page_router() -> APIRouter:

@@ -22,7 +22,7 @@ from clvlab_service.deps import (
     PageSizeQuery,
     Prefer,
     SheetPool,
-    accepted,
+    accepted_response,
     wait_for,
 )
 from clvlab_service.negotiation import Responses, RevalidatedRoute
@@ -93,7 +93,7 @@ async def run_backtest(
         if not await wait_for(inflight, prefer, None if isinstance(body, BacktestRunRequest) else _QUICK_S):
             state = await run_in_threadpool(application.backtests.state, wanted)
             if state["status"] not in OVER:
-                return accepted(request, state, f"/backtests/{state['backtest_id']}", prefer)
+                return accepted_response(request, state, f"/backtests/{state['backtest_id']}", prefer)
         await run_in_threadpool(application.backtests.settle, wanted)
     elif wanted.is_chosen:
         await run_in_threadpool(application.backtests.enter, wanted)  # the key stands for it from now on
@@ -115,7 +115,7 @@ def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: Pa
 def report(request: Request, backtest_id: str, application: ApplicationDep) -> Any:
     """Read a report, or the progress of a backtest that still runs."""
     found = application.backtests.look(backtest_id)
-    return accepted(request, found, f"/backtests/{found['backtest_id']}") if "stage" in found else found
+    return accepted_response(request, found, f"/backtests/{found['backtest_id']}") if "stage" in found else found
 
 
 @router.post(

@@ -173,7 +173,7 @@ def _part(request: Request, application: Application, run_id: str, part: Part) -
     packed = application.runs.gzipped(run_id, part) if takes else None
     if packed is not None:
         return _download(request, packed, f"{part}.jsonl", _LINES, {"Content-Encoding": "gzip"})
-    return _download(request, getattr(application.runs.sealed(run_id), part), f"{part}.jsonl", _LINES)
+    return _download(request, getattr(application.runs.sealed_run(run_id), part), f"{part}.jsonl", _LINES)
 
 
 def _download(request: Request, content: bytes, name: str, media_type: str, coding: Mapping[str, str] = _PLAIN) -> Response:

@@ -102,7 +102,7 @@ class Connection:
         """Answer the handshake with a problem."""
         await _heard(self._websocket.send_denial_response(problem))
 
-    async def opened(self, look: Callable[[str], object], subject: str) -> bool:
+    async def is_accepted(self, look: Callable[[str], object], subject: str) -> bool:
         """Look for the subject of the stream; accept the handshake if it is there, and else deny it."""
         try:
             await self._websocket.app.state.feeds.pool.run(look, subject)
@@ -121,7 +121,7 @@ class Connection:
             sending.close()
             await self._close(_TRY_AGAIN_LATER, refusal)
             return
-        tasks = asyncio.create_task(sending), asyncio.create_task(self._left())
+        tasks = asyncio.create_task(sending), asyncio.create_task(self._wait_for_disconnect())
         try:
             with places.taken(address):
                 await self._until_either(*tasks)
@@ -146,7 +146,7 @@ class Connection:
         except _LeftError:
             return
 
-    async def _left(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         """Return when the client is gone; what it says meanwhile is not read."""
         while (await self._websocket.receive())["type"] != "websocket.disconnect":
             pass
