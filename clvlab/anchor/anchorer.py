@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from clvlab.anchor.records import AnchorRecords
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.errors import AnchorUnavailableError, MissingExtraError
 from clvlab.proof.anchor import Anchor, AnchorTrust, Seen
@@ -90,14 +89,3 @@ class NullAnchor:
             raise MissingExtraError("anchor", error.name) from error
         async with Chain(self._settings, min(self._settings.patience_s, self._settings.timeout_s)) as chain:
             return await chain.seen(signature)
-
-
-def anchorer(settings: AnchorSettings, records: AnchorRecords) -> Anchorer:
-    """Return the anchorer of these settings; without a key it anchors nothing."""
-    if settings.keypair is None:
-        return NullAnchor(settings)
-    try:
-        from clvlab.anchor.solana import SolanaAnchor
-    except ImportError as error:
-        raise MissingExtraError("anchor", error.name) from error
-    return SolanaAnchor(settings, records)

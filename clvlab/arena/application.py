@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
-from clvlab.anchor.anchorer import anchorer
+from clvlab.anchor import anchorer_of
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.api.leaderboard import Belongings
 from clvlab.api.packs import PackFixture, PackFixturesResponse, PackQuality, ReplayPackInfo, ReplayPackListResponse
@@ -231,7 +231,7 @@ class Application:
         self._hub = hub = Hub()
         database.tell(hub.publish)
         budget, caps = budget or Budget(), caps or Caps()
-        anchoring = RunAnchors(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
+        anchoring = RunAnchors(database, anchorer_of(anchor or AnchorSettings(), StoredRecords(database)), clock)
         self.live = LiveFeed(live, clock)
         starts = CompetitionStarts(packs, clock, budget, caps, self.live)
         competitions, deploys = CompetitionOrigin(database, packs, clock), DeployOrigin(database, packs, clock)

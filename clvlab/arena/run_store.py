@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from clvlab.agents.isolation.agent import code_name
-from clvlab.anchor.anchorer import anchorer
+from clvlab.anchor import anchorer_of
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.arena.anchors import RunAnchors, StoredRecords
 from clvlab.arena.leaderboard import GlobalLeaderboard
@@ -52,7 +52,7 @@ class KeptRuns:
     def __init__(self, database_url: str | None = None, *, clock: Callable[[], int] = _now_ms) -> None:
         self._database = database = Database(database_url)
         self._clock = clock
-        anchoring = RunAnchors(database, anchorer(AnchorSettings(), StoredRecords(database)), clock)
+        anchoring = RunAnchors(database, anchorer_of(AnchorSettings(), StoredRecords(database)), clock)
         self.runs = StoredRuns(database, anchoring, PublicLog(database, None), clock)
         self.leaderboard = GlobalLeaderboard(database)
         self.searches = Searches(database, _OWNER, clock)

@@ -108,7 +108,7 @@ def test_old_runs_without_an_owner_are_removed_and_their_hashes_stay(aging):
     for read in (
         application.runs.card,
         application.runs.verify,
-        application.runs.sealed,
+        application.runs.sealed_run,
         application.runs.bundle,
         application.decisions.rows,
     ):

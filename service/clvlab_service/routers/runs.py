@@ -157,7 +157,7 @@ async def scores(run_id: str, request: Request, application: ApplicationDep, pla
 )
 async def manifest(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
     """Download `manifest.json`. Its SHA-256 is the manifest hash."""
-    run = await place.run(application.runs.sealed, run_id)
+    run = await place.run(application.runs.sealed_run, run_id)
     return _download(request, run.manifest, "manifest.json", "application/json")
 
 
