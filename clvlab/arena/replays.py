@@ -36,14 +36,14 @@ _MAX_CHARACTERS = 200  # characters of a value that differs
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayComparison:
-    """Whether a replay gives the same, and a sentence on the comparison."""
+class Repeat:
+    """Whether a replay repeats what was sealed, and a sentence on the comparison."""
 
     agrees: bool
     detail: str
 
 
-def prices_again(sealed: SealedRun, pack: str | Path | None = None, view: bytes = b"") -> ReplayComparison:
+def prices_again(sealed: SealedRun, pack: str | Path | None = None, view: bytes = b"") -> Repeat:
     """Derive every state and close in the evidence again from the ticks of the pack, without the agents.
 
     ``pack`` is the catalog's of the sealed content hash by default; for a derived one, its parents are enough with the run's
@@ -61,7 +61,7 @@ def replay_run(
     pack: str | Path | None = None,
     agents: Sequence[IsolatedAgent] = (),
     view: bytes = b"",
-) -> ReplayComparison:
+) -> Repeat:
     """Run a sealed run again, after a check of its prices; ``ReplayError`` if pack or code is not available or is another one.
 
     The agents' code runs in other processes, so that it can't reach the comparison; the label ``causality`` is copied, as
@@ -88,16 +88,14 @@ def replay_run(
         pairs["receipts.jsonl"] = (receipts, receipt_lines(result.receipts))
     for name, (stored, made) in pairs.items():
         if stored != made:
-            return ReplayComparison(
-                agrees=False, detail=f"run again, {name} differs from the stored one at {_first(stored, made)}"
-            )
+            return Repeat(agrees=False, detail=f"run again, {name} differs from the stored one at {_first(stored, made)}")
     same = f"run again from pack {found.pack_id!r}, all {len(pairs)} files have the same bytes"
     if evidence.captured is not None:
         same += (
             f": asked about the whole of it, the agents decide as they did live ({evidence.decisions.height:,} decisions, "
             f"{evidence.closes.height:,} closes)"
         )
-    return ReplayComparison(agrees=True, detail=same)
+    return Repeat(agrees=True, detail=same)
 
 
 def _followed_again(evidence: Evidence, tape: Tape, agents: Sequence[IsolatedAgent], commit_index: int | None) -> RunResult:
@@ -136,25 +134,23 @@ def _looked_up(evidence: Evidence, pack: Pack, shards: Shards, decisions: pl.Dat
         del tape  # before the next one is read
 
 
-def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> ReplayComparison:
+def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Repeat:
     """Look up every state of the evidence in the pack; the agents' intent does not matter."""
     sealed = (evidence.started["window"]["closing_policy"], evidence.max_close_age_s)
     if sealed != (pack.manifest.closing_policy, pack.manifest.max_close_age_s):
-        return ReplayComparison(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")
+        return Repeat(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")
     if otherwise := otherwise_matched(pack):
-        return ReplayComparison(
-            agrees=False, detail=f"pack {pack.pack_id!r} is not what its sources are joined to: {otherwise}"
-        )
+        return Repeat(agrees=False, detail=f"pack {pack.pack_id!r} is not what its sources are joined to: {otherwise}")
     ticks = evidence.decisions["tick_seq"]
     if ticks.len() and not ticks.is_between(0, _TICK).all():
-        return ReplayComparison(agrees=False, detail="a decision is at a tick that no pack has")
+        return Repeat(agrees=False, detail="a decision is at a tick that no pack has")
     named = evidence.decisions.with_columns(confidence=pl.lit(None, pl.Float64)).select(
         pl.col(name).cast(dtype) for name, dtype in DECISIONS.items()
     )
     try:
         again = with_seq([*_looked_up(evidence, pack, shards, named)], errors=len(evidence.errors))
     except (DecisionError, WindowError) as error:  # a book that the pack does not keep
-        return ReplayComparison(agrees=False, detail=str(error))
+        return Repeat(agrees=False, detail=str(error))
     claims = ("confidence_ppm", "confidence_raw")
     columns = [name for name in PROPOSAL_EVENTS if name not in claims]
     for stored, made in (
@@ -162,14 +158,12 @@ def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> ReplayComparison:
         (evidence.closes.select(*CLOSE_EVENTS), again.closes),
     ):
         if not stored.equals(made):
-            return ReplayComparison(
-                agrees=False, detail=f"the ticks of pack {pack.pack_id!r} do not give {_first_difference(stored, made)}"
-            )
+            return Repeat(agrees=False, detail=f"the ticks of pack {pack.pack_id!r} do not give {_difference(stored, made)}")
     counted = f"{evidence.decisions.height:,} decisions and {evidence.closes.height:,} closes"
-    return ReplayComparison(agrees=True, detail=f"all prices of {counted} follow from the ticks of pack {pack.pack_id!r}")
+    return Repeat(agrees=True, detail=f"all prices of {counted} follow from the ticks of pack {pack.pack_id!r}")
 
 
-def _first_difference(stored: pl.DataFrame, made: pl.DataFrame) -> str:
+def _difference(stored: pl.DataFrame, made: pl.DataFrame) -> str:
     if stored.height != made.height:
         return f"{stored.height:,} lines, but {made.height:,}"
     pairs = zip(stored.iter_rows(named=True), made.iter_rows(named=True), strict=True)

@@ -155,14 +155,14 @@ _KIND = "backtest"
 class ReportRequest:
     """A requested backtest after all immediate checks.
 
-    The holder of ``key`` may withdraw the request; ``is_chosen`` says that the caller chose it, so that it keeps this backtest;
+    The holder of ``key`` may withdraw the request; ``chosen`` says that the caller chose it, so that it keeps this backtest;
     ``known`` that the report exists.
     """
 
     request: BacktestRunRequest | PackBacktestRequest
     spec: ReplaySpec = field(repr=False)
     key: str
-    is_chosen: bool
+    chosen: bool
     known: bool
 
     @property
@@ -207,9 +207,7 @@ class BacktestReports:
         now = self.clock()
         with self.database.write() as connection:
             job_rows.hold_open(connection, wanted.run_id, [_KIND])  # so that it is not cancelled before the key is stored
-            taken = reports.take_key(
-                connection, wanted.key, wanted.run_id, now, is_chosen=wanted.is_chosen, active=not wanted.known
-            )
+            taken = reports.take_key(connection, wanted.key, wanted.run_id, now, chosen=wanted.chosen, active=not wanted.known)
             if taken != wanted.run_id:
                 raise _key_conflict(wanted.key)
             if enter(connection, wanted.spec.started, ANYBODY, now, budget=self.budget):

@@ -11,7 +11,7 @@ import polars as pl
 import typer
 
 from clvlab.arena import packs
-from clvlab.arena.log.captures import WitnessGrade, witness_grade
+from clvlab.arena.log.captures import LogGrade, log_grade
 from clvlab.arena.runs.bundles import read_trust
 from clvlab.base.files import written_file
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
@@ -161,7 +161,7 @@ def packs_verify(
             err.print(f"[red]fail[/] {plain(str(error))}")
         raise typer.Exit(1) from error
     note = None if checkpoint is None else checkpoint.read_text(encoding="utf-8")
-    found = None if log is None else witness_grade(opened, log, trusted, note)
+    found = None if log is None else log_grade(opened, log, trusted, note)
     if as_json:
         details = {} if found is None else _witness_info(found)
         print_json({"verdict": "pass"} | _pack_info(opened) | details)
@@ -174,7 +174,7 @@ def packs_verify(
         raise typer.Exit(1)
 
 
-def _witness_info(found: WitnessGrade) -> dict[str, object]:
+def _witness_info(found: LogGrade) -> dict[str, object]:
     since = None if found.since_ms is None else moment(found.since_ms)
     return {"grade": found.grade.value, "since": since, "late_days": found.late_days, "log": list(found.reasons)}
 

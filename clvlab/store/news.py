@@ -32,9 +32,7 @@ def notify(connection: Connection, teller: str, subjects: set[str]) -> None:
     """Announce subjects to other processes on commit, if the database supports it."""
     if connection.dialect.name == "postgresql":
         for subject in sorted(subjects):
-            connection.execute(
-                text("SELECT pg_notify(:channel, :payload)"), {"channel": _CHANNEL, "payload": f"{teller} {subject}"}
-            )
+            connection.execute(text("SELECT pg_notify(:channel, :line)"), {"channel": _CHANNEL, "line": f"{teller} {subject}"})
 
 
 class Listener:

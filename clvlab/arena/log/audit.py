@@ -102,10 +102,10 @@ class Statements:
             return None
         if found.size > self._largest and self.shared_size(found) == found.size:
             self._largest, self.witnesses, self.newest = found.size, witnesses, note
-        self.expect_checkpoint(whose, found, current=current)
+        self.expect(whose, found, current=current)
         return found
 
-    def expect_checkpoint(self, whose: str, found: Checkpoint, *, current: bool = False) -> None:
+    def expect(self, whose: str, found: Checkpoint, *, current: bool = False) -> None:
         ended = next((one for one in self._restarts if one.before.origin == found.origin), None)
         self.origin = self.origin or found.origin or None
         if ended is not None and self.shared_size(found) < found.size:
@@ -259,35 +259,34 @@ def audit(
     before = state.read_bytes() if state is not None and state.exists() else None
     with opened_source(place, limits) as source:
         head = source.head()
-        statements = Statements(Auditor(), keys, head.origin)
-        statements.keeper(head)
+        claims = Statements(Auditor(), keys, head.origin)
+        claims.keeper(head)
         for name, note in (checkpoints or {}).items():
-            statements.signed_checkpoint(name, note)
+            claims.signed_checkpoint(name, note)
         if trust.checkpoint is not None:
-            statements.expect_checkpoint(
+            claims.expect(
                 "the checkpoint that you trust", checkpoint(trust.checkpoint.partition("\n\n")[0].rstrip("\n") + "\n")
             )
         if before is not None:
-            statements.expect_checkpoint("the state of the last audit", _last_checkpoint(before, str(state)))
+            claims.expect("the state of the last audit", _last_checkpoint(before, str(state)))
         for name, content in (bundles or {}).items():
-            statements.bundle(name, content)
-        statements.judge_quorum(trust)
-        _read(source, statements.auditor, max(statements.sizes), limits)
-    found = statements.auditor
-    statements.judge_restarts()
+            claims.bundle(name, content)
+        claims.judge_quorum(trust)
+        _read(source, claims.auditor, max(claims.sizes), limits)
+    found = claims.auditor
+    claims.judge_restarts()
     found.finish()
     if not found.size and not found.broken_count:
         raise LogError(f"nothing to audit: the log at {place!r} has no entries")
     done = LogAudit(
-        place=place, origin=statements.origin, size=found.size, root_hash="sha256:" + found.root().hex(),
-        signature_judged=bool(keys.logs), witnesses=statements.witnesses, checkpoints=statements.extended,
-        bundles=len(bundles or {}), restarts=tuple(found.restarts), lost=tuple(statements.lost),
-        counts=found.counts(), recounts=tuple(found.recounts),
+        place=place, origin=claims.origin, size=found.size, root_hash="sha256:" + found.root().hex(),
+        signature_judged=bool(keys.logs), witnesses=claims.witnesses, checkpoints=claims.extended, bundles=len(bundles or {}),
+        restarts=tuple(found.restarts), lost=tuple(claims.lost), counts=found.counts(), recounts=tuple(found.recounts),
         falls=found.falls, plans=found.plans(),
         broken=tuple(found.broken), broken_count=found.broken_count,
     )  # fmt: skip
     if state is not None and done.sound:
-        _remember(state, before, Checkpoint(statements.origin or "", found.size, found.root()), statements.newest)
+        _remember(state, before, Checkpoint(claims.origin or "", found.size, found.root()), claims.newest)
     return done
 
 

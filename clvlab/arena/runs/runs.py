@@ -95,7 +95,8 @@ class StoredRuns:
         row, anchor = self._row_and_anchor(run_id)
         checks = row["checks"] or _pending_checks(row["status"])
         if row["checks"]:
-            checks = checks | check_records({"anchor": self.anchoring.on_record(run_id, anchor, row["manifest_hash"])})
+            check = self.anchoring.on_record(run_id, anchor, row["manifest_hash"])
+            checks = checks | {"anchor": {"verdict": check.verdict.value, "detail": check.detail}}
         return {
             "verifier_version": VERIFIER_VERSION,
             "run": pick(RunInfo, row),

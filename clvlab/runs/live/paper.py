@@ -70,9 +70,7 @@ class OpenRun:
         # Under another log, the commitment would come after the first messages.
         if (commit_index, log) != (None, None) and (log is None or commit_index not in _commitments(log, self.spec.run_id)):
             stated = "without a log" if commit_index is None else f"under entry {commit_index} of its log"
-            raise LogError(
-                f"{self.spec.run_id} was started {stated}: continue it in the same way, or remove {str(self.folder)!r}"
-            )
+            raise LogError(f"{self.spec.run_id} was started {stated}: continue it like that, or remove {str(self.folder)!r}")
 
     def committed(self, commitment: Commitment | None) -> None:
         """Note the entry of a log under which it was started, before its first message."""

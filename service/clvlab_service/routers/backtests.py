@@ -95,7 +95,7 @@ async def run_backtest(
             if state["status"] not in OVER:
                 return accepted_response(request, state, f"/backtests/{state['backtest_id']}", prefer)
         await run_in_threadpool(application.backtests.settle, wanted)
-    elif wanted.is_chosen:
+    elif wanted.chosen:
         await run_in_threadpool(application.backtests.enter, wanted)  # the key stands for it from now on
     return JSONResponse(wanted.answer)
 
