@@ -132,7 +132,7 @@ class _CallableModule(_Module):
 
 
 class _Face(_Module):
-    """The face of the package, in which a package of the name of a verb is that verb as well, whoever imports it first."""
+    """The face of the package, in which a package of the name of a verb is that verb as well, whichever is imported first."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _LISTED and isinstance(value, ModuleType):

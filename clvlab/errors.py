@@ -378,7 +378,7 @@ class ShuttingDownError(ClvlabError):
     http_status = 503
 
     def __init__(self) -> None:
-        super().__init__("the service is ending here, and goes on with the work elsewhere or later: ask again")
+        super().__init__("the service is ending here, and continues the work elsewhere or later: ask again")
 
 
 class PageError(ClvlabError):

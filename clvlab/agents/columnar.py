@@ -241,7 +241,7 @@ def _ticks(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
 def _ticks_by_book(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
     """Return ``BOOKS`` of some markets in the same way; a series is one book's quotes of a side."""
     if tape.books is None:
-        raise AgentError("the tape has no books beside the consensus")
+        raise AgentError("the tape has no books besides the consensus")
     named = [*_NAMED[:1], *_NAMED[2:]]
     known = _known(tape, in_markets(tape, markets).select(named))
     number = pl.struct(*named, "book").rle_id().cast(pl.UInt32)

@@ -39,7 +39,7 @@ class ChatEndpoint:
             raise AgentError(f"timeout_s must be above 0 and at most 3600, not {self.timeout_s!r}")
 
     def __call__(self, prompt: str) -> str:
-        """Return the model's answer; ``AskError`` with a ``kind`` such as ``timeout`` or ``http_error`` if there is none."""
+        """Return the model's answer; ``AskError`` without one, with a ``kind`` such as ``timeout`` or ``http_error``."""
         httpx = _httpx()
         try:
             status, body = self._posted(prompt)

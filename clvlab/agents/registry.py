@@ -236,7 +236,7 @@ _FOLLOWERS: Mapping[str, Callable[[Any], Follower]] = MappingProxyType(
         "sharp-momentum-v2": momentum.MomentumFollower,
     }
 )
-"""Those that decide message by message by code of their own; the others decide anew at each."""
+"""Those that decide message by message by code of their own; the others decide again at each."""
 
 TEMPLATES: Mapping[str, tuple[type[Config], _Rule]] = MappingProxyType(
     {

@@ -207,7 +207,7 @@ def _checked(answer: Any, book: Book) -> list[Decision]:
                 f"(tick {book.tick_seq} of fixture {book.fixture_id}); {_EXAMPLE}"
             )
         if one[:2] != at:
-            raise AgentError(f"on_tick was asked at {_named(at)}, and returned a decision made at {_named(one)}: make it anew")
+            raise AgentError(f"on_tick was asked at {_named(at)}, and returned a decision made at {_named(one)}: make it again")
         for (column, types), value in zip(DECISION_TYPES.items(), one, strict=True):
             if type(value) not in types:
                 wanted = " or ".join(kind.__name__ for kind in types)

@@ -1,1 +1,19 @@
-"""Public commitments: memos on a chain."""
+"""Public commitments: memos on a chain, by the anchorer of the settings."""
+
+from __future__ import annotations
+
+from clvlab.anchor.anchorer import Anchorer, NullAnchor
+from clvlab.anchor.records import AnchorRecords
+from clvlab.anchor.settings import AnchorSettings
+from clvlab.errors import MissingExtraError
+
+
+def anchorer_of(settings: AnchorSettings, records: AnchorRecords) -> Anchorer:
+    """Return the anchorer of these settings; without a key it anchors nothing."""
+    if settings.keypair is None:
+        return NullAnchor(settings)
+    try:
+        from clvlab.anchor.solana import SolanaAnchor
+    except ImportError as error:
+        raise MissingExtraError("anchor", error.name) from error
+    return SolanaAnchor(settings, records)

@@ -59,7 +59,7 @@ class AnchorSettings(BaseModel):
         if self.cluster in GENESIS and self.genesis_hash not in (None, GENESIS[self.cluster]):
             raise ValueError(f"{self.cluster} has genesis hash {GENESIS[self.cluster]}, not {self.genesis_hash}")
         if self.rpc_url and self.cluster not in GENESIS and not self.genesis_hash:
-            raise ValueError(f"cluster {self.cluster!r} is none of {', '.join(GENESIS)}: give its genesis hash")
+            raise ValueError(f"cluster {self.cluster!r} is not one of {', '.join(GENESIS)}: give its genesis hash")
         return self
 
     def trust(self, *own: str) -> AnchorTrust:

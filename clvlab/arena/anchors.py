@@ -43,7 +43,7 @@ def _record(connection: Connection, run_id: str) -> AnchorRecord | None:
 
 
 @dataclass(frozen=True)
-class Anchoring:
+class RunAnchors:
     """Anchors of runs; starting one never waits for the chain."""
 
     database: Database
@@ -78,7 +78,7 @@ class Anchoring:
             self._note(connection, job.run_id, anchor)
             jobs.finish(connection, job, JobStatus.DONE)
 
-    def failed(self, connection: Connection, job: Job, cause: str) -> None:  # noqa: ARG002
+    def record_failure(self, connection: Connection, job: Job, cause: str) -> None:  # noqa: ARG002
         self._note(connection, job.run_id, Anchor(AnchorStatus.FAILED.value, cluster=self.anchorer.cluster))
 
     def on_record(self, run_id: str, anchor: Anchor, manifest_hash: str | None) -> Check:
@@ -89,7 +89,7 @@ class Anchoring:
             return check
         return Check(Verdict.PASS, f"read back from {anchor.cluster} when it was anchored; a verification asks again")
 
-    def judged(self, run_id: str, anchor: Anchor, manifest_hash: str) -> Check:
+    def judge(self, run_id: str, anchor: Anchor, manifest_hash: str) -> Check:
         """Judge an anchor by the chain as it is now; one that was dropped soon after is anchored again.
 
         Blocks are final within minutes, so a node that no longer shows an older transaction has only pruned it.

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
-from clvlab.anchor.configured import anchorer
+from clvlab.anchor import anchorer_of
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.api.leaderboard import Belongings
 from clvlab.api.packs import PackFixture, PackFixturesResponse, PackQuality, ReplayPackInfo, ReplayPackListResponse
-from clvlab.arena.anchors import Anchoring, StoredRecords
+from clvlab.arena.anchors import RunAnchors, StoredRecords
 from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.competitions.competitions import Competitions
 from clvlab.arena.competitions.demo import Demo
@@ -36,7 +36,7 @@ from clvlab.arena.run_jobs import ReplayJobs
 from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.arena.runs.results import RunResults
-from clvlab.arena.runs.stored import StoredRuns
+from clvlab.arena.runs.runs import StoredRuns
 from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream
 from clvlab.arena.uploads.intake import UploadLimits
 from clvlab.arena.uploads.packs import Packs
@@ -231,7 +231,7 @@ class Application:
         self._hub = hub = Hub()
         database.tell(hub.publish)
         budget, caps = budget or Budget(), caps or Caps()
-        anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
+        anchoring = RunAnchors(database, anchorer_of(anchor or AnchorSettings(), StoredRecords(database)), clock)
         self.live = LiveFeed(live, clock)
         starts = CompetitionStarts(packs, clock, budget, caps, self.live)
         competitions, deploys = CompetitionOrigin(database, packs, clock), DeployOrigin(database, packs, clock)

@@ -103,19 +103,19 @@ class Attempts:
 
     def __init__(self, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
         self._database, self._hub, self._clock, self._lease_ms = database, hub, clock, lease_ms
-        self._told: dict[str, Attempt] = {}  # by run; an old one may outlive its lease
+        self._by_run: dict[str, Attempt] = {}  # by run; an old one may outlive its lease
         self._in_hand: set[Attempt] = set()
         self.ended = Event()
 
     def of(self, run_id: str) -> Attempt | None:
-        return self._told.get(run_id)
+        return self._by_run.get(run_id)
 
     @contextmanager
-    def at(self, job: Job, *, told: bool) -> Iterator[Attempt]:
+    def at(self, job: Job, *, visible: bool) -> Iterator[Attempt]:
         """Keep an attempt registered and its lease alive during the context; ``LeaseLostError`` if the process is ending."""
         attempt = Attempt(job, self._database, self._hub, self._clock, self._lease_ms)
-        if told:
-            self._told[job.run_id] = attempt
+        if visible:
+            self._by_run[job.run_id] = attempt
         self._in_hand.add(attempt)
         try:
             if self.ended.is_set():  # it was claimed while the others were given back
@@ -125,8 +125,8 @@ class Attempts:
                 yield attempt
         finally:
             self._in_hand.discard(attempt)
-            if self._told.get(job.run_id) is attempt:
-                del self._told[job.run_id]
+            if self._by_run.get(job.run_id) is attempt:
+                del self._by_run[job.run_id]
 
     def end(self) -> None:
         """Free the jobs in hand for other processes at once; running work ends at its next report."""
@@ -138,8 +138,8 @@ class Attempts:
             attempt.end()
         if attempts:
             with self._database.write() as connection:
-                given = [attempt for attempt in attempts if job_rows.give_back(connection, attempt.job)]
-            logger.warning("%d jobs were given back", len(given))
+                freed = [attempt for attempt in attempts if job_rows.give_back(connection, attempt.job)]
+            logger.warning("%d jobs were given back", len(freed))
 
 
 # Jobs that can't be done now through no fault of their own are set aside with a reason, and the attempt does not count.
@@ -149,12 +149,12 @@ _DELAYS_MS = (2_000, 10_000, 60_000, 300_000)
 
 
 @dataclass
-class Postponing:
+class Postponement:
     """Sets jobs aside, and remembers those that the store could not set aside."""
 
     database: Database
     clock: Callable[[], int]
-    _unsaid: dict[int, tuple[Job, str]] = field(default_factory=dict, init=False)
+    _remembered: dict[int, tuple[Job, str]] = field(default_factory=dict, init=False)
 
     def postpone(self, job: Job, cause: str) -> None:
         """Set a job aside, longer each time."""
@@ -166,20 +166,20 @@ class Postponing:
         except LeaseLostError as error:
             logger.warning("%s", error)
 
-    def interrupted(self, job: Job, cause: str) -> None:
+    def postpone_or_remember(self, job: Job, cause: str) -> None:
         """Set a job aside that the store interrupted, now or as soon as it answers again."""
-        self._unsaid[job.job_id] = job, cause
-        self.say_unsaid()
+        self._remembered[job.job_id] = job, cause
+        self.postpone_remembered()
 
-    def say_unsaid(self) -> None:
+    def postpone_remembered(self) -> None:
         """Set aside the remembered jobs."""
-        for job_id, (job, cause) in list(self._unsaid.items()):
+        for job_id, (job, cause) in list(self._remembered.items()):
             try:
                 self.postpone(job, cause)
             except StoreError as error:
                 logger.warning("job %d can't be put off yet: %s", job_id, error)
                 return
-            self._unsaid.pop(job_id, None)
+            self._remembered.pop(job_id, None)
 
 
 # A job ends done, postponed, or failed with a cause, in the transaction of the use case that does the work.
@@ -197,32 +197,32 @@ class JobHandler(Protocol):
         """Do the work, and end the job in the transaction that stores it (``fenced``, then ``finish``); or postpone it."""
         ...
 
-    def failed(self, connection: Connection, job: Job, cause: str) -> None:
+    def record_failure(self, connection: Connection, job: Job, cause: str) -> None:
         """Record a final failure, in the transaction that ends the job."""
         ...
 
 
 @dataclass(frozen=True)
-class Handling:
+class JobPerformer:
     database: Database
     hub: Hub
     attempts: Attempts
-    postponing: Postponing
+    postponing: Postponement
 
-    def perform(self, handler: JobHandler, job: Job, *, told: bool) -> None:
-        """Perform a job; ``told`` says whether its progress may be asked for."""
+    def perform(self, handler: JobHandler, job: Job, *, visible: bool) -> None:
+        """Perform a job; ``visible`` says whether its progress may be asked for."""
         try:
             if job.attempt - job.postponed > _MAX_ATTEMPTS:
                 self._fail(handler, job, f"given up after {_MAX_ATTEMPTS} attempts that ended without a word")
                 return
-            with self.attempts.at(job, told=told) as attempt:
+            with self.attempts.at(job, visible=visible) as attempt:
                 handler.perform(job, attempt.tell)
         except (PostponedError, LogBehindError) as error:
             self.postponing.postpone(job, str(error))
         except LeaseLostError as error:
             logger.warning("%s", error)
         except (StoreBusyError, StoreFullError, StoreUnreachableError) as error:  # no fault of the job
-            self.postponing.interrupted(job, str(error))
+            self.postponing.postpone_or_remember(job, str(error))
             raise
         except StoreError:
             raise
@@ -239,7 +239,7 @@ class Handling:
     def _fail(self, handler: JobHandler, job: Job, cause: str) -> None:
         try:
             with fenced(self.database, job) as connection:
-                handler.failed(connection, job, cause)
+                handler.record_failure(connection, job, cause)
                 job_rows.finish(connection, job, JobStatus.FAILED, cause)
         except LeaseLostError as error:
             logger.warning("%s", error)
@@ -257,7 +257,7 @@ CANCELLED = "cancelled"
 """Cause of a run that its requesters withdrew."""
 _OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
 _APART = "anchor"  # waits for a network, so it has a thread of its own
-_ASKED = "backtest"  # performed by requests; a thread of its own takes up abandoned ones
+_REQUESTED = "backtest"  # performed by requests; a thread of its own takes up abandoned ones
 _UNTAKEN_MS = 60_000
 LIVE = ("live-competition", "live-deploy")
 """Kinds of jobs that last as long as a match."""
@@ -289,13 +289,13 @@ class Jobs:
     _stopping: Event = field(default_factory=Event, init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
     _attempts: Attempts = field(init=False)
-    _postponing: Postponing = field(init=False)
-    _handling: Handling = field(init=False)
+    _postponing: Postponement = field(init=False)
+    _handling: JobPerformer = field(init=False)
 
     def __post_init__(self) -> None:
         self._attempts = Attempts(self.database, self.hub, self.clock, self.lease_ms)
-        self._postponing = Postponing(self.database, self.clock)
-        self._handling = Handling(self.database, self.hub, self._attempts, self._postponing)
+        self._postponing = Postponement(self.database, self.clock)
+        self._handling = JobPerformer(self.database, self.hub, self._attempts, self._postponing)
 
     @property
     def lanes(self) -> Mapping[str, int]:
@@ -318,7 +318,7 @@ class Jobs:
         """Return the kinds of jobs for each thread, and how long these must have waited."""
         if not self.workers:
             return []
-        alone = {_APART: 0} if self.unasked else {_APART: 0, _ASKED: self.lease_ms}
+        alone = {_APART: 0} if self.unasked else {_APART: 0, _REQUESTED: self.lease_ms}
         shared = [kind for kind in self.handlers if kind not in (*alone, *LIVE)]
         own = [([kind], waited_ms) for kind, waited_ms in alone.items() if kind in self.handlers]
         return [(shared, 0)] * self.workers + own + [(LIVE, 0)] * self.live
@@ -347,7 +347,7 @@ class Jobs:
         while not self._stopping.is_set():
             seen = self.hub.version(ADDED)
             try:
-                self._postponing.say_unsaid()
+                self._postponing.postpone_remembered()
                 worked = self.run_one(kinds, waited_ms)
             except LogBehindError:  # the start and every refused request report it
                 worked = False
@@ -431,8 +431,8 @@ class Jobs:
             raise UnknownRunError(f"unknown run {run_id!r}")
         attempt = self._attempts.of(run_id)
         known = (attempt.progress if attempt else noted) if row["status"] == RunStatus.RUNNING else None
-        told = known or {"stage": None, "done": None, "total": None}
-        return cast("RunProgress", {"run_id": run_id, "status": row["status"], "cause": row["cause"], **told})
+        progress = known or {"stage": None, "done": None, "total": None}
+        return cast("RunProgress", {"run_id": run_id, "status": row["status"], "cause": row["cause"], **progress})
 
     def cancel(self, run_id: str, cause: str, unless: Callable[[Connection], bool] = never) -> bool:
         """End the job of an unfinished run as a failure with a cause; False without one.
@@ -443,7 +443,7 @@ class Jobs:
             job = job_rows.hold_open(connection, run_id, [kind for kind in self.handlers if kind != _APART])
             if unless(connection) or job is None:
                 return False
-            self.handlers[job.kind].failed(connection, job, cause)
+            self.handlers[job.kind].record_failure(connection, job, cause)
             job_rows.finish(connection, job, JobStatus.FAILED, cause)
         attempt = self._attempts.of(run_id)
         if attempt is not None:
@@ -461,4 +461,4 @@ class Jobs:
             return job_rows.claim(connection, kinds, now, self.lease_ms, run_id, waited_ms)
 
     def _perform(self, job: Job) -> None:
-        self._handling.perform(self.handlers[job.kind], job, told=job.kind != _APART)
+        self._handling.perform(self.handlers[job.kind], job, visible=job.kind != _APART)

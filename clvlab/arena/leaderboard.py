@@ -14,8 +14,8 @@ import polars as pl
 from clvlab.api.answer import pick
 from clvlab.api.leaderboard import AnchorSummary, EligibilityBadge, LeaderboardResponse, LeaderboardRow
 from clvlab.arena.runs.decisions import RunDecisions
-from clvlab.arena.runs.in_database import Claimed, results
-from clvlab.arena.runs.stored import against_the_record
+from clvlab.arena.runs.in_database import FixtureClaims, results
+from clvlab.arena.runs.runs import against_the_record
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import PageError, RunRemovedError, UnknownRunError
 from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
@@ -81,7 +81,7 @@ class GlobalLeaderboard:
         """Recompute and store everything from the sealed bytes; return a sentence for every difference."""
         with self.database.read() as connection:
             run_ids = standings.sealed_run_ids(connection)
-            claimed = Claimed()
+            claimed = FixtureClaims()
             fresh = [result for run_id in run_ids for result in _results(connection, run_id, claimed)]
         with self.database.write() as connection:
             StoredLogRows(connection, writing=True)  # no run is sealed, and nothing is rebuilt, meanwhile
@@ -103,7 +103,7 @@ def _by_label(connection: Connection) -> dict[str, Mapping[str, object]]:
     return {row["label"]: row for row in standings.all_rows(connection)}
 
 
-def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[ResultRow]:
+def _results(connection: Connection, run_id: str, claimed: FixtureClaims) -> list[ResultRow]:
     row = runs.row(connection, run_id)
     run = runs.sealed_run(connection, run_id)
     if row is None or not row["ranked"]:
@@ -113,13 +113,13 @@ def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[Resu
         found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
         if found.verified:
             known = {result["agent_id"]: result for result in standings.results_of(connection, run_id)}
-            return [_as_dated(result, known) for result in results(found, row["owner"] or ANYBODY, claim)]
+            return [_with_knowledge(result, known) for result in results(found, row["owner"] or ANYBODY, claim)]
     for key, content_hash, fixture_id in standings.brought(connection, run_id):
         claim(key, content_hash, [fixture_id])  # its bytes are damaged or removed: their earlier result stays
     return [result if run is None else {**result, "failing": True} for result in standings.results_of(connection, run_id)]
 
 
-def _as_dated(result: ResultRow, known: Mapping[str, ResultRow]) -> ResultRow:
+def _with_knowledge(result: ResultRow, known: Mapping[str, ResultRow]) -> ResultRow:
     """Keep the knowledge recorded at the seal, which the evidence does not contain."""
     stored = known.get(result["agent_id"], result)
     return {**result, "knowledge": stored["knowledge"], "commit_index": stored["commit_index"]}
@@ -203,7 +203,7 @@ class ForestPage:
     axis: Html
 
 
-def _kept() -> BoundedCache[_Sums]:
+def _sums_cache() -> BoundedCache[_Sums]:
     return BoundedCache(_KEPT_BYTES, lambda sums: 1024 + 256 * len(sums))
 
 
@@ -213,7 +213,7 @@ class Forest:
 
     leaderboard: GlobalLeaderboard
     decisions: RunDecisions
-    _sums: BoundedCache[_Sums] = field(default_factory=_kept)
+    _sums: BoundedCache[_Sums] = field(default_factory=_sums_cache)
 
     def page(self, after_rank: int = 0, limit: int = 50) -> ForestPage:
         """Rank agents by their means with interval and picture; those that can't hold the past come first. Blocks.

@@ -76,7 +76,7 @@ class EventWriter:
         self._over.set()
         self._thread.join()
 
-    def decided(self, message: Message, answers: Answers) -> None:
+    def write_decisions(self, message: Message, answers: Answers) -> None:
         self.messages += 1
         where = {"fixture_id": message.fixture_id, "tick_seq": message.tick_seq, "ts_ms": message.ts_ms}
         for agent_id, several in answers.decided.items():
@@ -85,11 +85,11 @@ class EventWriter:
         for agent_id, failure in answers.failed.items():
             self._queue.put(("AGENT_ERROR", agent_id, where | {"error": failure.error}))
 
-    def recalled(self, message: Message, answers: Answers) -> None:  # noqa: ARG002
+    def count_message(self, message: Message, answers: Answers) -> None:  # noqa: ARG002
         """Count a message that another process reported."""
         self.messages += 1
 
-    def looked(self, tracker: Tracker) -> None:
+    def write_gaps(self, tracker: Tracker) -> None:
         for gap in tracker.gaps[self._gaps :]:
             self._queue.put(("FEED_GAP", "", gap.model_dump(mode="json")))
         self._gaps = len(tracker.gaps)
@@ -139,7 +139,7 @@ class EventWriter:
 class LiveOrigin(Origin, Protocol):
     def spec(self, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LiveSpec: ...
 
-    def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None: ...
+    def report_events(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -156,43 +156,43 @@ class LiveJobs(RunJobs):
             def made(commitment: Commitment | None) -> Run:
                 with watched:  # the feed is not followed while the run is stored
                     spec = self.origin.spec(job, feed, fixture, settings.grace_s)
-                    telling = EventWriter(lambda happenings: self._tell(job, happenings), tell, feed, stop)
-                    done = self._followed(spec, settings.folder / job.run_id, stop, commitment, telling)
-                if telling.lost is not None:
-                    raise telling.lost
+                    writer = EventWriter(lambda happenings: self._tell(job, happenings), tell, feed, stop)
+                    done = self._follow(spec, settings.folder / job.run_id, stop, commitment, writer)
+                if writer.lost is not None:
+                    raise writer.lost
                 if done is None:
                     raise PostponedError("the process that followed it ends")
                 return done
 
             yield made
 
-    def _followed(
-        self, spec: LiveSpec, folder: Path, stop: Stop, commitment: Commitment | None, telling: EventWriter
+    def _follow(
+        self, spec: LiveSpec, folder: Path, stop: Stop, commitment: Commitment | None, writer: EventWriter
     ) -> Run | None:
-        was_begun = has_journal(folder)
+        was_started = has_journal(folder)
         try:
-            with telling:
+            with writer:
                 return follow(
                     spec,
                     folder,
                     stop,
                     commitment=commitment,
                     note=LogWriter(RunLog(self.database), self.clock),
-                    on_message=telling.decided,
-                    on_replay=telling.recalled,
-                    on_idle=telling.looked,
+                    on_message=writer.write_decisions,
+                    on_replay=writer.count_message,
+                    on_idle=writer.write_gaps,
                     clock=self.clock,
                 )
         except FileLockedError as error:  # the earlier holder of the job will soon find its lease lost
             raise PostponedError(str(error)) from error
         except FeedError as error:  # an operator can mend that: an expired token must not lose decisions
-            if not telling.messages and not was_begun:
+            if not writer.messages and not was_started:
                 raise
             raise PostponedError(str(error)) from error
 
     def _tell(self, job: Job, happenings: Sequence[Happening]) -> None:
         with fenced(self.database, job) as connection:
-            self.origin.told(connection, job, happenings, self.clock())
+            self.origin.report_events(connection, job, happenings, self.clock())
 
 
 def payload_of(origin_id: str, fixture: Fixture) -> JobPayload:

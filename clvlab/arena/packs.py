@@ -59,20 +59,20 @@ def _in_catalog(content_hash: str) -> Pack | None:
     return next((pack for pack in bundled_catalog().packs() if pack.content_hash == content_hash), None)
 
 
-def pack_of_run(content_hash: str | None, given: str | Path | None = None, view: bytes = b"") -> Pack | None:
+def pack_of_run(content_hash: str | None, where: str | Path | None = None, view: bytes = b"") -> Pack | None:
     """Return the pack of a run; ``None`` if no pack is found.
 
-    ``given`` is the pack, or for a run over a derived one its parents or a folder of them; by default the catalog is searched.
+    ``where`` is the pack, or for a run over a derived one its parents or a folder of them; by default the catalog is searched.
     It is returned whatever its hash, unless the run's ``view`` file makes the pack from it.
     """
     if not view:
-        return open_pack(given) if given is not None else _in_catalog(str(content_hash))
+        return open_pack(where) if where is not None else _in_catalog(str(content_hash))
     described = read_view(view, VIEW_FILE)
     if described.content_hash != content_hash:
         raise PackTamperedError(f"{VIEW_FILE} of the run", str(content_hash), described.content_hash)
-    folder = given is not None and Path(given).is_dir() and not (Path(given) / DESCRIPTOR).is_file()
-    packs = [] if given is None or folder else [open_pack(given)]
-    at_hand = finder(*([Path(str(given))] if folder else []), packs=packs)
+    folder = where is not None and Path(where).is_dir() and not (Path(where) / DESCRIPTOR).is_file()
+    packs = [] if where is None or folder else [open_pack(where)]
+    at_hand = finder(*([Path(str(where))] if folder else []), packs=packs)
     return made_again(described, lambda pack_id, of: at_hand(pack_id, of) or _in_catalog(of))
 
 

@@ -32,18 +32,18 @@ from clvlab.runs.shards import Shards, sharded
 
 _TICK = 2**31 - 1
 _DEPLOY = "deploy"
-_MOST_SHOWN = 200  # characters of a value that differs
+_MAX_CHARACTERS = 200  # characters of a value that differs
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """Whether a replay gives the same, and a sentence on the comparison."""
+class Repeat:
+    """Whether a replay repeats what was sealed, and a sentence on the comparison."""
 
     agrees: bool
     detail: str
 
 
-def prices_again(sealed: SealedRun, pack: str | Path | None = None, view: bytes = b"") -> Replayed:
+def prices_again(sealed: SealedRun, pack: str | Path | None = None, view: bytes = b"") -> Repeat:
     """Derive every state and close in the evidence again from the ticks of the pack, without the agents.
 
     ``pack`` is the catalog's of the sealed content hash by default; for a derived one, its parents are enough with the run's
@@ -61,7 +61,7 @@ def replay_run(
     pack: str | Path | None = None,
     agents: Sequence[IsolatedAgent] = (),
     view: bytes = b"",
-) -> Replayed:
+) -> Repeat:
     """Run a sealed run again, after a check of its prices; ``ReplayError`` if pack or code is not available or is another one.
 
     The agents' code runs in other processes, so that it can't reach the comparison; the label ``causality`` is copied, as
@@ -75,7 +75,7 @@ def replay_run(
     if not prices.agrees:
         return prices
     if evidence.captured is None:
-        result = _made_again(evidence, found, agents, sealed.commit_index)
+        result = _second_run(evidence, found, agents, sealed.commit_index)
     else:
         result = _followed_again(evidence, found.tape(fixture_ids), agents, sealed.commit_index)
     again = result.sealed
@@ -88,14 +88,14 @@ def replay_run(
         pairs["receipts.jsonl"] = (receipts, receipt_lines(result.receipts))
     for name, (stored, made) in pairs.items():
         if stored != made:
-            return Replayed(agrees=False, detail=f"run again, {name} differs from the stored one at {_first(stored, made)}")
+            return Repeat(agrees=False, detail=f"run again, {name} differs from the stored one at {_first(stored, made)}")
     same = f"run again from pack {found.pack_id!r}, all {len(pairs)} files have the same bytes"
     if evidence.captured is not None:
         same += (
             f": asked about the whole of it, the agents decide as they did live ({evidence.decisions.height:,} decisions, "
             f"{evidence.closes.height:,} closes)"
         )
-    return Replayed(agrees=True, detail=same)
+    return Repeat(agrees=True, detail=same)
 
 
 def _followed_again(evidence: Evidence, tape: Tape, agents: Sequence[IsolatedAgent], commit_index: int | None) -> RunResult:
@@ -112,7 +112,7 @@ def _followed_again(evidence: Evidence, tape: Tape, agents: Sequence[IsolatedAge
     )
 
 
-def _made_again(evidence: Evidence, pack: Pack, agents: Sequence[IsolatedAgent], commit_index: int | None) -> RunResult:
+def _second_run(evidence: Evidence, pack: Pack, agents: Sequence[IsolatedAgent], commit_index: int | None) -> RunResult:
     started = evidence.started
     roster = [_agent(started["kind"], named, agents) for named in started["agents"]]
     return run(
@@ -134,23 +134,23 @@ def _looked_up(evidence: Evidence, pack: Pack, shards: Shards, decisions: pl.Dat
         del tape  # before the next one is read
 
 
-def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Replayed:
+def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Repeat:
     """Look up every state of the evidence in the pack; the agents' intent does not matter."""
     sealed = (evidence.started["window"]["closing_policy"], evidence.max_close_age_s)
     if sealed != (pack.manifest.closing_policy, pack.manifest.max_close_age_s):
-        return Replayed(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")
+        return Repeat(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")
     if otherwise := otherwise_matched(pack):
-        return Replayed(agrees=False, detail=f"pack {pack.pack_id!r} is not what its sources are joined to: {otherwise}")
+        return Repeat(agrees=False, detail=f"pack {pack.pack_id!r} is not what its sources are joined to: {otherwise}")
     ticks = evidence.decisions["tick_seq"]
     if ticks.len() and not ticks.is_between(0, _TICK).all():
-        return Replayed(agrees=False, detail="a decision is at a tick that no pack has")
+        return Repeat(agrees=False, detail="a decision is at a tick that no pack has")
     named = evidence.decisions.with_columns(confidence=pl.lit(None, pl.Float64)).select(
         pl.col(name).cast(dtype) for name, dtype in DECISIONS.items()
     )
     try:
         again = with_seq([*_looked_up(evidence, pack, shards, named)], errors=len(evidence.errors))
     except (DecisionError, WindowError) as error:  # a book that the pack does not keep
-        return Replayed(agrees=False, detail=str(error))
+        return Repeat(agrees=False, detail=str(error))
     claims = ("confidence_ppm", "confidence_raw")
     columns = [name for name in PROPOSAL_EVENTS if name not in claims]
     for stored, made in (
@@ -158,12 +158,12 @@ def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Replayed:
         (evidence.closes.select(*CLOSE_EVENTS), again.closes),
     ):
         if not stored.equals(made):
-            return Replayed(agrees=False, detail=f"the ticks of pack {pack.pack_id!r} do not give {_differing(stored, made)}")
+            return Repeat(agrees=False, detail=f"the ticks of pack {pack.pack_id!r} do not give {_difference(stored, made)}")
     counted = f"{evidence.decisions.height:,} decisions and {evidence.closes.height:,} closes"
-    return Replayed(agrees=True, detail=f"all prices of {counted} follow from the ticks of pack {pack.pack_id!r}")
+    return Repeat(agrees=True, detail=f"all prices of {counted} follow from the ticks of pack {pack.pack_id!r}")
 
 
-def _differing(stored: pl.DataFrame, made: pl.DataFrame) -> str:
+def _difference(stored: pl.DataFrame, made: pl.DataFrame) -> str:
     if stored.height != made.height:
         return f"{stored.height:,} lines, but {made.height:,}"
     pairs = zip(stored.iter_rows(named=True), made.iter_rows(named=True), strict=True)
@@ -173,24 +173,24 @@ def _differing(stored: pl.DataFrame, made: pl.DataFrame) -> str:
 
 
 def _cut(value: object) -> str:
-    return shortened(repr(value), _MOST_SHOWN)
+    return shortened(repr(value), _MAX_CHARACTERS)
 
 
-def _pack(evidence: Evidence, given: str | Path | None, view: bytes) -> Pack:
+def _pack(evidence: Evidence, where: str | Path | None, view: bytes) -> Pack:
     """Find the pack of a run; that of a live one by its content hash alone, as the evidence has no name of it."""
     expected, name = evidence.content_hash, evidence.started["binding"]["pack_id"]
-    said = "the pack that it captured" if evidence.captured is not None else f"pack {name!r}"
+    described = "the pack that it captured" if evidence.captured is not None else f"pack {name!r}"
     try:
-        found = pack_of_run(expected, given, view)
+        found = pack_of_run(expected, where, view)
     except PackError as error:
         if not view:
             raise
-        raise ReplayError(f"{said} can't be made again from the view file of the run: {error}") from error
+        raise ReplayError(f"{described} can't be made again from the view file of the run: {error}") from error
     if found is None:
-        raise ReplayError(f"no pack of the catalog has content hash {expected}: name the folder of {said}")
+        raise ReplayError(f"no pack of the catalog has content hash {expected}: name the folder of {described}")
     if found.content_hash != expected or name not in (None, found.pack_id):
         raise ReplayError(
-            f"the run was over {said} of {expected}, {str(given or found.pack_id)!r} is {found.pack_id!r} of "
+            f"the run was over {described} of {expected}, {str(where or found.pack_id)!r} is {found.pack_id!r} of "
             f"{found.content_hash}"
         )
     return found
@@ -199,7 +199,7 @@ def _pack(evidence: Evidence, given: str | Path | None, view: bytes) -> Pack:
 def _agent(kind: str, named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> Agent:
     """Find the agent of RUN_STARTED, and check that it is the same one."""
     what = f"agent {named['agent_id']!r} ({named['strategy']} {named['strategy_version']})"
-    of_template = _deployed if kind == _DEPLOY else _template
+    of_template = _deployed_agents if kind == _DEPLOY else _template
     for agent in of_template(named) if _is_template(named) else _of_file(named, at_hand):
         identity = agent.identity
         same = all(getattr(identity, key) == named[key] for key in ("agent_id", "strategy", "strategy_version"))
@@ -215,7 +215,7 @@ def _is_template(named: Mapping[str, Any]) -> bool:
     return named["causality"] in (Causality.TEMPLATE, Causality.TRANSCRIPT)
 
 
-def _deployed(named: Mapping[str, Any]) -> list[Agent]:
+def _deployed_agents(named: Mapping[str, Any]) -> list[Agent]:
     try:
         return [deployed_agent(DeployConfig.model_validate(named["config"]), named["agent_id"])]
     except (AgentError, EntryError, ValidationError) as error:

@@ -24,7 +24,7 @@ ONE, SEVERAL = "one-fixture", "several-fixtures"
 """Tags of the two kinds; not fields, but refusals name them in place of one."""
 
 
-class _Windowed(BaseModel):
+class _WindowRequest(BaseModel):
     """The window of a backtest; rules between its fields are the window's, which raises ``WindowError``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,7 +37,7 @@ class _Windowed(BaseModel):
     min_clv_horizon_s: StrictInt = Window().min_clv_horizon_s
 
 
-class BacktestRunRequest(_Windowed):
+class BacktestRunRequest(_WindowRequest):
     """A backtest of the offline agent ``baseline`` over one fixture; unknown fields are refused.
 
     References
@@ -74,7 +74,7 @@ PolicyLimits = create_model(
 )
 
 
-class PackBacktestRequest(_Windowed):
+class PackBacktestRequest(_WindowRequest):
     """A backtest of a template over several fixtures of a pack, or all; unknown fields are refused.
 
     Attributes

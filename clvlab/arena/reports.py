@@ -28,7 +28,7 @@ from clvlab.arena.report_requests import BacktestRunRequest, PackBacktestRequest
 from clvlab.arena.run_jobs import Sealing
 from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.in_database import enter, give_up
-from clvlab.arena.runs.stored import StoredRuns, require
+from clvlab.arena.runs.runs import StoredRuns, require
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import (
     IdempotencyConflictError,
@@ -118,10 +118,10 @@ class BacktestOrigin:
         request = stored_request(job.payload["request"])
         return request.spec(open_catalogued(self.catalog, request.pack_id))
 
-    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+    def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
         """Announce nothing: backtests have no events."""
 
-    def sealing(self, job: Job, run: Run) -> Sealing:
+    def seal_report(self, job: Job, run: Run) -> Sealing:
         report = report_of(run)
 
         def sealed(connection: Connection, anchor: Anchor, now_ms: int) -> None:  # noqa: ARG001
@@ -130,7 +130,7 @@ class BacktestOrigin:
 
         return sealed
 
-    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
+    def record_failure(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
         """Record the cause; a new request tries again."""
         give_up(connection, job.run_id, cause, now_ms)
         reports.forget_tickets(connection, job.run_id)
@@ -152,17 +152,17 @@ _KIND = "backtest"
 
 
 @dataclass(frozen=True)
-class AskedReport:
+class ReportRequest:
     """A requested backtest after all immediate checks.
 
-    The holder of ``key`` may withdraw the request; ``given`` says that the caller chose it, so that it keeps this backtest;
+    The holder of ``key`` may withdraw the request; ``chosen`` says that the caller chose it, so that it keeps this backtest;
     ``known`` that the report exists.
     """
 
     request: BacktestRunRequest | PackBacktestRequest
     spec: ReplaySpec = field(repr=False)
     key: str
-    given: bool
+    chosen: bool
     known: bool
 
     @property
@@ -184,7 +184,7 @@ class BacktestReports:
     budget: Budget
     _sheets: BoundedCache[str] = field(default_factory=lambda: BoundedCache(_SHEETS_BYTES, len))
 
-    def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> AskedReport:
+    def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> ReportRequest:
         """Check a request; stores nothing.
 
         ``key`` is an idempotency key for one backtest, with which the request can be withdrawn; a new one by default.
@@ -198,41 +198,41 @@ class BacktestReports:
         with self.database.read() as connection:
             used = None if key is None else reports.run_of_key(connection, key)
         if used not in (None, spec.run_id):
-            raise _taken(key)
-        known = self._stored(backtest_id(spec.run_id)) is not None
-        return AskedReport(request, spec, key or secrets.token_urlsafe(24), key is not None, known)
+            raise _key_conflict(key)
+        known = self._stored_report(backtest_id(spec.run_id)) is not None
+        return ReportRequest(request, spec, key or secrets.token_urlsafe(24), key is not None, known)
 
-    def enter(self, asked: AskedReport) -> None:
+    def enter(self, wanted: ReportRequest) -> None:
         """Store a request, and its run with a job if it is the first."""
         now = self.clock()
         with self.database.write() as connection:
-            job_rows.hold_open(connection, asked.run_id, [_KIND])  # so that it is not cancelled before the key is stored
-            taken = reports.take_key(connection, asked.key, asked.run_id, now, given=asked.given, active=not asked.known)
-            if taken != asked.run_id:
-                raise _taken(asked.key)
-            if enter(connection, asked.spec.started, ANYBODY, now, budget=self.budget):
-                body = asked.request.model_dump(mode="json", exclude_unset=True)
-                job_rows.add(connection, _KIND, asked.run_id, {"origin_id": asked.run_id, "request": body}, now)
+            job_rows.hold_open(connection, wanted.run_id, [_KIND])  # so that it is not cancelled before the key is stored
+            taken = reports.take_key(connection, wanted.key, wanted.run_id, now, chosen=wanted.chosen, active=not wanted.known)
+            if taken != wanted.run_id:
+                raise _key_conflict(wanted.key)
+            if enter(connection, wanted.spec.started, ANYBODY, now, budget=self.budget):
+                body = wanted.request.model_dump(mode="json", exclude_unset=True)
+                job_rows.add(connection, _KIND, wanted.run_id, {"origin_id": wanted.run_id, "request": body}, now)
 
-    def settle(self, asked: AskedReport) -> BacktestRunResponse:
+    def settle(self, wanted: ReportRequest) -> BacktestRunResponse:
         """Wait until a stored request is answered, and perform it here if no other worker does. Blocks."""
         try:
-            self.jobs.require_sealed(asked.run_id)
+            self.jobs.require_sealed(wanted.run_id)
         except RunFailedError as error:
             raise PackReplayError(f"the replay failed: {error.cause}") from error
-        return asked.answer
+        return wanted.answer
 
     def run(self, request: BacktestRunRequest | PackBacktestRequest) -> BacktestRunResponse:
-        asked = self.ask(request)
-        if not asked.known:
-            self.enter(asked)
-            self.settle(asked)
-        return asked.answer
+        wanted = self.ask(request)
+        if not wanted.known:
+            self.enter(wanted)
+            self.settle(wanted)
+        return wanted.answer
 
-    def state(self, asked: AskedReport) -> BacktestState:
+    def state(self, wanted: ReportRequest) -> BacktestState:
         """Return the progress of a request, with the key by which it can be withdrawn."""
-        state = self._state(asked.run_id)
-        state["key"] = asked.key
+        state = self._state(wanted.run_id)
+        state["key"] = wanted.key
         return state
 
     def _state(self, run_id: str) -> BacktestState:
@@ -262,7 +262,7 @@ class BacktestReports:
         return self._state(run_id)
 
     def report(self, backtest_id: str) -> BacktestReport:
-        found = self._stored(backtest_id)
+        found = self._stored_report(backtest_id)
         if found is None:
             self._run(backtest_id)
             raise UnknownBacktestError(f"backtest {backtest_id!r} has no report yet: ask for it first")
@@ -270,7 +270,7 @@ class BacktestReports:
 
     def look(self, backtest_id: str) -> BacktestReport | BacktestState:
         """Return the stored report, or the progress of the backtest; ``UnknownBacktestError`` with the cause if it failed."""
-        found = self._stored(backtest_id)
+        found = self._stored_report(backtest_id)
         if found is not None:
             return found
         run_id, status = self._run(backtest_id)
@@ -279,7 +279,7 @@ class BacktestReports:
             raise UnknownBacktestError(f"backtest {backtest_id} has no report, it failed: {state['cause']}; ask for it again")
         return state
 
-    def _stored(self, backtest_id: str) -> BacktestReport | None:
+    def _stored_report(self, backtest_id: str) -> BacktestReport | None:
         """Return the report; it is made from the sealed run if that was made without a request."""
         with self.database.read() as connection:
             found = reports.report(connection, backtest_id)
@@ -288,13 +288,13 @@ class BacktestReports:
             return found
         if row is None or row["kind"] != _KIND or row["status"] != RunStatus.SEALED or row["sealed_ts_ms"] is None:
             return None
-        made = report_of(self._sealed(row["run_id"], str(row["evidence_hash"]), str(row["pack_id"])))
+        made = report_of(self._sealed_run(row["run_id"], str(row["evidence_hash"]), str(row["pack_id"])))
         with self.database.write() as connection:
             keep_report(connection, made, row["sealed_ts_ms"])
         return made
 
-    def _sealed(self, run_id: str, evidence_hash: str, pack_id: str) -> Run:
-        run = self.runs.sealed(run_id)
+    def _sealed_run(self, run_id: str, evidence_hash: str, pack_id: str) -> Run:
+        run = self.runs.sealed_run(run_id)
         if sha256(run.events) != evidence_hash:
             raise UnknownRunError(f"run {run_id} is not stored as it was sealed: verify it")
         with self.database.read() as connection:
@@ -323,7 +323,7 @@ class BacktestReports:
         """
         report = self.report(backtest_id)
         named = report["run_id"], report["evidence_hash"], report["pack_id"]
-        return self._sheets.get(named, lambda: tear_sheet_page(self._sealed(*named)))
+        return self._sheets.get(named, lambda: tear_sheet_page(self._sealed_run(*named)))
 
     def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         with self.database.read() as connection:
@@ -331,5 +331,5 @@ class BacktestReports:
         return {"backtests": found, "next_cursor": next_cursor}
 
 
-def _taken(key: str | None) -> IdempotencyConflictError:
+def _key_conflict(key: str | None) -> IdempotencyConflictError:
     return IdempotencyConflictError("fingerprint", f"idempotency key {key!r:.80} stands for another backtest: take a new key")

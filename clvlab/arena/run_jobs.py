@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from clvlab.arena.anchors import Anchoring
+from clvlab.arena.anchors import RunAnchors
 from clvlab.arena.jobs import fenced
 from clvlab.arena.runs.in_database import begin, keep
 from clvlab.proof.anchor import Anchor
@@ -27,15 +27,15 @@ Sealing = Callable[[Connection, Anchor, int], None]
 class Origin(Protocol):
     """The origin of runs of a kind: a backtest, a competition, an instance."""
 
-    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+    def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
         """Report the start of a run, for the first time or again, in the transaction that starts it."""
         ...
 
-    def sealing(self, job: Job, run: Run) -> Sealing:
+    def seal_report(self, job: Job, run: Run) -> Sealing:
         """Report what may precede the stored run, and return the report of its seal."""
         ...
 
-    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None: ...
+    def record_failure(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None: ...
 
 
 class ReplayOrigin(Origin, Protocol):
@@ -48,7 +48,7 @@ class RunJobs:
 
     database: Database
     clock: Callable[[], int]
-    anchoring: Anchoring | None
+    anchoring: RunAnchors | None
     origin: Origin
 
     @abstractmethod
@@ -59,8 +59,8 @@ class RunJobs:
         with self._maker(job, tell) as make:
             lifecycle(job, _JobRecorder(self.origin, self.database, self.clock, self.anchoring, job), make)
 
-    def failed(self, connection: Connection, job: Job, cause: str) -> None:
-        self.origin.failed(connection, job, cause, self.clock())
+    def record_failure(self, connection: Connection, job: Job, cause: str) -> None:
+        self.origin.record_failure(connection, job, cause, self.clock())
 
 
 @dataclass(frozen=True)
@@ -79,18 +79,18 @@ class _JobRecorder:
     origin: Origin
     database: Database
     clock: Callable[[], int]
-    anchoring: Anchoring | None
+    anchoring: RunAnchors | None
     job: Job
     log = None  # the run was committed to when it was entered
 
     def commit(self, spec: Job) -> Commitment:
         with fenced(self.database, spec) as connection:
             commitment = begin(connection, spec.run_id, self.clock())
-            self.origin.begun(connection, spec, self.clock())
+            self.origin.report_start(connection, spec, self.clock())
             return commitment
 
     def keep(self, run: Run) -> None:
-        sealed = self.origin.sealing(self.job, run)
+        sealed = self.origin.seal_report(self.job, run)
         with fenced(self.database, self.job) as connection:
             now = self.clock()
             sealed(connection, keep(connection, run, self.anchoring, now), now)

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from clvlab.agents.isolation.agent import code_name
-from clvlab.anchor.configured import anchorer
+from clvlab.anchor import anchorer_of
 from clvlab.anchor.settings import AnchorSettings
-from clvlab.arena.anchors import Anchoring, StoredRecords
+from clvlab.arena.anchors import RunAnchors, StoredRecords
 from clvlab.arena.leaderboard import GlobalLeaderboard
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.runs.in_database import DatabaseRecorder
-from clvlab.arena.runs.stored import StoredRuns
+from clvlab.arena.runs.runs import StoredRuns
 from clvlab.arena.searches import Searches
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
@@ -52,7 +52,7 @@ class KeptRuns:
     def __init__(self, database_url: str | None = None, *, clock: Callable[[], int] = _now_ms) -> None:
         self._database = database = Database(database_url)
         self._clock = clock
-        anchoring = Anchoring(database, anchorer(AnchorSettings(), StoredRecords(database)), clock)
+        anchoring = RunAnchors(database, anchorer_of(AnchorSettings(), StoredRecords(database)), clock)
         self.runs = StoredRuns(database, anchoring, PublicLog(database, None), clock)
         self.leaderboard = GlobalLeaderboard(database)
         self.searches = Searches(database, _OWNER, clock)
@@ -99,11 +99,11 @@ class KeptRuns:
         return run
 
     def _recorder(self, agents: Sequence[Agent], *, ranked: bool = True) -> DatabaseRecorder:
-        def tried(connection: Connection, done: Run) -> None:
-            identities = [_tried(agent, done.pack, done.fixture_ids, done.window) for agent in agents]
+        def add_trials(connection: Connection, done: Run) -> None:
+            identities = [_trial_id(agent, done.pack, done.fixture_ids, done.window) for agent in agents]
             _add_trials(connection, done.pack, identities, self._clock())
 
-        return DatabaseRecorder(self._database, _OWNER, self._clock, also=tried, ranked=ranked)
+        return DatabaseRecorder(self._database, _OWNER, self._clock, also=add_trials, ranked=ranked)
 
     def receipts(self, run_id: str) -> bytes:
         with self._database.read() as connection:
@@ -114,13 +114,13 @@ class KeptRuns:
 
         Return the number of other trials over it, or over another pack that shares a match with the requested fixtures.
         """
-        pack, asked = specs[0].pack, specs[0].fixture_ids
+        pack, wanted = specs[0].pack, specs[0].fixture_ids
         ids = [own for spec in specs for own in trial_ids(spec)]
         kept = self.searches.matches
-        kept.learn(pack, asked)
-        matches = kept.matches(pack, asked)
+        kept.learn(pack, wanted)
+        matches = kept.matches(pack, wanted)
         with self._database.write() as connection:
-            alike = kept.alike(connection, matches, (pack.content_hash, tuple(asked)))
+            alike = kept.alike(connection, matches, (pack.content_hash, tuple(wanted)))
             others = [
                 plan_rows.of_pack(connection, source) - set(_ids_over(pack, source, ids))
                 for source in sorted(alike | set(pack.sources))
@@ -142,10 +142,10 @@ def _ids_over(pack: Pack, source: str, ids: Sequence[str]) -> list[str]:
 
 def trial_ids(spec: ReplaySpec) -> list[str]:
     """Return the id of each agent's trial: a hash of everything that shapes its scores, so without its name and the policy."""
-    return [_tried(agent, spec.pack, spec.fixture_ids, spec.window) for agent in spec.agents]
+    return [_trial_id(agent, spec.pack, spec.fixture_ids, spec.window) for agent in spec.agents]
 
 
-def _tried(agent: Agent, pack: Pack, fixture_ids: Sequence[int], window: Window) -> str:
+def _trial_id(agent: Agent, pack: Pack, fixture_ids: Sequence[int], window: Window) -> str:
     identity = agent.identity
     tried = {
         "content_hash": pack.content_hash,

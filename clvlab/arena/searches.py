@@ -58,8 +58,8 @@ class KeptMatches:
     def matches(self, pack: Pack, fixture_ids: Iterable[int]) -> list[Match]:
         wanted, found = set(fixture_ids), list[Match]()
         for root, own in by_root(pack):
-            asked = {there for here, there in own if here in wanted}
-            found += with_quotes((one for one in matches_of(root) if one.fixture_id in asked), self.quotes(root, asked))
+            ids = {there for here, there in own if here in wanted}
+            found += with_quotes((one for one in matches_of(root) if one.fixture_id in ids), self.quotes(root, ids))
         return found
 
     def alike(self, connection: Connection, matches: Sequence[Match], key: object, shelf: Iterable[Pack] = ()) -> set[str]:
@@ -136,7 +136,7 @@ class Searches:
         self._database, self._owner, self._clock = database, owner, clock
         self.matches = KeptMatches(database)
         self._held: dict[tuple[str, ...], HeldMatches] = {}
-        self._shut: dict[tuple[str, tuple[str, ...]], tuple[dict[int, str], dict[int, str]]] = {}
+        self._held_out: dict[tuple[str, tuple[str, ...]], tuple[dict[int, str], dict[int, str]]] = {}
         self._sharing: dict[tuple[str, str], bool] = {}
 
     def plan(self, payload: Mapping[str, Any], pack: Pack, held: Iterable[int], shelf: Iterable[Pack] = ()) -> KeptPlan:
@@ -178,7 +178,7 @@ class Searches:
                 }
                 digests = {one.digest for one in matches if one.digest is not None}
                 plans.add(connection, made, sorted(digests), [one.payload() for one in matches])
-        return self.kept(plan_id)
+        return self.plan_state(plan_id)
 
     def count_trials(self, plan_id: str, pack: Pack, shelf: Iterable[Pack]) -> int:
         """Count the present trials over the pack of a plan, and over all packs with a match of its hold-out."""
@@ -188,7 +188,7 @@ class Searches:
             contents = {pack.content_hash, *pack.sources, *self.matches.alike(connection, held, plan_id, at_hand)}
             return plans.count(connection, contents)
 
-    def kept(self, plan_id: str) -> KeptPlan:
+    def plan_state(self, plan_id: str) -> KeptPlan:
         """Return a plan in its present state; ``UnknownRunError`` if the id is unknown."""
         with self._database.read() as connection:
             found = plans.row(connection, plan_id)
@@ -220,20 +220,20 @@ class Searches:
         held = self._held_by(connection, tuple(plans.ids(connection, holding=True)))
         check_open(without_held(pack, held, quotes_within(connection, pack, fixture_ids)), fixture_ids)
 
-    def shut(self, pack: Pack) -> Pack:
+    def without_held_out(self, pack: Pack) -> Pack:
         """Return the pack without the fixtures that plans hold out by match, whatever pack they came in."""
         with self._database.read() as connection:
-            shut = tuple(plans.ids(connection, holding=True))
-            held = self._held_by(connection, shut)
-        if (pack.content_hash, shut) not in self._shut:
+            plan_ids = tuple(plans.ids(connection, holding=True))
+            held = self._held_by(connection, plan_ids)
+        if (pack.content_hash, plan_ids) not in self._held_out:
             found = without_held(pack, held, self.matches.quotes)
-            self._shut[pack.content_hash, shut] = dict(found.held_out), dict(found.doubtful)
-        return pack.holding_out(*self._shut[pack.content_hash, shut])
+            self._held_out[pack.content_hash, plan_ids] = dict(found.held_out), dict(found.doubtful)
+        return pack.holding_out(*self._held_out[pack.content_hash, plan_ids])
 
-    def _held_by(self, connection: Connection, shut: tuple[str, ...]) -> HeldMatches:
-        if shut not in self._held:
-            self._held[shut] = held_matches({plan_id: plans.held(connection, plan_id) for plan_id in shut})
-        return self._held[shut]
+    def _held_by(self, connection: Connection, plan_ids: tuple[str, ...]) -> HeldMatches:
+        if plan_ids not in self._held:
+            self._held[plan_ids] = held_matches({plan_id: plans.held(connection, plan_id) for plan_id in plan_ids})
+        return self._held[plan_ids]
 
     def _share(self, connection: Connection, one: str, other: str) -> bool:
         if (one, other) not in self._sharing:

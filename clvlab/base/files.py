@@ -95,7 +95,7 @@ class StagingPath:
             with suppress(OSError):  # a file system without locks, where leftovers are not removed either
                 if not _locked(self.descriptor):
                     os.close(self.descriptor)
-                    continue  # likewise
+                    continue  # taken for a leftover in the same way
             return
 
     def __enter__(self) -> Path:

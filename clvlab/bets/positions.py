@@ -1,4 +1,4 @@
-"""Positions of bets on the tape: the last tick that is not later than each, or the reason why there is none."""
+"""Positions of bets on the tape: the last tick that is not later than each, or the reason why it has no such tick."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _LISTED = 6
 
 
 def position_of(market: str, side: str, markets: Markets, teams: Teams | None) -> tuple[str, str] | Unmatched:
-    """Return market key and side, or why there is none.
+    """Return market key and side, or why nothing in the pack fits.
 
     ``market`` and ``side`` are keys of the pack, or usual names; a line may follow either (``Over 2.5``), and a period may
     precede or follow the market (``1st half totals``). A handicap is that of the side that it follows (``Elm +0.5``). ``teams``

@@ -94,7 +94,7 @@ def _is_open(text: str) -> bool:
 
 def _other_formats(found: Iterable[OddsFormat | None]) -> str:
     others = sorted({str(form) for form in found if form is not None})
-    return f", beside {' and '.join(others)} ones" if others else ""
+    return f", and also {' and '.join(others)} ones" if others else ""
 
 
 def _milli(text: str | None, form: OddsFormat | None) -> int | None:

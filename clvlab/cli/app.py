@@ -159,7 +159,7 @@ def backtest(
     duration_s: Annotated[int | None, typer.Option(help="Seconds, with fixed_duration only.")] = None,
     horizon_s: HorizonOption = HORIZON_S,
     close: Annotated[str | None, typer.Option(help="The book to close by, of a pack that keeps its books.")] = None,
-    policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy, likewise.")] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy as name=value; may be repeated.")] = None,
     audit: Annotated[bool, typer.Option(help="Audit an agent of your own for look-ahead before sealing.")] = True,
     stepped: Annotated[bool, typer.Option(help="Ask an agent of your own step by step, or by blocks.")] = False,
     reads: ReadsOption = None,

@@ -109,7 +109,7 @@ def capture(
         try:
             pack = captured(made, out_folder, stop, fixture_ids=fixture or (), until_ts_ms=ends_ms, log=opened, on_state=show)
         except KeyboardInterrupt:  # the second: the first ends the feed
-            err.print(f"left as it is in {where}: the same command goes on with it, and --until +0 makes the pack at once")
+            err.print(f"left as it is in {where}: the same command continues it, and --until +0 makes the pack at once")
             raise typer.Exit(INTERRUPTED) from None
     for state in last:
         facts("Captured", state.outcome)
@@ -264,7 +264,7 @@ def live(
                 recorder = FolderRecorder(out_folder, now_ms, opened, owner or LOCAL)
                 done = run_live(request, agents, recorder, out_folder / _LIVE, on_update=printer.look)
         except KeyboardInterrupt:
-            left = "left as it is: the same command goes on with it"
+            left = "left as it is: the same command continues it"
             err.print(left if printer.has_started else "interrupted before the run began: nothing is left of it")
             raise typer.Exit(INTERRUPTED) from None
     code = option_words("--agent", [name for name in agent if not names_template(name)])

@@ -14,7 +14,7 @@ from clvlab.arena.log import operations
 from clvlab.arena.log.audit import LogAudit
 from clvlab.arena.log.audit import audit as audit_log
 from clvlab.arena.log.sources import SourceLimits
-from clvlab.arena.log.witnesses import witnessed
+from clvlab.arena.log.witnesses import witnessed_notes
 from clvlab.arena.runs import bundles
 from clvlab.base.files import file_bytes
 from clvlab.cli.options import CheckpointFileOption, JsonOption
@@ -65,7 +65,7 @@ def restart(
     places = list(seen or [])
     if checkpoint_file is not None and checkpoint_file.exists():
         places.append(str(checkpoint_file))
-    notes = [note for place in places for note in witnessed(place)]
+    notes = [note for place in places for note in witnessed_notes(place)]
     with operations.open_log(log) as opened:
         done, note = operations.restart_log(opened, notes, signer, checkpoint_file, time.time_ns() // 1_000_000)
     was = f"{done.before.origin} had published {_entries(done.before.size)}, of which {done.kept:,} are here"

@@ -189,7 +189,7 @@ def hung(text: str, indent: int) -> list[str]:
 
 
 def table(frame: pl.DataFrame, title: str) -> Table:
-    # Lines of a box are no data: whoever reads a pipe gets columns.
+    # Lines of a box are no data: a pipe gets columns.
     layout = Table(title=title, title_justify="left", title_style="bold", box=box.HEAVY_HEAD if out.is_terminal else None)
     for column, dtype in frame.schema.items():
         layout.add_column(column, justify="right" if dtype.is_numeric() else "left", overflow="fold")

@@ -11,7 +11,7 @@ import polars as pl
 import typer
 
 from clvlab.arena import packs
-from clvlab.arena.log.captures import Witnessed, witnessed
+from clvlab.arena.log.captures import LogGrade, log_grade
 from clvlab.arena.runs.bundles import read_trust
 from clvlab.base.files import written_file
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
@@ -150,7 +150,7 @@ def packs_verify(
     if log is None and (key or trust or checkpoint):
         raise typer.BadParameter("--key, --trust and --checkpoint go with --log")
     if log is not None and (is_url(pack) or is_view_file(pack)):
-        raise typer.BadParameter(f"--log judges the segments in a folder, and {str(pack)!r} is none: pull it first")
+        raise typer.BadParameter(f"--log judges the segments in a folder, and {str(pack)!r} is not a folder: pull it first")
     try:
         with interruptible(), bar("verifying") as progress:
             opened = packs.verified_pack(pack, progress)
@@ -161,7 +161,7 @@ def packs_verify(
             err.print(f"[red]fail[/] {plain(str(error))}")
         raise typer.Exit(1) from error
     note = None if checkpoint is None else checkpoint.read_text(encoding="utf-8")
-    found = None if log is None else witnessed(opened, log, trusted, note)
+    found = None if log is None else log_grade(opened, log, trusted, note)
     if as_json:
         details = {} if found is None else _witness_info(found)
         print_json({"verdict": "pass"} | _pack_info(opened) | details)
@@ -174,7 +174,7 @@ def packs_verify(
         raise typer.Exit(1)
 
 
-def _witness_info(found: Witnessed) -> dict[str, object]:
+def _witness_info(found: LogGrade) -> dict[str, object]:
     since = None if found.since_ms is None else moment(found.since_ms)
     return {"grade": found.grade.value, "since": since, "late_days": found.late_days, "log": list(found.reasons)}
 
@@ -232,7 +232,7 @@ def packs_import(
     weight: Annotated[list[str] | None, typer.Option(help="BOOK=N: its weight in the median; repeat for more.")] = None,
     odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(OddsFormat)}.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
-    books: Annotated[bool, typer.Option("--books", help="Keep what each book says beside the consensus.")] = False,
+    books: Annotated[bool, typer.Option("--books", help="Keep what each book says besides the consensus.")] = False,
     closing: Annotated[list[str] | None, typer.Option(help="football-data: closing columns, the preferred first.")] = None,
     mapping: Annotated[Path | None, typer.Option(help="A YAML file that says what columns mean, or what assets are.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="csv, parquet, oddsportal, trades: MEANING=COLUMN; repeat.")] = None,

@@ -152,7 +152,7 @@ def _bundled(
 
 def push(run: RunArgument, url: UrlArgument, as_json: JsonOption = False) -> None:
     """Verify a run folder or a bundle, and put it into a bucket under its run id; nothing is overwritten."""
-    with interruptible(lambda: "a part of it may be there; the same command goes on with it"), err.status("pushing"):
+    with interruptible(lambda: "a part of it may be there; the same command continues it"), err.status("pushing"):
         where = push_stored(run, url)
     if as_json:
         print_json({"url": where})

@@ -206,7 +206,7 @@ def _first_of_fixture(tape: Tape, rows: pl.LazyFrame) -> pl.DataFrame:
 
 
 def market_closes(tape: Tape, markets: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
-    """Return ``CLOSES``, sorted by (fixture_id, market_key); ``close_row`` is null for a market that is not on the tape."""
+    """Return ``CLOSES``, sorted by (fixture_id, market_key); ``close_row`` is ``None`` for a market that is not on the tape."""
     first_sides = (
         tape.series.with_row_index("series")
         .filter(pl.col("side_no") == 0)

@@ -57,7 +57,7 @@ def check_values(
     kinds = [kind.value for kind in _CLOSE_KINDS[EndRule(window.end_rule)]]
     bad_values = {
         "an action is neither BACK nor WAIT": not (back | wait).all(),
-        f"a close_kind is none of {kinds}, which its end_rule gives": not values(closes["close_kind"]) <= set(kinds),
+        f"a close_kind is not one of {kinds}, which its end_rule gives": not values(closes["close_kind"]) <= set(kinds),
         # Look-ahead written into the evidence: the price after the tick in place of the one at it.
         "a market state is later than its decision": (decisions["state_tick_seq"] > decisions["tick_seq"]).any()
         or (decisions["state_ts_ms"] > decisions["ts_ms"]).any(),
@@ -78,7 +78,7 @@ def check_values(
     }
     for phase, known in (("pre", PreQuote), ("post", PostQuote)):
         if not values(decisions[phase].explode()) <= set(known):
-            raise EvidenceError(f"a reason of the {phase}-quote phase is none of {', '.join(known)}")
+            raise EvidenceError(f"a reason of the {phase}-quote phase is not one of {', '.join(known)}")
     for text, is_bad in bad_values.items():
         if is_bad:
             raise EvidenceError(text)

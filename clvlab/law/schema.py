@@ -217,7 +217,7 @@ POSITIONS: Schema = {
     "close_kind": pl.String,
 }
 
-# A decision with the quote that it would take: the only input of the policy gate. ``odds_milli`` is null without a quote,
+# A decision with the quote that it would take: the only input of the policy gate. ``odds_milli`` is ``None`` without a quote,
 # and ``quote_age_ms`` without a market state.
 PROPOSALS: Schema = {
     "agent_id": pl.String,

@@ -55,7 +55,7 @@ class Tape:
     series
         ``SERIES``, one row per series, sorted by (fixture_id, market_key, side).
     fixtures
-        ``FIXTURES``, sorted; ``kickoff_ts_ms`` is null where unknown.
+        ``FIXTURES``, sorted; ``kickoff_ts_ms`` is ``None`` where unknown.
     closing_policy
         Rule for a market that is suspended at the close.
     announced
@@ -179,7 +179,7 @@ class Tape:
             The tape has no books.
         """
         if self.books is None:
-            raise WindowError(f"there are no books beside these ticks: {book!r:.80} can't close them, the consensus does")
+            raise WindowError(f"there are no books with these ticks: {book!r:.80} can't close them, the consensus does")
         found = self.books.filter(pl.col("book") == book).collect()
         playing = self.messages.select("fixture_id", "tick_seq", "in_running")
         ticks = found.drop("book").join(playing, on=["fixture_id", "tick_seq"], how="left", maintain_order="left")
@@ -212,7 +212,7 @@ def series_table(starts: pl.DataFrame, n_rows: int) -> pl.DataFrame:
 
 
 def last_row_at(key: pl.Series, first_row: pl.Series, series: pl.Series, tick_seq: pl.Series) -> pl.Series:
-    """Return the last row in ``key`` of each series at or before a tick; null without one, or if the series is null."""
+    """Return the last row in ``key`` of each series at or before a tick; ``None`` without one, or if the series is ``None``."""
     wanted = series.cast(pl.Int64) * 2**32 + tick_seq.cast(pl.Int64)
     row = key.search_sorted(wanted.fill_null(-1), side="right").cast(pl.Int64) - 1
     return pl.select(pl.when(row >= first_row).then(row)).to_series()

@@ -36,7 +36,7 @@ class LogRows(Nodes, Protocol):
 
     def restarts(self) -> list[tuple[int, bytes]]: ...
 
-    def shut(self) -> Mapping[str, tuple[frozenset[str], Sequence[Sequence[Any]] | None]]:
+    def held_out(self) -> Mapping[str, tuple[frozenset[str], Sequence[Sequence[Any]] | None]]:
         """Return the ticks and matches that are held out now, by plan: digests of ticks, and matches as JSON where known."""
         ...
 

@@ -171,7 +171,7 @@ class PackManifest(_Model):
     @model_validator(mode="after")
     def _scheduled_with_actual(self) -> PackManifest:
         if self.kickoff is not KickoffKind.ACTUAL and any(fixture.scheduled_ts_ms is not None for fixture in self.fixtures):
-            raise ValueError("scheduled_ts_ms stands beside actual kickoffs only")
+            raise ValueError("scheduled_ts_ms goes with actual kickoffs only")
         return self
 
     @model_validator(mode="after")

@@ -61,7 +61,7 @@ def read_closure(root: Path) -> Closure:
     for path in root.iterdir():
         guarded = path.name.split(".")[0] in _GUARDED and path.name not in (*TRUST, "__init__.py")
         if guarded and path.suffix in _IMPORTABLE:
-            strays.append(f"{path.name}: stands beside the source that it may be imported for")
+            strays.append(f"{path.name}: stands next to the source that it may be imported for")
     return Closure({name: sources[name] for name in sorted(sources)}, tuple(sorted(strays)))
 
 

@@ -5,7 +5,7 @@
 
 RUN is a run folder or a bundle that clv_verify.py checks: hashes, scores, verdicts. This file checks one thing more: that the
 prices in it are those of the ticks. Columns of the CSV: fixture_id, tick_seq, ts_ms, in_running, market_key, side, prob_bps,
-odds_milli, suspended, kickoff_ts_ms; an empty field is null; other columns are ignored. A run that one book closes needs that
+odds_milli, suspended, kickoff_ts_ms; empty fields mean none; other columns are ignored. A run that one book closes needs that
 book's states in a second CSV: fixture_id, market_key, side, book, tick_seq, prob_bps, odds_milli, suspended. Exit status 0 when
 every state and close follows from the ticks, 1 when one does not, 2 when there is no run, there are no ticks, or the book that
 closes the run is missing.
@@ -54,7 +54,7 @@ def fixtures_of(rows: Iterable[Row]) -> dict[int, Fixture]:
         message = (tick, row["market_key"], row["suspended"], row["kickoff_ts_ms"])
         if not fixture.ticks or fixture.ticks[-1][0] != row["tick_seq"]:
             fixture.ticks.append(tick)
-            states.append(_begun(row, row["ts_ms"]))
+            states.append(_new_state(row, row["ts_ms"]))
         elif before[row["fixture_id"]] != message:
             raise clv_verify.InputError(f"tick {row['tick_seq']} of fixture {row['fixture_id']} is more than one message")
         before[row["fixture_id"]] = message
@@ -62,7 +62,7 @@ def fixtures_of(rows: Iterable[Row]) -> dict[int, Fixture]:
     return fixtures
 
 
-def _begun(row: Row, ts_ms: int) -> clv_verify.Object:
+def _new_state(row: Row, ts_ms: int) -> clv_verify.Object:
     return {"sides": [], "suspended": row["suspended"], "tick_seq": row["tick_seq"], "ts_ms": ts_ms}
 
 
@@ -87,7 +87,7 @@ def fixtures_by(book: str, fixtures: dict[int, Fixture], rows: Sequence[Row]) ->
             raise clv_verify.InputError(f"{book!r} speaks at tick {tick_seq} of fixture {fixture_id}, where no tick is")
         states = found[fixture_id].markets.setdefault(row["market_key"], [])
         if not states or states[-1]["tick_seq"] != tick_seq:
-            states.append(_begun(row, times[fixture_id][tick_seq]))
+            states.append(_new_state(row, times[fixture_id][tick_seq]))
         elif states[-1]["suspended"] != row["suspended"] or states[-1]["sides"][-1]["side"] == row["side"]:
             raise clv_verify.InputError(f"{book!r} says two things at tick {tick_seq} of fixture {fixture_id}")
         states[-1]["sides"].append(_side(row))
@@ -131,8 +131,8 @@ def check_states(evidence: clv_verify.Evidence, fixtures: dict[int, Fixture], bo
     window = evidence.started["window"]
     if "close_source" in window:
         if books is None:
-            said = f"the states are those of the book {window['close_source']!r}, and ticks are the consensus alone"
-            raise clv_verify.InputError(f"{said}: name a CSV of the books as well")
+            whose = f"the states are those of the book {window['close_source']!r}, and ticks are the consensus alone"
+            raise clv_verify.InputError(f"{whose}: name a CSV of the books as well")
         fixtures = fixtures_by(window["close_source"], fixtures, books)
     times = times_of(fixtures)
     for seq, decision in evidence.decisions:
@@ -208,22 +208,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("ticks", type=Path, help="the ticks of its pack, as CSV")
     parser.add_argument("books", type=Path, nargs="?", help="what its books say, as CSV, where one of them closes the run")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        if not asked.run.exists():
-            raise clv_verify.InputError(f"nothing at {asked.run}")
-        found = verify_states(asked.run, read_ticks(asked.ticks), asked.books and read_books(asked.books))
+        if not options.run.exists():
+            raise clv_verify.InputError(f"nothing at {options.run}")
+        found = verify_states(options.run, read_ticks(options.ticks), options.books and read_books(options.books))
     except (clv_verify.InputError, OSError, MemoryError) as error:
-        sys.stderr.write(f"{clv_verify.shown(error) or 'there is not enough memory'}\n")
+        sys.stderr.write(f"{clv_verify.printable(error) or 'there is not enough memory'}\n")
         return 2
     wrong = found["checks"]["states_from_ticks"]
     verdict = ("fail", wrong) if wrong else ("pass", "every state and close in the evidence follows from the ticks")
-    if asked.json:
+    if options.json:
         sys.stdout.write(json.dumps(found | {"checks": {"states_from_ticks": verdict}}, indent=2) + "\n")
     else:
-        sys.stdout.write(
-            f"{verdict[0]}  states_from_ticks: {clv_verify.shown(verdict[1])}\nevidence {found['recomputed_evidence_hash']}\n"
-        )
+        sys.stdout.write(f"{verdict[0]}  states_from_ticks: {clv_verify.printable(verdict[1])}\n")
+        sys.stdout.write(f"evidence {found['recomputed_evidence_hash']}\n")
     return 1 if wrong else 0
 
 

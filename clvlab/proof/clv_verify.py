@@ -564,9 +564,9 @@ def _ordered(state: Object | None) -> bool:
 
 def _check_closes(evidence: Evidence) -> None:
     backs = [(decision["fixture_id"], decision["action"]) for _, decision in evidence.decisions]
-    asked = {(fixture, action["market_key"]) for fixture, action in backs if action["type"] == "BACK"}
-    asked = {key for key in asked if key[1] is not None}
-    require(list(evidence.closes) == sorted(asked), "there must be one MARKET_CLOSE for every market that a BACK names, sorted")
+    named = {(fixture, action["market_key"]) for fixture, action in backs if action["type"] == "BACK"}
+    named = {key for key in named if key[1] is not None}
+    require(list(evidence.closes) == sorted(named), "there must be one MARKET_CLOSE for every market that a BACK names, sorted")
     ends: dict[int, tuple[Any, ...]] = {}
     for key, close in evidence.closes.items():
         state, end = close["closing"], (close["end_seq"], close["close_ts_ms"], close["close_kind"])
@@ -622,15 +622,15 @@ def _last(numbers: list[int], at: int) -> int | None:
 def _messages(evidence: Evidence) -> dict[Tick, tuple[str, Object]]:
     messages: dict[Tick, tuple[str, Object]] = {}
     names: dict[tuple[int, str], list[str]] = {}
-    shown = [(line["fixture_id"], line["action"]["market_key"], line["market_state"]) for _, line in evidence.decisions]
-    for fixture, market, state in shown + [(*key, close["closing"]) for key, close in evidence.closes.items()]:
+    states = [(line["fixture_id"], line["action"]["market_key"], line["market_state"]) for _, line in evidence.decisions]
+    for fixture, market, state in states + [(*key, close["closing"]) for key, close in evidence.closes.items()]:
         if state:
             own = [side["side"] for side in state["sides"]]
             always = names.setdefault((fixture, market), own)
-            said = messages.setdefault((fixture, state["tick_seq"]), (market, state))
-            one = said[1] is state or all(said[1][name] == state[name] for name in ("sides", "suspended", "ts_ms"))
+            first = messages.setdefault((fixture, state["tick_seq"]), (market, state))
+            one = first[1] is state or all(first[1][name] == state[name] for name in ("sides", "suspended", "ts_ms"))
             priced = state["suspended"] or any(side["prob_bps"] is not None for side in state["sides"])
-            if not (one and said[0] == market and own == always and len(own) > 1 and priced):
+            if not (one and first[0] == market and own == always and len(own) > 1 and priced):
                 raise BrokenError(
                     f"tick {state['tick_seq']} of fixture {fixture} must be one message about one market, which always has the "
                     "same sides, two at least, and is suspended if it has no probability"
@@ -644,10 +644,10 @@ def _check_times(evidence: Evidence, messages: dict[Tick, tuple[str, Object]]) -
     times: dict[int, dict[int, int]] = {fixture: {} for fixture in evidence.started["binding"]["fixture_ids"]}
     for (fixture, number), (_, state) in messages.items():
         times[fixture][number] = state["ts_ms"]
-    told = [((fixture, end), close) for fixture, (kind, end, close) in ends.items() if kind == "in_running"]
-    told += [((fixture, end - 1), close) for fixture, (kind, end, close) in ends.items() if kind in ("tape_end", "stop")]
-    told += [((line["fixture_id"], line["tick_seq"]), line["ts_ms"]) for _, line in evidence.decisions]
-    for (fixture, number), ts_ms in told:
+    stated = [((fixture, end), close) for fixture, (kind, end, close) in ends.items() if kind == "in_running"]
+    stated += [((fixture, end - 1), close) for fixture, (kind, end, close) in ends.items() if kind in ("tape_end", "stop")]
+    stated += [((line["fixture_id"], line["tick_seq"]), line["ts_ms"]) for _, line in evidence.decisions]
+    for (fixture, number), ts_ms in stated:
         if times[fixture].setdefault(number, ts_ms) != ts_ms:
             raise BrokenError(f"tick {number} of fixture {fixture} has two times")
     duration_ms = 1000 * (evidence.started["window"]["duration_s"] or 0)
@@ -958,7 +958,7 @@ class Transaction:
         for _ in range(self._length()):
             program, accounts, memo = self._take(1)[0], self._take(self._length()), self._take(self._length())
             named = 0 < program < len(keys) and all(account < len(keys) for account in accounts)
-            require(named, "an instruction calls whoever pays, or names a key that is not there")
+            require(named, "an instruction calls the payer, or names a key that is not there")
             if base58(keys[program]) in MEMO_PROGRAMS:
                 self.memos.append((memo, [base58(keys[account]) for account in accounts if account < signed]))
         require(self._rest == b"\0" * versioned, "the transaction names tables or has bytes left over")
@@ -1204,14 +1204,14 @@ def verify(path: Path, trust: Object | None = None, required: Sequence[str] = ()
     # Without a witness the operator of a log can keep two, one for each reader.
     witnesses = max(whom["witness_quorum"], int("log" in required and not without_witness))
     run = Run(parts, stated, evidence, scores, manifest, whom | {"witness_quorum": witnesses})
-    asked = CHECKS | ({"bundle": BUNDLED} if "context.json" in parts else {})
+    chosen = CHECKS | ({"bundle": BUNDLED} if "context.json" in parts else {})
     for name, (_, _, keys) in PROOFS.items():
         here = f"{name}.json" in parts
         if here and run.trust[keys]:
-            asked |= {name: PROOFS[name]}
+            chosen |= {name: PROOFS[name]}
         else:
             without[name] = "the proof is here, but you trust no key for it" if here else "the proof is not here"
-    checks = {name: fault(check, run) for name, (check, _, _) in asked.items()}
+    checks = {name: fault(check, run) for name, (check, _, _) in chosen.items()}
     checks |= {name: without.pop(name) for name in required if name in without}
     result |= {"recomputed_evidence_hash": manifest["evidence_hash"], "manifest_hash": run.manifest_hash, "log": run.standing}
     result["bundle_states_unsigned"] = run.unsigned
@@ -1295,7 +1295,7 @@ def read_trust(path: Path) -> Object:
     return trust
 
 
-def shown(text: object) -> str:
+def printable(text: object) -> str:
     """Escape all but plain characters."""
     # Names are the maker's: unescaped, one could print lines that look like verdicts, or move the cursor.
     return "".join(char if " " <= char <= "~" else ascii(char)[1:-1] for char in str(text))
@@ -1308,19 +1308,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--require", default="", metavar="anchor,log", help="proofs without which the run fails")
     parser.add_argument("--without-witness", action="store_true", help="let a required log do without a trusted witness")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    asked = parser.parse_args(arguments)
-    required = [name for name in asked.require.split(",") if name]
+    options = parser.parse_args(arguments)
+    required = [name for name in options.require.split(",") if name]
     gc.disable()  # nothing here is cyclic, and looking for cycles takes a third of the time
     try:
-        if not set(required) <= PROOFS.keys() or not asked.run.exists():
-            raise InputError(f"nothing at {asked.run}, or --require is neither anchor nor log: {asked.require!r}")
-        trust = read_trust(asked.trust) if asked.trust else None
-        if not asked.run.is_dir() and read_file(asked.run, most=12).startswith((b'{"close":', b'{"decision":')):
-            result = verify_disclosure(asked.run, required)
+        if not set(required) <= PROOFS.keys() or not options.run.exists():
+            raise InputError(f"nothing at {options.run}, or --require is neither anchor nor log: {options.require!r}")
+        trust = read_trust(options.trust) if options.trust else None
+        if not options.run.is_dir() and read_file(options.run, most=12).startswith((b'{"close":', b'{"decision":')):
+            result = verify_disclosure(options.run, required)
         else:
-            result = verify(asked.run, trust, required, without_witness=asked.without_witness)
+            result = verify(options.run, trust, required, without_witness=options.without_witness)
     except (InputError, OSError, MemoryError) as error:
-        sys.stderr.write(f"{shown(error) or 'there is not enough memory'}\n")
+        sys.stderr.write(f"{printable(error) or 'there is not enough memory'}\n")
         return 2
     finally:
         gc.enable()
@@ -1328,12 +1328,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if result["log"]:
         passed["log"] = standing_text(result["log"], result["bundle_states_unsigned"])
     verdicts = {name: ("fail", wrong) if wrong else ("pass", passed[name]) for name, wrong in result["checks"].items()}
-    if asked.json:
+    if options.json:
         sys.stdout.write(json.dumps(result | {"checks": verdicts}, indent=2) + "\n")
     else:
         without = {name: ("none", why) for name, why in result["without"].items()}
-        sys.stdout.writelines(f"{verdict}  {name}: {shown(why)}\n" for name, (verdict, why) in (verdicts | without).items())
-        sys.stdout.write(f"evidence {shown(result['recomputed_evidence_hash'])}\nmanifest {result['manifest_hash']}\n")
+        sys.stdout.writelines(f"{verdict}  {name}: {printable(why)}\n" for name, (verdict, why) in (verdicts | without).items())
+        sys.stdout.write(f"evidence {printable(result['recomputed_evidence_hash'])}\nmanifest {result['manifest_hash']}\n")
     return 1 if any(result["checks"].values()) else 0
 
 

@@ -211,7 +211,7 @@ def _line(template: str, state_template: str, columns: tuple[tuple[str, pl.DataT
 
 
 def _filled(template: str, values: dict[str, pl.Expr], texts: set[str]) -> pl.Expr:
-    """Put values into the slots of a template, texts in quotes; null where a value without ``?`` is null."""
+    """Put values into the slots of a template, texts in quotes; ``None`` where a value without ``?`` is ``None``."""
     parts: list[pl.Expr] = []
     for number, piece in enumerate(_SLOT.split(template)):  # literals and slots alternate
         column = piece.removesuffix("?")

@@ -185,7 +185,7 @@ def _end_of(kind: Kind, events: bytes, start: int) -> int:
 
 
 def _start_of(kind: Kind, events: bytes, start: int) -> int:
-    """Return the first line of a kind at or after ``start``, or of the last line if there is none."""
+    """Return the first line of a kind at or after ``start``, or of the last line if no line is of that kind."""
     found = events.find(b'\n{"kind":"%s"' % kind.encode(), start - 1)
     return found + 1 if found >= 0 else max(events.rfind(b"\n", start - 1, len(events) - 1) + 1, start)
 
@@ -242,7 +242,7 @@ def _check_started(started: RunStarted, size: int, errors: list[JsonObject], dec
     if not ids or ids != sorted(set(ids)):
         raise EvidenceError(f"agents must be named once and in byte order, not {ids}")
     if any(agent["causality"] not in list(Causality) for agent in started["agents"]):
-        raise EvidenceError(f"a causality is none of {', '.join(Causality)}")
+        raise EvidenceError(f"a causality is not one of {', '.join(Causality)}")
     if any(type(number) is not int for number in started["binding"]["fixture_ids"]):
         raise EvidenceError("a fixture id is no integer")
     if not deciders <= set(ids):

@@ -166,7 +166,7 @@ def manifest(
 
 
 def stated_hash(manifest: bytes) -> str:
-    """Return the evidence hash that a manifest states; ``EvidenceError`` if there is none or the manifest is too large."""
+    """Return the evidence hash that a manifest states; ``EvidenceError`` if it states no hash or is too large."""
     if len(manifest) > MAX_MANIFEST_BYTES:
         raise EvidenceError(f"it has {len(manifest):,} bytes, the limit is {MAX_MANIFEST_BYTES:,}")
     try:

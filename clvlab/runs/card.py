@@ -93,7 +93,7 @@ def proof_card(verification: Verification, log: LogStanding | None = None) -> Pr
 
     References
     ----------
-    Interface specification, "ProofArtifactResponse". ``metrics`` is null when the evidence can't be read.
+    Interface specification, "ProofArtifactResponse". ``metrics`` is ``None`` when the evidence can't be read.
     """
     started = verification.started
     return {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from clvlab.anchor.configured import anchorer
+from clvlab.anchor import anchorer_of
 from clvlab.anchor.records import AnchorRecord, FolderRecords
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.api.runs import InspectorRecord
@@ -48,7 +48,7 @@ class FolderRecorder:
         with self.log.write() as rows:
             if isinstance(spec, ReplaySpec):  # what is captured live is of no pack yet
                 quotes = quotes_of_fixtures(spec.pack, spec.fixture_ids)
-                check_open(without_held(spec.pack, held_matches(rows.shut()), quotes), spec.fixture_ids)
+                check_open(without_held(spec.pack, held_matches(rows.held_out()), quotes), spec.fixture_ids)
             inputs, content_hash = inputs_hash(spec.started), spec.started["binding"]["content_hash"]
             sources = [agent["source_sha256"] for agent in spec.started["agents"]]
             audits, now_ms = len(audited(spec.started)), self.clock()
@@ -115,7 +115,7 @@ def anchor_run(path: Path, settings: AnchorSettings) -> Anchor:
     run = read_run(path)
     if not verify(run, read_receipts(path)).passed:
         raise AnchorError(f"run {run.run_id} does not verify: only what holds is anchored")
-    chosen = anchorer(settings, FolderRecords(path))
+    chosen = anchorer_of(settings, FolderRecords(path))
     if not chosen.enabled:
         raise AnchorError(f"anchoring needs CLVLAB_ANCHOR_KEYPAIR and CLVLAB_ANCHOR_RPC_URL ({command('devchain')} shows how)")
     return chosen.commit(run.run_id, run.manifest_hash)
@@ -128,7 +128,7 @@ def record_of(path: Path, run_id: str) -> AnchorRecord | None:
 def verify_with_chain(path: Path, settings: AnchorSettings | None = None) -> Verification:
     """Verify a stored run, asking the chain about its anchor where settings name one."""
     run, settings = read_run(path), settings or AnchorSettings()
-    chosen = anchorer(settings, FolderRecords(path))
+    chosen = anchorer_of(settings, FolderRecords(path))
     record = record_of(path, run.run_id)
     anchor = record.anchor() if record else Anchor(cluster=settings.cluster)
     return verify(run, read_receipts(path), anchor=anchor, seen=chosen.seen(anchor), trust=chosen.trust)

@@ -47,7 +47,7 @@ class BoundedClusters(Clusters):
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Mean of each column, and its error; nan where there is none.
+    """Mean of each column, and its error; nan where a column has no value.
 
     Attributes
     ----------

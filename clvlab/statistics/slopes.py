@@ -74,7 +74,7 @@ def cluster_slope(x: pl.Series, y: pl.Series, clusters: pl.Series, *, level: flo
     Parameters
     ----------
     x, y
-        Numbers; rows where either is null are left out.
+        Numbers; rows where either is ``None`` are left out.
     clusters
         Cluster of each row, usually ``fixture_id``.
     level
@@ -113,7 +113,7 @@ def explained_share(x: pl.Series, y: pl.Series, clusters: pl.Series, *, level: f
     Parameters
     ----------
     x, y
-        Numbers; rows where either is null are left out.
+        Numbers; rows where either is ``None`` are left out.
     clusters
         Cluster of each row, usually ``fixture_id``.
     level

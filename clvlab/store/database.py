@@ -123,7 +123,7 @@ class Database:
         self._release = weakref.finalize(self, self._engine.dispose)  # also of a database that was not closed
         self._release.atexit = False
         self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
-        self._told: Callable[[str], None] = lambda subject: None  # noqa: ARG005
+        self._on_subject: Callable[[str], None] = lambda subject: None  # noqa: ARG005
         self._listener: Listener | None = None
         self._teller = token_hex(8)
         try:
@@ -165,16 +165,16 @@ class Database:
             announced: set[str] = connection.get_execution_options()[NEWS]
             notify(connection, self._teller, announced)
         for subject in announced:
-            self._told(subject)
+            self._on_subject(subject)
 
     def tell(self, listener: Callable[[str], None]) -> None:
         """Call ``listener`` with every subject announced by a transaction of this process, after its commit."""
-        self._told = listener
+        self._on_subject = listener
 
     def listen(self) -> None:
         """Also announce subjects of other processes, where the database supports it: PostgreSQL; idempotent."""
         if self._listener is None and self._engine.dialect.name == "postgresql":
-            self._listener = Listener(self._engine, self._told, self._teller)
+            self._listener = Listener(self._engine, self._on_subject, self._teller)
 
     @contextmanager
     def _transaction(self, *, immediate: bool) -> Iterator[Connection]:
@@ -326,6 +326,6 @@ def database_to_read(url: str) -> Database:
     except StoreUnreachableError as error:
         log = file.with_name(f"{file.name}-wal")
         if log.is_file() and log.stat().st_size:
-            detail = f"{str(file)!r} can't be read without {log.name!r} beside it: copy both to where they can be written"
+            detail = f"{str(file)!r} can't be read without {log.name!r} next to it: copy both to where they can be written"
             raise StoreUnreachableError(detail) from error
     return Database(f"{read_only}&immutable=1")  # SQLite creates no other file, not even to coordinate with writers

@@ -32,17 +32,17 @@ def notify(connection: Connection, teller: str, subjects: set[str]) -> None:
     """Announce subjects to other processes on commit, if the database supports it."""
     if connection.dialect.name == "postgresql":
         for subject in sorted(subjects):
-            connection.execute(text("SELECT pg_notify(:channel, :said)"), {"channel": _CHANNEL, "said": f"{teller} {subject}"})
+            connection.execute(text("SELECT pg_notify(:channel, :line)"), {"channel": _CHANNEL, "line": f"{teller} {subject}"})
 
 
 class Listener:
-    """Receives announcements of other processes in PostgreSQL, on its own thread and connection; ``told`` is called there.
+    """Receives announcements of other processes in PostgreSQL, on its own thread, which calls ``on_subject``, and connection.
 
-    News is lost while the connection is, so a caller that must not miss any also polls. News of ``teller`` was told already.
+    News is lost while the connection is, so a caller that must not miss any also polls. News of ``teller`` is known already.
     """
 
     def __init__(self, engine: Engine, on_subject: Callable[[str], None], teller: str, first_delay_s: float = 1.0) -> None:
-        self._engine, self._told, self._teller, self._first_delay_s = engine, on_subject, teller, first_delay_s
+        self._engine, self._on_subject, self._teller, self._first_delay_s = engine, on_subject, teller, first_delay_s
         self._stopping = Event()
         self._woken, self._wake = os.pipe()
         self._thread = Thread(target=self._listen, name="clvlab-news", daemon=True)
@@ -90,5 +90,5 @@ class Listener:
                 for notice in connection.notifies(timeout=0):
                     teller, _, subject = notice.payload.partition(" ")
                     if teller != self._teller:
-                        self._told(subject)
+                        self._on_subject(subject)
                 selector.select()

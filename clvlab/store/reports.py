@@ -57,10 +57,10 @@ def run_of_key(connection: Connection, key: str, *, active: bool = False) -> str
     return connection.execute(query.where(own.active) if active else query).scalar()
 
 
-def take_key(connection: Connection, key: str, run_id: str, ts_ms: int, *, given: bool, active: bool) -> str | None:
+def take_key(connection: Connection, key: str, run_id: str, ts_ms: int, *, chosen: bool, active: bool) -> str | None:
     """Assign a key to a run, unless it has one; return the run of the key."""
     own = backtest_requests.c
-    values = {"key": key, "run_id": run_id, "given": given, "active": active, "created_ts_ms": ts_ms}
+    values = {"key": key, "run_id": run_id, "given": chosen, "active": active, "created_ts_ms": ts_ms}
     connection.execute(insert(connection, backtest_requests).values(**values).on_conflict_do_nothing())
     if active:
         connection.execute(update(backtest_requests).where(own.key == key, own.run_id == run_id).values(active=True))

@@ -67,7 +67,7 @@ class StoredLogRows:
         found = self._connection.execute(query.where(log_entries.c.owner == "", log_entries.c.kind == EntryKind.RESTART))
         return [(_index(index), _bytes(entry, f"entry {index}")) for index, entry in found]
 
-    def shut(self) -> dict[str, plans.HeldOut]:
+    def held_out(self) -> dict[str, plans.HeldOut]:
         return {plan_id: plans.held(self._connection, plan_id) for plan_id in plans.ids(self._connection, holding=True)}
 
     def add(

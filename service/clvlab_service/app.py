@@ -23,7 +23,7 @@ from clvlab_service.auth import authenticator
 from clvlab_service.bodies import only_declared
 from clvlab_service.errors import install_error_handlers, problem_kinds
 from clvlab_service.json_lists import EventPages
-from clvlab_service.lifespan import opened, opening_of
+from clvlab_service.lifespan import open_application, opening_of
 from clvlab_service.middleware import Edge
 from clvlab_service.negotiation import Form
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
@@ -181,7 +181,7 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state = app.state
-        async with opened(app, opening, pools) as application:
+        async with open_application(app, opening, pools) as application:
             state.pages = EventPages(application.event_log)
             state.feeds = Feeds(application, state.pages, state.pools["streams"], settings.stream_poll_s, state.log)
             try:

@@ -136,13 +136,13 @@ class JwksKeys:
 
     async def key(self, key_id: str | None) -> PyJWK | None:
         """Return the key of this id; an unknown id waits for one shared fetch, unless one was a moment ago."""
-        if (known := self._known(key_id)) is not None:
+        if (known := self._key(key_id)) is not None:
             return known
         if self._fetching or self._clock() - self._asked_at >= self._cooldown_s:
             await asyncio.shield(self._fetch_once())
-        return self._known(key_id)
+        return self._key(key_id)
 
-    def _known(self, key_id: str | None) -> PyJWK | None:
+    def _key(self, key_id: str | None) -> PyJWK | None:
         if self._clock() - self._fetched_at > self._max_stale_s:
             return None
         return next((key for key in self._keys if key.key_id == key_id), None)

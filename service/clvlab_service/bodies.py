@@ -21,7 +21,7 @@ from clvlab.api.answer import JsonObject
 
 _JSON = re.compile(r"\s*application/([\w!#$&^.+-]+\+)?json\s*(;.*)?", re.IGNORECASE | re.ASCII)  # suffix: RFC 6839, 3.1
 _UNREADABLE = "the request body can't be read as JSON: "
-_MAX_SHOWN = 100
+_MAX_EXCERPT = 100
 
 
 class JsonRoute(APIRoute):
@@ -30,10 +30,10 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 
-        async def reading(request: Request) -> Response:
+        async def handle_json(request: Request) -> Response:
             return await handler(_JsonRequest(request.scope, request.receive))
 
-        return reading
+        return handle_json
 
 
 class _JsonRequest(Request):
@@ -46,7 +46,7 @@ class _JsonRequest(Request):
         return body
 
     async def json(self) -> Any:
-        return _parsed(await super().body())
+        return _parse(await super().body())
 
 
 def _refuse_other_forms(headers: Headers) -> None:
@@ -56,16 +56,16 @@ def _refuse_other_forms(headers: Headers) -> None:
     """
     coding = headers.get("content-encoding", "identity")
     if coding.lower() != "identity":
-        detail = f"the request body has the Content-Encoding {coding[:_MAX_SHOWN]!r}: send it without one"
+        detail = f"the request body has the Content-Encoding {coding[:_MAX_EXCERPT]!r}: send it without one"
         raise HTTPException(415, detail, {"Accept-Encoding": "identity"})
     types = list(dict.fromkeys(headers.getlist("content-type")))
     if len(types) != 1 or not _JSON.fullmatch(types[0]):
-        given = " and ".join(repr(media_type[:_MAX_SHOWN]) for media_type in types[:5]) or "no Content-Type"
-        detail = f"the request body is sent as {given}: send JSON as Content-Type: application/json"
+        stated = " and ".join(repr(media_type[:_MAX_EXCERPT]) for media_type in types[:5]) or "no Content-Type"
+        detail = f"the request body is sent as {stated}: send JSON as Content-Type: application/json"
         raise HTTPException(415, detail, {"Accept": "application/json"})
 
 
-def _parsed(body: bytes) -> Any:
+def _parse(body: bytes) -> Any:
     """Read JSON as RFC 8259 has it: UTF-8, no NaN, and no object with the same name twice, of which one would be lost."""
     try:
         text = body.decode("utf-8-sig")  # a byte order mark may be passed over: section 8.1
@@ -94,7 +94,7 @@ def _object(members: list[tuple[str, Any]]) -> JsonObject:
     read: JsonObject = {}
     for name, value in members:
         if name in read:
-            raise _NotJsonError(f"the name {name[:_MAX_SHOWN]!r} stands twice in an object")
+            raise _NotJsonError(f"the name {name[:_MAX_EXCERPT]!r} stands twice in an object")
         read[name] = value
     return read
 
@@ -124,7 +124,7 @@ async def only_declared(connection: HTTPConnection) -> None:
     query, route = connection.query_params, connection.scope["route"]
     if not query or not (getattr(route, "include_in_schema", True) or getattr(route, "is_page", False)):
         return
-    declared = _declared(route.dependant)
+    declared = _declared_parameters(route.dependant)
     wrong = []
     for name in dict.fromkeys(name for name, _ in query.multi_items()):
         values = query.getlist(name)
@@ -137,7 +137,7 @@ async def only_declared(connection: HTTPConnection) -> None:
         raise RequestValidationError(wrong)
 
 
-def _declared(dependant: Dependant) -> dict[str, object]:
+def _declared_parameters(dependant: Dependant) -> dict[str, object]:
     """Return the parameters of a route and of what it depends on, with their types; a model stands for its fields."""
     found: dict[str, object] = {}
     for field in dependant.query_params:
@@ -147,13 +147,13 @@ def _declared(dependant: Dependant) -> dict[str, object]:
         else:
             found[field.alias] = kind
     for inner in dependant.dependencies:
-        found |= _declared(inner)
+        found |= _declared_parameters(inner)
     return found
 
 
-def _fault(name: str, kind: str, message: str, given: Any) -> ErrorDetails:
+def _fault(name: str, kind: str, message: str, value: Any) -> ErrorDetails:
     """Return a fault in the form that the framework's own checks have."""
-    return {"type": kind, "loc": ("query", name), "msg": message, "input": given}
+    return {"type": kind, "loc": ("query", name), "msg": message, "input": value}
 
 
 def _is_several(annotation: Any) -> bool:

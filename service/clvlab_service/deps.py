@@ -101,12 +101,12 @@ def _preference(
         Header(alias="Prefer", description="`respond-async`: answer at once; `wait=N`: wait up to N seconds (RFC 7240)."),
     ] = None,
 ) -> Preference:
-    asked = [part.partition(";")[0].strip() for part in ",".join(prefer or ()).split(",")]  # parameters are not for us
-    wait = next((found for part in asked if (found := _WAIT.fullmatch(part))), None)
+    preferences = [part.partition(";")[0].strip() for part in ",".join(prefer or ()).split(",")]  # parameters are not for us
+    wait = next((found for part in preferences if (found := _WAIT.fullmatch(part))), None)
     if wait is not None:
         wait_s = min(int(wait[1]), _LONGEST_S)
         return Preference(wait_s, f"wait={wait_s}")
-    if any(part.lower() == "respond-async" for part in asked):
+    if any(part.lower() == "respond-async" for part in preferences):
         return Preference(0, "respond-async")
     return Preference()
 
@@ -145,7 +145,7 @@ async def wait_for(inflight: asyncio.Future[Any], prefer: Preference, default_s:
     return bool(done)
 
 
-def accepted(request: Request, state: Mapping[str, Any], path: str, prefer: Preference | None = None) -> JSONResponse:
+def accepted_response(request: Request, state: Mapping[str, Any], path: str, prefer: Preference | None = None) -> JSONResponse:
     """Answer that work goes on, and where to ask for it."""
     headers = {"Location": path_here(request, path), "Retry-After": "1"}
     if prefer is not None and prefer.applied:

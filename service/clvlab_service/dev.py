@@ -31,7 +31,7 @@ def public_key_file(folder: Path) -> Path:
     OSError
         The folder can't be written.
     SettingsError
-        Its private key is none.
+        Its file of the private key holds no key.
     """
     public = folder / _PUBLIC
     if not public.is_file():
@@ -56,7 +56,7 @@ def _private_key(folder: Path) -> Ed25519PrivateKey:
 
 
 def dev_token(folder: Path, did: str, lifetime_s: int) -> str:
-    """Sign a token for ``did`` with the folder's key, made if there is none."""
+    """Sign a token for ``did`` with the folder's key, made if the folder has no key."""
     public_key_file(folder)
     now = int(time.time())
     claims = {"sub": did, "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + lifetime_s}

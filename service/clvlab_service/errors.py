@@ -46,7 +46,7 @@ _READING = ("GET", "HEAD")
 _OF_FILES = ("GET",)
 _RETRY_AFTER_S = 5
 _STORE_DETAIL = "the store did not answer as it should; what it said is in the log under the request id"
-_MAX_SHOWN = 200
+_MAX_EXCERPT = 200
 _MAX_DETAIL = 2000
 _EXACT = 2**53
 
@@ -127,25 +127,25 @@ def known_problem(request: HTTPConnection, error: errors.ClvlabError) -> Respons
     return problem(request, status, detail, kind=kind, headers=headers, **facts)
 
 
-async def _known(request: Request, error: Exception) -> Response:
+async def _answer_known(request: Request, error: Exception) -> Response:
     assert isinstance(error, errors.ClvlabError)  # noqa: S101  # what it is registered for
     return known_problem(request, error)
 
 
-def validation_problem(request: HTTPConnection, parameter: str, message: str, given: str) -> Response:
+def validation_problem(request: HTTPConnection, parameter: str, message: str, value: str) -> Response:
     """Build the problem of one bad query parameter, in the form that the framework's checks have."""
-    found: RequestFault = {"loc": ["query", parameter], "msg": message, "type": "value_error", "input": _shown(given)}
+    found: RequestFault = {"loc": ["query", parameter], "msg": message, "type": "value_error", "input": _excerpt(value)}
     return _unprocessable(request, [found])
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+async def _answer_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  # what it is registered for
     found: list[RequestFault] = [
         {
             "loc": [part for part in entry["loc"] if part not in (ONE, SEVERAL)],  # a client knows no such field
             "msg": entry["msg"],
             "type": entry["type"],
-            "input": _shown(entry.get("input")),
+            "input": _excerpt(entry.get("input")),
         }
         for entry in error.errors()
     ]
@@ -157,8 +157,8 @@ def _unprocessable(request: HTTPConnection, found: list[RequestFault]) -> Respon
     return problem(request, HTTPStatus.UNPROCESSABLE_ENTITY, summary, kind=_INVALID, errors=found)
 
 
-def _shown(value: Any) -> str:
-    return _short(ascii(value), _MAX_SHOWN)
+def _excerpt(value: Any) -> str:
+    return _short(ascii(value), _MAX_EXCERPT)
 
 
 def _fact(value: str | int) -> str | int:
@@ -170,7 +170,7 @@ def _short(text: str, length: int) -> str:
     return text if len(text) <= length else text[:length] + "..."
 
 
-async def _framework(request: Request, error: Exception) -> Response:
+async def _answer_framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # what it is registered for
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -211,6 +211,6 @@ def ending_problem(request: HTTPConnection) -> Response:
 
 def install_error_handlers(app: FastAPI) -> None:
     """Answer every error of the application, of validation and of the framework with a problem."""
-    app.add_exception_handler(errors.ClvlabError, _known)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _framework)
+    app.add_exception_handler(errors.ClvlabError, _answer_known)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(HTTPException, _answer_framework)

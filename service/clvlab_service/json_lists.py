@@ -27,7 +27,7 @@ PAGE = 256
 
 _EVENT = TypeAdapter(CompetitionEvent)
 _KEPT_BYTES = 32 << 20
-_OVERHEAD_BYTES = 64  # of a text, beside its characters
+_OVERHEAD_BYTES = 64  # of a text, besides its characters
 
 
 class EventPages:
@@ -56,7 +56,7 @@ class EventPages:
         start = number * PAGE
         return self._kept.get((competition_id, number), lambda: self.part(competition_id, start, start + PAGE))
 
-    def joined(self, competition_id: str, start: int, end: int, length: int) -> tuple[bytes, int | None]:
+    def joined_entries(self, competition_id: str, start: int, end: int, length: int) -> tuple[bytes, int | None]:
         """Return entries from ``start`` on, with commas between them, and where those after them begin; null if at ``end``.
 
         Parameters
@@ -164,7 +164,7 @@ class _Parts(StreamingResponse):
         async with aclosing(self._parts) as parts:
             try:
                 async for part in parts:
-                    if not await self._taken(send, part):
+                    if not await self._send_part(send, part):
                         self._log.warning("slow_reader_dropped", seconds=self._patience_s)
                         return
             except ClvlabError as error:
@@ -172,7 +172,7 @@ class _Parts(StreamingResponse):
                 return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _taken(self, send: Send, part: bytes) -> bool:
+    async def _send_part(self, send: Send, part: bytes) -> bool:
         try:
             async with asyncio.timeout(self._patience_s):
                 await send({"type": "http.response.body", "body": part, "more_body": True})

@@ -25,7 +25,7 @@ from clvlab_service.telemetry import LogForwarder
 from clvlab_service.threads import DaemonThreads
 
 _GIVE_BACK_S = 1.0
-_WATCHING = {"measures": (1, 0), "health": (1, 0)}  # whoever asks while it is asked waits for the same answer
+_WATCHING = {"measures": (1, 0), "health": (1, 0)}  # who asks while it is being asked waits for the same answer
 
 
 def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], Application]:
@@ -82,7 +82,7 @@ def _upload_limits(folder: Path, settings: Settings) -> UploadLimits:
 
 
 @asynccontextmanager
-async def opened(
+async def open_application(
     app: FastAPI, opening: Callable[[], Application], pools: Mapping[str, tuple[int, int]]
 ) -> AsyncIterator[Application]:
     """Have the application, its workers and the pools of an app while the context lasts.

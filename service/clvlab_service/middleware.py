@@ -133,8 +133,8 @@ class _Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(reversed(list(scope["headers"])))  # of those that stand twice the first
-        given = headers.get(b"x-request-id", b"")
-        self.request_id = given.decode() if _REQUEST_ID.fullmatch(given) else token_hex(8)
+        wanted_id = headers.get(b"x-request-id", b"")
+        self.request_id = wanted_id.decode() if _REQUEST_ID.fullmatch(wanted_id) else token_hex(8)
         scope.setdefault("state", {})["request_id"] = self.request_id
         self.is_http = scope["type"] == "http"
         self.has_two_lengths = self.is_http and b"content-length" in headers and b"transfer-encoding" in headers
@@ -157,7 +157,7 @@ class _Exchange:
         """Receive a message, or refuse a body over the limit."""
         if self._declared <= self.max_bytes:
             message = await self._receive()
-            if message["type"] == "http.request":  # a chunked body may have another length than is declared beside it
+            if message["type"] == "http.request":  # a chunked body may have another length than its header declares
                 self._received += len(message.get("body", b""))
             if self._received <= self.max_bytes:
                 return message

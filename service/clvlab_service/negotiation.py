@@ -44,10 +44,10 @@ def _range(text: str) -> tuple[str, float] | None:
     return f"{parts[1]}/{parts[2]}".lower(), 1.0 if weight is None else float(weight[1])
 
 
-def quality(given: Mapping[str, float], media_type: str) -> float:
+def quality(weights: Mapping[str, float], media_type: str) -> float:
     """Return how welcome a media type is: the most specific range that matches says so."""
     whole_type = f"{media_type.partition('/')[0]}/*"
-    return next((given[name] for name in (media_type, whole_type, "*/*") if name in given), 0.0)
+    return next((weights[name] for name in (media_type, whole_type, "*/*") if name in weights), 0.0)
 
 
 @lru_cache(maxsize=256)
@@ -59,9 +59,9 @@ def prefers_page(accept: str) -> bool:
     >>> prefers_page("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"), prefers_page("text/html, */*")
     (True, False)
     """
-    given = qualities(accept)
-    others = (quality(given, JSON), given.get("*/*", 0.0), given.get(ARROW, 0.0))
-    return given.get(HTML, 0.0) > max(others)
+    weights = qualities(accept)
+    others = (quality(weights, JSON), weights.get("*/*", 0.0), weights.get(ARROW, 0.0))
+    return weights.get(HTML, 0.0) > max(others)
 
 
 def asks_for_page(scope: Scope) -> bool:
@@ -82,7 +82,7 @@ class Form(StrEnum):
     ARROW = ARROW
 
 
-def negotiated(header: str) -> Form | None:
+def negotiated_form(header: str) -> Form | None:
     """Choose the form of an answer, or None where neither is acceptable.
 
     Arrow is sent where it is named with a quality at least that of JSON, or where JSON is refused. What is no media range with
@@ -90,22 +90,22 @@ def negotiated(header: str) -> Form | None:
 
     Examples
     --------
-    >>> negotiated("application/vnd.apache.arrow.stream, */*;q=0.5").name
+    >>> negotiated_form("application/vnd.apache.arrow.stream, */*;q=0.5").name
     'ARROW'
-    >>> negotiated("*/*").name
+    >>> negotiated_form("*/*").name
     'JSON'
     """
-    given = qualities(header)
-    if not given:
+    weights = qualities(header)
+    if not weights:
         return Form.JSON
-    json, arrow = quality(given, Form.JSON), quality(given, Form.ARROW)
-    if arrow and (not json or (Form.ARROW in given and arrow >= json)):
+    json, arrow = quality(weights, Form.JSON), quality(weights, Form.ARROW)
+    if arrow and (not json or (Form.ARROW in weights and arrow >= json)):
         return Form.ARROW
     return Form.JSON if json else None
 
 
 async def _form(request: Request, response: Response) -> Form:
-    form = negotiated(",".join(request.headers.getlist("accept")))
+    form = negotiated_form(",".join(request.headers.getlist("accept")))
     if form is None:
         detail = f"this is to be had as {' or as '.join(Form)}, and the Accept header refuses both"
         raise HTTPException(HTTPStatus.NOT_ACCEPTABLE, detail, _VARY)
@@ -126,7 +126,7 @@ TABLE: Responses = {
         "content": {Form.ARROW.value: _BYTES},
     }
 }
-"""What a route declares that has both forms, beside its problems."""
+"""What a route declares that has both forms, besides its problems."""
 
 
 def arrow_response(request: Request, table: ArrowTable) -> Response:

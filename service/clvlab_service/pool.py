@@ -43,7 +43,7 @@ class PoolPlace:
         return answer
 
     def leave(self, freed: Callable[[], None]) -> None:
-        """Give the place up; it is free once nothing is done any more for whoever went away."""
+        """Give the place up; it is free once nothing is done any more for a client that went away."""
         if self._work is None or self._work.done():
             freed()
         else:
@@ -56,7 +56,7 @@ def _heed(done: asyncio.Future[Any]) -> None:
         done.exception()
 
 
-class _Coming:
+class _NextWork:
     """Work for all who ask for it before it begins."""
 
     work: asyncio.Future[Any]
@@ -77,7 +77,7 @@ class BoundedPool:
     name
         In metrics.
     workers, queue
-        How many run at once, and how many may wait beside them.
+        How many run at once, and how many more may wait.
     """
 
     def __init__(self, name: str, workers: int, queue: int, metrics: RequestMetrics) -> None:
@@ -90,7 +90,7 @@ class BoundedPool:
         self._mean_s: float | None = None  # nothing is measured yet
         self._mean_held_s = 0.0
         self._inflight: dict[str, asyncio.Future[Any]] = {}
-        self._coming: dict[str, _Coming] = {}
+        self._coming: dict[str, _NextWork] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -131,14 +131,14 @@ class BoundedPool:
         coming = self._coming.get(key)
         if coming is None or coming.has_begun:
             with self.place():
-                coming = _Coming()
+                coming = _NextWork()
                 coming.work = self._start(partial(coming.begin, partial(function, *args, **kwargs)))
                 self._coming[key] = coming
-                coming.work.add_done_callback(partial(self._arrived, key, coming))
+                coming.work.add_done_callback(partial(self._forget_next, key, coming))
         answer: _T = await asyncio.shield(coming.work)
         return answer
 
-    def _arrived(self, key: str, coming: _Coming, done: asyncio.Future[Any]) -> None:
+    def _forget_next(self, key: str, coming: _NextWork, done: asyncio.Future[Any]) -> None:
         if self._coming.get(key) is coming:  # else another waits under its key since
             del self._coming[key]
         _heed(done)
@@ -193,9 +193,9 @@ class BoundedPool:
         return self._inflight.get(key)
 
     def submit(self, key: str, work: Callable[[], _T], tenant: str = "") -> asyncio.Future[_T]:
-        """Start work that all who ask under the same key wait for; whoever starts it holds a place, and parties take turns.
+        """Start work that all who ask under the same key wait for; who starts it holds a place, and tenants take turns.
 
-        Of what nobody waits for any more, an error is nobody's: whoever asks again is told from the store.
+        An error of work that nobody waits for any more is dropped: the store answers who asks again.
         """
         started = self._inflight[key] = self._start(work, tenant)
         started.add_done_callback(lambda done: self._forget(key, done))
@@ -207,7 +207,7 @@ class BoundedPool:
         _heed(done)
 
     def _start(self, work: Callable[[], _T], tenant: str = "") -> asyncio.Future[_T]:
-        future = self._launch(partial(self._timed, work), tenant)
+        future = self._launch(partial(self._measure, work), tenant)
         self._count(1)
         future.add_done_callback(lambda _: self._count(-1))
         return future
@@ -220,7 +220,7 @@ class BoundedPool:
         future.add_done_callback(self._under_way.discard)
         return future
 
-    def _timed(self, work: Callable[[], _T]) -> _T:
+    def _measure(self, work: Callable[[], _T]) -> _T:
         """Do some work, and measure it: not what it waited, which those before it have measured."""
         started = time.perf_counter()
         try:

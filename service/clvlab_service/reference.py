@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def splice(text: str) -> str:
-    """Return a page with its marked parts written anew."""
+    """Return a page with its marked parts written again."""
     makers = {
         "operations": lambda: operations_reference(create_app(Settings()).openapi()),
         "settings": lambda: settings_reference(Settings),

@@ -32,14 +32,14 @@ def moment(ts_ms: int | None) -> Markup | None:
     """Write milliseconds since 1970 as a time that machines read too; the number itself where no calendar reaches."""
     if ts_ms is None:
         return None
-    found, said = words.utc(ts_ms), words.moment(ts_ms)
+    found, text = words.utc(ts_ms), words.moment(ts_ms)
     if found is None:
-        return Markup.escape(said)
+        return Markup.escape(text)
     machine = found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Markup('<time datetime="{}">{}</time>').format(machine, said)
+    return Markup('<time datetime="{}">{}</time>').format(machine, text)
 
 
-def spelled(value: Any) -> str:
+def json_text(value: Any) -> str:
     """Write a value as JSON, for people."""
     return json.dumps(value, indent=2, ensure_ascii=False)
 
@@ -66,9 +66,9 @@ FILTERS = {
     "paired": paired,
     "signed": signed,
     "span": words.span_by_units,
-    "spelled": spelled,
+    "json_text": json_text,
 }
-"""What these templates write figures with, beside what those of ``clvlab.report`` do."""
+"""What these templates write figures with, besides what those of ``clvlab.report`` do."""
 
 
 ASSETS = Path(__file__).parent / "pages" / "assets"
@@ -88,8 +88,8 @@ class Links:
 
     def __call__(self, *segments: str | int, **query: str | int | None) -> str:
         path = "/".join(quote(str(part), safe="") for part in segments)
-        asked = urlencode({name: value for name, value in query.items() if value not in (None, "")})
-        return f"{self._root}/{path}{'?' if asked else ''}{asked}"
+        query_text = urlencode({name: value for name, value in query.items() if value not in (None, "")})
+        return f"{self._root}/{path}{'?' if query_text else ''}{query_text}"
 
     def asset(self, name: str) -> str:
         """Return where a file lies that pages load; another content has another address."""

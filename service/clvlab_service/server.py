@@ -27,7 +27,7 @@ from clvlab.errors import SettingsError
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.errors import install_error_handlers
-from clvlab_service.lifespan import opened, opening_of
+from clvlab_service.lifespan import open_application, opening_of
 from clvlab_service.middleware import Edge
 from clvlab_service.routers import operations
 from clvlab_service.settings import LOOPBACK, Settings
@@ -110,12 +110,12 @@ class TimedProtocol(H11Protocol):
         self.transport.close()
 
     def _answer(self, status: HTTPStatus) -> None:
-        said = b"the request did not arrive in time"
+        body = b"the request did not arrive in time"
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-        headers.append((b"content-length", str(len(said)).encode()))
+        headers.append((b"content-length", str(len(body)).encode()))
         for event in (
             h11.Response(status_code=status, headers=headers, reason=status.phrase.encode()),
-            h11.Data(data=said),
+            h11.Data(data=body),
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event) or b"")
@@ -140,7 +140,7 @@ def create_worker(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with opened(app, opening, {}):
+        async with open_application(app, opening, {}):
             yield
 
     app = FastAPI(title="clvlab worker", version=version("clvlab"), openapi_url=None, lifespan=lifespan)
@@ -180,8 +180,8 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         The port is taken, or the host is not an address of this machine.
     """
     settings = _settings(host, dev_folder, devfeed=devfeed)
-    app = _created(create_app, settings)
-    sock = _listening(host, port)
+    app = _create(create_app, settings)
+    sock = _bound_socket(host, port)
     url = _url(host, sock)
 
     def ready() -> None:
@@ -213,17 +213,17 @@ def work(host: str, health_port: int | None, say: Callable[[str], None]) -> None
         As ``serve``; a store that no other process can share is a setting that can't be used.
     """
     settings = _read()
-    app = _created(create_worker, settings)
-    socks = [] if health_port is None else [_listening(host, health_port)]
+    app = _create(create_worker, settings)
+    socks = [] if health_port is None else [_bound_socket(host, health_port)]
 
     def ready() -> None:
         application: Application = app.state.application
         lanes = application.jobs.lanes
-        told = [f"{lanes['jobs']} jobs at once"]
-        told += ["anchors"] if lanes["anchors"] else []
-        told += [f"{lanes['live']} live runs"] if lanes["live"] else []
-        told += [f"asked at {_url(host, sock)}" for sock in socks]
-        say(f"clvlab works for {application.place}: {', '.join(told)}")
+        lines = [f"{lanes['jobs']} jobs at once"]
+        lines += ["anchors"] if lanes["anchors"] else []
+        lines += [f"{lanes['live']} live runs"] if lanes["live"] else []
+        lines += [f"asked at {_url(host, sock)}" for sock in socks]
+        say(f"clvlab works for {application.place}: {', '.join(lines)}")
 
     _run(app, settings, socks, ready)
 
@@ -232,13 +232,13 @@ def _run(app: FastAPI, settings: Settings, socks: list[socket.socket], ready: Ca
     """Run an app until interrupted, on these sockets or on none."""
     start = _Start(app)
 
-    def begun() -> None:
+    def announce() -> None:
         forward_uvicorn(app.state.log)
         ready()
 
     forward_uvicorn(None)  # it would log a start that fails with its traceback, and the caller says why in one line
     try:
-        _Server(_config(start, settings), app, settings.shutdown_s, begun).run(sockets=socks)
+        _Server(_config(start, settings), app, settings.shutdown_s, announce).run(sockets=socks)
     except SystemExit:
         if start.failure is None:
             raise
@@ -258,7 +258,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         log_level="warning",
         log_config=None,
         access_log=False,  # the service has its own, with request ids
-        ws_per_message_deflate=False,  # it would compress every message anew for each who watches
+        ws_per_message_deflate=False,  # it would compress every message again for each who watches
         proxy_headers=False,  # and its own setting of proxies
         lifespan="on",
         timeout_graceful_shutdown=settings.shutdown_s + _LAST_ANSWERS_S,
@@ -307,7 +307,7 @@ class _Server(uvicorn.Server):
             pool.give_up()
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _bound_socket(host: str, port: int) -> socket.socket:
     """Bind the port, so that its number is known before the start.
 
     The protocol is named because asyncio turns off Nagle's algorithm only where it stands; else each answer waits 40 ms.
@@ -330,26 +330,26 @@ def _url(host: str, sock: socket.socket) -> str:
 
 
 def _settings(host: str, dev_folder: Path | None, *, devfeed: bool) -> Settings:
-    given: dict[str, object] = {}
+    values: dict[str, object] = {}
     if devfeed and dev_folder is None:
         raise SettingsError("--devfeed plays a made-up match: it goes with --dev only")
     if dev_folder is not None:
         if host not in LOOPBACK:
             raise SettingsError(f"--dev trusts a key that lies on this disk, so it listens on {LOOPBACK} only, not {host!r}")
-        given = {"jwt_public_key_file": public_key_file(dev_folder), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+        values = {"jwt_public_key_file": public_key_file(dev_folder), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
         if devfeed:
-            given |= {"devfeed": True, "live_folder": dev_folder / "live"}
-    return _read(**given)
+            values |= {"devfeed": True, "live_folder": dev_folder / "live"}
+    return _read(**values)
 
 
-def _read(**given: Any) -> Settings:
+def _read(**values: Any) -> Settings:
     try:
-        return Settings(**given)
+        return Settings(**values)
     except ValidationError as error:
         raise SettingsError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())) from error
 
 
-def _created(create: Callable[[Settings], FastAPI], settings: Settings) -> FastAPI:
+def _create(create: Callable[[Settings], FastAPI], settings: Settings) -> FastAPI:
     try:
         return create(settings)
     except ValueError as error:

@@ -152,7 +152,7 @@ class Settings(BaseSettings):
         return self.database_url is not None and self.database_url.get_secret_value().startswith("postgres")
 
     @model_validator(mode="after")
-    def _performed(self) -> Self:
+    def _check_workers(self) -> Self:
         if not self.job_workers and not self.is_shared:
             raise ValueError(
                 "CLVLAB_JOB_WORKERS=0 leaves jobs to `clvlab worker`, which needs PostgreSQL in CLVLAB_DATABASE_URL"

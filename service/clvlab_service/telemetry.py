@@ -106,13 +106,13 @@ class RequestMetrics:
             gauge.clear()
         self.log_entries.set(math.nan if found is None else found.log_entries)
         if found is not None:
-            shown = (
+            gauges = (
                 (self.jobs, found.jobs),
                 (self.queue_age, found.queue_age_s),
                 (self.stored, found.stored_bytes),
                 (self.feed, _of_feed(found)),
             )
-            for gauge, values in shown:
+            for gauge, values in gauges:
                 for label, value in values.items():
                     gauge.labels(label).set(value)
 

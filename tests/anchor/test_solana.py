@@ -13,8 +13,8 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
+from clvlab.anchor import anchorer_of
 from clvlab.anchor.anchorer import NullAnchor
-from clvlab.anchor.configured import anchorer
 from clvlab.anchor.devchain import GENESIS_HASH, ChainFault
 from clvlab.anchor.records import AnchorAttempt, AnchorRecord, FolderRecords
 from clvlab.anchor.settings import AnchorSettings, anchor_from_environment
@@ -317,7 +317,7 @@ def test_finalized_waits_for_more_blocks(local):
 
 def test_without_a_key_nothing_is_anchored_and_it_says_so(local):
     settings = local.settings.model_copy(update={"keypair": None})
-    reader = anchorer(settings, MemoryRecords())
+    reader = anchorer_of(settings, MemoryRecords())
 
     assert isinstance(reader, NullAnchor)
     assert not isinstance(reader, SolanaAnchor)

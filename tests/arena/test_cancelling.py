@@ -37,7 +37,7 @@ def test_cancelled_competition_is_what_it_was_and_can_start_again(application):
     assert application.runs.card(run_id)["run"]["status"] == "failed"
     assert application.log.state()["owners"] == [{"owner": ALICE, "committed": 1, "sealed": 0, "abandoned": 1, "open": 0}]
     with pytest.raises(RunCancelledError, match=run_id):
-        application.competitions.settled(competition_id, run_id)
+        application.competitions.settled_response(competition_id, run_id)
     with pytest.raises(TransitionError, match="draft"):
         application.competitions.cancel(ALICE, competition_id)
     assert application.competitions.start(ALICE, competition_id)["status"] == "finalized"
@@ -48,7 +48,7 @@ def test_worker_whose_run_is_cancelled_ends_at_its_next_word_and_stores_nothing(
     job = application.jobs._claim()
     told = []
 
-    with application.jobs._attempts.at(job, told=True) as attempt:
+    with application.jobs._attempts.at(job, visible=True) as attempt:
 
         def tell(stage, done=0, total=1):
             told.append(stage)
@@ -98,7 +98,7 @@ def test_progress_is_seen_by_other_processes_and_ends_with_the_run(application, 
     monkeypatch.setattr("clvlab.arena.jobs._NOTED_S", -1)
     _, run_id = claimed(application)
     job = application.jobs._claim()
-    with application.jobs._attempts.at(job, told=True) as attempt:
+    with application.jobs._attempts.at(job, visible=True) as attempt:
         with application._database.write() as connection:
             runs.mark(connection, run_id, runs.RunStatus.RUNNING)
         attempt.tell(Stage.DECIDING, 1, 2)

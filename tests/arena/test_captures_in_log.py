@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 import clvlab as cl
-from clvlab.arena.log.captures import witnessed
+from clvlab.arena.log.captures import log_grade
 from clvlab.arena.log.operations import open_log, signed_checkpoint
 from clvlab.log.bundles import Trust
 from clvlab.log.log import note_segment
@@ -71,7 +71,7 @@ def test_segments_that_somebody_wrote_by_hand_are_self_consistent_and_no_more(pa
 def test_every_segment_in_the_log_is_witnessed_at_the_time_of_its_operators_word(pack, segments, tmp_path):
     note = noted(tmp_path / "log.db", segments, late_ms=86_400_000)
 
-    found = witnessed(pack, str(tmp_path / "log.db"), TRUST, note)
+    found = log_grade(pack, str(tmp_path / "log.db"), TRUST, note)
 
     assert (found.grade, str(found)) == (Grade.WITNESSED, "witnessed since 2026-01-02 00:02:00 UTC")
     assert "by the word of the operator" in found.reasons[0]
@@ -84,7 +84,7 @@ def test_what_was_entered_long_after_its_messages_is_never_just_witnessed(pack, 
     note = noted(tmp_path / "log.db", segments, late_ms=late_days * 86_400_000)
     (tmp_path / "note").write_text(note)
 
-    found = witnessed(pack, str(tmp_path / "log.db"), TRUST, note)
+    found = log_grade(pack, str(tmp_path / "log.db"), TRUST, note)
     command = ["packs", "verify", pack.folder, "--log", tmp_path / "log.db", "--checkpoint", tmp_path / "note"]
     code, printed, _ = clvlab(tmp_path, *command, "--key", LOG_KEY.verifier)
     shown = orjson.loads(clvlab(tmp_path, *command, "--key", LOG_KEY.verifier, "--json")[1])
@@ -99,7 +99,7 @@ def test_what_was_entered_long_after_its_messages_is_never_just_witnessed(pack, 
 def test_a_segment_that_the_log_lacks_is_named(pack, segments, tmp_path):
     note = noted(tmp_path / "log.db", segments[:1])
 
-    found = witnessed(pack, str(tmp_path / "log.db"), TRUST, note)
+    found = log_grade(pack, str(tmp_path / "log.db"), TRUST, note)
 
     assert found.grade is Grade.SELF_CONSISTENT
     assert found.reasons[0].endswith(": 000002.jsonl")
@@ -110,7 +110,7 @@ def test_a_segment_that_was_altered_after_its_entry_is_not_in_the_log(segments, 
     segments[1].write_bytes(segments[1].read_bytes().replace(message(2), message(2, 2.34)))
     pack_capture(segments, tmp_path / "raised")
 
-    found = witnessed(verify_pack(tmp_path / "raised"), str(tmp_path / "log.db"), TRUST, note)
+    found = log_grade(verify_pack(tmp_path / "raised"), str(tmp_path / "log.db"), TRUST, note)
 
     assert found.grade is Grade.SELF_CONSISTENT
     assert found.reasons[0].endswith(": 000002.jsonl")
@@ -120,7 +120,7 @@ def test_a_log_whose_entries_are_not_those_of_its_checkpoint_shows_nothing(pack,
     note = noted(tmp_path / "real.db", segments[:1])
     noted(tmp_path / "forged.db", segments, late_ms=2_000)
 
-    found = witnessed(pack, str(tmp_path / "forged.db"), TRUST, note)
+    found = log_grade(pack, str(tmp_path / "forged.db"), TRUST, note)
 
     assert found.grade is Grade.SELF_CONSISTENT
     assert "do not give the root" in found.reasons[0]
@@ -130,7 +130,7 @@ def test_a_log_whose_entries_are_not_those_of_its_checkpoint_shows_nothing(pack,
 def test_a_log_of_another_origin_or_key_shows_nothing(pack, segments, tmp_path, name):
     note = noted(tmp_path / "log.db", segments)
 
-    found = witnessed(pack, str(tmp_path / "log.db"), Trust(logs=(str(Signer.new(name).verifier),)), note)
+    found = log_grade(pack, str(tmp_path / "log.db"), Trust(logs=(str(Signer.new(name).verifier),)), note)
 
     assert found.grade is Grade.SELF_CONSISTENT
     assert "is not signed by that log" in found.reasons[0]
@@ -139,13 +139,13 @@ def test_a_log_of_another_origin_or_key_shows_nothing(pack, segments, tmp_path, 
 def test_an_entry_from_before_the_messages_arrived_shows_nothing(pack, segments, tmp_path):
     note = noted(tmp_path / "log.db", segments, late_ms=-1)
 
-    assert witnessed(pack, str(tmp_path / "log.db"), TRUST, note).grade is Grade.SELF_CONSISTENT
+    assert log_grade(pack, str(tmp_path / "log.db"), TRUST, note).grade is Grade.SELF_CONSISTENT
 
 
 def test_a_log_without_a_signed_checkpoint_shows_nothing(pack, segments, tmp_path):
     noted(tmp_path / "log.db", segments)
 
-    assert witnessed(pack, str(tmp_path / "log.db"), TRUST).grade is Grade.SELF_CONSISTENT
+    assert log_grade(pack, str(tmp_path / "log.db"), TRUST).grade is Grade.SELF_CONSISTENT
 
 
 def test_the_command_says_the_grade_and_fails_without_all_segments(pack, segments, tmp_path):
@@ -182,6 +182,6 @@ def test_messages_that_were_imported_and_not_captured_are_in_no_log(segments, tm
     (tmp_path / "odds.json").write_bytes(text())
     import_source("txline", [tmp_path / "odds.json"], tmp_path / "imported")
 
-    found = witnessed(verify_pack(tmp_path / "imported"), str(tmp_path / "log.db"), TRUST, note)
+    found = log_grade(verify_pack(tmp_path / "imported"), str(tmp_path / "log.db"), TRUST, note)
 
     assert (found.grade, found.reasons) == (Grade.SELF_CONSISTENT, ("not in the log log.example: any segment",))

@@ -626,7 +626,7 @@ def test_the_owner_alone_reads_why_an_agent_failed(application):
     assert before == []
     message = "llm: transcript entry 0: fixture 90000000 has no tick 1000000"
     assert read(ALICE, competition_id) == [{"run_id": run_id, "agent_id": "model", "error": "AgentError", "message": message}]
-    assert message.encode() not in application.runs.sealed(run_id).events
+    assert message.encode() not in application.runs.sealed_run(run_id).events
     for caller, asked, refusal in ((BOB, competition_id, NotOwnerError), (ALICE, "comp_absent", UnknownCompetitionError)):
         with pytest.raises(refusal):
             read(caller, asked)

@@ -54,7 +54,7 @@ def test_a_process_killed_at_any_moment_leaves_work_that_is_done_once(durable_ur
     state = application.competitions.state(competition_id)
     assert (state["status"], state["proof_card"]["run"]["status"]) == ("finalized", "sealed")
     kinds = [event["kind"] for event in application.competitions.events(competition_id, -1)]
-    decisions = application.runs.sealed(state["run_id"]).scores.count(b"\n")
+    decisions = application.runs.sealed_run(state["run_id"]).scores.count(b"\n")
     assert kinds.count("AGENT_ACTION") == kinds.count("LAW_RESULT") == decisions
     assert [kinds.count(kind) for kind in ("COMPETITION_STARTED", "PROOF_ANCHOR", "COMPETITION_FINALIZED")] == [1, 1, 1]
     for answer in deployed:
@@ -92,7 +92,7 @@ def test_a_worker_that_is_only_slow_keeps_its_job(durable_url):
     application.deploys.deploy(ALICE, BODY)
     job = application.jobs._claim()
 
-    with application.jobs._attempts.at(job, told=True):
+    with application.jobs._attempts.at(job, visible=True):
         time.sleep(3)
         stolen = application.jobs._claim()
     after = until(application.jobs._claim)

@@ -52,7 +52,7 @@ def test_a_deployed_agent_is_made_again_of_its_sealed_configuration_and_decides_
     answer = in_memory.deploys.deploy(ALICE, BODY | own)
     performed(in_memory, answer)
 
-    again = replay_run(in_memory.runs.sealed(answer["run_id"]))
+    again = replay_run(in_memory.runs.sealed_run(answer["run_id"]))
 
     assert again.agrees, again.detail
     assert "run again from pack 'starter'" in again.detail
@@ -270,5 +270,5 @@ def test_the_policy_of_a_deploy_is_what_the_run_obeyed(in_memory):
 
     assert free["policy_hash"] != tight["policy_hash"]
     assert len(receipts[1]) == 1 < len(receipts[0])
-    scores = [pl.read_ndjson(in_memory.runs.sealed(answer["run_id"]).scores) for answer in (free, tight)]
+    scores = [pl.read_ndjson(in_memory.runs.sealed_run(answer["run_id"]).scores) for answer in (free, tight)]
     assert scores[0].equals(scores[1])

@@ -63,7 +63,7 @@ def test_a_run_that_fails_is_abandoned_and_may_be_asked_for_again(laboratory, tm
 def test_a_stored_run_reopens_as_the_backtest_that_it_was(laboratory):
     done = perform(laboratory, "cumulative-drift")
 
-    again = reopen(done.pack, laboratory.runs.sealed(done.sealed.run_id), laboratory.receipts(done.sealed.run_id))
+    again = reopen(done.pack, laboratory.runs.sealed_run(done.sealed.run_id), laboratory.receipts(done.sealed.run_id))
 
     assert json.dumps(again.report) == json.dumps(done.report)  # key by key in one order
     assert again.scores.equals(done.scores)

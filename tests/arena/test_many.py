@@ -59,7 +59,7 @@ def test_runs_are_committed_to_before_and_kept_after(spread):
     agents = [template("baseline", {"stake": stake}) for stake in (1, 2, 3)]
     found = list(execute_all(iter(plans(*agents)), 3, with_log.recorder_of, spread))
 
-    assert [with_log.runs.sealed(one.run_id) for one in found] == [one.sealed for one in found]
+    assert [with_log.runs.sealed_run(one.run_id) for one in found] == [one.sealed for one in found]
     assert len({one.sealed.commit_index for one in found} - {None}) == 3
     assert [verification_of(with_log.runs.verify(one.run_id)).passed for one in found] == [True] * 3
 

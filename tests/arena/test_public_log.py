@@ -41,7 +41,7 @@ def test_every_kind_of_run_is_committed_to_by_its_owner_and_ends_in_its_result(a
     assert kinds(application) == ["COMMIT", "RESULT"] * 3
     assert [entry["run_id"] for entry in entries(application)][:4] == [answer["run_id"]] * 2 + [run_id] * 2
     assert entries(application)[3]["manifest_hash"] == application.runs.verify(run_id)["manifest_hash"]
-    assert parsed(application.runs.sealed(run_id).manifest)["commit_index"] == entries(application)[3]["commit_index"] == 2
+    assert parsed(application.runs.sealed_run(run_id).manifest)["commit_index"] == entries(application)[3]["commit_index"] == 2
     assert application.log.state()["owners"] == [
         {"owner": "anonymous", "committed": 1, "sealed": 1, "abandoned": 0, "open": 0},
         {"owner": ALICE, "committed": 2, "sealed": 2, "abandoned": 0, "open": 0},

@@ -108,7 +108,7 @@ def test_old_runs_without_an_owner_are_removed_and_their_hashes_stay(aging):
     for read in (
         application.runs.card,
         application.runs.verify,
-        application.runs.sealed,
+        application.runs.sealed_run,
         application.runs.bundle,
         application.decisions.rows,
     ):
@@ -173,7 +173,7 @@ def test_a_removed_run_whose_replay_gives_other_bytes_stays_removed(aging):
 
 def test_unknown_and_unsealed_runs_are_told_from_removed_ones(application):
     with pytest.raises(UnknownRunError, match="unknown run 'run_x'"):
-        application.runs.sealed("run_x")
+        application.runs.sealed_run("run_x")
     with pytest.raises(UnknownBacktestError):
         application.backtests.report("bt_x")
 

@@ -176,7 +176,7 @@ def test_a_database_that_goes_away_uses_no_attempts_up(opened, monkeypatch):
                 patch.setattr(job_rows, "postpone", unreachable)
             with pytest.raises(StoreUnreachableError):
                 application.jobs.run_one()
-        application.jobs._postponing.say_unsaid()
+        application.jobs._postponing.postpone_remembered()
         opened.now[0] += 400_000
 
     assert application.jobs.run_one()

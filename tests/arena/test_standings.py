@@ -31,7 +31,7 @@ def rows_of(application):
 @pytest.mark.long
 def test_rows_pool_all_fixtures_of_an_agent(application):
     ids = [compete(application, fixture_id) for fixture_id in (90000000, 90000001, 90000002)]
-    sealed = [pl.read_ndjson(application.runs.sealed(run_id).scores, infer_schema_length=None) for run_id in ids]
+    sealed = [pl.read_ndjson(application.runs.sealed_run(run_id).scores, infer_schema_length=None) for run_id in ids]
 
     rows = rows_of(application)
 

@@ -176,7 +176,7 @@ def test_receipts_are_apart_and_change_nothing_of_the_proof(application, run_id)
 
 
 def test_a_decision_reads_as_from_the_whole_run(application, run_id):
-    whole = application.runs.sealed(run_id)
+    whole = application.runs.sealed_run(run_id)
     count = whole.scores.count(b"\n")
 
     assert count > 3
@@ -186,7 +186,7 @@ def test_a_decision_reads_as_from_the_whole_run(application, run_id):
 
 @pytest.mark.parametrize("seq", [-1, 0, 10**6, 2**62])
 def test_an_event_that_is_no_decision_is_unknown(application, run_id, seq):
-    closes = application.runs.sealed(run_id).scores.count(b"\n") + 1
+    closes = application.runs.sealed_run(run_id).scores.count(b"\n") + 1
 
     for number in (seq, closes):
         with pytest.raises(UnknownDecisionError, match=str(number)):

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.anchor.anchorer import NullAnchor
-from clvlab.arena.anchors import Anchoring
+from clvlab.arena.anchors import RunAnchors
 from clvlab.arena.leaderboard import GlobalLeaderboard, RowQuery
 from clvlab.arena.log.public import PublicLog
-from clvlab.arena.runs.stored import StoredRuns
+from clvlab.arena.runs.runs import StoredRuns
 from clvlab.store import runs, standings
 from clvlab.store.database import Database
 from clvlab.store.folder import read_run
@@ -33,7 +33,7 @@ def decision(folder: Path) -> Callable[[], dict[str, Any]]:
         runs.add(connection, _ROW | {"run_id": run.run_id, "created_ts_ms": 0})
         runs.seal(connection, run, b"", checks={}, metrics={}, ts_ms=0)
     seq = run.scores.count(b"\n") // 2
-    stored = StoredRuns(database, Anchoring(database, NullAnchor(), int), PublicLog(database), int)
+    stored = StoredRuns(database, RunAnchors(database, NullAnchor(), int), PublicLog(database), int)
     return lambda: {"seq": seq, "agent_id": stored.inspect(run.run_id, seq)["agent_id"]}
 
 

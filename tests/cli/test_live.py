@@ -115,7 +115,7 @@ def test_a_request_to_end_the_process_leaves_the_run_and_says_so(folder):
         left = process.stderr.read()
 
     assert process.returncode == 130
-    assert "left as it is: the same command goes on with it" in left
+    assert "left as it is: the same command continues it" in left
 
 
 def test_an_interrupt_before_a_run_began_says_that_nothing_is_left(folder, monkeypatch):
@@ -143,7 +143,7 @@ def test_control_c_in_a_terminal_leaves_the_run_and_its_agent_and_the_same_comma
         os.killpg(process.pid, signal.SIGINT)
         left = process.stderr.read()
     assert process.returncode == 130, left
-    assert "left as it is: the same command goes on with it" in left
+    assert "left as it is: the same command continues it" in left
 
     fast = slow | {"CLVLAB_REPLAY_SPEED": "1e12"}
     done = subprocess.run(command, cwd=folder, env=fast, capture_output=True, text=True, check=True)

@@ -7,7 +7,7 @@ import pytest
 from clvlab.arena.log.audit import audit
 from clvlab.arena.log.operations import signed_checkpoint
 from clvlab.arena.log.public import PublicLog
-from clvlab.arena.log.witnesses import WitnessWatch, witnessed
+from clvlab.arena.log.witnesses import WitnessWatch, witnessed_notes
 from clvlab.errors import EvidenceError, LogBehindError, LogError
 from clvlab.log.audit import Auditor
 from clvlab.log.bundles import Trust
@@ -168,9 +168,9 @@ def test_witness_is_heard_by_its_state_over_http(tmp_path):
         watch.stop()
         with pytest.raises(LogBehindError, match="with 5 entries"):
             published.require(log)
-        assert witnessed(f"{url}/state") == [note(FIRST, 5)]
+        assert witnessed_notes(f"{url}/state") == [note(FIRST, 5)]
         with pytest.raises(LogError, match="answers 404"):
-            witnessed(f"{url}/other")
+            witnessed_notes(f"{url}/other")
 
 
 @pytest.mark.parametrize("content", [b"{", b"{}", b'{"checkpoints":null}'])

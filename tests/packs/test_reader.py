@@ -267,7 +267,7 @@ def test_a_descriptor_that_is_none_is_refused(pack, text):
 def test_a_schedule_stands_beside_actual_kickoffs_only(pack):
     edit(pack, lambda content: content["clvlab"]["fixtures"][0].update(scheduled_ts_ms=1))
 
-    with pytest.raises(PackFormatError, match="beside actual kickoffs only"):
+    with pytest.raises(PackFormatError, match="goes with actual kickoffs only"):
         load_pack(pack)
 
 

@@ -45,7 +45,7 @@ def add(path):
 def test_what_python_would_import_instead_is_found(package, name):
     add(package / name)
 
-    assert audit(package) == (f"{name.split('/')[0]}: stands beside the source that it may be imported for",)
+    assert audit(package) == (f"{name.split('/')[0]}: stands next to the source that it may be imported for",)
 
 
 @pytest.mark.parametrize("name", ["lab.py", "lawyer.so", "agents/errors.py", "errors.py.orig", "law~", "py.typed"])

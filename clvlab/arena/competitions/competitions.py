@@ -34,7 +34,7 @@ from clvlab.arena.events import EventKind
 from clvlab.arena.jobs import CANCELLED, Jobs
 from clvlab.arena.pages import MAX_PAGE, cursor_of, position_of
 from clvlab.arena.runs.binding import bind
-from clvlab.arena.runs.stored import StoredRuns
+from clvlab.arena.runs.runs import StoredRuns
 from clvlab.arena.uploads.packs import Packs
 from clvlab.errors import (
     BindingError,
@@ -90,7 +90,7 @@ def newest(connection: Connection, wanted: CompetitionFilter) -> str | None:
 
 
 @dataclass(frozen=True)
-class Starting:
+class CompetitionLaunch:
     database: Database
     catalog: Packs
     jobs: Jobs
@@ -107,7 +107,7 @@ class Starting:
         RunFailedError
             The run failed; the claim is released and the cause recorded.
         """
-        return self.settled(competition_id, self.claim(caller, competition_id))
+        return self.settled_response(competition_id, self.claim(caller, competition_id))
 
     def claim(self, caller: str, competition_id: str) -> str:
         """Claim the start, which one of concurrent callers gets; queue the run and return its id.
@@ -139,12 +139,12 @@ class Starting:
         with self.database.read() as connection:
             require_startable(require_owned(rows.row(connection, competition_id), competition_id, caller))
 
-    def settled(self, competition_id: str, run_id: str) -> CompetitionStartResponse:
+    def settled_response(self, competition_id: str, run_id: str) -> CompetitionStartResponse:
         """Wait until a claimed run is over, performing it here if no other worker does. Blocks."""
         self.jobs.require_sealed(run_id)
-        return self.started(competition_id)
+        return self.start_response(competition_id)
 
-    def started(self, competition_id: str) -> CompetitionStartResponse:
+    def start_response(self, competition_id: str) -> CompetitionStartResponse:
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
         return pick(CompetitionStartResponse, {**row, "replay_binding": replay_binding(row)})
@@ -155,9 +155,9 @@ class Starting:
             row = require_owned(rows.row(connection, competition_id), competition_id, caller)
             running = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
         if row["status"] != CompetitionStatus.RUNNING or not self.jobs.cancel(str(running[0]["run_id"]), CANCELLED):
-            status = self.started(competition_id)["status"]
+            status = self.start_response(competition_id)["status"]
             raise TransitionError(f"competition {competition_id} is {status}: there is nothing to cancel")
-        return pick(CompetitionStatusResponse, self.started(competition_id))
+        return pick(CompetitionStatusResponse, self.start_response(competition_id))
 
     def settle(self, competition_id: str) -> None:
         """Wait until a competition is no longer running; ``RunFailedError`` if its run failed."""
@@ -168,11 +168,11 @@ class Starting:
             self.jobs.require_sealed(str(started[0]["run_id"]))
 
 
-_SHOWN_RECEIPTS = 1000  # keeps a state small; the run has all of them
+_MAX_RECEIPTS = 1000  # keeps a state small; the run has all of them
 
 
 @dataclass(frozen=True)
-class Competitions(Starting):
+class Competitions(CompetitionLaunch):
     caps: Caps
 
     def create(self, owner: str, config: CompetitionConfig, competition_id: str | None = None) -> CompetitionCreateResponse:
@@ -237,7 +237,7 @@ class Competitions(Starting):
             "latest_seq": max(row["next_seq"] - 1, 0),
             "anchor_status": anchored[0]["payload"]["anchor_status"] if anchored else "not_anchored",
             "proof_card": self.runs.card(run_id) if run_id else None,
-            "execution": self.runs.receipts(run_id, _SHOWN_RECEIPTS) if run_id else None,
+            "execution": self.runs.receipts(run_id, _MAX_RECEIPTS) if run_id else None,
             "replay_binding": replay_binding(row),
             "cause": row["cause"] or self._unstartable(row),
         }

@@ -45,10 +45,10 @@ class Demo:
             pack_id=pack.pack_id,
         )
         self.competitions.create(_OWNER, config, competition_id)
-        self._started(competition_id)
+        self._fill_and_start(competition_id)
         return pick(DemoResponse, self.competitions.state(competition_id))
 
-    def _started(self, competition_id: str) -> None:
+    def _fill_and_start(self, competition_id: str) -> None:
         try:
             for strategy in _STRATEGIES:
                 entry = AgentEntry(agent_id=f"demo-{strategy}", strategy=strategy)

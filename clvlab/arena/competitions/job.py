@@ -85,8 +85,8 @@ class CompetitionStarts:
             self.caps.require_names(connection, row["owner"], [agent["agent_id"] for agent in agents])
         enter(connection, spec.started, row["owner"], now, ranked=own.ranked, budget=self.budget)
         jobs.add(connection, "competition", spec.run_id, {"origin_id": competition_id}, now)
-        rows.append(connection, competition_id, now, [_begun(spec.started, agents, {"replay_binding": own.payload()})])
-        rows.change(connection, competition_id, **_running(row), **own.payload())
+        rows.append(connection, competition_id, now, [_start_event(spec.started, agents, {"replay_binding": own.payload()})])
+        rows.change(connection, competition_id, **_start_values(row), **own.payload())
         return spec.run_id
 
     def _claim_live(
@@ -106,8 +106,8 @@ class CompetitionStarts:
         enter(connection, spec.started, row["owner"], now, ranked=ranked, budget=self.budget, origin_id=competition_id)
         jobs.add(connection, "live-competition", spec.run_id, payload_of(competition_id, fixture), now)
         followed = {"replay_binding": None, "fixture": fixture.model_dump(mode="json", exclude={"rows", "digest"})}
-        rows.append(connection, competition_id, now, [_begun(spec.started, agents, followed)])
-        rows.change(connection, competition_id, **_running(row))
+        rows.append(connection, competition_id, now, [_start_event(spec.started, agents, followed)])
+        rows.change(connection, competition_id, **_start_values(row))
         return spec.run_id
 
     def _binding(self, connection: Connection, row: CompetitionRow) -> Bound:
@@ -119,12 +119,12 @@ class CompetitionStarts:
                 raise NotStartableError("binding_missing", detail) from error
         try:
             packs = self.catalog.seen_by(row["owner"], connection)
-            return _unchanged(bind(packs, row["pack_id"], row["fixture_id"]), row)
+            return _require_unchanged(bind(packs, row["pack_id"], row["fixture_id"]), row)
         except (BindingError, PackError) as error:
             raise NotStartableError("binding_changed", f"the pack that was bound is not available: {error}") from error
 
 
-def _begun(started: RunStarted, agents: Sequence[RosterEntry], over: dict[str, Any]) -> dict[str, Any]:
+def _start_event(started: RunStarted, agents: Sequence[RosterEntry], over: dict[str, Any]) -> dict[str, Any]:
     payload = {
         "agents": [{**agent, "unused_keys": unused_of(agent)} for agent in agents],
         "window": started["window"],
@@ -134,7 +134,7 @@ def _begun(started: RunStarted, agents: Sequence[RosterEntry], over: dict[str, A
     return event(EventKind.COMPETITION_STARTED, started["run_id"], payload)
 
 
-def _running(row: CompetitionRow) -> dict[str, Any]:
+def _start_values(row: CompetitionRow) -> dict[str, Any]:
     return {
         "status": CompetitionStatus.RUNNING,
         "claimed_from": row["status"],
@@ -170,7 +170,7 @@ def note_failure(connection: Connection, job: Job, cause: str, now_ms: int) -> N
     give_up(connection, job.run_id, cause, now_ms)
 
 
-def _unchanged(own: Bound, row: CompetitionRow) -> Bound:
+def _require_unchanged(own: Bound, row: CompetitionRow) -> Bound:
     if own.pack.content_hash != row["content_hash"]:
         raise BindingError(f"pack {row['pack_id']!r} was bound as {row['content_hash']} and is now {own.pack.content_hash}")
     return own
@@ -209,14 +209,14 @@ class CompetitionOrigin:
     clock: Callable[[], int]
 
     def spec(self, job: Job) -> ReplaySpec:
-        row, entrants = _started(self.database, job)
+        row, entrants = _row_and_entrants(self.database, job)
         own = bind(self.catalog.seen_by(row["owner"]), row["pack_id"], row["fixture_id"])
         return _spec(row, entrants, own)
 
-    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+    def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
         """Append nothing: the start has its event."""
 
-    def sealing(self, job: Job, run: Run) -> Sealing:
+    def seal_report(self, job: Job, run: Run) -> Sealing:
         """Append every decision with its score, then the ranking and the end; events that exist are not repeated."""
         competition_id = job.payload["origin_id"]
         with self.database.read() as connection:
@@ -228,7 +228,7 @@ class CompetitionOrigin:
                 rows.append(connection, competition_id, self.clock(), batch, packed=True)
         return lambda connection, anchor, now_ms: _finalize(connection, job, run, anchor, now_ms)
 
-    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
+    def record_failure(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
         note_failure(connection, job, cause, now_ms)
 
 
@@ -239,7 +239,7 @@ def _row(connection: Connection, competition_id: str) -> CompetitionRow:
     return row
 
 
-def _started(database: Database, job: Job) -> tuple[CompetitionRow, list[Entrant]]:
+def _row_and_entrants(database: Database, job: Job) -> tuple[CompetitionRow, list[Entrant]]:
     competition_id = job.payload["origin_id"]
     with database.read() as connection:
         row, agents = _row(connection, competition_id), rows.roster_of(connection, competition_id)
@@ -257,13 +257,13 @@ class LiveCompetitionOrigin:
     database: Database
 
     def spec(self, job: Job, feed: Feed, fixture: Fixture, grace_s: int) -> LiveSpec:
-        row, entrants = _started(self.database, job)
+        row, entrants = _row_and_entrants(self.database, job)
         return live_spec(row, row["started_seq"], entrants, feed, fixture, grace_s)
 
-    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
-        self.told(connection, job, [("STATUS_CHANGED", "", {"status": "running", "attempt": job.attempt})], now_ms)
+    def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
+        self.report_events(connection, job, [("STATUS_CHANGED", "", {"status": "running", "attempt": job.attempt})], now_ms)
 
-    def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
+    def report_events(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
         """Append events of the live run, which are not evidence; the seal appends those in full and in order."""
         events = [
             event(EventKind(kind), job.run_id, payload | ({"agent_id": agent_id} if agent_id else {}))
@@ -271,17 +271,17 @@ class LiveCompetitionOrigin:
         ]
         rows.append(connection, job.payload["origin_id"], now_ms, events)
 
-    def sealing(self, job: Job, run: Run) -> Sealing:
+    def seal_report(self, job: Job, run: Run) -> Sealing:
         """Append every decision with its score, the ranking and the end."""
         captured = {"pack_id": run.pack.pack_id, "content_hash": run.pack.content_hash}
 
         def sealed(connection: Connection, anchor: Anchor, now_ms: int) -> None:
-            self.told(connection, job, [("STATUS_CHANGED", "", {"status": "sealed"} | captured)], now_ms)
+            self.report_events(connection, job, [("STATUS_CHANGED", "", {"status": "sealed"} | captured)], now_ms)
             for batch in in_batches(run_events(run)):
                 rows.append(connection, job.payload["origin_id"], now_ms, batch, packed=True)
             _finalize(connection, job, run, anchor, now_ms)
 
         return sealed
 
-    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
+    def record_failure(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
         note_failure(connection, job, cause, now_ms)

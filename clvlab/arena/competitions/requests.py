@@ -74,10 +74,10 @@ class Body(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _noted(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        made = handler(given)
-        if isinstance(given, dict):
-            made.note(frozenset(given) - frozenset(cls.model_fields))
+    def _note_unknown(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        made = handler(value)
+        if isinstance(value, dict):
+            made.note(frozenset(value) - frozenset(cls.model_fields))
         return made
 
     def note(self, names: frozenset[str]) -> None:

@@ -69,16 +69,16 @@ def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
     must be one of the instance's with the same value. Values are the same if they are sealed alike; parameters of a template
     after the template has read them.
     """
-    given = entry.config
-    if not given:
+    config = entry.config
+    if not config:
         return
     try:
-        params: Mapping[str, Any] = {**given, **_resolved(entry.strategy, given, pinned["params"])}
+        params: Mapping[str, Any] = {**config, **_template_params(entry.strategy, config, pinned["params"])}
     except AgentError:  # then they are not parameters of the template
-        params = given
-    readings = [(params, pinned["params"]), (given, pinned)]
+        params = config
+    readings = [(params, pinned["params"]), (config, pinned)]
     differing = [
-        [key for key in sorted(given) if key not in whole or _sealed_bytes(read[key]) != _sealed_bytes(whole[key])]
+        [key for key in sorted(config) if key not in whole or _sealed_bytes(read[key]) != _sealed_bytes(whole[key])]
         for read, whole in readings
     ]
     if all(differing):
@@ -89,12 +89,12 @@ def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
         )
 
 
-def _resolved(strategy: str, given: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+def _template_params(strategy: str, config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that a template knows, as it reads them together with those of the instance."""
-    known = set(given) - set(unused_keys(strategy, given))
+    known = set(config) - set(unused_keys(strategy, config))
     unused = unused_keys(strategy, params)
     others = {key: value for key, value in params.items() if key not in unused}
-    made = template(strategy, others | {key: given[key] for key in known})
+    made = template(strategy, others | {key: config[key] for key in known})
     return {key: made.identity.config[key] for key in known}
 
 

@@ -106,9 +106,9 @@ _BANKROLL_STAKES = 100
 
 
 def resolve(config: DeployConfig) -> DeployConfig:
-    given = {"markets": list(config.market_allowlist), "stake": config.stake} | config.params
-    unused = {name: given[name] for name in unused_keys(config.strategy, given)}
-    made = template(config.strategy, {name: value for name, value in given.items() if name not in unused})
+    params = {"markets": list(config.market_allowlist), "stake": config.stake} | config.params
+    unused = {name: params[name] for name in unused_keys(config.strategy, params)}
+    made = template(config.strategy, {name: value for name, value in params.items() if name not in unused})
     return config.model_copy(update={"agent_id": config.agent_id or config.strategy, "params": made.identity.config | unused})
 
 

@@ -56,7 +56,7 @@ class Preflight:
     """The checks of a deploy, in order, and their results.
 
     ``config`` is the resolved configuration, None if the check of a field failed. ``bound`` is the fixture of a replay and
-    ``fixture`` that of the feed; each is None for the other kind, and if it is missing.
+    ``fixture`` that of the feed; for the other kind, and if it is missing, each is ``None``.
     """
 
     checks: list[PreflightCheck]
@@ -82,17 +82,17 @@ def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> P
     if "strategy" in wrong:
         config = config.model_copy(update={"strategy": _STAND_IN, "params": {}})
     wrong = without_effect(config) | wrong
-    full, wrong_params = _tried(lambda: resolve(config))
+    full, wrong_params = _outcome(lambda: resolve(config))
     agent = None
     if wrong_params is None and full is not None:
-        agent, wrong_params = _tried(lambda: deployed_agent(full, str(full.agent_id)))
-    _, policy = _tried(lambda: settings_in(config, PolicyEnvelope))
-    _, window = _tried(lambda: settings_in(config, Window))
-    own, binding = _tried(lambda: _binding(config, catalog))
+        agent, wrong_params = _outcome(lambda: deployed_agent(full, str(full.agent_id)))
+    _, policy = _outcome(lambda: settings_in(config, PolicyEnvelope))
+    _, window = _outcome(lambda: settings_in(config, Window))
+    own, binding = _outcome(lambda: _binding(config, catalog))
     if agent is not None and own is not None and not {"pack_id", "fixture_id"} & set(wrong):
         wrong_params = misfits([agent], own).get(agent.identity.agent_id)
     wrong |= {"params": wrong_params} if wrong_params else {}
-    fixture, of_the_feed = _followed(config, live)
+    fixture, of_the_feed = _fixture_on_feed(config, live)
     together = of_the_feed | {"policy": policy, "window": window, "replay_binding": binding}
     wrong |= {name: message for name, message in together.items() if message}
     names = [*DeployConfig.model_fields, "live_feed", "fixture_on_feed", "quota", "policy", "window", "replay_binding"]
@@ -101,13 +101,13 @@ def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> P
     return Preflight(checks, full if sound else None, own, fixture)
 
 
-def _followed(config: DeployConfig, live: LiveFeed) -> tuple[Fixture | None, dict[str, str]]:
+def _fixture_on_feed(config: DeployConfig, live: LiveFeed) -> tuple[Fixture | None, dict[str, str]]:
     if config.source_mode != "live":
         return None, {}
-    _, missing = _tried(live.idle_feed)
+    _, missing = _outcome(live.idle_feed)
     if missing:
         return None, {"live_feed": missing}
-    fixture, unknown = _tried(lambda: live.fixture(config.fixture_id))
+    fixture, unknown = _outcome(lambda: live.fixture(config.fixture_id))
     quota = None if unknown else live.out_of_quota()
     return fixture, {name: text for name, text in (("fixture_on_feed", unknown), ("quota", quota)) if text}
 
@@ -127,7 +127,7 @@ def _message(one: ErrorDetails) -> str:
     return f"must be given: {choices}" if choices else "must be given"
 
 
-def _tried(attempt: Callable[[], Any]) -> tuple[Any, str | None]:
+def _outcome(attempt: Callable[[], Any]) -> tuple[Any, str | None]:
     try:
         return attempt(), None
     except ClvlabError as error:
@@ -268,7 +268,7 @@ class Deploys:
 
     def instance(self, caller: str, instance_id: str) -> AgentInstance:
         with self.database.read() as connection:
-            return _owned(connection, instance_id, caller)
+            return _own_instance(connection, instance_id, caller)
 
     def page(
         self, caller: str, strategy: str | None = None, cursor: str | None = None, limit: int = 50
@@ -283,7 +283,7 @@ class Deploys:
     def newest_event_id(self, caller: str, instance_id: str) -> int:
         """Return the id of the newest runtime event of an instance of the caller; 0 without any."""
         with self.database.read() as connection:
-            _owned(connection, instance_id, caller)
+            _own_instance(connection, instance_id, caller)
             return instances.newest_event_id(connection, instance_id)
 
     def runtime_events(self, caller: str, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
@@ -291,7 +291,7 @@ class Deploys:
         if since < 0 or (limit is not None and not 1 <= limit <= MAX_RUNTIME_EVENTS):
             raise PageError(f"since must not be negative, and limit be 1 to {MAX_RUNTIME_EVENTS}, not {since} and {limit}")
         with self.database.read() as connection:
-            _owned(connection, instance_id, caller)
+            _own_instance(connection, instance_id, caller)
             found = instances.events(connection, instance_id, min(since, SAFE_INTEGER), limit)
         return {"events": found}
 
@@ -305,7 +305,7 @@ def _agent(config: DeployConfig) -> Any:
     return deployed_agent(config, str(config.agent_id))
 
 
-def _owned(connection: Connection, instance_id: str, caller: str) -> AgentInstance:
+def _own_instance(connection: Connection, instance_id: str, caller: str) -> AgentInstance:
     row = instances.row(connection, instance_id)
     if row is None or row["owner"] is None or row["owner"] != caller:
         raise UnknownInstanceError(f"unknown instance {instance_id!r}")

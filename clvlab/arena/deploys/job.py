@@ -63,16 +63,16 @@ class DeployOrigin:
         own = bind(self.catalog.seen_by(owner), binding["pack_id"], binding["fixture_id"])
         return spec_of(DeployConfig.model_validate(row["record"]["config"]), own, instance_id)
 
-    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+    def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
         tell(connection, job, [("RUN_STARTED", "", {})], now_ms)
 
-    def sealing(self, job: Job, run: Run) -> Sealing:
+    def seal_report(self, job: Job, run: Run) -> Sealing:
         for batch in in_batches(_actions(run, session_of(job))):
             with fenced(self.database, job) as connection:
                 instances.append(connection, job.payload["origin_id"], self.clock(), batch)
         return lambda connection, anchor, now_ms: tell(connection, job, [("RUN_SEALED", "", {})], now_ms)  # noqa: ARG005
 
-    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
+    def record_failure(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
         note_failure(connection, job, cause, now_ms)
 
 
@@ -138,16 +138,16 @@ class LiveDeployOrigin:
         config = DeployConfig.model_validate(row["record"]["config"])
         return live_spec_of(config, job.payload["origin_id"], feed, fixture, grace_s)
 
-    def begun(self, connection: Connection, job: Job, now_ms: int) -> None:
+    def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
         tell(connection, job, [("RUN_STARTED", "", {}), ("STATUS_CHANGED", "", {"status": "running"})], now_ms)
 
-    def told(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
+    def report_events(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
         tell(connection, job, happenings, now_ms)
 
-    def sealing(self, job: Job, run: Run) -> Sealing:
+    def seal_report(self, job: Job, run: Run) -> Sealing:
         captured = {"pack_id": run.pack.pack_id, "content_hash": run.pack.content_hash}
         ended: list[Happening] = [("STATUS_CHANGED", "", {"status": "sealed"} | captured), ("RUN_SEALED", "", {})]
         return lambda connection, anchor, now_ms: tell(connection, job, ended, now_ms)  # noqa: ARG005
 
-    def failed(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
+    def record_failure(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
         note_failure(connection, job, cause, now_ms)

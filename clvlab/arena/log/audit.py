@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from clvlab.arena.log.sources import EntryNotGivenError, Head, LogSource, SourceLimits, entries_of, opened_source
+from clvlab.arena.log.sources import EntryMissingError, Head, LogSource, SourceLimits, entries_of, opened_source
 from clvlab.base.files import lock, replace_file
 from clvlab.errors import BundleError, EvidenceError, LogError
 from clvlab.log.audit import Auditor, Broken, Falls, PackCounts, Recount
@@ -24,7 +24,7 @@ from clvlab.proof.verify import verify
 # Statements about a run log: by its keeper, by earlier checkpoints, and by bundles.
 
 
-class Said:
+class Statements:
     """Statements about a log, passed to the auditor and kept for the result.
 
     ``lost`` names entries that a restart declares lost, with which nothing can be compared.
@@ -39,7 +39,7 @@ class Said:
         self._restarts: list[RestartRecord] = []
 
     def keeper(self, head: Head) -> None:
-        self._restarted(head)
+        self._note_restarts(head)
         self.sizes.append(head.size)
         if head.root is None:
             self.auditor.fail(head.fault)
@@ -48,13 +48,13 @@ class Said:
         self.auditor.expect_owners(head.size, head.owners, "the log's keeper")
         if head.note is None:
             return
-        current = self.signed("the log's checkpoint", head.note, current=True)
+        current = self.signed_checkpoint("the log's checkpoint", head.note, current=True)
         if current is not None:
             self.sizes.append(current.size)
             if current.size < head.size:
                 self.auditor.fail(f"the log's checkpoint has {current.size} entries, its state had {head.size} before")
 
-    def _restarted(self, head: Head) -> None:
+    def _note_restarts(self, head: Head) -> None:
         """Note the restarts that the keeper states; the entries must then state the same."""
         for index, entry in head.restarts:
             self.auditor.expect_entry(index, entry, "the keeper's list of restarts")
@@ -74,19 +74,19 @@ class Said:
         if self._restarts and self.origin is None:
             self.origin = self._restarts[-1].key.name
 
-    def kept(self, found: Checkpoint) -> int:
+    def shared_size(self, found: Checkpoint) -> int:
         """Return the number of first entries that a checkpoint and this log must share, given its restarts."""
         ended = [number for number, one in enumerate(self._restarts) if one.before.origin == found.origin]
         return min([found.size, *(one.kept for number in ended[:1] for one in self._restarts[number:])])
 
     def judge_restarts(self) -> None:
         """Require the entries to have exactly the restarts that the keeper stated; called at the end."""
-        told = {one.index for one in self._restarts}
+        stated = {one.index for one in self._restarts}
         for one in self.auditor.restarts:
-            if one.index not in told:
+            if one.index not in stated:
                 self.auditor.fail(f"entry {one.index} restarts the log, which its keeper does not say", one.index)
 
-    def signed(self, whose: str, note: str, *, current: bool = False) -> Checkpoint | None:
+    def signed_checkpoint(self, whose: str, note: str, *, current: bool = False) -> Checkpoint | None:
         """Return the checkpoint of a note; its signature is judged if there are keys for it."""
         try:
             if self._keys.logs:
@@ -100,15 +100,15 @@ class Said:
         if current_key and found.origin == current_key.name and not open_note(note, current_key)[1]:
             self.auditor.fail(f"{whose} is not signed by the key that the log was restarted with")
             return None
-        if found.size > self._largest and self.kept(found) == found.size:
+        if found.size > self._largest and self.shared_size(found) == found.size:
             self._largest, self.witnesses, self.newest = found.size, witnesses, note
-        self.seen(whose, found, current=current)
+        self.expect(whose, found, current=current)
         return found
 
-    def seen(self, whose: str, found: Checkpoint, *, current: bool = False) -> None:
+    def expect(self, whose: str, found: Checkpoint, *, current: bool = False) -> None:
         ended = next((one for one in self._restarts if one.before.origin == found.origin), None)
         self.origin = self.origin or found.origin or None
-        if ended is not None and self.kept(found) < found.size:
+        if ended is not None and self.shared_size(found) < found.size:
             last = ended.before
             if found.size > last.size or (found.size == last.size and found.root != last.root):
                 self.auditor.fail(
@@ -116,7 +116,7 @@ class Said:
                 )
             else:
                 named = f"{found.size} entries of {found.origin[:120]!a}"
-                self.lost.append(f"{whose} has {named}, of which {self.kept(found)} were kept")
+                self.lost.append(f"{whose} has {named}, of which {self.shared_size(found)} were kept")
             return
         if found.origin and found.origin != self.origin and ended is None:
             self.auditor.fail(f"{whose} is of the log {found.origin[:120]!a}, not of {(self.origin or '')[:120]!a}")
@@ -129,10 +129,10 @@ class Said:
         if "log.json" not in parts:
             raise BundleError(f"{name} holds no proofs of a log")
         part = log_part(parts)
-        found = self.signed(f"the checkpoint in {name}", part["checkpoint"])
-        kept = None if found is None else self.kept(found)
+        found = self.signed_checkpoint(f"the checkpoint in {name}", part["checkpoint"])
+        shared_size = None if found is None else self.shared_size(found)
         for which in ("commit", "outcome"):
-            if found is not None and kept is not None and kept <= part[which]["index"] < found.size:
+            if found is not None and shared_size is not None and shared_size <= part[which]["index"] < found.size:
                 continue  # lost by the restart, as the checkpoint above is
             self.auditor.expect_entry(part[which]["index"], part[which]["entry"].encode(), f"the {which} in {name}")
         verification = verify(run_of(parts), parts.get("receipts.jsonl", b""))
@@ -144,7 +144,7 @@ class Said:
         except (BundleError, EvidenceError) as error:
             self.auditor.fail(f"the entries in {name} do not fit its run: {error}", part["commit"]["index"])
             return
-        if found is not None and kept == found.size:
+        if found is not None and shared_size == found.size:
             stated = Claim(**part["claim"]) if "claim" in part else None
             self.auditor.recount(commit, part["commit"]["index"], found.size, stated, name)
 
@@ -152,8 +152,8 @@ class Said:
         if self._keys.logs and not self.newest:
             self.auditor.fail("no checkpoint of the log is signed by a key that you trust")
         if len(self.witnesses) < trust.witness_quorum:
-            signed = f"{len(self.witnesses)} trusted witnesses signed the newest checkpoint"
-            self.auditor.fail(f"{signed}, {trust.witness_quorum} must")
+            signers = f"{len(self.witnesses)} trusted witnesses signed the newest checkpoint"
+            self.auditor.fail(f"{signers}, {trust.witness_quorum} must")
 
 
 _STATE = "clvlab-audit/1"
@@ -259,32 +259,34 @@ def audit(
     before = state.read_bytes() if state is not None and state.exists() else None
     with opened_source(place, limits) as source:
         head = source.head()
-        said = Said(Auditor(), keys, head.origin)
-        said.keeper(head)
+        claims = Statements(Auditor(), keys, head.origin)
+        claims.keeper(head)
         for name, note in (checkpoints or {}).items():
-            said.signed(name, note)
+            claims.signed_checkpoint(name, note)
         if trust.checkpoint is not None:
-            said.seen("the checkpoint that you trust", checkpoint(trust.checkpoint.partition("\n\n")[0].rstrip("\n") + "\n"))
+            claims.expect(
+                "the checkpoint that you trust", checkpoint(trust.checkpoint.partition("\n\n")[0].rstrip("\n") + "\n")
+            )
         if before is not None:
-            said.seen("the state of the last audit", _remembered(before, str(state)))
+            claims.expect("the state of the last audit", _last_checkpoint(before, str(state)))
         for name, content in (bundles or {}).items():
-            said.bundle(name, content)
-        said.judge_quorum(trust)
-        _read(source, said.auditor, max(said.sizes), limits)
-    found = said.auditor
-    said.judge_restarts()
+            claims.bundle(name, content)
+        claims.judge_quorum(trust)
+        _read(source, claims.auditor, max(claims.sizes), limits)
+    found = claims.auditor
+    claims.judge_restarts()
     found.finish()
     if not found.size and not found.broken_count:
         raise LogError(f"nothing to audit: the log at {place!r} has no entries")
     done = LogAudit(
-        place=place, origin=said.origin, size=found.size, root_hash="sha256:" + found.root().hex(),
-        signature_judged=bool(keys.logs), witnesses=said.witnesses, checkpoints=said.extended, bundles=len(bundles or {}),
-        restarts=tuple(found.restarts), lost=tuple(said.lost), counts=found.counts(), recounts=tuple(found.recounts),
+        place=place, origin=claims.origin, size=found.size, root_hash="sha256:" + found.root().hex(),
+        signature_judged=bool(keys.logs), witnesses=claims.witnesses, checkpoints=claims.extended, bundles=len(bundles or {}),
+        restarts=tuple(found.restarts), lost=tuple(claims.lost), counts=found.counts(), recounts=tuple(found.recounts),
         falls=found.falls, plans=found.plans(),
         broken=tuple(found.broken), broken_count=found.broken_count,
     )  # fmt: skip
     if state is not None and done.sound:
-        _remember(state, before, Checkpoint(said.origin or "", found.size, found.root()), said.newest)
+        _remember(state, before, Checkpoint(claims.origin or "", found.size, found.root()), claims.newest)
     return done
 
 
@@ -293,11 +295,11 @@ def _read(source: LogSource, auditor: Auditor, size: int, limits: SourceLimits) 
     try:
         for entry in entries_of(source, size, limits):
             auditor.add(entry)
-    except EntryNotGivenError as error:
+    except EntryMissingError as error:
         auditor.fail(str(error), error.index)
 
 
-def _remembered(content: bytes, name: str) -> Checkpoint:
+def _last_checkpoint(content: bytes, name: str) -> Checkpoint:
     try:
         kept = parsed(content)
         if kept["schema"] != _STATE or type(kept["size"]) is not int or not isinstance(kept["origin"], str):

@@ -28,7 +28,7 @@ A day lets an interrupted capture continue, and matches end within it: the autho
 
 
 @dataclass(frozen=True, slots=True)
-class Witnessed:
+class LogGrade:
     """The grade of a pack by a log, and its reasons in sentences.
 
     ``since_ms`` is the entry time of the last segment by the log operator's word, ``None`` if a segment is not in the log.
@@ -57,31 +57,31 @@ class _SegmentPart:
     last_ms: int | None
 
 
-def witnessed(pack: Pack, place: str, trust: Trust, note: str | None = None, limits: SourceLimits | None = None) -> Witnessed:
+def log_grade(pack: Pack, place: str, trust: Trust, note: str | None = None, limits: SourceLimits | None = None) -> LogGrade:
     """Search every segment of a verified local pack in a log, under ``note`` or the checkpoint that a service returns."""
     if pack.grade is Grade.NOT_SHOWN:
-        return Witnessed(Grade.NOT_SHOWN, ("the pack shows no messages that a log could have",))
+        return LogGrade(Grade.NOT_SHOWN, ("the pack shows no messages that a log could have",))
     parts, limits, keys = _parts(pack), limits or SourceLimits(), Keys.read(trust.logs, trust.witnesses)
     with opened_source(place, limits) as source:
         note = source.head().note if note is None else note
         if note is None:
-            return Witnessed(pack.grade, ("the log has no signed checkpoint: name one with --checkpoint",))
+            return LogGrade(pack.grade, ("the log has no signed checkpoint: name one with --checkpoint",))
         try:
             signed, witnesses = trusted_checkpoint(note, keys)
             if len(witnesses) < trust.witness_quorum:
                 raise LogError(f"{len(witnesses)} trusted witnesses signed the checkpoint, {trust.witness_quorum} must")
             times = _times(source, signed, {part.entry for part in parts}, limits)
         except LogError as error:
-            return Witnessed(pack.grade, (str(error),))
+            return LogGrade(pack.grade, (str(error),))
     missing = [part.name for part in parts if part.entry not in times]
     if missing or not parts:
-        return Witnessed(pack.grade, (f"not in the log {signed.origin}: {', '.join(missing) or 'any segment'}",))
+        return LogGrade(pack.grade, (f"not in the log {signed.origin}: {', '.join(missing) or 'any segment'}",))
     early = [part.name for part in parts if part.last_ms is not None and times[part.entry] < part.last_ms]
     if early:
-        return Witnessed(pack.grade, (f"entered in the log before their messages arrived: {', '.join(early)}",))
+        return LogGrade(pack.grade, (f"entered in the log before their messages arrived: {', '.join(early)}",))
     wait_ms = max((times[part.entry] - part.first_ms for part in parts if part.first_ms is not None), default=0)
     is_late = wait_ms > LATE_MS
-    return Witnessed(
+    return LogGrade(
         Grade.WITNESSED_LATE if is_late else Grade.WITNESSED,
         tuple(_reasons(pack, parts, times, signed, wait_ms)),
         max(times.values()),
@@ -134,9 +134,9 @@ def _reasons(
         for part in parts
         if part.first_ms is not None and part.first_ms < kickoff < times[part.entry]
     ]
-    said = f"by the word of the operator of the log {signed.origin}, {len(parts):,} segments were entered until {moment(last)}"
+    text = f"by the word of the operator of the log {signed.origin}, {len(parts):,} segments were entered until {moment(last)}"
     after = f"; messages from before a kickoff were entered up to {_span(max(late))} after it" if late else ""
-    return [f"{said}, each at most {_span(wait_ms)} after its first message arrived{after}"]
+    return [f"{text}, each at most {_span(wait_ms)} after its first message arrived{after}"]
 
 
 def _span(ms: int) -> str:

@@ -92,9 +92,9 @@ def witness_request(log: LogStore, note: str, old_size: int) -> str:
         return request(old_size, consistency(rows, old_size, new.size), note)
 
 
-def cosign(asked: str, key: Path, logs: Sequence[str], state: Path, ts_s: int) -> str:
+def cosign(body: str, key: Path, logs: Sequence[str], state: Path, ts_s: int) -> str:
     """Answer a request as a witness with its signature line, or raise a ``LogError`` with the reason."""
-    return Witness(read_signer(key), [Verifier.parse(log) for log in logs], state).cosign(asked, ts_s)
+    return Witness(read_signer(key), [Verifier.parse(log) for log in logs], state).cosign(body, ts_s)
 
 
 def log_proofs(

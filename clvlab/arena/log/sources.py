@@ -62,7 +62,7 @@ class LogSource(Protocol):
         ...
 
 
-class EntryNotGivenError(LogError):
+class EntryMissingError(LogError):
     """A log does not return an entry that it must have, at ``index``."""
 
     def __init__(self, index: int, text: str) -> None:
@@ -75,7 +75,7 @@ def entries_of(source: LogSource, size: int, limits: SourceLimits) -> Iterator[b
 
     Raises
     ------
-    EntryNotGivenError
+    EntryMissingError
         An entry is missing or has another index.
     LogError
         The limits are exceeded, or entries can't be read.
@@ -87,13 +87,13 @@ def entries_of(source: LogSource, size: int, limits: SourceLimits) -> Iterator[b
         entries = source.page(since, limit)
         for expected, (index, entry) in enumerate(entries[:limit], since):
             if index != expected or type(index) is not int:
-                said = f"where entry {expected} of {size} must stand, the log gives entry {str(index)[:20]!a}"
-                raise EntryNotGivenError(expected, said)
+                detail = f"where entry {expected} of {size} must stand, the log gives entry {str(index)[:20]!a}"
+                raise EntryMissingError(expected, detail)
             yield entry
         if len(entries) != limit:
             where = f"entry {since + len(entries)} of {size} is missing" if len(entries) < limit else "there are too many"
-            said = f"of {limit} entries from {since} on the log gives {len(entries)}: {where}"
-            raise EntryNotGivenError(since + min(len(entries), limit), said)
+            detail = f"of {limit} entries from {since} on the log gives {len(entries)}: {where}"
+            raise EntryMissingError(since + min(len(entries), limit), detail)
 
 
 @contextmanager
@@ -103,11 +103,11 @@ def opened_source(place: str, limits: SourceLimits) -> Iterator[LogSource]:
         yield _Service(place, limits)
         return
     with open_log(place) as log, log.read() as rows:
-        yield _Stored(rows)
+        yield _StoreSource(rows)
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _StoreSource:
     rows: LogRows
 
     def head(self) -> Head:

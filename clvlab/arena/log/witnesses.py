@@ -18,7 +18,7 @@ _TIMEOUT_S = 5.0
 _MAX_BYTES = 1 << 20
 
 
-def witnessed(place: str) -> list[str]:
+def witnessed_notes(place: str) -> list[str]:
     """Read the signed checkpoints at a path or an http(s) URL: one note, or the state of a witness."""
     try:
         if not place.startswith(("http://", "https://")):
@@ -58,7 +58,7 @@ class WitnessWatch:
     def look(self) -> None:
         """Read the witness; an unreachable one is no evidence against the log."""
         try:
-            self.published.hear(witnessed(self.place))
+            self.published.hear(witnessed_notes(self.place))
         except LogError as error:
             logger.warning("the witness was not heard: %s", error)
 

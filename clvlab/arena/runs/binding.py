@@ -9,7 +9,7 @@ from clvlab.api.answer import ReplayBinding
 from clvlab.errors import UnknownFixtureError, UnknownPackError
 from clvlab.packs.reader import Pack
 
-_SHOWN_PACKS = 10
+_LISTED_PACKS = 10
 
 
 class PackSource(Protocol):
@@ -54,7 +54,7 @@ def bind(catalog: PackSource, pack_id: str | None, fixture_id: int | None) -> Bo
 def _only_pack(catalog: PackSource) -> Pack:
     packs = catalog.packs()
     if len(packs) != 1:
-        known = ", ".join(pack.pack_id for pack in packs[:_SHOWN_PACKS]) + (", ..." if len(packs) > _SHOWN_PACKS else "")
+        known = ", ".join(pack.pack_id for pack in packs[:_LISTED_PACKS]) + (", ..." if len(packs) > _LISTED_PACKS else "")
         raise UnknownPackError(
             f"a pack_id is needed: the catalog has {len(packs)} verified packs" + (f": {known}" if packs else "")
         )

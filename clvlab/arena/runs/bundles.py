@@ -75,7 +75,7 @@ def judge_proofs(
     """
     whom = read_trust(trust)
     parts = read_bundle(file_bytes(path)) if path.is_file() else {}
-    checks = judge(parts, verification, whom, _known(required), without_witness=without_witness)
+    checks = judge(parts, verification, whom, _known_proofs(required), without_witness=without_witness)
     holds = "log" in checks and checks["log"].verdict == Verdict.PASS
     return checks, replace(standing_in(parts, verification, whom)[0], claim=None).facts() if holds else None
 
@@ -116,7 +116,7 @@ def is_disclosure(path: Path) -> bool:
 
 def judge_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Check]:
     """Judge the disclosure of one decision: ``disclosed``, and required proofs, which it lacks."""
-    found = {name: Check(Verdict.FAIL, "a disclosure holds no such proof") for name in _known(required)}
+    found = {name: Check(Verdict.FAIL, "a disclosure holds no such proof") for name in _known_proofs(required)}
     try:
         manifest_hash = check_disclosure(file_bytes(path, MAX_DISCLOSURE_BYTES))
         good = f"the score follows from the decision and its close, under manifest {manifest_hash}"
@@ -125,7 +125,7 @@ def judge_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Chec
     return found | {"disclosed": Check(Verdict.PASS, good)}
 
 
-def _known(required: Sequence[str]) -> Sequence[str]:
+def _known_proofs(required: Sequence[str]) -> Sequence[str]:
     unknown = set(required) - set(PROOFS)
     if unknown:
         raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")

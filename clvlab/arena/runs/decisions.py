@@ -12,7 +12,7 @@ from typing import Any, cast
 import polars as pl
 
 from clvlab.api.runs import DecisionListResponse, DecisionRow
-from clvlab.arena.runs.stored import not_sealed
+from clvlab.arena.runs.runs import not_sealed
 from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream, first_rows
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import EvidenceError, PageError, UnknownRunError
@@ -85,13 +85,13 @@ class DecisionFilter:
             chosen.append(pl.col("valid") == self.valid)
         for column, name in (("agent_id", self.agent_id), ("side", self.side), ("reason", self.reason)):
             if name is not None:
-                chosen.append(_named(rows, column, partial(eq, name)))
+                chosen.append(_is_named(rows, column, partial(eq, name)))
         if (prefix := self.market) is not None:
-            chosen.append(_named(rows, "market_key", lambda key: key.startswith(prefix)))
+            chosen.append(_is_named(rows, "market_key", lambda key: key.startswith(prefix)))
         return rows.filter(*chosen) if chosen else rows
 
 
-def _named(rows: pl.DataFrame, column: str, passes: Callable[[str], bool]) -> pl.Expr:
+def _is_named(rows: pl.DataFrame, column: str, passes: Callable[[str], bool]) -> pl.Expr:
     """Select rows whose name passes a test, which is run once for each name; null passes no test."""
     names = cast("pl.Enum", rows.schema[column]).categories
     return pl.col(column).to_physical().is_in([number for number, name in enumerate(names) if passes(name)])

@@ -51,18 +51,18 @@ class Entrant:
     def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
         """Follow as the template does, sized; ``fixtures`` is ``FIXTURES``."""
         with self.template.following(fixtures) as follower:
-            yield follower if self.kelly is None else _Sized(follower, self.kelly)
+            yield follower if self.kelly is None else _KellyFollower(follower, self.kelly)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sized:
+class _KellyFollower:
     follower: Follower
     kelly: Kelly
 
     def take(self, message: Message) -> Sequence[Decision]:
-        return [self._sized(message, one) for one in self.follower.take(message)]
+        return [self._with_stake(message, one) for one in self.follower.take(message)]
 
-    def _sized(self, message: Message, decision: Decision) -> Decision:
+    def _with_stake(self, message: Message, decision: Decision) -> Decision:
         side = decision[4]
         if decision[2] != Action.BACK or side is None:
             return decision
@@ -145,15 +145,15 @@ def misfits(agents: Iterable[Entrant], own: Bound) -> dict[str, str]:
     Agents that name no ticks fit every tape and are not tried; over a pack that can't be replayed no agent is, as the run
     reports that.
     """
-    asked = [agent for agent in agents if names_ticks(agent)]
-    if not asked:
+    candidates = [agent for agent in agents if names_ticks(agent)]
+    if not candidates:
         return {}
     try:
         tape = own.pack.tape([own.fixture_id])
     except PackError:
         return {}
     found: dict[str, str] = {}
-    for agent in asked:
+    for agent in candidates:
         try:
             locate(tape, decisions_of(agent, tape))
         except ClvlabError as error:

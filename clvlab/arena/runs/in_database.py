@@ -14,7 +14,7 @@ import polars as pl
 
 from clvlab.agents.registry import TEMPLATES
 from clvlab.api.answer import pick
-from clvlab.arena.anchors import Anchoring
+from clvlab.arena.anchors import RunAnchors
 from clvlab.arena.caps import Budget
 from clvlab.law.metrics import forecast_errors, outcomes
 from clvlab.law.schema import Causality
@@ -57,7 +57,7 @@ def stored_claim(connection: Connection, run_id: str) -> Claim:
     return claim
 
 
-class Claimed(dict[tuple[Row, str], dict[int, str]]):
+class FixtureClaims(dict[tuple[Row, str], dict[int, str]]):
     """The fixtures of each row and pack with their runs, counted again from nothing."""
 
     def of(self, run_id: str) -> Claim:
@@ -227,14 +227,14 @@ def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> Non
         abandon(StoredLogRows(connection, writing=True), run_id, ABANDONED, now_ms)
 
 
-def keep(connection: Connection, done: Run, anchoring: Anchoring | None, now_ms: int) -> Anchor:
+def keep(connection: Connection, done: Run, anchoring: RunAnchors | None, now_ms: int) -> Anchor:
     """Store a run, log its result, start its anchor and, if it is ranked, add it to the standings; repeating changes nothing.
 
     The pack that a live run captured is recorded. Without ``anchoring`` the run is not anchored.
     """
     run, verification = done.sealed, done.verification
     pooled = None if verification.outcomes is None else metrics(verification.outcomes)
-    new = runs.seal(connection, run, done.receipts, checks=recorded(verification.checks), metrics=pooled, ts_ms=now_ms)
+    new = runs.seal(connection, run, done.receipts, checks=check_records(verification.checks), metrics=pooled, ts_ms=now_ms)
     if not new:
         return anchors.anchor_of(connection, run.run_id) or Anchor()
     if done.is_live:
@@ -252,11 +252,11 @@ def keep(connection: Connection, done: Run, anchoring: Anchoring | None, now_ms:
     row = runs.row(connection, run.run_id)
     if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # those of a removed run stay
         added = results(verification, row["owner"] or ANYBODY, stored_claim(connection, run.run_id))
-        standings.add(connection, [_dated(connection, result, done) for result in added], anchor.status)
+        standings.add(connection, [_with_knowledge(connection, result, done) for result in added], anchor.status)
     return anchor
 
 
-def _dated(connection: Connection, result: ResultRow, done: Run) -> ResultRow:
+def _with_knowledge(connection: Connection, result: ResultRow, done: Run) -> ResultRow:
     """Record whether the log committed to a replay's agent before the first kickoff, and before it decided.
 
     A commitment covers only a template in full, by its configuration: the digest of other code does not cover files that it
@@ -283,5 +283,5 @@ def _committed_ms(log: StoredLogRows, index: int) -> int:
     return committed
 
 
-def recorded(checks: Mapping[str, Check]) -> dict[str, dict[str, str]]:
+def check_records(checks: Mapping[str, Check]) -> dict[str, dict[str, str]]:
     return {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in checks.items()}

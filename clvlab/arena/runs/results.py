@@ -51,7 +51,7 @@ class ExtremeDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownResult:
+class ResultSummary:
     """A sealed run.
 
     ``agents`` are those with scores, in order of their ids; ``worst`` and ``best`` the decisions with the most negative and
@@ -67,22 +67,22 @@ class ShownResult:
         return 8192 + sum(2048 + len(own.interval) + len(own.by_date) for own in self.agents)
 
 
-def _kept() -> BoundedCache[ShownResult]:
+def _results_cache() -> BoundedCache[ResultSummary]:
     return BoundedCache(_KEPT_BYTES, lambda result: result.size_bytes)
 
 
 @dataclass(frozen=True)
 class RunResults:
     decisions: RunDecisions
-    _results: BoundedCache[ShownResult] = field(default_factory=_kept)
+    _results: BoundedCache[ResultSummary] = field(default_factory=_results_cache)
 
-    def of(self, run_id: str) -> ShownResult:
+    def of(self, run_id: str) -> ResultSummary:
         """Return the results of a sealed run. Blocks while the run is read for the first time."""
         sealed = self.decisions.evidence_hash(run_id)
         return self._results.get((run_id, sealed), lambda: run_result(self.decisions.rows(run_id)))
 
 
-def run_result(rows: pl.DataFrame) -> ShownResult:
+def run_result(rows: pl.DataFrame) -> ResultSummary:
     scored = rows.filter(pl.col("reason") == Reason.SCORED).with_columns(
         pl.col("clv_bps", "ts_ms", "seq").cast(pl.Int64), pl.col("agent_id").cast(pl.String)
     )
@@ -91,14 +91,14 @@ def run_result(rows: pl.DataFrame) -> ShownResult:
         _agent_result(agent_id, scored.filter(pl.col("agent_id") == agent_id), drawn=place < _DRAWN)
         for place, agent_id in enumerate(agents)
     ]
-    return ShownResult(tuple(found), _extremes(scored, gained=False), _extremes(scored, gained=True))
+    return ResultSummary(tuple(found), _extremes(scored, gained=False), _extremes(scored, gained=True))
 
 
 def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentResult:
     mean = cluster_mean(scored["clv_bps"], scored["fixture_id"])
-    said = verdict_of(mean)
+    verdict = verdict_of(mean)
     interval = interval_bar(mean.mean, mean.low, mean.high) if drawn else Html("")
-    return AgentResult(agent_id, mean, said.sentence, said.tone, interval, _by_date(scored) if drawn else Html(""))
+    return AgentResult(agent_id, mean, verdict.sentence, verdict.tone, interval, _by_date(scored) if drawn else Html(""))
 
 
 def _by_date(scored: pl.DataFrame) -> Html:

@@ -34,7 +34,7 @@ def unpack(archive: Path, folder: Path, max_bytes: int) -> None:
         if not magic:
             raise UploadRefusedError("the body is empty: send an archive of a pack, or a source file with its source")
         folder.mkdir(parents=True)
-        unpacked = _Unpacked(folder, max_bytes, packed_bytes)
+        unpacked = _Unpacker(folder, max_bytes, packed_bytes)
         packing = "gzip" if magic[:2] == b"\x1f\x8b" else None
         bytes_read = max_bytes + 2 * tarfile.BLOCKSIZE * MAX_ENTRIES
         entries = zipped(file, MAX_ENTRIES) if magic[:2] == b"PK" else tarred(file, packing, bytes_read)
@@ -51,7 +51,7 @@ def unpack(archive: Path, folder: Path, max_bytes: int) -> None:
             raise UploadRefusedError(f"the archive can't be read to its end: {error!s:.200}") from error
 
 
-class _Unpacked:
+class _Unpacker:
     def __init__(self, folder: Path, max_bytes: int, packed_bytes: int) -> None:
         self._folder, self._max_bytes, self._packed_bytes = folder, max_bytes, packed_bytes
         self._names: dict[str, str] = {}
@@ -61,22 +61,22 @@ class _Unpacked:
         self.entries += 1
         if self.entries > MAX_ENTRIES:
             raise UploadRefusedError(f"the archive has more than {MAX_ENTRIES:,} entries")
-        shown = f"{entry.name!r:.120}"
+        quoted = f"{entry.name!r:.120}"
         if entry.oddity:
-            raise UploadRefusedError(f"the archive's entry {shown} is {entry.oddity}; packs are plain files")
+            raise UploadRefusedError(f"the archive's entry {quoted} is {entry.oddity}; packs are plain files")
         name = entry.name.removeprefix("./")
         if entry.is_folder and name.rstrip("/") in ("", ".", _RAW):
             return
-        _check_name(name, shown)
+        _check_name(name, quoted)
         folded = unicodedata.normalize("NFC", name).casefold()
         if folded in self._names:
             known = self._names[folded]
-            how = "twice" if known == name else f"beside {known!r:.120}, and some systems take the two for one file"
-            raise UploadRefusedError(f"the archive has {shown} {how}")
+            how = "twice" if known == name else f"and {known!r:.120}, and some systems take the two for one file"
+            raise UploadRefusedError(f"the archive has {quoted} {how}")
         self._names[folded] = name
         source = entry.opened()
         if source is None:
-            raise UploadRefusedError(f"the archive's entry {shown} is no plain file")
+            raise UploadRefusedError(f"the archive's entry {quoted} is no plain file")
         path = self._folder / name
         path.parent.mkdir(exist_ok=True)
         with closing(source), path.open("xb") as file:
@@ -98,19 +98,19 @@ class _Unpacked:
             file.write(chunk)
 
 
-def _check_name(name: str, shown: str) -> None:
+def _check_name(name: str, quoted: str) -> None:
     """Refuse every name that no file of a pack has, with the reason for the usual ones."""
     first, *rest = parts = name.split("/")
     if name in _FILES:
         return
     if not first or ".." in parts or "\\" in name or ":" in first:
-        raise UploadRefusedError(f"the archive's entry {shown} leads out of the archive")
+        raise UploadRefusedError(f"the archive's entry {quoted} leads out of the archive")
     if len(rest) == 1 and first == _RAW and _is_raw(rest[0]):
         return
     if parts[-1] in _FILES or (len(parts) > 1 and _RAW in parts[1:]) or not parts[-1]:
         files = ", ".join(_FILES[:2])
-        raise UploadRefusedError(f"the archive's entry {shown} stands in a folder: {files} and the like stand at its top")
-    raise UploadRefusedError(f"the archive's entry {shown} is no file of a pack: {', '.join(_FILES)} and raw/* are")
+        raise UploadRefusedError(f"the archive's entry {quoted} stands in a folder: {files} and the like stand at its top")
+    raise UploadRefusedError(f"the archive's entry {quoted} is no file of a pack: {', '.join(_FILES)} and raw/* are")
 
 
 def _is_raw(name: str) -> bool:

@@ -54,7 +54,7 @@ class Places:
             self._taken += Counter()  # drops owners without uploads
 
 
-class Incoming:
+class IncomingUpload:
     """An upload that is being received: written to, then handed over once, or discarded.
 
     Raises
@@ -72,9 +72,9 @@ class Incoming:
             self._folder = StagingPath(limits.folder)
             undone.callback(self._folder.close)
             self.path = self._folder.path
-            given = self.path / "given" / request.given_name
-            given.parent.mkdir()
-            self._file = given.open("xb")
+            target = self.path / "given" / request.stored_name
+            target.parent.mkdir()
+            self._file = target.open("xb")
             undone.pop_all()
 
     def write(self, chunk: bytes) -> None:

@@ -83,7 +83,7 @@ class UploadRequest(BaseModel):
         return self
 
     @property
-    def given_name(self) -> str:
+    def stored_name(self) -> str:
         return "archive" if self.source is None else self.filename or _FILES[self.source]
 
     def options(self) -> Options:

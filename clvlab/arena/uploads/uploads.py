@@ -22,7 +22,7 @@ import orjson
 from clvlab.agents.isolation.sandbox import CLVLAB, can_lock_in
 from clvlab.api.answer import pick
 from clvlab.api.packs import UploadedPack, UploadedPackList
-from clvlab.arena.uploads.intake import Incoming, Places, UploadLimits
+from clvlab.arena.uploads.intake import IncomingUpload, Places, UploadLimits
 from clvlab.arena.uploads.requests import UploadRequest
 from clvlab.arena.uploads.worker import ANSWER, MADE, SETTINGS
 from clvlab.base.files import StagingPath, file_bytes_or_none, flush, flush_all, remove_leftovers
@@ -40,13 +40,13 @@ from clvlab.store.uploads import UploadRow
 
 _WORKER = "clvlab.arena.uploads.worker"
 _MAX_ANSWER = 1 << 16
-_MAX_SAID = 1_000
+_MAX_REASON = 1_000
 # The environment of the process: no setting of the service, which may hold a password.
 _KEPT = ("LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedUpload:
     """A sound pack in the folder of its upload; ``bytes`` are those of all its files."""
 
     pack: Pack
@@ -54,11 +54,11 @@ class Verified:
     bytes: int
 
 
-def verified(folder: Path, request: UploadRequest, limits: UploadLimits) -> Verified:
+def verified_upload(folder: Path, request: UploadRequest, limits: UploadLimits) -> VerifiedUpload:
     """Make a pack from a received upload, and verify it in full; ``UploadRefusedError`` says what failed. Blocks."""
-    answer = _asked(folder, request, limits)
+    answer = _worker_answer(folder, request, limits)
     if answer.get("is_genuine") is None:
-        raise UploadRefusedError(str(answer.get("refused"))[:_MAX_SAID])
+        raise UploadRefusedError(str(answer.get("refused"))[:_MAX_REASON])
     made = folder / MADE / (request.pack_id if request.source and request.pack_id else "pack")
     try:
         pack = load_pack(made)
@@ -67,10 +67,10 @@ def verified(folder: Path, request: UploadRequest, limits: UploadLimits) -> Veri
     files = [path for path in made.rglob("*") if path.is_file()]
     for path in (*files, *{path.parent for path in files}):
         flush(path)
-    return Verified(pack, answer["is_genuine"] is True, sum(path.stat().st_size for path in files))
+    return VerifiedUpload(pack, answer["is_genuine"] is True, sum(path.stat().st_size for path in files))
 
 
-def _asked(folder: Path, request: UploadRequest, limits: UploadLimits) -> dict[str, object]:
+def _worker_answer(folder: Path, request: UploadRequest, limits: UploadLimits) -> dict[str, object]:
     scratch = folder / "scratch"
     scratch.mkdir()
     settings = {
@@ -96,13 +96,13 @@ def _asked(folder: Path, request: UploadRequest, limits: UploadLimits) -> dict[s
     finally:
         process.kill()
         process.wait()
-    said = file_bytes_or_none(folder / ANSWER, _MAX_ANSWER) if status == 0 else None
-    if said is None:
+    content = file_bytes_or_none(folder / ANSWER, _MAX_ANSWER) if status == 0 else None
+    if content is None:
         raise UploadRefusedError(
             f"its verification ended with status {status}: it is damaged, or needs more than {limits.memory_mb} MB to be read"
         )
     try:
-        answer = orjson.loads(said)
+        answer = orjson.loads(content)
     except orjson.JSONDecodeError:
         answer = None
     return answer if isinstance(answer, dict) else {}
@@ -137,10 +137,10 @@ class Uploads:
         if not can_lock_in():
             _log.warning("uploads are verified by a process that is not locked in: this system lacks Landlock or libseccomp")
 
-    def receive(self, owner: str, request: UploadRequest) -> Incoming:
-        return Incoming(owner, request, self.limits, self._places)
+    def receive(self, owner: str, request: UploadRequest) -> IncomingUpload:
+        return IncomingUpload(owner, request, self.limits, self._places)
 
-    def keep(self, incoming: Incoming) -> tuple[UploadedPack, bool]:
+    def keep(self, incoming: IncomingUpload) -> tuple[UploadedPack, bool]:
         """Verify a received upload and keep the pack; return it, and whether it is new. Blocks.
 
         Raises
@@ -151,11 +151,11 @@ class Uploads:
             ``reason`` is ``in_catalog``, ``id_taken``, ``too_many`` or ``too_large``; nothing is kept.
         """
         with incoming.handed_over():
-            found = verified(incoming.path, incoming.request, self.limits)
-            row, new = self._kept(incoming.owner, found, incoming.path)
+            found = verified_upload(incoming.path, incoming.request, self.limits)
+            row, new = self._store(incoming.owner, found, incoming.path)
         return self._info(row), new
 
-    def _kept(self, owner: str, found: Verified, scratch: Path) -> tuple[UploadRow, bool]:
+    def _store(self, owner: str, found: VerifiedUpload, scratch: Path) -> tuple[UploadRow, bool]:
         """Put a pack's files and row in place, while the owner's packs are locked."""
         pack = found.pack
         row: UploadRow = {
@@ -260,7 +260,7 @@ class Uploads:
 
     def every(self) -> list[Mapping[str, Any]]:
         with self.database.read() as connection:
-            return [self._judged(row) for row in rows.every(connection)]
+            return [self._with_grade(row) for row in rows.every(connection)]
 
     def admit(self, owner: str, pack_id: str, catalog: Catalog) -> Pack:
         """Copy an owner's pack into a catalog's folder, verify it there in full, and admit it.
@@ -297,12 +297,12 @@ class Uploads:
         files = {name: self._folder(row) / name for name in row["entry"] if name != "content_hash"}
         return all(path.is_file() and file_sha256(path) == row["entry"][name] for name, path in files.items())
 
-    def _judged(self, row: UploadRow) -> Mapping[str, Any]:
+    def _with_grade(self, row: UploadRow) -> Mapping[str, Any]:
         admitted = self.catalog.entries().get(row["pack_id"], {}).get("content_hash") == row["content_hash"]
         return {**row, "grade": grade_of(is_genuine=row["is_genuine"]).value, "admitted": admitted}
 
     def _info(self, row: UploadRow) -> UploadedPack:
-        return pick(UploadedPack, self._judged(row))
+        return pick(UploadedPack, self._with_grade(row))
 
 
 def _is_copy(folder: Path, pack: Pack) -> bool:

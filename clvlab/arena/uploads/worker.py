@@ -17,7 +17,7 @@ from clvlab.agents.isolation.sandbox import end_with, limit_memory, lock_in
 SETTINGS = Path("settings.json")
 MADE = Path("made")
 ANSWER = Path("answer.json")
-_MAX_SAID = 1_000
+_MAX_REASON = 1_000
 _BOOKS_A_TICK = 20  # most rows of books per row of ticks
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     lock_in([], network=False, writable=[str(folder)])
     end_with(os.getppid())
     try:
-        answer = _verified(settings)
+        answer = _verify(settings)
     except MemoryError:
         answer = {"refused": f"it needs more than {settings['memory_mb']} MB to be read"}
     except BaseException as error:  # noqa: BLE001  the boundary of a process: whatever was raised, this is no sound pack
@@ -56,11 +56,11 @@ def _limit(settings: dict[str, Any]) -> None:
 def _sentence(error: BaseException) -> str:
     from clvlab.errors import ClvlabError
 
-    said = str(error) if isinstance(error, ClvlabError) else f"it can't be read: {type(error).__name__}"
-    return said[:_MAX_SAID].encode(errors="replace").decode()
+    reason = str(error) if isinstance(error, ClvlabError) else f"it can't be read: {type(error).__name__}"
+    return reason[:_MAX_REASON].encode(errors="replace").decode()
 
 
-def _verified(settings: dict[str, Any]) -> dict[str, Any]:
+def _verify(settings: dict[str, Any]) -> dict[str, Any]:
     from clvlab.arena.uploads.archive import unpack
     from clvlab.arena.uploads.requests import UploadRequest
     from clvlab.errors import UploadRefusedError
@@ -69,15 +69,15 @@ def _verified(settings: dict[str, Any]) -> dict[str, Any]:
     from clvlab.sources.importer import import_source
 
     request = UploadRequest.model_validate_json(settings["request"])
-    given = Path("given", request.given_name)
+    source = Path("given", request.stored_name)
     if request.source is None:
         folder = MADE / "pack"
-        unpack(given, folder, settings["max_owner_bytes"])
+        unpack(source, folder, settings["max_owner_bytes"])
     else:
-        if is_archive(given) and request.source != "betfair":  # its reader unpacks a tar as it reads, to no disk
-            raise UploadRefusedError(f"{request.given_name!r} is an archive or compressed with xz: send the source file in it")
+        if is_archive(source) and request.source != "betfair":  # its reader unpacks a tar as it reads, to no disk
+            raise UploadRefusedError(f"{request.stored_name!r} is an archive or compressed with xz: send the source file in it")
         folder = MADE / str(request.pack_id)
-        import_source(request.source, [given], folder, request.options())
+        import_source(request.source, [source], folder, request.options())
     check_shape(folder, request.pack_id, settings["max_ticks"])
     pack = verify_pack(folder)
     return {"is_genuine": pack.is_genuine}

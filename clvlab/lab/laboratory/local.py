@@ -103,7 +103,7 @@ class LocalBackend:
 
     def _without_held_out(self, pack: reader.Pack) -> reader.Pack:
         """Return a pack without the fixtures that plans hold out; unchanged once the laboratory is closed."""
-        return pack if self._runs is None or self._closed else self._runs.searches.shut(pack)
+        return pack if self._runs is None or self._closed else self._runs.searches.without_held_out(pack)
 
     def deploy(self, *_: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} deploys nothing: .backtest() replays the same agent")
@@ -248,7 +248,7 @@ class LocalBackend:
         return list_runs(pages(self._store.runs.page, limit), self._store.runs.card, self.where)
 
     def open_run(self, run_id: str) -> Result:
-        sealed, card = self._store.runs.sealed(run_id), self._store.runs.card(run_id)
+        sealed, card = self._store.runs.sealed_run(run_id), self._store.runs.card(run_id)
         content_hash = str(content_hash_of(sealed))
         packs, anchor = chain(self._packs(), self._views(content_hash)), Anchor(**card["anchor"])
         return Result(Run(sealed, self._store.receipts(run_id), packs, anchor), self._view_file(content_hash))

@@ -180,7 +180,7 @@ def make_plan(
     training = tuple(one for one in fixture_ids if one not in digests)
     folds = Folds(hold.folds, "kickoff", hold.objective)
     verbs = PlanVerbs(
-        kept=lambda: runs.searches.kept(kept.plan_id),
+        kept=lambda: runs.searches.plan_state(kept.plan_id),
         sweep=lambda work: _sweep(backend, request_for(training), entry, grid, hold.objective, work),
         walk=lambda work: backend.walk(request_for(training), entry, grid, folds, work),
         open=partial(_open, backend, runs, kept, lambda: request_for(held), entry),

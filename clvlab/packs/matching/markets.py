@@ -58,7 +58,7 @@ def market_of(key: str, sides: Iterable[str], teams: Sequence[str], version: str
 
 def _binary(key: str, sides: Sequence[str], teams: Sequence[str], version: str) -> Market | None:
     kind, period, _ = key_parts(key)
-    roles = (_role_asked_for_1 if version == "1" else _role_asked_for)(kind, teams)
+    roles = (_winner_roles_1 if version == "1" else _winner_roles)(kind, teams)
     read = _first_rules(f"winner|{period}") if version == "1" else Market.parse(f"winner{key.removeprefix(kind)}")
     if isinstance(read, UnreadKey) or len(roles) != 1:
         return None
@@ -66,7 +66,7 @@ def _binary(key: str, sides: Sequence[str], teams: Sequence[str], version: str) 
     return replace(read, key=key, sides=((yes, next(iter(roles))),), no=no)
 
 
-def _role_asked_for(kind: str, teams: Sequence[str]) -> set[Role]:
+def _winner_roles(kind: str, teams: Sequence[str]) -> set[Role]:
     """Return the roles of a name without further words: ``home_clean_sheet`` is not about the winner."""
     words = [word for word in words_of(kind) if word not in _WINNER_WORDS]
     role = role_of(words[0]) if len(words) == 1 and len(words[0]) > 1 else None
@@ -77,7 +77,7 @@ def _role_asked_for(kind: str, teams: Sequence[str]) -> set[Role]:
     return {one for one in (role,) if one in _WINNERS}
 
 
-def _role_asked_for_1(kind: str, teams: Sequence[str]) -> set[Role]:
+def _winner_roles_1(kind: str, teams: Sequence[str]) -> set[Role]:
     found = {role_of(word) for word in re.split(r"[^a-z0-9]+", kind.casefold())} & set(_WINNERS)
     if found or len(teams) != 2:
         return {role for role in found if role}

@@ -70,7 +70,7 @@ class OpenRun:
         # Under another log, the commitment would come after the first messages.
         if (commit_index, log) != (None, None) and (log is None or commit_index not in _commitments(log, self.spec.run_id)):
             stated = "without a log" if commit_index is None else f"under entry {commit_index} of its log"
-            raise LogError(f"{self.spec.run_id} was begun {stated}: go on with it likewise, or remove {str(self.folder)!r}")
+            raise LogError(f"{self.spec.run_id} was started {stated}: continue it like that, or remove {str(self.folder)!r}")
 
     def committed(self, commitment: Commitment | None) -> None:
         """Note the entry of a log under which it was started, before its first message."""
@@ -252,6 +252,6 @@ def _attended(work: Callable[[], Run], stop: Stop, on_update: Callable[[], None]
         if not left and isinstance(error, KeyboardInterrupt):
             return done.result()  # it was sealed in that moment
         if left:
-            error.add_note("The run is left as it is: the same call goes on with it.")
+            error.add_note("The run is left as it is: the same call continues it.")
         raise
     return done.result()

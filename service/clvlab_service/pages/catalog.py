@@ -70,9 +70,9 @@ def _competitions(
 ) -> Response:
     found, next_cursor = application.competitions.page(wanted, cursor, limit or _ROWS)
     status = None if wanted.status is None else wanted.status.value.upper()
-    asked = asdict(wanted) | {"status": status, "limit": limit}
-    shown = {"competitions": found, "wanted": asked, "cursor": cursor, "next_cursor": next_cursor}
-    return page(request, "competitions.html", {**shown, "statuses": list(StatusFilter)})
+    filters = asdict(wanted) | {"status": status, "limit": limit}
+    context = {"competitions": found, "wanted": filters, "cursor": cursor, "next_cursor": next_cursor}
+    return page(request, "competitions.html", {**context, "statuses": list(StatusFilter)})
 
 
 @router.get("/competitions/{competition_id}")
@@ -122,8 +122,8 @@ async def leaderboard(
 def _leaderboard(request: Request, application: Application, after_rank: int, limit: int) -> Response:
     forest = application.forest.page(after_rank, limit)
     following = after_rank + limit if len(forest.rows) == limit else None
-    shown = {"forest": forest, "after_rank": after_rank, "limit": limit, "following": following}
-    return page(request, "leaderboard.html", shown)
+    context = {"forest": forest, "after_rank": after_rank, "limit": limit, "following": following}
+    return page(request, "leaderboard.html", context)
 
 
 _FIRST = 20
@@ -173,5 +173,5 @@ def _fixtures(
     limit: int | None,
 ) -> Response:
     found = application.packs.fixtures(pack_id, wanted, cursor, limit or PAGE)
-    asked = {"market": wanted.market, "after": wanted.after, "before": wanted.before, "limit": limit}
-    return page(request, "fixtures.html", {"found": found, "wanted": asked, "cursor": cursor})
+    filters = {"market": wanted.market, "after": wanted.after, "before": wanted.before, "limit": limit}
+    return page(request, "fixtures.html", {"found": found, "wanted": filters, "cursor": cursor})

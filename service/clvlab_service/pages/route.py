@@ -1,4 +1,4 @@
-"""Routes for whoever would rather have a page: every other request goes on to the route of the JSON answer."""
+"""Routes for clients that prefer a page: every other request goes on to the route of the JSON answer."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class PageRoute(RevalidatedRoute):
         """Return a handler that does not see fields of a form which nobody filled in: browsers send them all the same."""
         handler = super().get_route_handler()
 
-        async def filled_in(request: Request) -> Response:
-            given = request.scope["query_string"].split(b"&")
-            request.scope["query_string"] = b"&".join(field for field in given if field.partition(b"=")[2])
+        async def handle_filled(request: Request) -> Response:
+            fields = request.scope["query_string"].split(b"&")
+            request.scope["query_string"] = b"&".join(field for field in fields if field.partition(b"=")[2])
             return await handler(request)
 
-        return filled_in
+        return handle_filled
 
 
 def page_router() -> APIRouter:

@@ -12,8 +12,8 @@ from clvlab import words
 from clvlab.api.runs import AgentIdentity, ProofArtifactResponse, RunKind, RunStatus
 from clvlab.arena.application import Application
 from clvlab.arena.runs.decisions import DecisionFilter, Order, Reason
-from clvlab.arena.runs.results import ShownResult
-from clvlab.arena.runs.stored import RunFilter
+from clvlab.arena.runs.results import ResultSummary
+from clvlab.arena.runs.runs import RunFilter
 from clvlab.arena.tables import MAX_PAGE, PAGE
 from clvlab.errors import UnknownRunError
 from clvlab.runs.card import card_causality
@@ -66,11 +66,11 @@ def _decisions(
     limit: int | None,
 ) -> Response:
     found = application.decisions.page(run_id, wanted, sort, cursor, limit or PAGE)
-    asked = {name: getattr(wanted, name) for name in DecisionFilter.__slots__} | {"sort": sort.value, "limit": limit}
+    filters = {name: getattr(wanted, name) for name in DecisionFilter.__slots__} | {"sort": sort.value, "limit": limit}
     if wanted.valid is not None:
-        asked["valid"] = "true" if wanted.valid else "false"
-    shown = {**found, "wanted": asked, "cursor": cursor, "reasons": list(Reason), "orders": _ORDERS}
-    return page(request, "decisions.html", shown)
+        filters["valid"] = "true" if wanted.valid else "false"
+    context = {**found, "wanted": filters, "cursor": cursor, "reasons": list(Reason), "orders": _ORDERS}
+    return page(request, "decisions.html", context)
 
 
 @router.get("/runs/{run_id}/actions/{seq}")
@@ -79,8 +79,8 @@ def decision(
 ) -> Response:
     """Show one decision: what was known, what was proposed, how the law scores it, and what was only claimed."""
     record = application.runs.inspect(run_id, seq)
-    said = REASON_FINDINGS.get(record["recompute"]["reason"])
-    return page(request, "decision.html", {"record": record, "seq": seq, "steps": arithmetic(record), "said": said})
+    finding = REASON_FINDINGS.get(record["recompute"]["reason"])
+    return page(request, "decision.html", {"record": record, "seq": seq, "steps": arithmetic(record), "finding": finding})
 
 
 _PLAIN_HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
@@ -103,8 +103,8 @@ def runs(
     """List runs, newest first."""
     wanted = {"kind": kind, "status": status, "agent_id": agent_id, "pack_id": pack_id, "owner": owner}
     found = application.runs.page(cursor, limit, RunFilter(**wanted))
-    shown = {"wanted": wanted, "limit": limit, "cursor": cursor}
-    return page(request, "runs.html", {**found, **shown, "kinds": _KINDS, "statuses": _STATUSES})
+    context = {"wanted": wanted, "limit": limit, "cursor": cursor}
+    return page(request, "runs.html", {**found, **context, "kinds": _KINDS, "statuses": _STATUSES})
 
 
 @router.get("/runs/{run_id}")
@@ -119,7 +119,7 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
     result = _result(application, run_id) if status == "sealed" else None
     under_way = status in _UNDER_WAY
     root = str(request.scope.get("root_path", "")).rstrip("/")
-    shown = {
+    context = {
         "card": card,
         "result": result,
         "failing": failing_checks(card),
@@ -129,7 +129,7 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
     return page(
         request,
         "run.html",
-        shown | {"words": words, "causality": _causality},
+        context | {"words": words, "causality": _causality},
         stream=f"{root}/runs/{run_id}/progress" if under_way else None,
     )
 
@@ -145,7 +145,7 @@ def failing_checks(card: ProofArtifactResponse) -> list[str]:
     return [name for name, verdict in card["checks"].items() if verdict == "fail"]
 
 
-def _result(application: Application, run_id: str) -> ShownResult | None:
+def _result(application: Application, run_id: str) -> ResultSummary | None:
     """Read what a sealed run says; null where its bytes are not those that were sealed, which the page then states."""
     try:
         return application.results.of(run_id)

@@ -22,7 +22,7 @@ from clvlab_service.deps import (
     PageSizeQuery,
     Prefer,
     SheetPool,
-    accepted,
+    accepted_response,
     wait_for,
 )
 from clvlab_service.negotiation import Responses, RevalidatedRoute
@@ -83,21 +83,21 @@ async def run_backtest(
     several fixtures, or a whole pack, runs any template except `llm` and `bets`; after a second the answer is 202 and
     the run goes on.
     """
-    asked = await run_in_threadpool(application.backtests.ask, body, key)
-    if not asked.known:
-        async with pool.turn(asked.run_id):
-            inflight = pool.inflight(asked.run_id)
+    wanted = await run_in_threadpool(application.backtests.ask, body, key)
+    if not wanted.known:
+        async with pool.turn(wanted.run_id):
+            inflight = pool.inflight(wanted.run_id)
             with nullcontext() if inflight else pool.place():
-                await run_in_threadpool(application.backtests.enter, asked)
-                inflight = inflight or pool.submit(asked.run_id, partial(application.jobs.settle, asked.run_id))
+                await run_in_threadpool(application.backtests.enter, wanted)
+                inflight = inflight or pool.submit(wanted.run_id, partial(application.jobs.settle, wanted.run_id))
         if not await wait_for(inflight, prefer, None if isinstance(body, BacktestRunRequest) else _QUICK_S):
-            state = await run_in_threadpool(application.backtests.state, asked)
+            state = await run_in_threadpool(application.backtests.state, wanted)
             if state["status"] not in OVER:
-                return accepted(request, state, f"/backtests/{state['backtest_id']}", prefer)
-        await run_in_threadpool(application.backtests.settle, asked)
-    elif asked.given:
-        await run_in_threadpool(application.backtests.enter, asked)  # the key stands for it from now on
-    return JSONResponse(asked.answer)
+                return accepted_response(request, state, f"/backtests/{state['backtest_id']}", prefer)
+        await run_in_threadpool(application.backtests.settle, wanted)
+    elif wanted.chosen:
+        await run_in_threadpool(application.backtests.enter, wanted)  # the key stands for it from now on
+    return JSONResponse(wanted.answer)
 
 
 @router.get("", operation_id="listBacktests", responses=problems(422))
@@ -115,7 +115,7 @@ def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: Pa
 def report(request: Request, backtest_id: str, application: ApplicationDep) -> Any:
     """Read a report, or the progress of a backtest that still runs."""
     found = application.backtests.look(backtest_id)
-    return accepted(request, found, f"/backtests/{found['backtest_id']}") if "stage" in found else found
+    return accepted_response(request, found, f"/backtests/{found['backtest_id']}") if "stage" in found else found
 
 
 @router.post(

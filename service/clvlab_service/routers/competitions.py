@@ -35,7 +35,7 @@ from clvlab_service.deps import (
     OwnerPool,
     Prefer,
     ProofPool,
-    accepted,
+    accepted_response,
     wait_for,
 )
 from clvlab_service.examples import RESULT_1X2
@@ -220,14 +220,16 @@ async def start(
         with pool.place():
             run_id = await run_in_threadpool(competitions.claim, principal, competition_id)
             if await run_in_threadpool(competitions.is_live, competition_id):
-                begun = await run_in_threadpool(competitions.started, competition_id)
-                return JSONResponse(begun, 202, {"Location": f"/competitions/{competition_id}"})
+                started = await run_in_threadpool(competitions.start_response, competition_id)
+                return JSONResponse(started, 202, {"Location": f"/competitions/{competition_id}"})
             inflight = pool.submit(run_id, partial(application.jobs.settle, run_id), principal)
     if not await wait_for(inflight, prefer, None):
         state = await run_in_threadpool(application.jobs.state, run_id)
         if state["status"] not in OVER:
-            return accepted(request, {"competition_id": competition_id, **state}, f"/competitions/{competition_id}", prefer)
-    return JSONResponse(await run_in_threadpool(competitions.settled, competition_id, run_id))
+            return accepted_response(
+                request, {"competition_id": competition_id, **state}, f"/competitions/{competition_id}", prefer
+            )
+    return JSONResponse(await run_in_threadpool(competitions.settled_response, competition_id, run_id))
 
 
 @owned.post(
@@ -278,7 +280,7 @@ async def events(
     length = await place.run(pages.length, competition_id)  # what is appended from here on is not waited for
     start = min(max(since_seq + 1, 0), length)
     end = length if limit is None else min(start + limit, length)
-    return await json_list(request, place, lambda at: pages.joined(competition_id, at, end, length), start)
+    return await json_list(request, place, lambda at: pages.joined_entries(competition_id, at, end, length), start)
 
 
 # ``/demo``.

@@ -27,7 +27,7 @@ def _one_of(*values: str) -> AfterValidator:
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in values:
-            raise ValueError(f"{value!r:.200} is none of {', '.join(values)}")
+            raise ValueError(f"{value!r:.200} is not one of {', '.join(values)}")
         return value
 
     return AfterValidator(check)
@@ -57,11 +57,11 @@ def leaderboard(
     if is_kept(request, tag):
         return Response(status_code=304, headers=headers)
     boards: BoundedCache[bytes] = request.app.state.boards
-    body = boards.get(key, lambda: _written(application.leaderboard.rows(after_rank, limit, wanted)))
+    body = boards.get(key, lambda: _json_bytes(application.leaderboard.rows(after_rank, limit, wanted)))
     return Response(body, headers=headers, media_type="application/json")
 
 
-def _written(answer: LeaderboardResponse) -> bytes:
+def _json_bytes(answer: LeaderboardResponse) -> bytes:
     return _ANSWER.dump_json(_ANSWER.validate_python(answer))
 
 

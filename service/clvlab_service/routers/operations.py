@@ -44,12 +44,12 @@ async def metrics(request: Request, application: ApplicationDep, pool: MeasuresP
 
     Those of the store are included if it answers within a second; `clvlab_store_up` says whether it did.
     """
-    shown: RequestMetrics = request.app.state.metrics
+    request_metrics: RequestMetrics = request.app.state.metrics
     try:
         found = await asyncio.wait_for(pool.share("measures", application.measures), _DEADLINE_S)
     except (TimeoutError, StoreError) as error:
         request.app.state.log.warning("not_measured", error=f"{type(error).__name__}: {error}")
-        shown.store(None)
+        request_metrics.store(None)
     else:
-        shown.store(found)
-    return Response(generate_latest(shown.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        request_metrics.store(found)
+    return Response(generate_latest(request_metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -17,7 +17,7 @@ from clvlab.api.leaderboard import MeResponse
 from clvlab.api.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse, UploadedPack, UploadedPackList
 from clvlab.arena.fixtures import FixtureFilter
 from clvlab.arena.tables import PAGE
-from clvlab.arena.uploads.intake import Incoming
+from clvlab.arena.uploads.intake import IncomingUpload
 from clvlab.arena.uploads.requests import UploadRequest
 from clvlab_service.deps import (
     LOCATION,
@@ -163,7 +163,7 @@ async def upload(
     return found
 
 
-async def _receive(request: Request, incoming: Incoming, seconds: float) -> None:
+async def _receive(request: Request, incoming: IncomingUpload, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             async for data in _pieces(request.stream()):

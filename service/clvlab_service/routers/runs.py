@@ -22,7 +22,7 @@ from clvlab.api.runs import (
 )
 from clvlab.arena.application import Application
 from clvlab.arena.runs.decisions import DecisionFilter, Order, Reason
-from clvlab.arena.runs.stored import Part, RunFilter
+from clvlab.arena.runs.runs import Part, RunFilter
 from clvlab.arena.tables import PAGE
 from clvlab.report.browser.page import page_policy, verifier_page
 from clvlab_service.bodies import shortened
@@ -157,7 +157,7 @@ async def scores(run_id: str, request: Request, application: ApplicationDep, pla
 )
 async def manifest(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
     """Download `manifest.json`. Its SHA-256 is the manifest hash."""
-    run = await place.run(application.runs.sealed, run_id)
+    run = await place.run(application.runs.sealed_run, run_id)
     return _download(request, run.manifest, "manifest.json", "application/json")
 
 
@@ -168,19 +168,19 @@ async def bundle(run_id: str, request: Request, application: ApplicationDep, pla
 
 
 def _part(request: Request, application: Application, run_id: str, part: Part) -> Response:
-    """Answer with lines as they lie in the store, to whoever takes gzip."""
+    """Answer with lines as they lie in the store, to a client that takes gzip."""
     takes = _GZIP.search(request.headers.get("accept-encoding", ""))
     packed = application.runs.gzipped(run_id, part) if takes else None
     if packed is not None:
         return _download(request, packed, f"{part}.jsonl", _LINES, {"Content-Encoding": "gzip"})
-    return _download(request, getattr(application.runs.sealed(run_id), part), f"{part}.jsonl", _LINES)
+    return _download(request, getattr(application.runs.sealed_run(run_id), part), f"{part}.jsonl", _LINES)
 
 
 def _download(request: Request, content: bytes, name: str, media_type: str, coding: Mapping[str, str] = _PLAIN) -> Response:
     """Answer with sealed bytes; an ``Accept`` that names them as bytes gets that type, and no other content."""
-    asked = _BYTES if _AS_BYTES.search(request.headers.get("accept", "")) else media_type
+    sent_type = _BYTES if _AS_BYTES.search(request.headers.get("accept", "")) else media_type
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept", **coding}
-    return Response(content, headers=headers, media_type=asked)
+    return Response(content, headers=headers, media_type=sent_type)
 
 
 # ``/verify.html``.

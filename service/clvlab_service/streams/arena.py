@@ -35,7 +35,7 @@ async def arena(
         await connection.deny(validation_problem(websocket, "since_seq", "must be an integer", since_seq))
         return
     feeds: Feeds = websocket.app.state.feeds
-    if await connection.opened(feeds.pages.length, competition_id):
+    if await connection.is_accepted(feeds.pages.length, competition_id):
         with feeds.watch(competition_id, LogFeed) as feed:
             await connection.serve(_send_log(connection, feed, max(int(since_seq), -1)))
 
@@ -98,7 +98,7 @@ progress_router = APIRouter(prefix="/runs", tags=["runs"])
 async def progress(websocket: WebSocket, run_id: Annotated[str, Path()]) -> None:
     """Send how far a run is, whenever that changes, until it is over."""
     connection, feeds = Connection(websocket, "the run is over"), websocket.app.state.feeds
-    if await connection.opened(feeds.application.jobs.state, run_id):
+    if await connection.is_accepted(feeds.application.jobs.state, run_id):
         with feeds.watch(run_id, ProgressFeed) as feed:
             await connection.serve(_send_progress(connection, feed))
 

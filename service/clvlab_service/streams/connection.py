@@ -102,7 +102,7 @@ class Connection:
         """Answer the handshake with a problem."""
         await _heard(self._websocket.send_denial_response(problem))
 
-    async def opened(self, look: Callable[[str], object], subject: str) -> bool:
+    async def is_accepted(self, look: Callable[[str], object], subject: str) -> bool:
         """Look for the subject of the stream; accept the handshake if it is there, and else deny it."""
         try:
             await self._websocket.app.state.feeds.pool.run(look, subject)
@@ -121,7 +121,7 @@ class Connection:
             sending.close()
             await self._close(_TRY_AGAIN_LATER, refusal)
             return
-        tasks = asyncio.create_task(sending), asyncio.create_task(self._left())
+        tasks = asyncio.create_task(sending), asyncio.create_task(self._wait_for_disconnect())
         try:
             with places.taken(address):
                 await self._until_either(*tasks)
@@ -146,7 +146,7 @@ class Connection:
         except _LeftError:
             return
 
-    async def _left(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         """Return when the client is gone; what it says meanwhile is not read."""
         while (await self._websocket.receive())["type"] != "websocket.disconnect":
             pass
@@ -302,7 +302,7 @@ class Feeds:
 
     @contextmanager
     def watch(self, subject: str, make: Callable[[str, Feeds], _F]) -> Iterator[_F]:
-        """Watch a subject by its feed, which is made if there is none."""
+        """Watch a subject by its feed, which is made if it has no feed yet."""
         feed: Any = self._running.get(subject)
         if feed is None:
             feed = self._running[subject] = make(subject, self)
@@ -318,6 +318,6 @@ class Feeds:
                 feed.task.cancel()
 
     def forget(self, feed: StreamFeed) -> None:
-        """Have the next watcher of its subject begin anew: what ended may go on."""
+        """Have the next watcher of its subject begin again: what ended may go on."""
         if self._running.get(feed.subject) is feed:
             del self._running[feed.subject]

@@ -76,8 +76,8 @@ def test_a_run_whose_feed_is_refused_before_its_first_message_fails_with_the_cau
 def test_messages_that_another_process_told_of_count_in_how_far_a_run_is():
     said, message = [], Message(1, 0, 0, *(False, "1X2||"), ("a", "b"), (5000, 5000), (2000, 2000), suspended=False)
     telling = EventWriter(lambda _: None, lambda *progress: said.append(progress), played(), Stop())
-    telling.recalled(message, Answers())
-    telling.decided(message, Answers())
+    telling.count_message(message, Answers())
+    telling.write_decisions(message, Answers())
 
     with telling:
         until(lambda: said)

@@ -38,7 +38,7 @@ def sealed(application, run_id):
     until(lambda: application.runs.card(run_id)["run"]["status"] in ("sealed", "failed"))
     card = application.runs.card(run_id)["run"]
     assert card["status"] == "sealed", card["cause"]
-    return application.runs.sealed(run_id)
+    return application.runs.sealed_run(run_id)
 
 
 def lines(sealed, *kinds):

@@ -70,7 +70,7 @@ async function readTransaction(bytes) {
     const accounts = packet.take(packet.length());
     const memo = packet.take(packet.length());
     const known = program > 0 && program < keys.length && accounts.every((account) => account < keys.length);
-    require(known, "an instruction calls whoever pays, or names a key that is not there");
+    require(known, "an instruction calls the payer, or names a key that is not there");
     if (!MEMO_PROGRAMS.includes(base58(keys[program]))) continue;
     memos.push({ memo, signers: [...accounts].filter((account) => account < signed).map((account) => base58(keys[account])) });
   }

@@ -71,9 +71,9 @@ def _tell() -> None:
         for agent in orjson.loads(lineage).get("agents", ()):
             strategy, causality = agent.get("strategy", ""), agent.get("causality", "unchecked")
             repeats = causality == "template" and strategy in _TRANSCRIBED
-            told = {"strategy": strategy, "causality": "transcript" if repeats else causality}
-            told |= {"run_id": run_id, "agent_id": agent["agent_id"], "config_hash": agent.get("config_hash")}
-            connection.execute(change, told)
+            values = {"strategy": strategy, "causality": "transcript" if repeats else causality}
+            values |= {"run_id": run_id, "agent_id": agent["agent_id"], "config_hash": agent.get("config_hash")}
+            connection.execute(change, values)
 
 
 def downgrade() -> None:

@@ -37,7 +37,7 @@ def downgrade() -> None:
     StoreError
         An older version would open what a plan holds out in other files of the same odds.
     """
-    shut = "SELECT count(*) FROM plans JOIN matches ON matches.name = plans.plan_id WHERE NOT plans.opened"
-    if op.get_bind().execute(sa.text(shut)).scalar():
+    query = "SELECT count(*) FROM plans JOIN matches ON matches.name = plans.plan_id WHERE NOT plans.opened"
+    if op.get_bind().execute(sa.text(query)).scalar():
         raise StoreError("the database has plans whose hold-out is shut by the match, which schema 0011 would open")
     op.drop_table("matches")

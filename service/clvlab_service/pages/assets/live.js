@@ -1,4 +1,4 @@
-// Follows the stream of what a page shows, and asks for the page anew when something happened: the server says what stands on it.
+// Follows the stream of what a page shows, and asks for the page again when something happened: the server says what stands on it.
 "use strict";
 (() => {
   const SLOWEST_MS = 30000, LEAST_MS = 700;

@@ -22,11 +22,11 @@ from clvlab.api.runs import (
     RunSummary,
     VerifyResponse,
 )
-from clvlab.arena.anchors import Anchoring, StoredRecords
+from clvlab.arena.anchors import RunAnchors, StoredRecords
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.pages import page_of
 from clvlab.arena.runs.bundles import anchor_part
-from clvlab.arena.runs.in_database import is_failing, recorded
+from clvlab.arena.runs.in_database import check_records, is_failing
 from clvlab.errors import EvidenceError, RunRemovedError, StoreError, UnknownDecisionError, UnknownRunError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.log.standing import standing
@@ -65,7 +65,7 @@ def not_sealed(connection: Connection, run_id: str) -> UnknownRunError | RunRemo
 
 
 logger = logging.getLogger("clvlab.runs")
-_CHECKED_ANEW_MS = 60_000
+_RECHECK_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class RunFilter:
 @dataclass(frozen=True)
 class StoredRuns:
     database: Database
-    anchoring: Anchoring
+    anchoring: RunAnchors
     log: PublicLog
     clock: Callable[[], int]
 
@@ -92,10 +92,11 @@ class StoredRuns:
         Its checks are those of the newest recorded verification, at first that of the seal, with its time in
         ``run.checked_ts_ms``; its anchor is the newest on record.
         """
-        row, anchor = self._found(run_id)
+        row, anchor = self._row_and_anchor(run_id)
         checks = row["checks"] or _pending_checks(row["status"])
         if row["checks"]:
-            checks = checks | {"anchor": _shown(self.anchoring.on_record(run_id, anchor, row["manifest_hash"]))}
+            check = self.anchoring.on_record(run_id, anchor, row["manifest_hash"])
+            checks = checks | {"anchor": {"verdict": check.verdict.value, "detail": check.detail}}
         return {
             "verifier_version": VERIFIER_VERSION,
             "run": pick(RunInfo, row),
@@ -115,7 +116,7 @@ class StoredRuns:
         with RunLog(self.database).read() as log:
             return standing(log, commit_index).facts()
 
-    def _found(self, run_id: str) -> tuple[RunRow, Anchor]:
+    def _row_and_anchor(self, run_id: str) -> tuple[RunRow, Anchor]:
         with self.database.read() as connection:
             row = runs.row(connection, run_id)
             anchor = anchors.anchor_of(connection, run_id) or Anchor(cluster=self.anchoring.anchorer.cluster)
@@ -126,16 +127,16 @@ class StoredRuns:
 
         A run that is not sealed has ``verified`` false and ``recompute_error:not_sealed``.
         """
-        row, anchor = self._found(run_id)
+        row, anchor = self._row_and_anchor(run_id)
         if row["status"] != RunStatus.SEALED:
-            return self._unsealed(run_id)
+            return self._unsealed_answer(run_id)
         with self.database.read() as connection:
             run = runs.sealed_run(connection, run_id)
             if run is None:
                 raise not_sealed(connection, run_id)
             receipts = runs.receipt_lines(connection, run_id)
         fresh = verify(run, receipts)
-        check = self.anchoring.judged(run_id, anchor, fresh.manifest_hash)
+        check = self.anchoring.judge(run_id, anchor, fresh.manifest_hash)
         stored, now = against_the_record(row, run, fresh), self.clock()
         self._note(row, stored, now)
         fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})
@@ -144,8 +145,8 @@ class StoredRuns:
 
     def _note(self, row: RunRow, found: Verification, now_ms: int) -> None:
         """Record a verification, at once if it is news, else at most once a minute; a read-only store skips this."""
-        checks = recorded(found.checks)
-        if checks == row["checks"] and now_ms - (row["checked_ts_ms"] or 0) < _CHECKED_ANEW_MS:
+        checks = check_records(found.checks)
+        if checks == row["checks"] and now_ms - (row["checked_ts_ms"] or 0) < _RECHECK_MS:
             return
         try:
             with self.database.write() as connection:
@@ -154,7 +155,7 @@ class StoredRuns:
         except StoreError as error:
             logger.warning("the verification of %s was not recorded: %s", row["run_id"], error)
 
-    def _unsealed(self, run_id: str) -> VerifyResponse:
+    def _unsealed_answer(self, run_id: str) -> VerifyResponse:
         card = self.card(run_id)
         return {
             "run_id": run_id,
@@ -169,7 +170,7 @@ class StoredRuns:
         }
 
     def inspect(self, run_id: str, seq: int) -> InspectorRecord:
-        self._found(run_id)
+        self._row_and_anchor(run_id)
         with self.database.read() as connection:
             event = runs.line(connection, run_id, Part.EVENTS, seq) if 1 <= seq <= SAFE_INTEGER else None
             score = runs.line(connection, run_id, Part.SCORES, seq - 1) if event else None
@@ -182,14 +183,14 @@ class StoredRuns:
 
     def receipts(self, run_id: str, limit: int | None = None) -> Execution | None:
         """Return the first ``limit`` receipts of a run, or None without any; ``total`` counts them all."""
-        self._found(run_id)
+        self._row_and_anchor(run_id)
         with self.database.read() as connection:
             total = runs.receipt_count(connection, run_id)
             lines = runs.receipt_lines(connection, run_id, limit)
-        shown = [_receipt(line) for line in lines.splitlines()[:limit]]
-        return {"non_scoring": True, "receipts": shown, "total": total} if total else None
+        listed = [_receipt(line) for line in lines.splitlines()[:limit]]
+        return {"non_scoring": True, "receipts": listed, "total": total} if total else None
 
-    def sealed(self, run_id: str) -> SealedRun:
+    def sealed_run(self, run_id: str) -> SealedRun:
         """Return the stored bytes (``events``, ``scores``, ``manifest``)."""
         with self.database.read() as connection:
             run = runs.sealed_run(connection, run_id)
@@ -204,7 +205,7 @@ class StoredRuns:
 
     def bundle(self, run_id: str) -> bytes:
         """Return a sealed run as one proof bundle, with its anchor once the chain has it, and log proofs if there is a key."""
-        run = self.sealed(run_id)
+        run = self.sealed_run(run_id)
         with self.database.read() as connection:
             receipts = runs.receipt_lines(connection, run_id)
         anchor = anchor_part(StoredRecords(self.database).get(run_id))
@@ -235,10 +236,6 @@ def _receipt(line: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:  # not evidence, so it may not hide the rest; policy_obeyed reports it
         receipt = None
     return receipt if isinstance(receipt, dict) else {"unreadable": line.decode("utf-8", "replace")}
-
-
-def _shown(check: Any) -> dict[str, str]:
-    return {"verdict": check.verdict.value, "detail": check.detail}
 
 
 def _pending_checks(status: str) -> dict[str, dict[str, str]]:
