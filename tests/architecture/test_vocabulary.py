@@ -15,8 +15,8 @@ NOUNS = {
     *("binding", "standing", "meaning", "ranking", "recording", "listing", "mapping", "unmatched", "rendering", "tampering"),
 }
 """Words that end like a gerund or a participle and are nouns, of the field or of the language."""
-INTERFACE = {"ASKED", "NOT_SHOWN", "RunStarted"}
-"""Names that the interface gives: members whose values are its words, and the payload of the event RUN_STARTED."""
+INTERFACE = {"ASKED", "NOT_SHOWN", "RunStarted", "Joined"}
+"""Names that the interface gives: members whose values are its words, the payload of the event RUN_STARTED, and a class that users import."""
 
 
 def words_out(kind: str) -> list[str]:
