@@ -1,8 +1,9 @@
 """The feed of the benchmarks as every tool of the field takes it: a pack, a file of rows, and a Betfair stream.
 
 All three say the same of every message. So that they can, the sides of a message add up to 10000, play begins a millisecond
-after the last message before it (a stream's books of one time are one), and no market is suspended at the close (packs made of
-the stream would take its last open price, which the scripts do not).
+after the last message before it (a stream's books of one time are one), no market is suspended at the close (packs made of
+the stream would take its last open price, which the scripts do not), and every message changes its market (an import leaves
+out the others).
 """
 
 from __future__ import annotations
@@ -69,12 +70,16 @@ def adapted(rows: pl.DataFrame) -> pl.DataFrame:
     at_close &= ~pl.col("in_running")
     price = pl.col("prob_bps", "odds_milli")
     first_side = pl.col("side") == pl.col("side").min().over(message)
+    state = pl.struct("prob_bps", "in_running")
     return (
         rows.with_columns(pl.when(at_close).then(price.forward_fill().over(series)).otherwise(price))
         .with_columns(suspended=pl.col("prob_bps").is_null(), ts_ms=pl.col("ts_ms") + pl.col("in_running"))
         .with_columns(short=10_000 - pl.col("prob_bps").sum().over(message))
         .with_columns(prob_bps=pl.col("prob_bps") + pl.when(first_side).then("short").otherwise(0).cast(pl.Int32))
-        .drop("short")
+        .with_columns(changes=state.ne_missing(state.shift().over(series)))
+        .filter(pl.col("changes").any().over(message))
+        .drop("short", "changes")
+        .with_columns(tick_seq=(pl.col("tick_seq").rank("dense").over("fixture_id") - 1).cast(rows.schema["tick_seq"]))
     )
 
 
