@@ -1,6 +1,6 @@
 """Strategy templates, by name: each a typed, bounded configuration and a vectorised decision rule.
 
-Called, it lists the templates with their parameters.
+``clvlab.agents()`` lists the templates with their parameters.
 
 Examples
 --------

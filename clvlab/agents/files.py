@@ -17,7 +17,7 @@ _MODULE = "clvlab_agent_file"
 
 
 def agent_of(code: bytes, path: str, name: str) -> Agent:
-    """Run the code of a file and return its agent: a strategy, a ``TickAgent`` or a class of one, or any other agent."""
+    """Run the code of a file and return its agent: a strategy, a ``TickAgent`` or a subclass of it, or any other agent."""
     module = ModuleType(_MODULE)
     module.__file__ = path
     sys.modules[_MODULE] = module  # where dataclasses and pickles look up the file's definitions

@@ -30,7 +30,7 @@ def words(value: Any) -> Any:
 class AnchorSettings(BaseModel):
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
-    rpc_url: str | None = Field(default=None, description="JSON-RPC node of a Solana chain; no chain is asked without it")
+    rpc_url: str | None = Field(default=None, description="JSON-RPC node of a Solana chain; without it no chain is contacted")
     cluster: str = Field(default="devnet", description="`devnet`, `testnet`, `mainnet-beta`, or a name of your own")
     genesis_hash: str | None = Field(default=None, description="genesis hash of your own chain")
     keypair: Path | None = Field(

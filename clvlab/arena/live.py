@@ -35,8 +35,8 @@ from clvlab.store.runlog import RunLog
 
 logger = logging.getLogger("clvlab.live")
 Happening = tuple[str, str, dict[str, Any]]
-"""Kind of an event, agent id or None, and payload."""
-_EVERY_S = 0.1
+"""Kind of an event, agent id (empty for an event of the feed), and payload."""
+_WRITE_S = 0.1
 _HEALTH_S = 1.0
 _ACTION = (
     "action", "market_key", "side", "stake", "limit_odds_milli", "reason", "confidence", "claimed_edge_bps",
@@ -45,7 +45,7 @@ _ACTION = (
 
 @dataclass
 class EventWriter:
-    """Reports a live run until the context ends.
+    """A thread that reports a live run until the context ends.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class EventWriter:
         Number of messages shown to the agents, by earlier processes too.
     """
 
-    # Stores happenings in one transaction; raises ``LeaseLostError`` if the run belongs to another process now.
+    # ``store`` writes happenings in one transaction; ``LeaseLostError`` if the run belongs to another process now.
     store: Callable[[Sequence[Happening]], None]
     tell: OnProgress
     feed: Feed
@@ -68,7 +68,7 @@ class EventWriter:
     _health: tuple[bool, str | None] = field(default=(False, None), init=False)
 
     def __enter__(self) -> EventWriter:
-        self._thread = Thread(target=self._run, name="clvlab-live-telling", daemon=True)
+        self._thread = Thread(target=self._run, name="clvlab-live-events", daemon=True)
         self._thread.start()
         return self
 
@@ -78,12 +78,12 @@ class EventWriter:
 
     def write_decisions(self, message: Message, answers: Answers) -> None:
         self.messages += 1
-        where = {"fixture_id": message.fixture_id, "tick_seq": message.tick_seq, "ts_ms": message.ts_ms}
-        for agent_id, several in answers.decided.items():
-            for one in several:
-                self._queue.put(("AGENT_ACTION", agent_id, where | dict(zip(_ACTION, one[2:], strict=True))))
+        tick = {"fixture_id": message.fixture_id, "tick_seq": message.tick_seq, "ts_ms": message.ts_ms}
+        for agent_id, decisions in answers.decided.items():
+            for decision in decisions:
+                self._queue.put(("AGENT_ACTION", agent_id, tick | dict(zip(_ACTION, decision[2:], strict=True))))
         for agent_id, failure in answers.failed.items():
-            self._queue.put(("AGENT_ERROR", agent_id, where | {"error": failure.error}))
+            self._queue.put(("AGENT_ERROR", agent_id, tick | {"error": failure.error}))
 
     def count_message(self, message: Message, answers: Answers) -> None:  # noqa: ARG002
         """Count a message that another process reported."""
@@ -96,15 +96,15 @@ class EventWriter:
 
     def _run(self) -> None:
         due = 0.0
-        while not self._over.wait(_EVERY_S):
+        while not self._over.wait(_WRITE_S):
             if time.monotonic() >= due:
                 due = time.monotonic() + _HEALTH_S
-                self._look()
-            self._say()
+                self._check_health()
+            self._store_events()
         while not self._queue.empty() and self.lost is None:
-            self._say()
+            self._store_events()
 
-    def _look(self) -> None:
+    def _check_health(self) -> None:
         health = self.feed.health
         known = health.connected, health.error
         if known != self._health:
@@ -115,7 +115,7 @@ class EventWriter:
         except LeaseLostError as error:
             self._lose(error)
 
-    def _say(self) -> None:
+    def _store_events(self) -> None:
         happenings: list[Happening] = []
         try:
             while len(happenings) < 1000:
@@ -129,7 +129,7 @@ class EventWriter:
         except LeaseLostError as error:
             self._lose(error)
         except StoreError as error:  # the journal has the decisions, and the seal reports all; only listeners miss these
-            logger.warning("%d events of a live run were not told: %s", len(happenings), error)
+            logger.warning("%d events of a live run were not stored: %s", len(happenings), error)
 
     def _lose(self, error: LeaseLostError) -> None:
         self.lost = error
@@ -153,18 +153,18 @@ class LiveJobs(RunJobs):
         with ExitStack() as watched:
             feed, stop = watched.enter_context(self.live.following())
 
-            def made(commitment: Commitment | None) -> Run:
+            def make(commitment: Commitment | None) -> Run:
                 with watched:  # the feed is not followed while the run is stored
                     spec = self.origin.spec(job, feed, fixture, settings.grace_s)
-                    writer = EventWriter(lambda happenings: self._tell(job, happenings), tell, feed, stop)
+                    writer = EventWriter(lambda happenings: self._report_events(job, happenings), tell, feed, stop)
                     done = self._follow(spec, settings.folder / job.run_id, stop, commitment, writer)
                 if writer.lost is not None:
                     raise writer.lost
                 if done is None:
-                    raise PostponedError("the process that followed it ends")
+                    raise PostponedError("the process that followed the run is ending")
                 return done
 
-            yield made
+            yield make
 
     def _follow(
         self, spec: LiveSpec, folder: Path, stop: Stop, commitment: Commitment | None, writer: EventWriter
@@ -190,7 +190,7 @@ class LiveJobs(RunJobs):
                 raise
             raise PostponedError(str(error)) from error
 
-    def _tell(self, job: Job, happenings: Sequence[Happening]) -> None:
+    def _report_events(self, job: Job, happenings: Sequence[Happening]) -> None:
         with fenced(self.database, job) as connection:
             self.origin.report_events(connection, job, happenings, self.clock())
 

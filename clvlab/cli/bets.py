@@ -35,10 +35,10 @@ def bets() -> None:
 
 @bets_app.command("grade")
 def bets_grade(
-    bets: Annotated[Path, typer.Argument(help="CSV file, a row a bet.", metavar="BETS.csv")],
+    bets: Annotated[Path, typer.Argument(help="CSV file, one row per bet.", metavar="BETS.csv")],
     pack: Annotated[str, typer.Option(help="Pack id in the catalog, path of a pack folder, or URL.")],
     column: Annotated[
-        list[str] | None, typer.Option(help="MEANING=COLUMN, as time=placed_at; nothing behind = is not read; may be repeated.")
+        list[str] | None, typer.Option(help="MEANING=COLUMN, as time=placed_at; an empty COLUMN reads none; may be repeated.")
     ] = None,
     market: Annotated[str | None, typer.Option(help="The market of every row.")] = None,
     odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(OddsFormat)}.")] = None,
@@ -57,28 +57,28 @@ def bets_grade(
     runs_folder: RunsOption = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
-    """Score bets at the last tick not later than each, against the close, and seal them as a run."""
+    """Score each bet at the last tick up to its time, against the close, and seal all as a run."""
     goes_with("--log", log, owner=owner)
-    how = BetsFormat(_columns(column or []), market, odds_format, time_zone, time_format, team_aliases)
+    bets_format = BetsFormat(_columns(column or []), market, odds_format, time_zone, time_format, team_aliases)
     with (
         interruptible(lambda: "nothing was written; the same command begins again"),
         operations.open_log(log, create=True) if log else nullcontext() as opened,
         stages(f"grading of {bets.name}") as progress,
     ):
-        grading = plan_grading(bets, packs.open_pack(pack), how, window_of(horizon_s), agent_id)
-        done = execute(grading.spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL), progress)
-    graded, folder = grading.rows(done), runs_folder / done.run_id
+        grading = plan_grading(bets, packs.open_pack(pack), bets_format, window_of(horizon_s), agent_id)
+        run = execute(grading.spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL), progress)
+    graded, folder = grading.rows(run), runs_folder / run.run_id
     for path, frame in ((rows, graded.frame), (unmatched, graded.unmatched)):
         if path is not None:
-            with written_file(path) as whole:
-                whole.write(graded.csv(frame))
+            with written_file(path) as file:
+                file.write(graded.csv(frame))
     if page is not None:
-        with written_file(page) as whole:
-            whole.write(tear_sheet_page(done).encode())
+        with written_file(page) as file:
+            file.write(tear_sheet_page(run).encode())
     if as_json:
-        print_json(done.report | {"run_folder": str(folder), "headline": headline_of(done).facts(), "bets": graded.facts()})
+        print_json(run.report | {"run_folder": str(folder), "headline": headline_of(run).facts(), "bets": graded.facts()})
         return
-    show_report(done.report, headline_of(done))
+    show_report(run.report, headline_of(run))
     _show_rows(graded)
     for path in (rows, unmatched, page):
         if path is not None:

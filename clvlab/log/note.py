@@ -88,7 +88,7 @@ class Verifier:
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """A private key with its name; a witness's signs with the time."""
+    """A private key with its name; the key of a witness signs with the time."""
 
     name: str
     kind: int
@@ -185,7 +185,7 @@ def decode(text: str) -> bytes:
     except (Base64Error, ValueError) as error:
         raise LogError(f"no base64: {text[:80]!r}") from error
     if b64encode(data).decode() != text:
-        raise LogError(f"another base64 stands for the same bytes: {text[:80]!r}")
+        raise LogError(f"not the canonical base64 of its bytes: {text[:80]!r}")
     return data
 
 
@@ -214,10 +214,10 @@ def checkpoint(text: str) -> Checkpoint:
 # Keys whose signatures on a checkpoint count: those that a reader trusts as logs, and those trusted as witnesses.
 
 
-# Of the points of small order on edwards25519, the y: under such a key anybody can sign.
+# The y of each point of small order on edwards25519: anybody can sign under such a key.
 _FIELD = 2**255 - 19
-_EIGHTH = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")
-_SMALL_ORDER = {0, 1, _FIELD - 1, _EIGHTH, _FIELD - _EIGHTH}
+_ORDER_8_Y = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")
+_SMALL_ORDER = {0, 1, _FIELD - 1, _ORDER_8_Y, _FIELD - _ORDER_8_Y}
 
 
 @dataclass(frozen=True, slots=True)

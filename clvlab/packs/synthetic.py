@@ -1,9 +1,9 @@
 """Synthetic packs with the structure of a real odds feed; a seed gives the same ``content_hash`` on any machine.
 
 Each fixture has two hidden numbers, strength and goals, which move by noise and by news that is taken in over several messages.
-Every market depends on one of the two, which also settles it. Some messages suspend their market, and play continues for a
-while. An agent that uses only present prices gets the closing expectation on average; past prices show trends. All
-arithmetic is on integers, so that no library's random stream or logarithm can change a byte.
+Every market depends on one of the two, which also settles it. Some messages suspend their market, and in some leagues
+messages continue after kickoff. Present prices forecast the close without bias; past prices show trends. All arithmetic is on
+integers, so that a library's random stream or logarithm can't change a byte.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ PLAY_NOISE = 5
 class Dice:
     """SplitMix64: integers that depend on seed and stream alone.
 
-    Both are mixed into the state: added to it, neighbouring seeds would run the same course, one step apart.
+    Both are mixed into the state. If they were only added to it, neighbouring seeds would give the same sequence, one step
+    apart.
 
     References
     ----------
@@ -71,10 +72,10 @@ def _mixed(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A hidden number and its forecast, in millionths of the standard deviation that play still adds at kickoff.
+    """A hidden number and its forecast, in millionths of the standard deviation of its change from kickoff to the end of play.
 
-    ``forecast`` is the expectation of ``end`` given the level at each message, ``error`` the standard deviation about it;
-    ``end`` settles the markets.
+    ``forecast`` is the expectation of ``end`` given the level at each message, and ``error`` is the standard deviation of
+    ``end`` about it; ``end`` settles the markets.
     """
 
     forecast: Ints
@@ -114,24 +115,24 @@ def hidden_number(start: int, noise: int, news: News, played: int, dice: Dice) -
     pieces = news.arrives.astype(np.int64)
     parts = np.zeros_like(pieces)
     parts[news.arrives] = dice.bell(news.step, int(pieces.sum()))
-    times = np.ones_like(pieces)
-    times[len(times) - played :] = PLAY_NOISE
-    level = dice.bell(start, 1)[0] + np.cumsum(dice.bell(noise, len(times)) * times + _over_next(parts, news.takes))
+    factors = np.ones_like(pieces)
+    factors[len(factors) - played :] = PLAY_NOISE
+    level = dice.bell(start, 1)[0] + np.cumsum(dice.bell(noise, len(factors)) * factors + _over_next(parts, news.takes))
     # Variances in millionths. If k of ``takes`` parts of a piece are in, it adds k x k to V and k x takes to C.
-    at_once = start * start + noise * noise * np.cumsum(times * times)
+    at_once = start * start + noise * noise * np.cumsum(factors * factors)
     arriving = _over_next(pieces, news.takes)
     taken_in = np.cumsum(arriving - news.takes * _later(pieces, news.takes))  # k, summed over the pieces that are arriving
-    own = (at_once + news.step**2 * np.cumsum(2 * taken_in - arriving)) // MICRO  # k x k is the sum of 2 k - 1
-    shared = (at_once + news.step**2 * news.takes * np.cumsum(arriving)) // MICRO
+    variance = (at_once + news.step**2 * np.cumsum(2 * taken_in - arriving)) // MICRO  # k x k is the sum of 2 k - 1
+    covariance = (at_once + news.step**2 * news.takes * np.cumsum(arriving)) // MICRO
     rest = MICRO - played * (PLAY_NOISE * noise) ** 2 // MICRO
-    forecast = level + level * (shared - own) // own
-    error = (int(shared[-1]) + rest - shared - shared * (shared - own) // own) * MICRO
+    forecast = level + level * (covariance - variance) // variance
+    error = (int(covariance[-1]) + rest - covariance - covariance * (covariance - variance) // variance) * MICRO
     # A square root is rounded alike on every machine (IEEE 754).
     return Hidden(forecast, np.sqrt(error).astype(np.int64), int(level[-1]) + int(dice.bell(int(np.sqrt(rest * MICRO)), 1)[0]))
 
 
 def _over_next(values: Ints, messages: int) -> Ints:
-    """Sum each value into its own and the following messages, ``messages`` in all."""
+    """Add each value to its own message and to those after it, to ``messages`` of them in total."""
     return np.cumsum(values - _later(values, messages))
 
 
@@ -143,7 +144,7 @@ def _later(values: Ints, messages: int) -> Ints:
 
 
 _HOME = 250_000  # home advantage
-_DRAW = 345_000  # part1 wins above it, part2 below its negative; between them it is a draw
+_DRAW = 345_000  # with home advantage added, part1 wins above this and part2 below its negative; between them is a draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,9 @@ class SyntheticMarket:
     """A market of every fixture.
 
     ``sides`` are in byte order; ``share`` is the percentage of messages; ``overround_bps`` is the mean over messages. The first
-    side wins where the hidden number ends above ``-offset``. Of three sides ``part1`` wins there, and ``part2`` where the
-    mirrored number does. ``of_goals`` selects goals, else strength.
+    of two sides wins where the hidden number ends above ``-offset``. With three sides ``part1`` wins there, and ``part2`` wins
+    where the number ends at or below the mirror image of ``-offset`` about ``-_HOME``. The hidden number is goals if
+    ``of_goals`` is set, else strength.
     """
 
     key: str
@@ -167,7 +169,7 @@ class SyntheticMarket:
         first = np.clip(hidden.chance_bps(self.offset, at), 1, WHOLE_BPS - 2)
         if len(self.sides) == 2:
             return first, WHOLE_BPS - first
-        not_second = np.clip(hidden.chance_bps(self._other, at), first + 1, WHOLE_BPS - 1)
+        not_second = np.clip(hidden.chance_bps(self._second_offset, at), first + 1, WHOLE_BPS - 1)
         return not_second - first, first, WHOLE_BPS - not_second
 
     def winner(self, hidden: Hidden) -> str:
@@ -176,11 +178,11 @@ class SyntheticMarket:
         draw, part1, part2 = self.sides
         if hidden.end > -self.offset:
             return part1
-        return draw if hidden.end > -self._other else part2
+        return draw if hidden.end > -self._second_offset else part2
 
     @property
-    def _other(self) -> int:
-        """The offset above whose negative ``part2`` does not win."""
+    def _second_offset(self) -> int:
+        """The offset of ``part2``, which wins where the hidden number ends at or below its negative."""
         return 2 * _HOME - self.offset
 
     def odds_milli(self, prob_bps: Ints, spread_bps: Ints) -> Ints:
@@ -204,8 +206,8 @@ _FIRST_KICKOFF_MS = 1_767_355_200_000  # 2026-01-02 12:00 UTC
 _HOUR_MS = 3_600_000
 _PLAY_MS = 15 * 60_000
 _STRENGTH, _GOALS = 500_000, 120_000  # standard deviations at the first message; play adds 1 000 000
-_NEWS_TAKES = 6  # a piece of news is taken in over the messages before kickoff, divided by this
-_CALM = 40  # messages left before kickoff when all news is in: one for every market
+_NEWS_DIVISOR = 6  # a piece of news is taken in over the messages before kickoff, divided by this
+_CALM = 40  # messages between the last news and kickoff, enough for every market to have one
 _SPREAD_BPS = 30  # largest difference of a message's overround from its market's mean, either way
 _CLUBS = ("Ash", "Birch", "Cedar", "Dale", "Elm", "Fern", "Glen", "Heath", "Ivy", "Juniper", "Kestrel", "Linden")
 
@@ -254,7 +256,7 @@ _LEAGUES = (
 
 def build(recipe: Recipe, folder: Path) -> PackManifest:
     """Write the recipe's pack at ``folder``, whose name becomes the pack id."""
-    made = synthetic(recipe)
+    content = synthetic(recipe)
     manifest = PackManifest(
         pack_id=pack_id_of(folder),
         provenance="synthetic-clvlab",
@@ -263,9 +265,9 @@ def build(recipe: Recipe, folder: Path) -> PackManifest:
         consensus="model",
         normaliser="synthetic/2",
         recipe={"seed": recipe.seed, "fixtures": recipe.fixtures, "messages": recipe.messages},
-        fixtures=made.fixtures,
+        fixtures=content.fixtures,
     )
-    return write_pack(made.ticks, manifest, folder, results=made.results)
+    return write_pack(content.ticks, manifest, folder, results=content.results)
 
 
 def synthetic(recipe: Recipe) -> Synthetic:
@@ -335,21 +337,21 @@ class _Feed:
                 yield market.key, side, Payout.WON if side == winner else Payout.LOST
 
 
-def _feed(kickoff: int, league: _League, before: int, dice: Dice) -> _Feed:
-    play = before // 12 if league.shows_play else 0
-    n = before + play
+def _feed(kickoff: int, league: _League, n_before: int, dice: Dice) -> _Feed:
+    n_play = n_before // 12 if league.shows_play else 0
+    n = n_before + n_play
     market = _markets(n, dice)
-    ts_ms = _times(kickoff, league, before, play, dice)
+    ts_ms = _times(kickoff, league, n_before, n_play, dice)
     at = np.arange(n)
-    takes = max(before // _NEWS_TAKES, 1)
-    arrives = (dice.below(before, n) < league.pieces) & (at + takes + _CALM < before)
-    noise = isqrt(league.noise**2 // before)
+    takes = max(n_before // _NEWS_DIVISOR, 1)
+    arrives = (dice.below(n_before, n) < league.pieces) & (at + takes + _CALM < n_before)
+    noise = isqrt(league.noise**2 // n_before)
     news = News(arrives, takes, noise * league.news_step // 100)
-    strength, goals = (hidden_number(start, noise, news, play, dice) for start in (_STRENGTH, _GOALS))
+    strength, goals = (hidden_number(start, noise, news, n_play, dice) for start in (_STRENGTH, _GOALS))
     suspended = (dice.below(60, n) == 0) | (arrives & (dice.below(2, n) == 0))
     suspended[: len(MARKETS)] = False  # every market opens with a price
     spread = dice.below(2 * _SPREAD_BPS + 1, n) - _SPREAD_BPS
-    return _Feed(market, ts_ms, at >= before, suspended, spread, strength, goals)
+    return _Feed(market, ts_ms, at >= n_before, suspended, spread, strength, goals)
 
 
 def _markets(n: int, dice: Dice) -> Ints:
@@ -360,12 +362,12 @@ def _markets(n: int, dice: Dice) -> Ints:
     return np.asarray(chosen, dtype=np.int64)
 
 
-def _times(kickoff: int, league: _League, before: int, play: int, dice: Dice) -> Ints:
-    """Return times of messages: denser towards kickoff, several at once at the start, evenly spaced in play."""
-    share = np.sort(dice.below(1000, before))
+def _times(kickoff: int, league: _League, n_before: int, n_play: int, dice: Dice) -> Ints:
+    """Return times of messages: denser towards kickoff, several at once at the start, drawn uniformly in play."""
+    share = np.sort(dice.below(1000, n_before))
     lead = league.hours * _HOUR_MS
     left = (1000 - share) * (1000 - share) * lead // 1_000_000
-    early = np.sort(kickoff - left + np.sort(dice.below(900, before)))
+    early = np.sort(kickoff - left + np.sort(dice.below(900, n_before)))
     early[: len(MARKETS)] = early[0]
-    started = kickoff + 1000 + np.sort(dice.below(_PLAY_MS, play))
+    started = kickoff + 1000 + np.sort(dice.below(_PLAY_MS, n_play))
     return np.concatenate([np.minimum(early, kickoff - 1000), started])

@@ -89,7 +89,7 @@ class FeedSettings(BaseSettings):
     kalshi_private_key_file: Path | None = Field(default=None, description="PEM file of the signing key")
 
     the_odds_api_url: str | None = Field(default=None, description="URL of the provider")
-    the_odds_api_key: SecretStr | None = Field(default=None, description="key that pays for requests")
+    the_odds_api_key: SecretStr | None = Field(default=None, description="API key of the account that pays for requests")
     the_odds_api_sport: str | None = Field(default=None, description="sport, as `soccer_epl`")
     the_odds_api_regions: str | None = Field(default=None, description="book regions, separated by commas; default `eu`")
     the_odds_api_markets: str | None = Field(default=None, description="markets, separated by commas; default `h2h`")

@@ -44,7 +44,8 @@ class Settings(BaseSettings):
 
     live_folder: Path | None = Field(
         default=None,
-        description="folder of captures and journals of live runs; needed by a feed (`CLVLAB_FEED`); shared with the database",
+        description="folder of captures and journals of live runs; needed by a feed (`CLVLAB_FEED`); one for all services on a "
+        "database",
     )
     live_runs: int = Field(default=8, ge=1, le=1000, description="live runs this process follows at once")
     live_grace_s: int = Field(

@@ -117,7 +117,7 @@ class Tired:
 
 
 def test_nothing_is_left_of_an_agent_that_fails_in_a_late_shard(large, monkeypatch):
-    monkeypatch.setattr(shards, "_whole_because", lambda *_: None)
+    monkeypatch.setattr(shards, "_reason_for_whole", lambda *_: None)
     monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
     tired = Tired(PACK.fixture_ids[7])
     found = performed(DRIFT, tired)
@@ -130,7 +130,7 @@ def test_nothing_is_left_of_an_agent_that_fails_in_a_late_shard(large, monkeypat
 
 @pytest.mark.usefixtures("large")
 def test_the_error_of_the_last_agent_ends_the_run(monkeypatch):
-    monkeypatch.setattr(shards, "_whole_because", lambda *_: None)
+    monkeypatch.setattr(shards, "_reason_for_whole", lambda *_: None)
     monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
 
     with pytest.raises(Exception, match="'tired' failed with ValueError: tired"):

@@ -66,8 +66,8 @@ def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
     """Refuse a config that contradicts that of the instance.
 
     It may repeat the parameters of the instance's template or its whole configuration, in part or in full: each of its keys
-    must be one of the instance's with the same value. Values are the same if they are sealed alike; parameters of a template
-    after the template has read them.
+    must be one of the instance's with the same value. Values are the same if they are sealed alike. Parameters of a template
+    are compared after the template has read them.
     """
     config = entry.config
     if not config:
@@ -127,7 +127,7 @@ def unused_of(agent: RosterEntry) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Adds agents to rosters, and removes them.
+    """The means to add agents to rosters and to remove them.
 
     An agent is tried on the bound fixture before the competition is locked: reading a tape takes time, in which others may
     register.
@@ -141,11 +141,11 @@ class Registration:
         with self.database.read() as connection:
             seen, _ = _vacancy(connection, caller, competition_id, entry.agent_id)
             pinned = pinned_entry(connection, entry, caller)
-        self._try(seen, pinned)
+        self._require_runnable(seen, pinned)
         with self.database.write() as connection:
             row, position = _vacancy(connection, caller, competition_id, entry.agent_id, lock=True)
             if row["pack_id"] != seen["pack_id"]:  # a start bound it meanwhile, and failed
-                self._try(row, pinned)
+                self._require_runnable(row, pinned)
             place = {"competition_id": competition_id, "position": position, "roster_size": row["roster_size"]}
             rows.add_agent(connection, {**pinned, **place})
         unread = [*entry.ignored, *(f"config.{key}" for key in unused_of(pinned))]
@@ -153,24 +153,24 @@ class Registration:
 
     def withdraw(self, caller: str, competition_id: str, agent_id: str) -> None:
         with self.database.write() as connection:
-            _changeable(connection, caller, competition_id, lock=True)
+            _mutable_row(connection, caller, competition_id, lock=True)
             if not rows.remove_agent(connection, competition_id, agent_id):
                 raise UnknownEntryError(f"no agent {agent_id!r} is on the roster of competition {competition_id}")
 
-    def _try(self, row: CompetitionRow, pinned: RosterEntry) -> None:
+    def _require_runnable(self, row: CompetitionRow, pinned: RosterEntry) -> None:
         """Refuse an agent that can't run over the bound fixture, if there is one."""
         agent = rostered_agent(pinned)
         if row["pack_id"] is None or not names_ticks(agent):
             return
         try:
-            own = bind(self.packs, row["pack_id"], row["fixture_id"])
+            bound = bind(self.packs, row["pack_id"], row["fixture_id"])
         except PackError:  # the start will report it
             return
-        for agent_id, cause in misfits([agent], own).items():
+        for agent_id, cause in misfits([agent], bound).items():
             raise EntryError(f"agent {agent_id!r} {cause}")
 
 
-def _changeable(connection: Connection, caller: str, competition_id: str, *, lock: bool) -> CompetitionRow:
+def _mutable_row(connection: Connection, caller: str, competition_id: str, *, lock: bool) -> CompetitionRow:
     row = require_owned(rows.row(connection, competition_id, lock=lock), competition_id, caller)
     if row["status"] not in MUTABLE:
         raise RosterFrozenError(f"competition {competition_id} is {row['status']}: its roster is frozen")
@@ -180,7 +180,7 @@ def _changeable(connection: Connection, caller: str, competition_id: str, *, loc
 def _vacancy(
     connection: Connection, caller: str, competition_id: str, agent_id: str, *, lock: bool = False
 ) -> tuple[CompetitionRow, int]:
-    row = _changeable(connection, caller, competition_id, lock=lock)
+    row = _mutable_row(connection, caller, competition_id, lock=lock)
     agents = rows.agent_ids(connection, competition_id)
     if agent_id in agents:
         raise AlreadyRegisteredError(f"agent {agent_id!r} is registered already")

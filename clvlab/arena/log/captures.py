@@ -23,7 +23,7 @@ _DAY_MS = 86_400_000
 LATE_MS = _DAY_MS
 """Longest time from a segment's first message to its entry.
 
-A day lets an interrupted capture continue, and matches end within it: the author of a later entry may have known their results.
+A day lets an interrupted capture continue. Matches end within it, so the author of a later entry may have known their results.
 """
 
 
@@ -48,7 +48,7 @@ class LogGrade:
 
 
 @dataclass(frozen=True, slots=True)
-class _SegmentPart:
+class _PackSegment:
     """A segment of a pack, and the first and last arrival of its messages; ``None`` without messages."""
 
     name: str
@@ -60,7 +60,7 @@ class _SegmentPart:
 def log_grade(pack: Pack, place: str, trust: Trust, note: str | None = None, limits: SourceLimits | None = None) -> LogGrade:
     """Search every segment of a verified local pack in a log, under ``note`` or the checkpoint that a service returns."""
     if pack.grade is Grade.NOT_SHOWN:
-        return LogGrade(Grade.NOT_SHOWN, ("the pack shows no messages that a log could have",))
+        return LogGrade(Grade.NOT_SHOWN, ("the pack does not have the messages that a log could record",))
     parts, limits, keys = _parts(pack), limits or SourceLimits(), Keys.read(trust.logs, trust.witnesses)
     with opened_source(place, limits) as source:
         note = source.head().note if note is None else note
@@ -89,9 +89,9 @@ def log_grade(pack: Pack, place: str, trust: Trust, note: str | None = None, lim
     )
 
 
-def _parts(pack: Pack) -> list[_SegmentPart]:
+def _parts(pack: Pack) -> list[_PackSegment]:
     """Return the segments of a pack; empty for an import of other files."""
-    found: list[_SegmentPart] = []
+    found: list[_PackSegment] = []
     if pack.manifest.normaliser not in CAPTURES:
         return found
     for raw in pack.manifest.raw:
@@ -102,7 +102,7 @@ def _parts(pack: Pack) -> list[_SegmentPart]:
             continue
         arrivals = [record.at_ms for record in records if isinstance(record, CaptureRecord) and record.text is not None]
         entry = Segment(header.capture_id, header.number, file_sha256(path))
-        found.append(_SegmentPart(raw.name, entry, min(arrivals, default=None), max(arrivals, default=None)))
+        found.append(_PackSegment(raw.name, entry, min(arrivals, default=None), max(arrivals, default=None)))
     return found
 
 
@@ -123,7 +123,7 @@ def _times(source: LogSource, signed: Checkpoint, wanted: set[Segment], limits: 
 
 
 def _reasons(
-    pack: Pack, parts: list[_SegmentPart], times: Mapping[Segment, int], signed: Checkpoint, wait_ms: int
+    pack: Pack, parts: list[_PackSegment], times: Mapping[Segment, int], signed: Checkpoint, wait_ms: int
 ) -> list[str]:
     """Compare entry times of segments with arrivals and kickoffs, in sentences."""
     last = max(times.values())

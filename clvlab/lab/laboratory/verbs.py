@@ -1,4 +1,4 @@
-"""The verbs of a notebook."""
+"""The functions that a notebook calls."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def lookahead_audit(
     seed
         Chooses the cuts; random by default, and named in the report.
     max_rows
-        A longer tape is audited on some fixtures, at least 100 of them drawn without regard to decisions.
+        A tape with more rows is audited on some of its fixtures; at least 100 of these are drawn without regard to the agent's
+        decisions.
 
     Examples
     --------
@@ -94,8 +95,8 @@ def lookahead_audits(
     [True, True]
     """
     check_audit(cuts, seed, max_rows)
-    found = [HERE.pack(pack_argument(pack)).source for pack in several(packs)]
-    reports = audit_all(resolve(agent_spec(agent).agent), found, Audit(cuts, seed, max_rows), GridWork(executor).executor)
+    sources = [HERE.pack(pack_argument(pack)).source for pack in several(packs)]
+    reports = audit_all(resolve(agent_spec(agent).agent), sources, Audit(cuts, seed, max_rows), GridWork(executor).executor)
     return tuple(AuditReport(report) for report in reports)
 
 
@@ -127,7 +128,7 @@ def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
     'synthetic-clvlab'
     """
     if not isinstance(where, str | Path):
-        raise _no_place_of_a_pack(where)
+        raise _not_a_pack_error(where)
     if content_hash is not None and not (isinstance(content_hash, str) and content_hash.startswith("sha256:")):
         raise PackFormatError(f"a content hash is written as sha256:<hex>, not {content_hash!r:.80}")
     return Pack(application_packs.open_pack(where, content_hash=content_hash))
@@ -165,16 +166,16 @@ def join_sources(packs: Sequence[Pack | str | Path], *, team_aliases: str | Path
     """Return the first pack with the prices of the others as books; ticks, closes and ids are those of the first.
 
     Fixtures are matched one to one by teams, kickoff and prices; ambiguous or contradictory matches are refused, and
-    ``.matching`` lists all. A price of another source is known from the first tick that is not before it. Agents see the books
-    with ``books=True``; ``Window(close_source=...)`` closes by one.
+    ``.matching`` lists all. A price of another source is known from the first tick at or after it. Agents see the books with
+    ``books=True``; ``Window(close_source=...)`` takes the closes from one of them.
 
     Parameters
     ----------
     packs
         At least two packs, their ids, or the paths of their folders: each becomes a book named after its provider.
     team_aliases
-        A TOML file of further team names, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``. Those in use become part of the
-        join, which needs the file no more.
+        A TOML file of further team names, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``. Those in use become
+        part of the join, which then no longer needs the file.
 
     Raises
     ------
@@ -193,8 +194,8 @@ def join_sources(packs: Sequence[Pack | str | Path], *, team_aliases: str | Path
     ({'taken'}, ('clvlab',))
     """
     opened = [pack if isinstance(pack, Pack) else open_pack(pack) for pack in several(packs)]
-    made, found = join_of([pack.source for pack in opened], aliases=read_aliases(team_aliases))
-    return Joined(made, joint_hold_out(opened), found)
+    joined, matching = join_of([pack.source for pack in opened], aliases=read_aliases(team_aliases))
+    return Joined(joined, joint_hold_out(opened), matching)
 
 
 @names_checked
@@ -325,14 +326,14 @@ def imports(
 
 @names_checked
 def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95) -> Leaderboard:
-    """Rank backtests by mean CLV, with intervals, which do not rank.
+    """Rank backtests by mean CLV; the intervals that it shows have no effect on the ranks.
 
     Parameters
     ----------
     runs
         Backtests and competitions, over the same packs or not.
     by
-        Measure of the order: ``clv``, ``edge`` or ``price_ratio``; the rank is the law's, by CLV.
+        Measure by which rows are sorted: ``clv``, ``edge`` or ``price_ratio``; ranks are always by CLV, as the law says.
     level
         Level of the intervals.
 
@@ -343,13 +344,13 @@ def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95)
     """
     if isinstance(runs, Result | str) or not isinstance(runs, Iterable):
         raise StatisticsError(f"a leaderboard is of a list of backtests, not {value_text(runs)}: write leaderboard([a, b])")
-    found = list(runs)
-    for run in found:
-        if not isinstance(run, Result):
+    results = list(runs)
+    for result in results:
+        if not isinstance(result, Result):
             raise StatisticsError(
-                f"backtests and competitions can be ranked, not {value_text(run)}: give what backtest(...) returns"
+                f"backtests and competitions can be ranked, not {value_text(result)}: give the result of backtest(...)"
             )
-    return Leaderboard(tuple(one for run in found for one in run.parts), by, level)
+    return Leaderboard(tuple(one for result in results for one in result.parts), by, level)
 
 
 @names_checked
@@ -376,8 +377,8 @@ def agents() -> AgentListing:
     return AgentListing()
 
 
-def _no_place_of_a_pack(where: object) -> UnknownPackError:
-    """Return the refusal of a value that names no pack."""
+def _not_a_pack_error(where: object) -> UnknownPackError:
+    """Return the error for a value that does not name a pack."""
     if isinstance(where, Pack):
         return UnknownPackError(f"{where.pack_id!r} is open already: use it as it is")
     try:
@@ -391,7 +392,7 @@ def _save_hint(value: object) -> str:
     return ": write open_run(result.run.save('runs'))" if isinstance(value, Result | Run) else ""
 
 
-_HERE = Verbs(HERE)
-backtest, backtests, compare = _HERE.backtest, _HERE.backtests, _HERE.compare
-sweep, walk_forward = _HERE.sweep, _HERE.walk_forward
-grade_bets = _HERE.grade_bets
+_LOCAL_VERBS = Verbs(HERE)
+backtest, backtests, compare = _LOCAL_VERBS.backtest, _LOCAL_VERBS.backtests, _LOCAL_VERBS.compare
+sweep, walk_forward = _LOCAL_VERBS.sweep, _LOCAL_VERBS.walk_forward
+grade_bets = _LOCAL_VERBS.grade_bets

@@ -1,4 +1,4 @@
-"""Markets of two sources as one: the subject of a market, and the roles of its sides."""
+"""Matching of markets of two sources: the subject of a market, and the roles of its sides."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KINDS_1 = {
 def market_of(key: str, sides: Iterable[str], teams: Sequence[str], version: str = MATCHING_VERSION) -> Market | None:
     """Return the market of a key; ``None`` where the key is not read, or its sides can't be told apart.
 
-    ``teams`` are the names of home and away, which sides may bear. Version 1 matched an unknown key with an equal key.
+    ``teams`` are the names of home and away, which sides can have too. Version 1 matched an unknown key with an equal key.
 
     Examples
     --------
@@ -43,27 +43,27 @@ def market_of(key: str, sides: Iterable[str], teams: Sequence[str], version: str
     >>> market_of("winner_home||", ["yes", "no"], []).sides
     (('yes', <Role.HOME: 'home'>),)
     """
-    named = sorted(sides)
-    if set(map(str.casefold, named)) == _BINARY:
-        return _binary(key, named, teams, version)
-    read = _first_rules(key) if version == "1" else Market.parse(key)
-    if isinstance(read, UnreadKey):
+    sorted_sides = sorted(sides)
+    if set(map(str.casefold, sorted_sides)) == _BINARY:
+        return _binary(key, sorted_sides, teams, version)
+    market = _market_1(key) if version == "1" else Market.parse(key)
+    if isinstance(market, UnreadKey):
         return None
-    roles = [_role(side, teams, None if version == "1" else read) for side in named]
-    found = tuple((side, role) for side, role in zip(named, roles, strict=True) if role is not None)
-    if len(found) < len(named) or len({role for _, role in found}) < len(found):
+    roles = [_role(side, teams, None if version == "1" else market) for side in sorted_sides]
+    found = tuple((side, role) for side, role in zip(sorted_sides, roles, strict=True) if role is not None)
+    if len(found) < len(sorted_sides) or len({role for _, role in found}) < len(found):
         return None
-    return replace(read, sides=found)
+    return replace(market, sides=found)
 
 
 def _binary(key: str, sides: Sequence[str], teams: Sequence[str], version: str) -> Market | None:
     kind, period, _ = key_parts(key)
     roles = (_winner_roles_1 if version == "1" else _winner_roles)(kind, teams)
-    read = _first_rules(f"winner|{period}") if version == "1" else Market.parse(f"winner{key.removeprefix(kind)}")
-    if isinstance(read, UnreadKey) or len(roles) != 1:
+    market = _market_1(f"winner|{period}") if version == "1" else Market.parse(f"winner{key.removeprefix(kind)}")
+    if isinstance(market, UnreadKey) or len(roles) != 1:
         return None
     no, yes = sorted(sides, key=str.casefold)
-    return replace(read, key=key, sides=((yes, next(iter(roles))),), no=no)
+    return replace(market, key=key, sides=((yes, next(iter(roles))),), no=no)
 
 
 def _winner_roles(kind: str, teams: Sequence[str]) -> set[Role]:
@@ -85,12 +85,12 @@ def _winner_roles_1(kind: str, teams: Sequence[str]) -> set[Role]:
     return {role for role in (_role(team, teams),) if role is not None}
 
 
-def _first_rules(key: str) -> Market:
-    """Return a market by the words of its key, which match only if equal; later rules compare what is counted."""
+def _market_1(key: str) -> Market:
+    """Return a market by version 1, in which keys match only if their words are equal; later versions compare the subject."""
     kind, period, parameters = key_parts(key)
     line, word = _LINE_1.search(parameters), _KINDS_1.get(kind.casefold(), kind)
-    own = MarketKind.HANDICAP if word == MarketKind.HANDICAP else MarketKind.TOTAL
-    return Market(key, own, period.casefold(), float(line[1]) if line else None, stat=word)
+    market_kind = MarketKind.HANDICAP if word == MarketKind.HANDICAP else MarketKind.TOTAL
+    return Market(key, market_kind, period.casefold(), float(line[1]) if line else None, stat=word)
 
 
 def _role(side: str, teams: Sequence[str], market: Market | None = None) -> Role | None:

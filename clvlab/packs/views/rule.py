@@ -1,4 +1,4 @@
-"""The rule of a view: its fixtures, markets and messages, in one form however it was written."""
+"""The rule of a view: its fixtures, markets and messages, in one canonical form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clvlab.words import counted, minute, seconds
 OVERROUND, BOOKS = "max_overround", "min_books"
 """Filters that mark messages suspended, by name."""
 MARKS = frozenset({"max_overround_bps", BOOKS})
-"""Names of filters after which prices are not all the parent's."""
+"""Keys of these filters in a payload; with one of them, a view lacks some prices of its parent."""
 _SEASON = re.compile(r"(\d{4})(?:[-/](\d{2}|\d{4}))?")
 _MOST_OVERROUND = 1000
 _MOST_BOOKS = 1_000_000
@@ -50,7 +50,7 @@ class Rule:
     # leagues, seasons: names as the pack has them
     leagues: tuple[str, ...] | None = None
     seasons: tuple[str, ...] | None = None
-    # after_ms, before_ms: kickoffs at or after the one, and before the other, in UTC milliseconds
+    # kickoffs at or after after_ms, and before before_ms, in UTC milliseconds
     after_ms: int | None = None
     before_ms: int | None = None
     fixtures: tuple[int, ...] | None = None  # fixture ids
@@ -87,9 +87,9 @@ class Rule:
                 drop_close_older_than_s=found.max_close_age_s,
             )
         except TypeError as error:
-            raise ViewError(f"no rule of a view: {error}") from error
+            raise ViewError(f"not a rule of a view: {error}") from error
         if again.payload() != payload:
-            raise ViewError(f"no rule of a view as clvlab writes it: {payload!r:.200}")
+            raise ViewError(f"not a rule of a view as clvlab writes it: {payload!r:.200}")
         return again
 
     @property
@@ -117,9 +117,9 @@ class Rule:
             The pack lacks a league, season or fixture, or no fixture remains.
         """
         left, steps = tuple(fixtures), list[RuleStep]()
-        for name, words, known, keep in self._filters(fixtures, pack_id):
-            unknown = 0 if known is None else sum(known(fixture) is None for fixture in left)
-            kept = tuple(fixture for fixture in left if (known is None or known(fixture) is not None) and keep(fixture))
+        for name, words, value_of, keep in self._filters(fixtures, pack_id):
+            unknown = 0 if value_of is None else sum(value_of(fixture) is None for fixture in left)
+            kept = tuple(fixture for fixture in left if (value_of is None or value_of(fixture) is not None) and keep(fixture))
             steps.append(RuleStep(name, words, len(left) - len(kept), unknown, len(left)))
             left = kept
         if not left:
@@ -140,9 +140,9 @@ class Rule:
             yield "before", Rule(before_ms=before).words, _kickoff, lambda one: (one.kickoff_ts_ms or 0) < before
         if self.fixtures is not None:
             wanted, known = set(self.fixtures), {fixture.fixture_id for fixture in fixtures}
-            strange = sorted(wanted - known)
-            if strange:
-                raise ViewError(f"fixture {strange[0]} is not in pack {pack_id!r}, which has {len(known):,}")
+            missing = sorted(wanted - known)
+            if missing:
+                raise ViewError(f"fixture {missing[0]} is not in pack {pack_id!r}, which has {len(known):,}")
             yield "fixtures", Rule(fixtures=self.fixtures).words, None, lambda one: one.fixture_id in wanted
 
 
@@ -200,7 +200,7 @@ def _texts(name: str, value: Any) -> tuple[str, ...] | None:
     if not texts or not all(isinstance(one, str) and len(one.encode()) <= _MAX_TEXT_BYTES for one in texts):
         raise ViewError(f"{name}= is a text, or a list of texts that is not empty, not {value!r:.80}")
     if name != "markets" and not all(texts):
-        raise ViewError(f"{name}= has an empty text: leave it out for every {name}")
+        raise ViewError(f"{name}= has an empty text: omit {name}= to take all")
     return tuple(sorted(set(texts)))
 
 
@@ -211,7 +211,7 @@ def _season(text: str) -> str:
 
 
 def _shortest(prefixes: Sequence[str]) -> tuple[str, ...] | None:
-    """Leave out keys that another prefix covers; a prefix of every market is no filter."""
+    """Leave out prefixes that another one covers; ``None`` if one is empty, and so selects every market."""
     kept = tuple(one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes))
     return None if kept == ("",) else kept
 
@@ -219,8 +219,8 @@ def _shortest(prefixes: Sequence[str]) -> tuple[str, ...] | None:
 def _ids(value: Iterable[int] | None) -> tuple[int, ...] | None:
     if value is None:
         return None
-    listed = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
-    chosen = tuple(value) if listed else ()
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    chosen = tuple(value) if is_list else ()
     if not chosen or not all(hasattr(one, "__index__") and not isinstance(one, bool) for one in chosen):
         raise ViewError(f"fixtures= is a list of fixture ids that is not empty, not {value!r:.80}")
     return tuple(sorted({operator.index(one) for one in chosen}))
@@ -258,19 +258,19 @@ def _read_time(name: str, text: str) -> date | datetime:
 def _overround(value: Any) -> int | None:
     if value is None:
         return None
-    number = not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
-    if not number or not 0 <= value <= _MOST_OVERROUND:
+    is_number = not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+    if not is_number or not 0 <= value <= _MOST_OVERROUND:
         raise ViewError(f"max_overround= is a share of at least 0, as 0.15 for 15 %, not {value!r:.80}")
     found: int = round(value * 10_000)
     return found
 
 
-def _whole(name: str, what: str, value: Any, most: int) -> int | None:
+def _whole(name: str, noun: str, value: Any, most: int) -> int | None:
     if value is None:
         return None
     if type(value) is int and 1 <= value <= most:
         return value
-    raise ViewError(f"{name}= is a whole {what} from 1 on, not {value!r:.80}")
+    raise ViewError(f"{name}= is a whole {noun} from 1 on, not {value!r:.80}")
 
 
 def _among(name: str, wanted: Sequence[str], found: Iterable[str | None], pack_id: str) -> set[str]:

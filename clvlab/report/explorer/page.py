@@ -32,11 +32,11 @@ def reasoning(record: InspectorRecord) -> str:
     if edge is None:
         return sums
     at = f"the price {odds(quote)}" if quote is not None else f"the fair price of {entry:,} bps"
-    return f"{sums} Edge = close {close:,} bps at {at}: {amount(edge)} of the stake, which ranks nothing."
+    return f"{sums} Edge = close {close:,} bps at {at}: {amount(edge)} of the stake, not used for ranking."
 
 
 def record_card(seq: int, record: InspectorRecord, *, known: bool = True) -> Html:
-    """Show an inspector record; before the close is ``known``, hide what depends on it."""
+    """Show an inspector record; hide the parts that depend on the close until it is ``known``."""
     action, state = record["agent_action"], record["market_state"]
     return card(
         "record.html",
@@ -64,7 +64,7 @@ def record_card(seq: int, record: InspectorRecord, *, known: bool = True) -> Htm
 
 
 def _tone(record: InspectorRecord, *, known: bool) -> Tone | None:
-    """Return the tone of a score; `None` before it is known, or without one."""
+    """Return the tone of a score; ``None`` if the score is not known yet, or does not exist."""
     clv = record["recompute"]["clv_bps"]
     if not known or clv is None:
         return None
@@ -73,7 +73,7 @@ def _tone(record: InspectorRecord, *, known: bool) -> Tone | None:
 
 def _gate(policy: PolicyVerdict | None) -> str:
     if policy is None:
-        return "nothing asked for"
+        return "nothing proposed"
     return "allowed" if all(phase["allowed"] for phase in (policy["pre"], policy["post"])) else "refused"
 
 

@@ -30,10 +30,10 @@ from clvlab.runs.live.view import LiveView
 from clvlab.runs.run import Run
 from clvlab.sources.capture.feed import Stop
 
-# Live runs that were started in a folder and are not over: found again by their request.
+# Unfinished live runs in a folder, which are found again by their request.
 #
-# The folder of a run has its id as name. It holds the segments of the capture, the journal of decisions, in the end the pack;
-# and, as long as the run is not over, the request.
+# The folder of a run has its id as name. It holds the segments of the capture, the journal of decisions, and in the end the
+# pack; until the run is over, also the request.
 
 
 _REQUEST_FILE = "asked.json"
@@ -59,7 +59,9 @@ class OpenRun:
             with lock(self.folder, patience_s=0):
                 yield
         except FileLockedError as error:
-            raise FileLockedError(f"{self.spec.run_id} is being followed already: wait for its seal, or end that") from error
+            raise FileLockedError(
+                f"{self.spec.run_id} is being followed already: wait for its seal, or stop the process that follows it"
+            ) from error
 
     def require_same_log(self, log: LogStore | None) -> None:
         """Raise ``LogError`` unless ``log`` is the one that the run was committed to."""
@@ -73,13 +75,13 @@ class OpenRun:
             raise LogError(f"{self.spec.run_id} was started {stated}: continue it like that, or remove {str(self.folder)!r}")
 
     def committed(self, commitment: Commitment | None) -> None:
-        """Note the entry of a log under which it was started, before its first message."""
+        """Note the log entry under which the run was started, before its first message."""
         stored = _read(self.folder)
         if "commit_index" not in stored:
             _write(self.folder, {**stored, "commit_index": None if commitment is None else commitment.index})
 
     def over(self) -> None:
-        """Note that it is sealed, or failed: the next request is another run."""
+        """Note that the run is sealed or has failed, so that the same request starts another one."""
         (self.folder / _REQUEST_FILE).unlink()
 
     @property
@@ -98,7 +100,7 @@ def begin(request: LiveRequest, agents: Sequence[Agent], root: Path, now_ms: int
             return OpenRun(request.spec(feed, agents, stored["origin_id"], fixture, stored["until_ts_ms"]), folder)
     until = until_ts_ms(request.until, now_ms)
     if until is not None and until <= now_ms:
-        raise FeedError("the time at which the run is to be sealed at the latest is over")
+        raise FeedError("the latest time for the seal of the run is in the past")
     fixture, origin_id = chosen(feed.fixtures(), request.fixture, now_ms, request.grace_s), f"live_{token_hex(16)}"
     spec = request.spec(feed, agents, origin_id, fixture, until)
     opened = OpenRun(spec, root / spec.run_id)
@@ -127,7 +129,7 @@ def _read(folder: Path) -> _StoredRequest:
         stored: _StoredRequest = orjson.loads((folder / _REQUEST_FILE).read_bytes())
         _ = stored["question"], stored["origin_id"], stored["fixture"], stored["until_ts_ms"]
     except (ValueError, TypeError, KeyError) as error:
-        raise ReplayError(f"what was begun in {str(folder)!r} can't be read: remove the folder") from error
+        raise ReplayError(f"the live run in {str(folder)!r} can't be read: remove the folder") from error
     return stored
 
 
@@ -136,7 +138,7 @@ def _commitments(log: LogStore, run_id: str) -> list[int]:
         return [index for index, kind in rows.about(run_id) if kind == EntryKind.COMMIT]
 
 
-_LOOK_S = 0.5
+_UPDATE_S = 0.5
 
 
 def run_live(
@@ -157,10 +159,10 @@ def run_live(
     """
     opened = begin(request, agents, root, clock())
     view, stop = LiveView(opened.spec, clock), Stop()
-    return _attended(lambda: _made(opened, recorder, view, stop, store_pack, clock), stop, lambda: on_update(view))
+    return _attend(lambda: _follow_recorded(opened, recorder, view, stop, store_pack, clock), stop, lambda: on_update(view))
 
 
-def _made(
+def _follow_recorded(
     opened: OpenRun,
     recorder: Recorder[LiveSpec],
     view: LiveView,
@@ -168,10 +170,10 @@ def _made(
     store_pack: Callable[[Pack], Pack],
     clock: Callable[[], int],
 ) -> Run:
-    """Follow a run on the record; an early end, or an error that can be mended, leaves it to be continued."""
+    """Follow a run under its recorder; after an early end, or an error that can be mended, it can be continued."""
     spec = opened.spec
 
-    def followed(commitment: Commitment | None) -> Run:
+    def follow_feed(commitment: Commitment | None) -> Run:
         try:
             done = follow(
                 spec,
@@ -187,21 +189,21 @@ def _made(
         except FeedError as error:
             if not view.messages:
                 raise
-            raise FeedError(f"{error}; {spec.run_id} is left as it is: mend that, and ask for it again") from error
+            raise FeedError(f"{error}; {spec.run_id} is left as it is: mend that, and start it again to continue") from error
         if done is None:
-            raise FeedError(f"{spec.run_id} was stopped: it goes on when it is asked for again")
+            raise FeedError(f"{spec.run_id} was stopped: start it again to continue")
         return done.moved(store_pack(done.pack))
 
-    def is_left(error: ClvlabError) -> bool:
+    def can_continue(error: ClvlabError) -> bool:
         return isinstance(error, StoreError) or (isinstance(error, FeedError) and (view.messages > 0 or stop.is_set))
 
     with opened.held():
         opened.require_same_log(recorder.log)
         try:
-            return lifecycle(spec, _LiveRecorder(recorder, opened), followed, is_left)
+            return lifecycle(spec, _LiveRecorder(recorder, opened), follow_feed, can_continue)
         except ClvlabError as error:
             if opened.is_over:
-                error.add_note(f"{spec.run_id} is abandoned; what it captured stays in {str(opened.folder)!r}")
+                error.add_note(f"{spec.run_id} is abandoned; its capture stays in {str(opened.folder)!r}")
             raise
 
 
@@ -228,8 +230,8 @@ class _LiveRecorder:
         self.opened.over()
 
 
-def _attended(work: Callable[[], Run], stop: Stop, on_update: Callable[[], None]) -> Run:
-    """Do work on its own thread, so that no interrupt breaks off a line, and call ``on_update`` meanwhile."""
+def _attend(work: Callable[[], Run], stop: Stop, on_update: Callable[[], None]) -> Run:
+    """Do work on its own thread, so that an interrupt can't cut a line short, and call ``on_update`` meanwhile."""
     done: Future[Run] = Future()
 
     def run() -> None:
@@ -243,7 +245,7 @@ def _attended(work: Callable[[], Run], stop: Stop, on_update: Callable[[], None]
     try:
         while thread.is_alive():
             on_update()
-            thread.join(_LOOK_S)
+            thread.join(_UPDATE_S)
         on_update()
     except BaseException as error:
         stop.set()

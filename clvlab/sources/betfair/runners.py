@@ -1,8 +1,8 @@
-"""Tables of Betfair's prices, a row a runner: starting prices, and best prices at fixed times before the start.
+"""Tables of Betfair's prices, one row per runner: starting prices, and best prices at fixed times before the start.
 
 Starting-price files have the average traded in the morning and the starting price; the average over everything before the off
 (``PPWAP``) is left out, as it is known only then. The others have the best back and lay prices some minutes before the start.
-No file says when a price stood: times are synthetic, as the pack's consensus label says.
+The files do not say when a price was quoted, so times are synthetic, as the pack's consensus label says.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ NORMALISER = "betfair-csv/1"
 _BOOK = "betfair"
 _RULES = Consensus(min_books=1, max_age_s=10**9)
 _CLOSING_MS = 1000
-_MORNING_HOUR = 11  # what was traded on the day until then is MORNINGWAP
-_PLACES = 1.5  # winners that the starting prices of a market speak of, from which on it has several
+_MORNING_HOUR = 11  # MORNINGWAP is the average price of the day's trades until then
+_PLACES = 1.5  # a market whose starting prices imply more winners than this has several
 _DAYS = ("%d-%m-%Y %H:%M", "%d-%m-%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%d/%m/%Y %H:%M:%S")
 _BACK, _LAY = re.compile(r"bestbackprice(\d+)minprior"), re.compile(r"bestlayprice(\d+)minprior")
 _WON = {"1": Payout.WON, "win": Payout.WON, "winner": Payout.WON, "0": Payout.LOST, "lose": Payout.LOST,
         "loser": Payout.LOST}  # fmt: skip
-_STARTING = ("eventid", "eventdt", "selectionid", "bsp")
-_SPANS = ("eventid", "eventdate", "marketid", "markettype", "selectionid")
+_STARTING_COLUMNS = ("eventid", "eventdt", "selectionid", "bsp")
+_TIMED_COLUMNS = ("eventid", "eventdate", "marketid", "markettype", "selectionid")
 
 
 class _Runner(NamedTuple):
@@ -70,33 +70,33 @@ def plain_name(column: str) -> str:
 def shape_of(header: Sequence[str]) -> tuple[str, ...] | None:
     """Return the columns that identify one of the two kinds of table; ``None`` for neither."""
     own = {plain_name(column): column for column in header}
-    if {*_STARTING} <= own.keys():
-        return tuple(own[name] for name in _STARTING)
+    if {*_STARTING_COLUMNS} <= own.keys():
+        return tuple(own[name] for name in _STARTING_COLUMNS)
     back = next((column for name, column in own.items() if _BACK.fullmatch(name)), None)
-    return None if back is None or not {*_SPANS} <= own.keys() else (own["marketid"], own["selectionid"], back)
+    return None if back is None or not {*_TIMED_COLUMNS} <= own.keys() else (own["marketid"], own["selectionid"], back)
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
-    """Read tables file by file, and make each market's ticks of its runners."""
+    """Read tables file by file, and make each market's ticks from its runners."""
     account = ImportStats(options.lenient)
-    reading = _RunnersReader(options, account, zone_of(options.time_zone), QuoteSpill(scratch))
+    reader = _RunnersReader(options, account, zone_of(options.time_zone), QuoteSpill(scratch))
     for name, path in sorted(files.items()):
-        reading.file(name, path)
+        reader.read_file(name, path)
         options.progress(f"{name}: {counted(account.messages, 'runner')} so far")
-    ids = fixture_ids_of(reading.events)
-    results = [(ids[row[0]], *row[1:]) for row in reading.results]
+    ids = fixture_ids_of(reader.events)
+    results = [(ids[row[0]], *row[1:]) for row in reader.results]
     return SourceData(
-        parts=quote_parts(reading.spill, ids, options, _RULES, account),
+        parts=quote_parts(reader.spill, ids, options, _RULES, account),
         fixtures=tuple(
             Fixture(fixture_id=ids[source_id], names=event.names, source_id=source_id, kickoff_ts_ms=event.kickoff_ms)
-            for source_id, event in sorted(reading.events.items(), key=lambda item: ids[item[0]])
+            for source_id, event in sorted(reader.events.items(), key=lambda item: ids[item[0]])
         ),
         account=account,
         provenance="imported-betfair-csv",
         normaliser=NORMALISER,
-        margin="multiplicative" if reading.has_lay else options.margin.value,
+        margin="multiplicative" if reader.has_lay else options.margin.value,
         consensus="single-venue; times of ticks are synthetic",
-        closing_source="best prices before the start" if reading.has_lay else "starting price",
+        closing_source="best prices before the start" if reader.has_lay else "starting price",
         results=pl.DataFrame(results, schema=RESULTS, orient="row") if results else None,
     )
 
@@ -110,17 +110,17 @@ class _RunnersReader:
         self._options, self._account, self._zone = options, account, zone
         self._markets: set[tuple[str, str]] = set()
 
-    def file(self, name: str, path: Path) -> None:
+    def read_file(self, name: str, path: Path) -> None:
         """Read the markets of a file; of a truncated one all but the last, which may lack runners."""
         markets: dict[tuple[str, str, str, str], list[_Runner]] = defaultdict(list)
         last = None
         try:
             header, rows = opened_csv(name, path, self._account)
-            has_lay = self._has_lay(name, header)
+            has_lay = self._check_kind(name, header)
             for row in rows:
                 plain = CsvRow(row.line, {plain_name(column): cell for column, cell in row.cells.items()})
                 self._account.messages += 1
-                last = self._runner(name, plain, markets) or last
+                last = self._add_runner(name, plain, markets) or last
         except SourceError as error:
             self._account.refuse_file(name, error)
             markets.pop(last, []) if last is not None else None
@@ -132,45 +132,45 @@ class _RunnersReader:
         quotes = [
             quote
             for (event, market, kind, line), runners in markets.items()
-            for quote in self._market(
+            for quote in self._quotes(
                 name, event, market, _key(kind, market, line, alone=len(kinds[event, kind, line]) == 1), runners
             )
         ]
         schema = {**QUOTES, "fair": pl.Float64} if has_lay else QUOTES
         self.spill.add(pl.DataFrame([row[: len(schema)] for row in quotes], schema=schema, orient="row"))
 
-    def _has_lay(self, name: str, header: Sequence[str]) -> bool:
+    def _check_kind(self, name: str, header: Sequence[str]) -> bool:
         if shape_of(header) is None:
             raise SourceError(
-                f"{name}: no table of Betfair's runners: it needs the columns EVENT_ID, EVENT_DT, SELECTION_ID and BSP, or "
+                f"{name}: not a table of Betfair's runners: it needs the columns EVENT_ID, EVENT_DT, SELECTION_ID and BSP, or "
                 f"EVENT_ID, EVENT_DATE, MARKET_ID, MARKET_TYPE, SELECTION_ID and BEST_BACK_PRICE_60_MIN_PRIOR; it has "
                 f"{', '.join(header[:20])}"
             )
-        has_lay = not {*_STARTING} <= {plain_name(column) for column in header}
+        has_lay = not {*_STARTING_COLUMNS} <= {plain_name(column) for column in header}
         if self.has_lay not in (None, has_lay):
             raise SourceError(f"{name}: starting prices and best prices are tables of two kinds: import them one by one")
         self.has_lay = has_lay
         return has_lay
 
-    def _runner(
+    def _add_runner(
         self, name: str, row: CsvRow, markets: dict[tuple[str, str, str, str], list[_Runner]]
     ) -> tuple[str, str, str, str] | None:
         """Add a runner, and return its market; ``None`` if it can't be read or did not run."""
         cells = row.cells
         try:
             event, side = cells["eventid"], cells["selectionid"]
-            known = self._event(cells)
+            details = self._event(cells)
             prices = {
                 ts_ms: (self._odds(name, row.line, back), self._odds(name, row.line, lay))
-                for ts_ms, back, lay in self._prices(cells, known)
+                for ts_ms, back, lay in self._prices(cells, details)
             }
         except (ValueError, KeyError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             self._account.refuse(name, row.line, reason, "a runner can't be read")
             return None
-        if self.events.setdefault(event, known) != known:
-            text = f"event {event} is {self.events[event].names} at another time elsewhere"
-            self._account.refuse(name, row.line, text, "an event is told of in two ways")
+        if self.events.setdefault(event, details) != details:
+            text = f"event {event} is {self.events[event].names} at another time in another row"
+            self._account.refuse(name, row.line, text, "an event has two versions")
             return None
         if not self.has_lay and "bsp" not in cells:
             self._account.note("runners without a starting price, which did not run, are left out")
@@ -180,7 +180,7 @@ class _RunnersReader:
         return market
 
     def _event(self, cells: Mapping[str, str]) -> _RunnersEvent:
-        """Return a row's event; if it has a day alone, prices count back from its end, without a kickoff."""
+        """Return a row's event; if its date has no time, prices count back from the end of the day, and it has no kickoff."""
         if not self.has_lay:
             start_ms = _time(cells["eventdt"], self._zone)
             title = " ".join(filter(None, (cells.get("menuhint"), cells.get("eventname"))))
@@ -211,7 +211,7 @@ class _RunnersReader:
             self._account.refuse(name, line, str(error), "no odds")
             return None
 
-    def _market(self, name: str, event: str, market: str, key: str, runners: Sequence[_Runner]) -> Iterator[tuple[Any, ...]]:
+    def _quotes(self, name: str, event: str, market: str, key: str, runners: Sequence[_Runner]) -> Iterator[tuple[Any, ...]]:
         if (market, key) in self._markets:
             self._account.refuse(name, runners[0].row.line, f"market {market} is in two files", "a market is in two files")
             return
@@ -229,13 +229,13 @@ class _RunnersReader:
                 back, lay = runner.prices.get(ts_ms, (None, None))
                 fair = (1 / back + 1 / lay) / 2 if back and lay else None
                 row = (_BOOK, ts_ms, ts_ms, False)
-                place = (name, runner.row.line)
+                origin = (name, runner.row.line)
                 if not by_runner:
-                    yield (event, key, runner.side, *row, back, *place, fair)
+                    yield (event, key, runner.side, *row, back, *origin, fair)
                     continue
-                own = f"PLACE||selection={runner.side}"
-                yield (event, own, "yes", *row, back, *place, None)
-                yield (event, own, "no", *row, None if not back else back / (back - 1), *place, None)
+                place_key = f"PLACE||selection={runner.side}"
+                yield (event, place_key, "yes", *row, back, *origin, None)
+                yield (event, place_key, "no", *row, None if not back else back / (back - 1), *origin, None)
 
     def _settle(self, event: str, key: str, runner: _Runner, *, by_runner: bool) -> None:
         cells = runner.row.cells

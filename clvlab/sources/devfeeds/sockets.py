@@ -21,13 +21,13 @@ from websockets.sync.server import ServerConnection, serve
 
 from clvlab.sources.devfeeds.faults import FaultPlan, FeedFault
 
-# Books of shares that are made up: how they stand at first, and how each message changes them, the same for the same seed.
+# Made-up books of shares: their first state, and the change by each message. The same seed gives the same books.
 
 
 CENT = 10
-"""In thousandths of a dollar, in which prices are written here."""
+"""One cent in thousandths of a dollar, the unit of prices here."""
 _DEPTH = 4
-_WIDE = 8 * CENT  # from here on, quotes come nearer
+_WIDE = 8 * CENT  # a spread above which new quotes narrow it
 
 
 def iso_time(ts_ms: int) -> str:
@@ -47,7 +47,7 @@ class LadderChange:
 
 @dataclass
 class Ladders:
-    """Books of shares: ``levels`` by share and whether bid, as price -> size, and the last change's ``ts_ms`` by share."""
+    """Books of shares: ``levels`` by share, as (is it a bid, price) -> size, and the last change's ``ts_ms`` by share."""
 
     levels: dict[str, dict[tuple[bool, int], int]] = field(default_factory=dict)
     ts_ms: dict[str, int] = field(default_factory=dict)
@@ -85,21 +85,21 @@ def synthetic_script(
     """Make books that move by levels of a cent and are never crossed.
 
     The same seed gives the same script. ``start_ms`` is the first change's provider time, the others follow a tenth of a second
-    apart; ``closes`` empties all levels at the end, as where a market is suspended over the close.
+    apart; ``closes`` empties all levels at the end, as when a market is suspended over the close.
     """
-    chance, names, ladders = random.Random(seed), list(shares), Ladders()  # noqa: S311  # a script, no secret
+    rng, names, ladders = random.Random(seed), list(shares), Ladders()  # noqa: S311  # a script, not a secret
     opening = []
     for share in names:
-        middle = chance.randrange(20, 80) * CENT
+        middle = rng.randrange(20, 80) * CENT
         for step in range(1, _DEPTH + 1):
             for is_bid in (True, False):
                 price = middle - step * CENT if is_bid else middle + step * CENT
-                opening.append(LadderChange(share, start_ms, is_bid, price, chance.randrange(10, 500)))
+                opening.append(LadderChange(share, start_ms, is_bid, price, rng.randrange(10, 500)))
     for change in opening:
         ladders.apply(change)
     changes: list[LadderChange] = []
     for number in range(messages):
-        change = _step(chance, ladders, chance.choice(names), start_ms + 100 * (number + 1))
+        change = _step(rng, ladders, rng.choice(names), start_ms + 100 * (number + 1))
         ladders.apply(change)
         changes.append(change)
     if closes:
@@ -109,18 +109,18 @@ def synthetic_script(
     return LadderScript(opening, changes)
 
 
-def _step(chance: random.Random, ladders: Ladders, share: str, ts_ms: int) -> LadderChange:
+def _step(rng: random.Random, ladders: Ladders, share: str, ts_ms: int) -> LadderChange:
     """Return a change that empties the best level now and then, or sets one near it; each side keeps its last level."""
     bid, ask = ladders.best(share)
-    is_bid = chance.random() < 0.5
-    best, own = (bid, 1) if is_bid else (ask, -1)
+    is_bid = rng.random() < 0.5
+    best, inward = (bid, 1) if is_bid else (ask, -1)
     is_wide = ask - bid > _WIDE
-    if chance.random() < (0.05 if is_wide else 0.3) and len(ladders.side(share, is_bid=is_bid)) > 1:
+    if rng.random() < (0.05 if is_wide else 0.3) and len(ladders.side(share, is_bid=is_bid)) > 1:
         return LadderChange(share, ts_ms, is_bid, best, 0)
-    price = best + own * CENT * chance.randrange(0 if is_wide else -_DEPTH, 3)
+    price = best + inward * CENT * rng.randrange(0 if is_wide else -_DEPTH, 3)
     if not (0 < price < ask if is_bid else bid < price < 100 * CENT):
         price = best
-    return LadderChange(share, ts_ms, is_bid, price, chance.randrange(10, 500))
+    return LadderChange(share, ts_ms, is_bid, price, rng.randrange(10, 500))
 
 
 _REFUSALS = {
@@ -145,7 +145,7 @@ _WAIT_S = 0.02
 class Peer:
     """A connection, its shares, and the messages sent to it whole.
 
-    ``sids`` and ``seqs`` are for a provider that numbers: subscription by share, and last number by subscription.
+    ``sids`` and ``seqs`` are for a provider that numbers its messages: subscription by share, and last number by subscription.
     """
 
     socket: ServerConnection
@@ -157,10 +157,10 @@ class Peer:
 
 
 class ScriptServer(ABC):
-    """Sends a script's changes, ``pace_s`` apart, to all followers of the share, once somebody follows all of them.
+    """Sends a script's changes, ``pace_s`` apart, to all followers of the share, once every share is followed.
 
-    After a cut ``missed`` changes are skipped; then it waits until everything is followed again. ``number`` is that of the next
-    change, and ``is_done`` is set once the whole script was sent.
+    After a cut ``missed`` changes are skipped; then the server waits until every share is followed again. ``number`` is
+    that of the next change, and ``is_done`` is set once the whole script was sent.
     """
 
     def __init__(
@@ -178,9 +178,9 @@ class ScriptServer(ABC):
             self._truth.apply(change)
         self._shares = set(self._truth.levels)
         self._old: list[LadderChange] = []
-        self._missing = self._skew_ms = 0
+        self._to_skip = self._skew_ms = 0
         self._closed = threading.Event()
-        self._refuse: tuple[HTTPStatus, float] | None = None
+        self._refusal: tuple[HTTPStatus, float] | None = None
         self.peers: list[Peer] = []
         self.number = 0
         self.is_done = threading.Event()
@@ -212,7 +212,7 @@ class ScriptServer(ABC):
 
     @abstractmethod
     def answer(self, path: str) -> bytes | None:
-        """Return the answer to a request; ``None`` without one."""
+        """Return the answer to a request; ``None`` if the path is unknown."""
 
     @abstractmethod
     def accepts(self, request: Request) -> bool:
@@ -224,7 +224,7 @@ class ScriptServer(ABC):
 
     @abstractmethod
     def text(self, peer: Peer, change: LadderChange, added: int) -> str:
-        """Write a change whose level grew by so much."""
+        """Write a change whose level grew by ``added``."""
 
     @abstractmethod
     def snapshot(self, peer: Peer, share: str, truth: Ladders) -> str:
@@ -252,11 +252,11 @@ class ScriptServer(ABC):
     def _request(self, socket: ServerConnection, request: Request) -> Response | None:
         fault = self._plan.due(self.number, *_REFUSALS)
         if fault is not None:
-            self._refuse = _REFUSALS[fault.fault], time.monotonic() + fault.seconds
-        if self._refuse is not None:
-            status, until = self._refuse
+            self._refusal = _REFUSALS[fault.fault], time.monotonic() + fault.seconds
+        if self._refusal is not None:
+            status, until = self._refusal
             if fault is None and time.monotonic() >= until:
-                self._refuse = None
+                self._refusal = None
             else:
                 response = socket.respond(status, "refused\n")
                 response.headers["Retry-After"] = "0"
@@ -283,13 +283,13 @@ class ScriptServer(ABC):
             peer.is_cut = True
 
     def _send_all(self) -> None:
-        held: list[Callable[[], None]] = []  # what is sent after the message that follows it
+        held: list[Callable[[], None]] = []  # messages that are sent after the next one
         for number, change in enumerate(self._script.changes):
             self.number = number
             fault = self._plan.due(number, *_SENDING)
             if fault is not None and fault.fault is FeedFault.STALL:
                 self._stall(fault.seconds)
-            while self._missing == 0 and not self._is_followed() and not self._closed.is_set():
+            while self._to_skip == 0 and not self._is_followed() and not self._closed.is_set():
                 self._closed.wait(_WAIT_S)
             if self._closed.wait(self._pace_s) or self._closed.is_set():
                 return
@@ -305,7 +305,7 @@ class ScriptServer(ABC):
         self.is_done.set()
 
     def _stall(self, seconds: float) -> None:
-        """Send nothing for so long, or until the followers have left."""
+        """Send nothing for ``seconds``, or until the followers have left."""
         end_s = time.monotonic() + seconds
         while self._is_followed() and time.monotonic() < end_s and not self._closed.is_set():
             self._closed.wait(_WAIT_S)
@@ -317,7 +317,7 @@ class ScriptServer(ABC):
     def _send_one(self, change: LadderChange, fault: FeedFault | None) -> list[Callable[[], None]]:
         later: list[Callable[[], None]] = []
         added = self._truth.apply(change)
-        self._missing = max(0, self._missing - 1)
+        self._to_skip = max(0, self._to_skip - 1)
         for peer in [peer for peer in self.peers if not peer.is_cut and change.share in peer.shares]:
             text = self.text(peer, change, added)
             if fault is FeedFault.CUT:
@@ -338,7 +338,7 @@ class ScriptServer(ABC):
     def _cut(self, peer: Peer, text: str) -> None:
         """End a connection in the middle of a message."""
         peer.is_cut = True
-        self._missing = self._missed
+        self._to_skip = self._missed
         whole = Frame(Opcode.TEXT, text.encode()).serialize(mask=False)
         try:
             peer.socket.socket.sendall(whole[: len(whole) // 2])

@@ -14,9 +14,9 @@ KEY = "dev-key"
 
 
 class TheOddsApiServer(HttpServer):
-    """Speaks version 4 from a list of bodies; a fault replaces the body of its number.
+    """A server of version 4 that answers with a list of bodies; a planned fault takes the place of the body with its number.
 
-    ``polls`` counts polls answered with a body or as unchanged, ``quota`` is what is left of the credits.
+    ``polls`` counts polls answered with a body or as unchanged, and ``quota`` is the number of credits left.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class TheOddsApiServer(HttpServer):
             return self._reply(request, 404, b'{"error_code": "UNKNOWN_SPORT"}')
         with self._guard:
             if request.path.endswith("/events"):
-                named = ("id", "sport_key", "commence_time", "home_team", "away_team")
-                events = [{key: event[key] for key in named} for event in orjson.loads(self._bodies[0])]
+                fields = ("id", "sport_key", "commence_time", "home_team", "away_team")
+                events = [{key: event[key] for key in fields} for event in orjson.loads(self._bodies[0])]
                 return self._reply(request, 200, orjson.dumps(events))
             return self._odds(request)
 

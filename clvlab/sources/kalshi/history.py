@@ -1,7 +1,7 @@
-"""Answers of Kalshi's REST interface about the past: markets, candlesticks, trades, and order books with a time in their name.
+"""Answers of Kalshi's REST interface about the past: markets, candlesticks, trades, and order books timed by their file name.
 
-A candlestick has the best bid and ask at its period's end, which is a quote of that time. A trade is not a quote: a market of
-trades alone can serve to enter, not to close. Prices are cents or dollars by version.
+A candlestick has the best bid and ask at the end of its period, which are a quote at that time. A trade is only a price paid:
+a market with trades alone can be entered, but has no close. Prices are in cents or dollars, by version of the interface.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
     """Read answers in any order; their quotes are sorted by time."""
     account = ImportStats(options.lenient)
     assets = asset_map("kalshi", options)
-    reading = _HistoryReader(assets, options, account, ShareSpill(assets, scratch))
+    reader = _HistoryReader(assets, options, account, ShareSpill(assets, scratch))
     for name, path in sorted(files.items()):
-        reading.file(name, path)
+        reader.read_file(name, path)
         options.progress(f"{name}: {account.messages:,} quotes and trades so far")
     assets.check()
     results = pl.DataFrame(
-        [(*key, result, None) for key, result in sorted(reading.results.items())], schema=RESULTS, orient="row"
+        [(*key, result, None) for key, result in sorted(reader.results.items())], schema=RESULTS, orient="row"
     )
     return SourceData(
-        parts=reading.spill.parts(options, account),
+        parts=reader.spill.parts(options, account),
         fixtures=assets.fixtures,
         account=account,
         provenance="imported-kalshi",
@@ -69,33 +69,33 @@ class _HistoryReader:
     spill: ShareSpill
     results: dict[tuple[int, str, str], str] = field(default_factory=dict)
 
-    def file(self, name: str, path: Path) -> None:
+    def read_file(self, name: str, path: Path) -> None:
         try:
             for line, document in json_documents(name, path, self.account):
                 for number, answer in enumerate(document, line) if isinstance(document, list) else [(line, document)]:
-                    self._answer(name, number, answer)
+                    self._read_answer(name, number, answer)
         except SourceError as error:
             self.account.refuse_file(name, error)
 
-    def _answer(self, name: str, line: int, answer: Any) -> None:
+    def _read_answer(self, name: str, line: int, answer: Any) -> None:
         parts = parts_of(answer)
         if parts is None:
-            text = f"no answer of Kalshi about markets, candlesticks or trades: {str(answer)[:80]}"
-            self.account.refuse(name, line, text, "no answer of Kalshi")
+            text = f"not an answer of Kalshi about markets, candlesticks or trades: {str(answer)[:80]}"
+            self.account.refuse(name, line, text, "not an answer of Kalshi")
             return
         for nth, (kind, ticker, content) in enumerate(parts, 1):
             at = line if line > 1 else nth
             try:
-                self._part(name, at, kind, ticker, content)
+                self._read_part(name, at, kind, ticker, content)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 self.account.refuse(name, at, f"{kind} of {ticker}: {reason_of(error)}", f"a {kind} can't be read")
 
-    def _part(self, name: str, line: int, kind: str, ticker: str, content: Mapping[str, Any]) -> None:
+    def _read_part(self, name: str, line: int, kind: str, ticker: str, content: Mapping[str, Any]) -> None:
         if kind == "cutoff":
-            self.account.note("answers about what is historical")
+            self.account.note("answers about the historical cutoff")
             return
         if ticker is None and kind == "candlestick":
-            ticker = self._named_in(name)
+            ticker = self._ticker_in(name)
         if not isinstance(ticker, str):
             raise ValueError("it names no ticker")
         if kind == "market":
@@ -104,7 +104,7 @@ class _HistoryReader:
         share = None if kind == "market" else listed_share(name, line, kind, ticker, content)
         market = self.assets.markets.get(ticker) if kind == "market" else self.assets.find(ticker, self.account)
         if market is None:
-            self.account.note("markets described that are not mapped", int(kind == "market"))
+            self.account.note("described markets that are not mapped", int(kind == "market"))
             return
         self.account.messages += 1
         if share is None:
@@ -112,7 +112,7 @@ class _HistoryReader:
         else:
             self.spill.add(share._replace(event=str(market.fixture_id)), market, self.options.chunk_rows)
 
-    def _named_in(self, name: str) -> str:
+    def _ticker_in(self, name: str) -> str:
         """Return the ticker in a file's name: one that is mapped, else the name without its endings."""
         own = _ENDING.sub("", name.rpartition("/")[2])
         return max((ticker for ticker in self.assets.markets if ticker in own), key=len, default=own)

@@ -43,8 +43,8 @@ from clvlab.sources.the_odds_api.messages import RULES, ApiEvent, event_quotes
 
 # Changes of The Odds API's prices as Parquet: a row where the price or point of one outcome of a book changed.
 #
-# What did not change has no row, so a book's market at a time is the last row of each of its outcomes. Where these name
-# different points the book is between two lines and quotes none.
+# Only changes have rows, so a book's market at a time is the last row of each of its outcomes. Where these name different
+# points the book is between two lines and quotes neither.
 
 
 CHANGES_NORMALISER = "the-odds-api-changes/1"
@@ -75,7 +75,7 @@ def find_changes(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def normalise_changes(files: Mapping[str, Path], options: Options, _scratch: Path) -> SourceData:
-    """Read the changes some events at a time into consensus ticks."""
+    """Read the changes, in batches of events, and make consensus ticks of them."""
     account = ImportStats(options.lenient)
     rules = options.rules(_CHANGES_RULES)
     (ticks_name,) = [name for name in files if name.endswith(TICKS)]
@@ -88,8 +88,8 @@ def normalise_changes(files: Mapping[str, Path], options: Options, _scratch: Pat
     account.messages = int(events["len"].sum())
     account.note("fixtures whose kickoff moved", int(events["moved"].sum()))
     teams = _fixtures(fixtures_name, files[fixtures_name], account)
-    for event, first in events.filter(~pl.col("event").is_in(list(teams))).select("event", "row").sort("row").iter_rows():
-        account.refuse(ticks_name, first + 1, f"event {event} is not in {fixtures_name}", "an event without fixture")
+    for event, row in events.filter(~pl.col("event").is_in(list(teams))).select("event", "row").sort("row").iter_rows():
+        account.refuse(ticks_name, row + 1, f"event {event} is not in {fixtures_name}", "an event without fixture")
     counts = {event: count for event, count in events.select("event", "len").iter_rows() if event in teams}
     announced = dict(events.select("event", "first").iter_rows())
     ids = fixture_ids_of(teams)
@@ -160,20 +160,20 @@ def _collect(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
         raise SourceError(f"{path.name}: can't be read to its end: {str(error).splitlines()[0]}") from error
 
 
-_CallableModule = tuple[str, str, int, str | None]
+_ListedFixture = tuple[str, str, int, str | None]
 
 
-def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _CallableModule]:
-    """Return event -> home team, away team, kickoff, and league if there is a column of it."""
+def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _ListedFixture]:
+    """Return event -> home team, away team, kickoff, and league if a column has it."""
     try:
         reader = csv.DictReader(io.StringIO(whole(path).decode()), strict=True)
         rows = [(reader.line_num, row) for row in reader]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise SourceError(f"{name} is no list of fixtures: {error}") from error
+        raise SourceError(f"{name} is not a list of fixtures: {error}") from error
     missing = {"event_id", "home_team", "away_team", "commence_time"} - {*(reader.fieldnames or ())}
     if missing:
-        raise SourceError(f"{name} is no list of fixtures: it lacks the columns {', '.join(sorted(missing))}")
-    teams: dict[str, _CallableModule] = {}
+        raise SourceError(f"{name} is not a list of fixtures: it lacks the columns {', '.join(sorted(missing))}")
+    teams: dict[str, _ListedFixture] = {}
     for line, row in rows:
         try:
             if None in row.values() or None in row:
@@ -187,7 +187,7 @@ def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _Callabl
     return teams
 
 
-def _listed_fixture(row: Mapping[str, str]) -> _CallableModule:
+def _listed_fixture(row: Mapping[str, str]) -> _ListedFixture:
     league = league_named(row.get("sport_key"), "sport_key")
     return row["home_team"], row["away_team"], time_ms(row["commence_time"]), league
 
@@ -197,7 +197,7 @@ def _change_parts(
     path: Path,
     rows: pl.LazyFrame,
     counts: Mapping[str, int],
-    teams: Mapping[str, _CallableModule],
+    teams: Mapping[str, _ListedFixture],
     ids: Mapping[str, int],
     options: Options,
     rules: Consensus,
@@ -218,13 +218,13 @@ def _check_rows(name: str, rows: pl.DataFrame, chosen: str | None, account: Impo
     """Refuse unreadable rows, and clear prices with invalid odds, which are unknown from there on."""
     form = chosen or (OddsFormat.DECIMAL if rows["is_decimal"].all() else OddsFormat.AMERICAN)
     odds = pl.Series("odds", decimal_odds(rows["price"].to_numpy(), form))
-    sound = odds.is_not_nan() & (odds * 1000).round().is_between(*ODDS_MILLI)
-    for row, price, event, book in rows.filter(~sound).select("row", "price", "event", "book").iter_rows():
+    has_odds = odds.is_not_nan() & (odds * 1000).round().is_between(*ODDS_MILLI)
+    for row, price, event, book in rows.filter(~has_odds).select("row", "price", "event", "book").iter_rows():
         account.refuse(name, row + 1, f"{book}: {price!r} for event {event} is {NO_ODDS}", "no odds")
     in_time = pl.all_horizontal(pl.col("seen_ms", "ts_ms").is_between(0, LAST_MS).fill_null(value=False))
-    lost = pl.any_horizontal(pl.col("book", "market", "outcome").is_null()) | ~in_time | ~pl.col("point").is_finite()
-    lost = lost.fill_null(value=False)  # a point may be null
-    for row, *values in rows.filter(lost).select("row", "book", "market", "outcome", "point", "seen_ms", "ts_ms").iter_rows():
+    wrong = pl.any_horizontal(pl.col("book", "market", "outcome").is_null()) | ~in_time | ~pl.col("point").is_finite()
+    wrong = wrong.fill_null(value=False)  # a point may be null
+    for row, *values in rows.filter(wrong).select("row", "book", "market", "outcome", "point", "seen_ms", "ts_ms").iter_rows():
         problem = f"bookmaker, market, outcome, point and times in milliseconds are {values}"
         account.refuse(name, row + 1, problem, "a name or time is missing, or a number is not valid")
     away, home = pl.col("outcome") == pl.col("away"), pl.col("outcome") == pl.col("home")
@@ -233,12 +233,12 @@ def _check_rows(name: str, rows: pl.DataFrame, chosen: str | None, account: Impo
     opposite = pl.col("market").is_in(spreads) & away & ~home
     return (
         rows.with_columns(
-            odds.set(~sound, None),
+            odds.set(~has_odds, None),
             side=side,
             point=pl.when(opposite).then(-pl.col("point")).otherwise("point") + 0.0,
             seen_ms=pl.min_horizontal("seen_ms", "ts_ms"),
         )
-        .filter(~lost)
+        .filter(~wrong)
         .sort("ts_ms", "row")
     )
 
@@ -262,13 +262,13 @@ def _messages(rows: pl.DataFrame, name: str) -> pl.DataFrame:
     state = state.with_columns(decimal_odds=numbered["odds"].gather(state["at"]), point=numbered["point"].gather(state["at"]))
     quoted = _on_one_line(state)
     keys = quoted.group_by("message").agg(pl.first("market_key", "side"))
-    before = (
+    previous = (
         times.join(keys, on="message", how="left")
         .sort("message")
         .with_columns(pl.col("side").shift(1).over("stream"), before=pl.col("market_key").shift(1).over("stream"))
     )
-    left = before.filter(pl.col("before").is_not_null() & pl.col("before").ne_missing(pl.col("market_key")))
-    withdrawn = left.join(streams, on="stream").with_columns(market_key="before", decimal_odds=pl.lit(None, pl.Float64))
+    moved = previous.filter(pl.col("before").is_not_null() & pl.col("before").ne_missing(pl.col("market_key")))
+    withdrawn = moved.join(streams, on="stream").with_columns(market_key="before", decimal_odds=pl.lit(None, pl.Float64))
     columns = [column for column in QUOTES if column not in ("in_running", "file", "line")]
     both = pl.concat([frame.select(*columns, "row") for frame in (quoted, withdrawn)])
     return both.with_columns(in_running=pl.lit(value=False), file=pl.lit(name), line=pl.col("row") + 1).select(*QUOTES)
@@ -285,20 +285,15 @@ def _on_one_line(state: pl.DataFrame) -> pl.DataFrame:
     return state.join(named, on="message").with_columns(market_key=pl.concat_str("market", pl.lit("||"), "text"))
 
 
-# What is read of The Odds API's answers: any of it may be missing or of another type until it was checked.
-
-
-# How outcomes and points of The Odds API become sides and market keys.
+# Snapshots as JSON.
 
 
 NORMALISER = "the-odds-api/1"
-
-
 _ENDINGS = (".json", ".json.gz")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return snapshots, ``*.json`` and ``*.json.gz``, or of a folder without them one ``*_ticks.parquet`` with its fixtures."""
+    """Return snapshots, ``*.json`` and ``*.json.gz``; if there are none, one ``*_ticks.parquet`` with its fixtures."""
     below = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     ticks = [file for file in below if file.name.endswith(TICKS)]
     if any(path.suffix == ".parquet" for path in paths):
@@ -316,18 +311,18 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
     account = ImportStats(options.lenient)
     rules = options.rules(RULES)
     spill = QuoteSpill(scratch)
-    known = _EventIndex()
+    index = _EventIndex()
     rows: list[tuple[Any, ...]] = []
     for n, (name, path) in enumerate(sorted(files.items())):
-        rows += _snapshot(name, path, known, options, account)
+        rows += _read_snapshot(name, path, index, options, account)
         if len(rows) >= options.chunk_rows // 4 or n == len(files) - 1:
             spill.add(pl.DataFrame(rows, schema=QUOTES, orient="row"))
             rows = []
         options.progress(f"{n + 1:,} of {len(files):,} snapshots read")
-    ids = fixture_ids_of(known.events)
-    account.note("fixtures whose kickoff moved", sum(len({*event.kickoffs.values()}) > 1 for event in known.events.values()))
+    ids = fixture_ids_of(index.events)
+    account.note("fixtures whose kickoff moved", sum(len({*event.kickoffs.values()}) > 1 for event in index.events.values()))
     return SourceData(
-        parts=_parts(spill, ids, known, options, rules, account),
+        parts=_parts(spill, ids, index, options, rules, account),
         fixtures=tuple(
             Fixture(
                 fixture_id=ids[event_id],
@@ -335,9 +330,9 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
                 source_id=event_id,
                 kickoff_ts_ms=event.kickoffs[max(event.kickoffs)],
                 scheduled_ts_ms=event.kickoffs[min(event.kickoffs)],
-                league=known.sport_of[event_id],
+                league=index.sport_of[event_id],
             )
-            for event_id, event in sorted(known.events.items(), key=lambda item: ids[item[0]])
+            for event_id, event in sorted(index.events.items(), key=lambda item: ids[item[0]])
         ),
         account=account,
         provenance="imported-the-odds-api",
@@ -352,7 +347,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
 class _ApiEvent:
     home: str
     away: str
-    kickoffs: dict[int, int] = field(default_factory=dict)  # when it was said -> kickoff
+    kickoffs: dict[int, int] = field(default_factory=dict)  # time of the snapshot -> the kickoff that it states
 
 
 @dataclass(slots=True)
@@ -365,22 +360,22 @@ class _EventIndex:
 
 
 def _parts(
-    spill: QuoteSpill, ids: Mapping[str, int], known: _EventIndex, options: Options, rules: Consensus, account: ImportStats
+    spill: QuoteSpill, ids: Mapping[str, int], index: _EventIndex, options: Options, rules: Consensus, account: ImportStats
 ) -> Iterator[SourcePart]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         quotes = spill.rows(batch).sort("ts_ms", "file", "line")
-        yield book_ticks(_with_withdrawals(quotes, known, batch), ids, options, rules, account)
+        yield book_ticks(_with_withdrawals(quotes, index, batch), ids, options, rules, account)
 
 
-def _with_withdrawals(quotes: pl.DataFrame, known: _EventIndex, batch: Sequence[str]) -> pl.DataFrame:
-    """Add an unpriced message at the first snapshot in which a book no longer quotes what it did before."""
-    alone = {scope for scope, _, _ in known.covered}
-    scopes = {event: event if event in alone else known.sport_of[event] for event in batch}
+def _with_withdrawals(quotes: pl.DataFrame, index: _EventIndex, batch: Sequence[str]) -> pl.DataFrame:
+    """Add an unpriced message at the first snapshot in which a book no longer quotes a market that it quoted before."""
+    single_events = {scope for scope, _, _ in index.covered}
+    scopes = {event: event if event in single_events else index.sport_of[event] for event in batch}
     rows = [
         (scope, kind, book, n, at)
         for scope in sorted({*scopes.values()})
-        for kind, book in sorted({(kind, book) for _, kind, book in known.covered})
-        for n, at in enumerate(sorted(_times(known, scope, kind, book)))
+        for kind, book in sorted({(kind, book) for _, kind, book in index.covered})
+        for n, at in enumerate(sorted(_times(index, scope, kind, book)))
     ]
     times = pl.DataFrame(rows, schema=_TIMES, orient="row")
     offers = (
@@ -399,13 +394,13 @@ def _with_withdrawals(quotes: pl.DataFrame, known: _EventIndex, batch: Sequence[
 _TIMES = {"scope": pl.String, "kind": pl.String, "book": pl.String, "n": pl.Int64, "ts_ms": pl.Int64}
 
 
-def _times(known: _EventIndex, scope: str, kind: str, book: str) -> set[int]:
+def _times(index: _EventIndex, scope: str, kind: str, book: str) -> set[int]:
     """Return the times of snapshots in which a book would have quoted that type of market of an event or sport."""
-    alone = known.covered.get((scope, kind, book), set())
-    return alone | known.covered.get((known.sport_of.get(scope, scope), kind, book), set())
+    own = index.covered.get((scope, kind, book), set())
+    return own | index.covered.get((index.sport_of.get(scope, scope), kind, book), set())
 
 
-def _snapshot(name: str, path: Path, known: _EventIndex, options: Options, account: ImportStats) -> list[tuple[Any, ...]]:
+def _read_snapshot(name: str, path: Path, index: _EventIndex, options: Options, account: ImportStats) -> list[tuple[Any, ...]]:
     try:
         answer = orjson.loads(whole(path))
     except SourceError as error:
@@ -428,7 +423,7 @@ def _snapshot(name: str, path: Path, known: _EventIndex, options: Options, accou
             if event["sport_key"] != sports[0]:
                 raise ValueError(f"sport {event['sport_key']!r} in a file of {sports[0]!r}: import one sport at a time")
             found = list(event_quotes(name, number, event, ts_ms, form, account))
-            _learn(known, event, ts_ms)
+            _add_event(index, event, ts_ms)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             account.refuse(name, number, reason_of(error), "an event can't be read")
             continue
@@ -436,7 +431,7 @@ def _snapshot(name: str, path: Path, known: _EventIndex, options: Options, accou
     scopes = {row[0] if single else sports[0] for row in rows}
     kinds, books = {key_parts(row[1])[0] for row in rows}, {row[3] for row in rows}
     for scope, kind, book in product(scopes, kinds, books):
-        known.covered[str(scope), kind, book].add(ts_ms)
+        index.covered[str(scope), kind, book].add(ts_ms)
     return rows
 
 
@@ -476,15 +471,15 @@ def _format_of(events: Sequence[ApiEvent], chosen: str | None) -> OddsFormat:
 
 
 def _far_apart(numbers: Sequence[float], american: Sequence[float]) -> bool:
-    """Return whether it is a mixture, not decimal odds with a few longshots at 100 and above."""
+    """Return whether the numbers mix both formats; a few longshots at 100 and above can also be decimal odds."""
     return len(american) * 2 > len(numbers)
 
 
-def _learn(known: _EventIndex, event: Mapping[str, Any], ts_ms: int) -> None:
+def _add_event(index: _EventIndex, event: Mapping[str, Any], ts_ms: int) -> None:
     kickoff = time_ms(event["commence_time"])
     new = _ApiEvent(event["home_team"], event["away_team"])
-    seen = known.events.setdefault(event["id"], new)
+    seen = index.events.setdefault(event["id"], new)
     if (seen.home, seen.away) != (new.home, new.away):
         raise ValueError(f"event {event['id']} is {seen.home} - {seen.away} elsewhere, not {new.home} - {new.away}")
     seen.kickoffs[ts_ms] = kickoff
-    known.sport_of[event["id"]] = event["sport_key"]
+    index.sport_of[event["id"]] = event["sport_key"]
