@@ -16,7 +16,7 @@ NOUNS = {
 }
 """Words that end like a gerund or a participle and are nouns, of the field or of the language."""
 INTERFACE = {"ASKED", "NOT_SHOWN", "RunStarted", "Joined"}
-"""Names that the interface gives: members whose values are its words, the payload of the event RUN_STARTED, and a class that users import."""
+"""Names of the interface: members whose values are its words, the payload of RUN_STARTED, a class that users import."""
 
 
 def words_out(kind: str) -> list[str]:
