@@ -195,7 +195,7 @@ def test_an_event_that_is_no_decision_is_unknown(application, run_id, seq):
 
 def test_unknown_runs_are_unknown_everywhere(in_memory):
     ask = in_memory.runs
-    for question in (ask.card, ask.verify, ask.receipts, ask.sealed, lambda run_id: ask.inspect(run_id, 1)):
+    for question in (ask.card, ask.verify, ask.receipts, ask.sealed_run, lambda run_id: ask.inspect(run_id, 1)):
         with pytest.raises(UnknownRunError, match="run_absent"):
             question("run_absent")
 

@@ -96,7 +96,7 @@ class TestInterrupted:
 
         done = followed(tmp_path, question(), log)
 
-        assert "the same call goes on" in error.__notes__[0]
+        assert "the same call continues it" in error.__notes__[0]
         assert done.run_id == begun.name
         assert [entry["kind"] for entry in entries(log)].count(EntryKind.COMMIT) == 1
         assert [(gap.cause, gap.replayed) for gap in done.pack.manifest.capture.gaps] == [("restart", True)]
@@ -133,10 +133,10 @@ class TestInterrupted:
     def test_another_log_or_none_is_refused_as_a_second_commitment_would_come_after_the_data(self, tmp_path, log):
         interrupted(tmp_path, 20, log)
 
-        with pytest.raises(LogError, match="was begun under entry 0 of its log"):
+        with pytest.raises(LogError, match="was started under entry 0 of its log"):
             followed(tmp_path, question())
         with open_log(tmp_path / "other.db", create=True) as other:
-            with pytest.raises(LogError, match="was begun under entry 0 of its log"):
+            with pytest.raises(LogError, match="was started under entry 0 of its log"):
                 followed(tmp_path, question(), other)
             assert entries(other) == []
         assert followed(tmp_path, question(), log).sealed.commit_index == 0
@@ -144,7 +144,7 @@ class TestInterrupted:
     def test_a_log_is_not_named_afterwards(self, tmp_path, log):
         interrupted(tmp_path, 20)
 
-        with pytest.raises(LogError, match="was begun without a log"):
+        with pytest.raises(LogError, match="was started without a log"):
             followed(tmp_path, question(), log)
 
     def test_two_do_not_follow_the_same_run(self, tmp_path):
@@ -253,7 +253,7 @@ class TestWhatIsAsked:
             chosen([fixture], 8, NOW, 900)
 
     def test_an_end_that_is_over_is_refused(self, tmp_path):
-        with pytest.raises(FeedError, match="is over"):
+        with pytest.raises(FeedError, match="in the past"):
             followed(tmp_path, question(until=datetime(2020, 1, 1, tzinfo=UTC)))
 
     def test_it_is_sealed_at_its_end(self, tmp_path):
