@@ -67,7 +67,7 @@ class Catalog:
         for pack_id, entry in sorted(self.entries().items()):
             try:
                 found.append(self._admitted(pack_id, entry))
-            except PackError:  # a reader of the catalog does not see it; ``packs verify`` says why
+            except PackError:  # the catalog leaves it out; ``packs verify`` says why
                 continue
         return found
 

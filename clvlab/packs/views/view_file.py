@@ -142,7 +142,7 @@ def _made(described: PackDescription, parents: list[Pack]) -> Pack:
 
 
 def finder(*folders: Path, packs: Iterable[Pack] = ()) -> Finder:
-    """Return a finder over some packs and folders; a folder is a pack, or has it under its name."""
+    """Return a finder over some packs and folders; a folder is a pack itself, or contains packs under their names."""
     known = {pack.content_hash: pack for pack in packs}
 
     def find(pack_id: str, content_hash: str) -> Pack | None:
