@@ -1,4 +1,4 @@
-"""The lines of a capture: a provider's messages verbatim with arrival times, and where some were missed.
+"""The lines of a capture: a provider's messages verbatim with arrival times, and the cuts where some were missed.
 
 A segment is a file of such lines; its first line names the capture, its number and the hash of the segment before it.
 """
@@ -20,7 +20,7 @@ from clvlab.sources.clock import MOST_SKEW_S
 
 SCHEMA = "clvlab-capture/1"
 ENDING = ".jsonl"
-_DEEP = 1_000  # as many levels as that, and orjson reads no deeper than 1,024
+_DEEP = 1_000  # from this many brackets on the levels are checked, of which orjson reads 1,024
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Header:
     live
         Whether it is the capture of a run, over these fixtures alone.
     skew_s
-        How far a message's time may be beyond its arrival, by reading rule 2; ``None`` under rule 1.
+        Seconds by which a message's time may be later than its arrival, by reading rule 2; ``None`` under rule 1.
     """
 
     feed: str
@@ -63,7 +63,7 @@ class Header:
 
 
 def _rule(skew_s: int | None) -> dict[str, int]:
-    """Return a header's reading rule: nothing for rule 1, which is older than the field."""
+    """Return a header's reading rule; it is left out for rule 1, which is older than the field."""
     return {} if skew_s is None else {"reading_rule": 2, "skew_s": skew_s}
 
 
@@ -126,7 +126,7 @@ class ResumedContent(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class CaptureRecord:
-    """A line of a segment: exactly one of ``text``, ``cut`` and ``resumed``, or the end.
+    """A line of a segment: it has exactly one of ``text``, ``cut`` and ``resumed``, or is the last line.
 
     Attributes
     ----------
