@@ -186,7 +186,7 @@ class Feed(Protocol):
         Raises
         ------
         FeedError
-            The provider can't be asked; the message says how to fix that.
+            The request fails; the message says how to fix that.
         """
         ...
 

@@ -379,7 +379,7 @@ class Source:
         return f"{self.feed}-capture/1"
 
     def skew_s(self, provenance: str, skew_s: int) -> int | None:
-        """Return the seconds by which times in a new capture may be later than arrivals; ``None`` for a replay at its own speed."""
+        """Return the seconds by which new times may be later than arrivals; ``None`` for a replay at its own speed."""
         return skew_s if self.bounds_times and provenance not in _PLAYED else None
 
     def reader(self, *, live: bool) -> Reader:

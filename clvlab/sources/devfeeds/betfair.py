@@ -1,9 +1,9 @@
 """A server on this machine that speaks Betfair's stream protocol, from a script of market change messages.
 
 Each fault of a plan happens at the message of its number. ``cut``, ``duplicate``, ``stall``, ``skew`` and ``malformed`` have
-their usual effect. ``401`` refuses the session and ``500`` says UNEXPECTED_ERROR; both close the connection. ``429`` closes it and
-refuses connections with TOO_MANY_REQUESTS. ``old-snapshot`` treats the clock of the next resumption as too old and answers with
-an image. Other faults have no counterpart in this protocol, and do nothing.
+their usual effect. ``401`` refuses the session and ``500`` says UNEXPECTED_ERROR; both close the connection. ``429`` closes it
+and refuses connections with TOO_MANY_REQUESTS. ``old-snapshot`` treats the clock of the next resumption as too old and answers
+with an image. Other faults have no counterpart in this protocol, and do nothing.
 """
 
 from __future__ import annotations
