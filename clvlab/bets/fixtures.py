@@ -101,7 +101,7 @@ class FixtureNames:
         return self._hints.get(title)
 
     def _left(self, ts_ms: int | None, found: set[int]) -> set[int]:
-        """Return the possible fixtures of a bet without a kickoff: one within a day of it, else those not over, else all."""
+        """Return the possible fixtures of a bet without a kickoff: the only one within a day, else those not over, else all."""
         if ts_ms is None or len(found) == 1:
             return found
         placed = Span(ts_ms, ts_ms)

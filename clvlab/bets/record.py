@@ -104,7 +104,7 @@ def read_record(bets: Any, how: BetsFormat) -> BetRecord:
 
 
 def _times(cells: Mapping[Meaning, list[str | None]]) -> tuple[list[str | None], list[str | None] | None]:
-    """Return the times of bets and the kickoffs; a date belongs to the time of day, or without one is the day of the match."""
+    """Return the times of bets and the kickoffs; a date next to complete times is the day of the match."""
     dates, times, kickoffs = (cells.get(one) for one in (Meaning.DATE, Meaning.TIME, Meaning.KICKOFF))
     if times is None:
         return dates or [], kickoffs

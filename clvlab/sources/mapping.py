@@ -29,10 +29,10 @@ class TableMap(BaseModel):
     Attributes
     ----------
     columns
-        Meaning -> column. ``fixture`` and ``time`` are needed; a long table has ``side`` and ``odds``; the others are
+        Meaning -> column. ``fixture`` and ``time`` are needed; a long table also has ``side`` and ``odds``. The others are
         ``market``, ``book``, ``kickoff``, ``home``, ``away``, ``league``, ``season``, ``in_running``, ``updated`` and
-        ``result``. Two more must be mapped explicitly, as such columns often mean something else: ``date`` (the day, if ``time`` is a
-        time of day) and ``probability`` (without margin, as a mid price).
+        ``result``. Two more must be mapped explicitly, as such columns often mean something else: ``date`` (the day, if
+        ``time`` is a time of day) and ``probability`` (without margin, as a mid price).
     sides
         Of a wide table: side -> column of its odds.
     probabilities, results

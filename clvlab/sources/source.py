@@ -204,7 +204,7 @@ class ImportStats:
         self.broken = self.broken or error
 
     def leave_file(self, file: str, reason: str) -> None:
-        """Count a file that is left out under its reason; if there are too many reasons, count it under "others"."""
+        """Count a file that is left out under its reason; with too many reasons, count it with all others."""
         kind = reason[:_MAX_TEXT]
         self._reasons.add(kind if len(self._reasons) < _MOST_REASONS else _OTHERS)
         self._count(kind if kind in self._reasons else _OTHERS, printable(file))

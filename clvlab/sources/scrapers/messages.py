@@ -72,7 +72,7 @@ class Scrapes:
         known.league = known.league or league
 
     def odds(self, text: object, file: str, line: int) -> float | None:
-        """Return decimal odds from a text in the options' format, see ``decimal_of``; refuse invalid ones and return ``None``."""
+        """Return decimal odds in the options' format, see ``decimal_of``; refuse invalid ones and return ``None``."""
         try:
             return decimal_of(text, self.options.odds_format or OddsFormat.DECIMAL)
         except ValueError as error:

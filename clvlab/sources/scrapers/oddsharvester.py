@@ -155,7 +155,7 @@ def _books(cell: Any, market: str) -> Sequence[Mapping[str, Any]]:
 def _changes(
     read: Scrapes, book: Mapping[str, Any], sides: int, odds_of: _Odds, last_ms: int, zone: ZoneInfo | None
 ) -> Iterator[tuple[int, list[float | None]]]:
-    """Return the odds of all sides at each time of a change, and then the last known odds."""
+    """Return the odds of all sides at each change before ``last_ms``, the time of the row's last odds."""
     histories: Sequence[_History] = book.get("odds_history_data") or ()
     if not histories:
         return
