@@ -57,7 +57,7 @@ _LISTED = 6
 
 
 def position_of(market: str, side: str, markets: Markets, teams: Teams | None) -> tuple[str, str] | Unmatched:
-    """Return market key and side, or why nothing in the pack fits.
+    """Return market key and side, or the reason why no market or side of the pack fits.
 
     ``market`` and ``side`` are keys of the pack, or usual names; a line may follow either (``Over 2.5``), and a period may
     precede or follow the market (``1st half totals``). A handicap belongs to the side that it follows (``Elm +0.5``). ``teams``
@@ -226,7 +226,7 @@ class Position:
 def positions_of(
     rows: Sequence[Row], pack: Pack, window: Window, aliases: TeamAliases = NO_ALIASES
 ) -> list[Position | Unmatched]:
-    """Return the position of every bet on the tape of a pack, or why it has none.
+    """Return the position of every bet on the tape of a pack, or the reason why it has no position.
 
     Several fixtures may fit the names of a bet. The bet is then on the one whose market was quoted by that time and had not
     closed, if there is exactly one.

@@ -156,7 +156,7 @@ def _longest(chunk: Chunk, page: Page, content: _Content) -> int:
 
 
 def parquet_schema(source: Path) -> pa.Schema:
-    """Return the columns of a file by its footer, without a check of what pages unpack to.
+    """Return the columns of a file by its footer, without a check of the pages' unpacked size.
 
     Raises
     ------

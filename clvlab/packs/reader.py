@@ -34,7 +34,7 @@ from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.rows import RESULTS_FILE, read_results
 from clvlab.words import seconds
 
-# A pack is a genuine capture if normalising its messages again shows it; its label alone does not count.
+# A pack is a genuine capture if its messages, normalised again, give its ticks; its label alone does not count.
 
 
 _LABELS = ("margin", "consensus", "closing_source", "closing_policy", "kickoff", "reading")
@@ -54,7 +54,7 @@ def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -
     normalise = NORMALISERS.get(manifest.normaliser or "")
     if not manifest.provenance.startswith("genuine-") or normalise is None or not manifest.raw:
         return False
-    # A pack without leagues predates their reading: only what it states is judged.
+    # A pack without leagues predates their reading, so only its stated fields are judged.
     leagues = any(fixture.league is not None for fixture in manifest.fixtures)
     tape, kept = read(), {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
     try:

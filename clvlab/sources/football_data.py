@@ -223,7 +223,7 @@ def start_ms(match: MatchRow) -> int:
 
 
 def quote_rows(match: MatchRow, key: str, book: str, ts_ms: int, odds: Mapping[str, float | None]) -> Iterator[tuple[Any, ...]]:
-    """Return a book's prices of a market at a time as rows of ``QUOTES``."""
+    """Return a book's prices of a market at one time as rows of ``QUOTES``."""
     for side, decimal in odds.items():
         yield (match.source_id, key, side, book, ts_ms, ts_ms, False, decimal, match.file, match.line)
 

@@ -24,7 +24,7 @@ _NAMED = ("date", "probability")  # the names are not enough: in many tables suc
 
 
 class TableMap(BaseModel):
-    """What the columns mean.
+    """Meaning of a table's columns.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> Tabl
 
 
 def _problem(error: ValidationError, columns: list[str]) -> str:
-    """Return what is wrong with a mapping: an unknown key, or an ambiguous column, with likely alternatives."""
+    """Return the problem of a mapping: an unknown key, or an ambiguous column, with likely alternatives."""
     wrong = error.errors()[0]
     key, own = str(wrong["loc"][0]) if wrong["loc"] else "", list(TableMap.model_fields)
     if wrong["type"] == "extra_forbidden":

@@ -155,7 +155,7 @@ LOOKED_FOR: Mapping[str, str] = {
 }
 
 
-Finding = tuple[str, str, str] | tuple[str, str, str, Mapping[str, Any]]  # source, what shows it, delimiter, mapping
+Finding = tuple[str, str, str] | tuple[str, str, str, Mapping[str, Any]]  # source, reason, delimiter, mapping
 
 
 @dataclass(frozen=True, slots=True)

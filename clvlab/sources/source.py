@@ -65,7 +65,7 @@ class Options:
     reading_rule
         Rule for times of history; rule 1 is for reading a pack again that does not name a rule.
     chunk_rows
-        Rows held in memory at a time.
+        Most rows in memory at once.
     progress
         Called with a line of text now and then.
     """

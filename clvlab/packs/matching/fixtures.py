@@ -9,7 +9,7 @@ from clvlab.law.markets import Market
 
 @dataclass(frozen=True)
 class ListedFixture:
-    """A fixture as one source lists it; ``markets`` are those whose sides are understood."""
+    """A fixture as one source lists it; ``markets`` has the markets whose sides are understood."""
 
     fixture_id: int
     names: tuple[str, ...]

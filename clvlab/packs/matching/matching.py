@@ -163,7 +163,7 @@ class LikelyPair(NamedTuple):
 def likely_pairs(
     first: Sequence[ListedFixture], second: Sequence[ListedFixture], calendar: Sequence[ListedFixture]
 ) -> list[LikelyPair]:
-    """Return likely pairs, each judged alone; without prices, and with several pairs per fixture, so that none is missed.
+    """Return likely pairs, each judged alone and without prices; a fixture may have several, so that every match is found.
 
     A fixture with several kickoffs may be listed with each. ``calendar`` lists all fixtures of the first source once, to show
     where teams play on following days.

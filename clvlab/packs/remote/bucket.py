@@ -1,4 +1,4 @@
-"""Objects under a URL: read in parts, written only where none exists."""
+"""Objects under a URL: they are read in parts, and never overwritten."""
 
 from __future__ import annotations
 

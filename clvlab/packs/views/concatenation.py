@@ -1,4 +1,4 @@
-"""Several packs as one: all their fixtures, none renumbered."""
+"""Several packs as one: all their fixtures, with their own ids."""
 
 from __future__ import annotations
 

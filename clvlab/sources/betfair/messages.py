@@ -140,7 +140,7 @@ class Runner:
     def prices(self) -> tuple[int, int, int]:
         """Return the probability in ``PROB_UNIT`` and odds x 1000 for and against the runner; -1 without a price.
 
-        The probability is that of the mid of best back and lay. If an offer is missing or the two are far apart, it is that of
+        The probability comes from the mid of best back and lay. If an offer is missing or the two are far apart, it comes from
         the last traded price.
         """
         back, lay = self.back.best, self.lay.best

@@ -242,7 +242,7 @@ class Segments:
         self._path = found[-1]
         whole = whole_lines(self._path)
         self.lost_bytes += self._path.stat().st_size - whole
-        if not whole:  # killed before it had a first line: nothing refers to it
+        if not whole:  # the process was killed before the first line, and no file refers to this one
             self._path.unlink()
             return self._continue(found[:-1], wanted) if len(found) > 1 else self._create(wanted)
         os.truncate(self._path, whole)
@@ -382,7 +382,7 @@ class CaptureRecorder:
         self.segments = Segments(folder, header, note)
 
     def records(self, stop: Stop) -> Generator[CaptureRecord | None]:
-        """Return records once written, and ``None`` now and then while none come; for a run each is synced first.
+        """Return records once written, and now and then ``None`` without new ones; for a run each record is synced first.
 
         Raises
         ------

@@ -68,7 +68,7 @@ def _rule(skew_s: int | None) -> dict[str, int]:
 
 
 def is_skew(value: object) -> bool:
-    """Return whether it is a valid number of seconds for ``skew_s``."""
+    """Return whether a value is a valid number of seconds for ``skew_s``."""
     return type(value) is int and 1 <= value <= MOST_SKEW_S
 
 
@@ -100,7 +100,7 @@ def end_line(at_ms: int) -> bytes:
 
 
 def _is_json(text: bytes) -> bool:
-    """Return whether it is JSON that can be read one level deeper."""
+    """Return whether a text is JSON that can be read one level deeper."""
     try:
         orjson.loads(text)
         if text.count(b"[") + text.count(b"{") >= _DEEP:
@@ -111,7 +111,7 @@ def _is_json(text: bytes) -> bool:
 
 
 class CutContent(TypedDict):
-    """Cause of missing messages, their markets (all if empty), and whether the feed can send them again."""
+    """Cause of missing messages, their markets (all if empty), and whether the feed can get them again."""
 
     cause: str
     markets: Sequence[str]

@@ -363,7 +363,7 @@ def parts_of(answer: Any) -> list[tuple[str, Any, Any]] | None:
 
 
 def is_candlestick(item: Any) -> bool:
-    """Return whether it holds a ticker's bid and ask of a period."""
+    """Return whether an item holds a ticker's bid and ask of a period."""
     return isinstance(item, dict) and "end_period_ts" in item and any({name, f"{name}_close"} & item.keys() for name in _QUOTED)
 
 
@@ -386,7 +386,7 @@ def _ticker(value: Any) -> Any:
 
 
 def is_order_book(value: Any) -> bool:
-    """Return whether it is a book of resting bids for yes and no."""
+    """Return whether a value is a book of resting bids for yes and no."""
     return isinstance(value, dict) and {"_yes", "_no"} <= value.keys()
 
 

@@ -23,7 +23,7 @@ from clvlab.sources.exchange import MARKET_KEY, WHOLE, Quote, ShareMarket, State
 # out. The asset then keeps its state (unknown after a cut) until a newer book comes.
 
 
-Level = tuple[bool, int]  # whether it is bid, and at what price
+Level = tuple[bool, int]  # whether it is a bid, and its price
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class Scrapes:
     def quote(
         self, source_id: str, key: str, book: str, ts_ms: int, odds: dict[str, float | None], file: str, line: int
     ) -> None:
-        """Add a book's odds of every side of a market at a time."""
+        """Add a book's odds of every side of a market at one time."""
         self._times.setdefault((source_id, key), set()).add(ts_ms)
         for side, decimal in odds.items():
             self._rows.append((source_id, key, side, book, ts_ms, ts_ms, False, decimal, file, line))

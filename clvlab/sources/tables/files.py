@@ -175,7 +175,7 @@ def frame_csv(frame: Any, source: str, mapping: Mapping[str, Any] | None = None)
     source
         Name of the importer. For tables (``csv``, ``parquet``) the types of columns are checked against their meanings.
     mapping
-        What the columns of a table mean.
+        Meaning of a table's columns.
 
     Raises
     ------
