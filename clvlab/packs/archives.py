@@ -1,4 +1,4 @@
-"""Entries of zip and tar archives, read one after another; a name from an archive never becomes a path on disk."""
+"""Entries of zip and tar archives, read one after another; this module writes no file."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def entry_of(pack: Pack) -> dict[str, str]:
 def open_entry(folder: Path, entry: Mapping[str, str]) -> Pack:
     """Open the pack in a folder if its files have the hashes of an entry; files are hashed again once they may have changed."""
     stamps, named = _stamps(folder), tuple(sorted(entry.items()))
-    return _verified(folder, named) if stamps is None else replace(_kept(folder, named, stamps))  # a copy, without shared caches
+    return _verified(folder, named) if stamps is None else replace(_kept(folder, named, stamps))  # shares no cached values
 
 
 def _stamps(folder: Path) -> Stamps | None:
