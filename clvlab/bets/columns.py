@@ -136,7 +136,7 @@ _NEEDED = (Meaning.MARKET, Meaning.SIDE)
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns by meaning: those found, guessed from their name, and unused; ``market`` is that of every row, if set."""
+    """Columns by meaning: found, guessed from their name, or unused. If ``market`` is set, it is the market of every row."""
 
     names: Mapping[Meaning, str]
     guessed: frozenset[Meaning] = frozenset()
@@ -157,7 +157,7 @@ class Columns:
 
 
 def columns_of(header: Sequence[str], columns: Mapping[str, Any] | None = None, market: str | None = None) -> Columns:
-    """Return the meaning of a record's columns; in ``given``, an empty name says that a meaning has no column.
+    """Return the meaning of a record's columns; in ``columns``, an empty name says that a meaning has no column.
 
     ``SourceError`` for an unknown meaning or column, two columns that fit one meaning, or a required meaning without a column.
 

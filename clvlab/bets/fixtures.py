@@ -1,4 +1,4 @@
-"""Fixture of a bet: by its id, by its source's id, or by the names of both teams; never guessed."""
+"""The fixture of a bet, found by its id, by its source's id, or by the names of both teams; it is never guessed."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Unmatched:
 class FixtureNames:
     """The fixtures of a pack by all their names.
 
-    Names of teams match without case, accents and punctuation, or by ``aliases`` of one team; both must match, in the pack's
-    order.
+    Names of teams are compared without case, accents and punctuation, or through ``aliases``. Both teams must match, in the
+    pack's order.
     """
 
     def __init__(self, fixtures: Iterable[Fixture], aliases: TeamAliases = NO_ALIASES) -> None:
@@ -94,14 +94,14 @@ class FixtureNames:
         return self._known[next(iter(left))]
 
     def _meant(self, title: str) -> str | None:
-        """Return the fixture that was probably meant, for the first few unknown ones, as each compares with all."""
+        """Return the fixture that was probably meant; only for the first few unknown titles, as each is compared with all."""
         if title not in self._hints and len(self._hints) < _MOST_HINTS:
             names = {" - ".join(names) for names in map(teams_of, self._known.values()) if names is not None}
             self._hints[title] = nearest(title, names)
         return self._hints.get(title)
 
     def _left(self, ts_ms: int | None, found: set[int]) -> set[int]:
-        """Return the possible fixtures of a bet without a kickoff: the one that begins within a day of it, or all."""
+        """Return the possible fixtures of a bet without a kickoff: the only one within a day, else those not over, else all."""
         if ts_ms is None or len(found) == 1:
             return found
         placed = Span(ts_ms, ts_ms)

@@ -30,7 +30,7 @@ from clvlab.runs.spec import ReplaySpec
 from clvlab.statistics import Estimate, cluster_mean
 from clvlab.words import tally
 
-# The rows of a record of bets with the law's scores: not evidence, and the bettor's own prices are unverified.
+# The rows of a record of bets with the law's scores. They are not evidence, and the bettor's own prices are unverified.
 
 
 _KEY = ["fixture_id", "tick_seq", "market_key", "side"]
@@ -101,19 +101,19 @@ class BetRows:
 
     @cached_property
     def own_edge(self) -> Estimate:
-        """Mean edge at the prices that the bettor states, in percent, with its interval over fixtures: unverified."""
+        """Unverified mean edge at the prices that the bettor states, in percent, with its interval over fixtures."""
         rows = self.frame.filter(pl.col("edge_own_price_bps").is_not_null(), ~pl.col("at_close"))
         return cluster_mean(rows["edge_own_price_bps"] / 100, rows["fixture_id"])
 
     @property
     def own_profit(self) -> float | None:
-        """Settled profit at the bettor's own prices, in units, by the pack's results or else the bettor's: unverified."""
+        """Unverified profit at the bettor's own prices, in units, settled by the pack's results or else by the bettor's."""
         profits = self.frame["profit_own_price"].drop_nulls()
         return float(profits.sum()) if len(profits) else None
 
     @cached_property
     def by_book(self) -> pl.DataFrame:
-        """One row per book of the record: bets, scored ones, their mean CLV, and their mean edge at own prices."""
+        """One row per book of the record: number of bets and of scored bets, mean CLV, and mean edge at the bettor's prices."""
         scored = (pl.col("reason") == Reason.SCORED) & ~pl.col("at_close")
         return (
             self.matched.filter(pl.col("told_book").is_not_null())
@@ -163,10 +163,11 @@ class BetRows:
 def bet_rows(record: BetRecord, positions: Sequence[Position | Unmatched], done: Run) -> BetRows:
     """Return every row of a record with its decision.
 
-    The frame has ``row``; the text of each cell that was read, such as ``told_time``; ``unmatched`` and ``detail``, why it is
-    not on the tape; the position; ``stake_cents`` and ``own_odds_milli``; of the law ``seq, reason, entry_prob_bps, odds_milli,
-    close_prob_bps, clv_bps, edge_bps, at_close``; ``edge_own_price_bps``, the value of the bettor's own price at the closing
-    probability; ``result``, and ``profit_own_price`` in units; ``flags``. ``own`` marks the bettor's word.
+    The frame has ``row`` and the text of each cell that was read, such as ``told_time``. ``unmatched`` and ``detail`` say why a
+    bet is not on the tape; otherwise its position follows. ``stake_cents`` and ``own_odds_milli`` are the bettor's. The law's
+    columns are ``seq, reason, entry_prob_bps, odds_milli, close_prob_bps, clv_bps, edge_bps, at_close``. The last columns are
+    ``edge_own_price_bps`` (the value of the bettor's own price at the closing probability), ``result``, ``profit_own_price`` in
+    units, and ``flags``. A name with ``own`` marks an unverified statement of the bettor.
     """
     rows = pl.DataFrame(
         [_cells(one, position) for one, position in zip(record.rows, positions, strict=True)], schema=_ROWS, orient="row"
@@ -183,7 +184,7 @@ def bet_rows(record: BetRecord, positions: Sequence[Position | Unmatched], done:
         maintain_order="left",
     )
     own, close = pl.col("own_odds_milli"), pl.col("close_prob_bps")
-    edge = (2 * close * own + 1000) // 2000 - 10_000  # as the law's, at another price
+    edge = (2 * close * own + 1000) // 2000 - 10_000  # the law's formula, at another price
     frame = frame.with_columns(
         edge_own_price_bps=pl.when(pl.col("reason") == Reason.SCORED).then(edge),
         result=pl.coalesce("pack_result", "own_result"),
@@ -236,7 +237,7 @@ POLICY = PolicyEnvelope(
 
 @dataclass(frozen=True)
 class GradingPlan:
-    """Bets on the tape of a pack, before they are scored, with the position of each or why it has none."""
+    """Bets before they are scored, each with its position on the tape of a pack or the reason why it has no position."""
 
     pack: Pack
     window: Window
@@ -246,7 +247,7 @@ class GradingPlan:
 
     @cached_property
     def params(self) -> Params:
-        """Parameters of the template ``bets``: bets on one side at one tick are one, with their stakes summed."""
+        """Parameters of the template ``bets``; bets on one side at one tick become one bet with the sum of their stakes."""
         stakes: dict[Position, int] = defaultdict(int)
         for row, position in zip(self.record.rows, self.positions, strict=True):
             if isinstance(position, Position):
@@ -265,7 +266,7 @@ class GradingPlan:
 
     @cached_property
     def spec(self) -> ReplaySpec:
-        """The run: all open fixtures of the pack, to compare the bets with those that were passed over."""
+        """The run over all open fixtures of the pack, which compares the bets with the fixtures that were passed over."""
         held_out = dict(self.pack.held_out)
         open_ids = [fixture_id for fixture_id in self.pack.fixture_ids if fixture_id not in held_out]
         agent = template(STRATEGY, self.params, agent_id=self.agent_id)

@@ -1,4 +1,4 @@
-"""Positions of bets on the tape: the last tick that is not later than each, or the reason why it has no such tick."""
+"""Positions of bets on the tape: the last tick at or before each bet, or the reason why there is no such tick."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, folded
 from clvlab.packs.reader import Pack
 from clvlab.words import market_name, moment
 
-# Market and side of a bet: by their keys, or by usual names that fit exactly one of them.
+# Market and side of a bet are found by their keys, or by usual names that fit exactly one of them.
 
 
 Markets = Mapping[str, Sequence[str]]  # sides by market key
 
-# Usual names, folded: their kind, and the number of sides of a result where the name says it: a moneyline of two sides is
-# not taken for a result of three.
+# Usual names, folded, with their kind. Some names also imply the number of sides of a result: a moneyline of two sides is not
+# taken for a result of three.
 _USUAL: Mapping[str, tuple[MarketKind, int | None]] = {
     name: (kind, ways)
     for kind, ways, names in (
@@ -57,10 +57,10 @@ _LISTED = 6
 
 
 def position_of(market: str, side: str, markets: Markets, teams: Teams | None) -> tuple[str, str] | Unmatched:
-    """Return market key and side, or why nothing in the pack fits.
+    """Return market key and side, or the reason why no market or side of the pack fits.
 
     ``market`` and ``side`` are keys of the pack, or usual names; a line may follow either (``Over 2.5``), and a period may
-    precede or follow the market (``1st half totals``). A handicap is that of the side that it follows (``Elm +0.5``). ``teams``
+    precede or follow the market (``1st half totals``). A handicap belongs to the side that it follows (``Elm +0.5``). ``teams``
     are folded names of ``part1`` or ``home``, and ``part2`` or ``away``.
 
     Examples
@@ -121,7 +121,7 @@ def _markets_of(market: str, side: str, markets: Markets, teams: Teams | None) -
         for key, one in read.items()
         if (one.kind, one.scope) == (kind, (period, "", "")) and ways in (None, len(markets[key])) and one.line == line
     }
-    # The same bet is on the main line and on an alternative: the main one is meant.
+    # Where the main line and an alternative offer the same bet, the main one is meant.
     return [key for key, one in fitting.items() if not one.alternate] or list(fitting)
 
 
@@ -164,7 +164,7 @@ def _sides_of(side: str, market: str, sides: Sequence[str], teams: Teams | None)
         meant = _meant(parts[1], teams) if _home_line(side, teams) == known.line else set()
     if not meant and known is not None and known.line is not None and _total_of(side) == known.line:
         meant = _meant(side.rpartition(" ")[0], teams)
-    # In a market that is not read, a side of one letter may be anything, such as the score of a set.
+    # In a market whose key has no known meaning, a side of one letter may be anything, such as the score of a set.
     roles = {one: role_of(one, known) if known or len(one) > 1 else None for one in sides}
     return [one for one, role in roles.items() if (role or one.casefold()) in meant]
 
@@ -202,7 +202,7 @@ def _is_handicap(key: str, read: Mapping[str, Market]) -> bool:
 
 @lru_cache(maxsize=10_000)  # every bet reads the same keys again
 def _plain_key(name: str) -> str:
-    """Fold a name of a market except the sign of its line: -0.5 and 0.5 are two markets."""
+    """Fold a name of a market but keep the sign of its line, as -0.5 and 0.5 are two markets."""
     return folded(re.sub(r"([+-])(?=\d)", _signed, name.replace("_", " ")))
 
 
@@ -226,15 +226,15 @@ class Position:
 def positions_of(
     rows: Sequence[Row], pack: Pack, window: Window, aliases: TeamAliases = NO_ALIASES
 ) -> list[Position | Unmatched]:
-    """Return the position of every bet on the tape of a pack, or why it has none.
+    """Return the position of every bet on the tape of a pack, or the reason why it has no position.
 
-    Where several fixtures fit its names, a bet is on the one whose market was quoted by then and had not closed, if there is
-    just one.
+    Several fixtures may fit the names of a bet. The bet is then on the one whose market was quoted by that time and had not
+    closed, if there is exactly one.
     """
     known, held_out = FixtureNames(pack.manifest.fixtures, aliases), dict(pack.held_out)
     fixtures = [_fixture(row, known, held_out) for row in rows]
     meant = [(one.fixture_id,) if isinstance(one, Fixture) else one.fixture_ids for one in fixtures]
-    meant = [() if any(one in held_out for one in own) else own for own in meant]  # whose ticks may not be read
+    meant = [() if any(one in held_out for one in own) else own for own in meant]  # ticks of held-out fixtures may not be read
     wanted = sorted({one for own in meant for one in own})
     if not wanted:
         return [one for one in fixtures if isinstance(one, Unmatched)]

@@ -27,7 +27,7 @@ _BACKS, _LAYS = {"back", "b"}, {"lay", "l"}
 class Row:
     """A bet as its row states it; a value that can't be read is ``None``.
 
-    ``row`` is 1 after the header, ``stake`` in cents; ``same_as`` is the first row with exactly the same cells.
+    ``row`` counts from 1 after the header, ``stake`` is in cents, and ``same_as`` is the first row with exactly the same cells.
     """
 
     row: int
@@ -50,7 +50,7 @@ class BetRecord:
 
 @dataclass(frozen=True, slots=True)
 class BetsFormat:
-    """Settings for reading a record; ``None`` is guessed, or not needed.
+    """Settings for reading a record; a setting that is ``None`` is guessed or not needed.
 
     ``odds_format`` is for ambiguous prices, ``time_zone`` for times without a zone, ``time_format`` of ``strptime`` for times
     that are not ISO 8601; ``team_aliases`` is a TOML file.
@@ -104,7 +104,7 @@ def read_record(bets: Any, how: BetsFormat) -> BetRecord:
 
 
 def _times(cells: Mapping[Meaning, list[str | None]]) -> tuple[list[str | None], list[str | None] | None]:
-    """Return the times of bets and the kickoffs: a date goes with a time of day, else it is the day of the match."""
+    """Return the times of bets and the kickoffs; a date next to complete times is the day of the match."""
     dates, times, kickoffs = (cells.get(one) for one in (Meaning.DATE, Meaning.TIME, Meaning.KICKOFF))
     if times is None:
         return dates or [], kickoffs
@@ -114,7 +114,7 @@ def _times(cells: Mapping[Meaning, list[str | None]]) -> tuple[list[str | None],
 
 
 def _check_sides(sides: Sequence[str | None], columns: Columns) -> None:
-    """Refuse a column of BACK and LAY, which exchanges call the side, and which names no side of a market."""
+    """Refuse a column of BACK and LAY: exchanges call these sides, but they are not sides of a market."""
     names = {side.lower() for side in sides if side}
     if names and names <= _BACKS | _LAYS:
         raise SourceError(

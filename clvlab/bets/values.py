@@ -12,11 +12,11 @@ from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.rows import Payout
 
-# Prices as users write them: decimal, American and fractional may be mixed, as far as each states its format.
+# Users may mix decimal, American and fractional prices if each price shows its format.
 
 
 _NUMBER = re.compile(r"[+-]?\s?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
-_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]{1,2}|[0-9]{1,2},[0-9]{3}")  # a sign makes it thousands: American odds
+_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]{1,2}|[0-9]{1,2},[0-9]{3}")  # a decimal comma; in +1,200 it marks thousands
 _FRACTION = re.compile(r"[0-9]+\s?/\s?[0-9]+|evens|even|evs", re.IGNORECASE)
 _LEAST_AMERICAN = 100
 
@@ -25,8 +25,8 @@ def odds_milli_of(cells: Sequence[str | None], written: str | None = None) -> li
     """Return decimal odds x 1000 of each cell; ``None`` if it is not a price.
 
     A number with a sign, from 100 on, is American; a fraction is fractional; a number above 1 and below 100, or with decimals,
-    is decimal. A whole number of 100 or more without a sign is American where all others are, and otherwise as ``written``
-    says; ``fractional`` and ``probability`` apply to all cells. ``OddsError`` for a price that may be in two formats.
+    is decimal. A whole number of 100 or more without a sign is American if all other prices are; otherwise ``written`` decides.
+    ``fractional`` and ``probability`` apply to all cells. ``OddsError`` for a price that may be in two formats.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def _form(text: str | None) -> OddsFormat | None:
 
 
 def _is_open(text: str) -> bool:
-    """Return whether a price without a sign may be American, as whole numbers may be, or decimal."""
+    """Return whether a price may be American or decimal, as whole numbers without a sign may be."""
     if not _NUMBER.fullmatch(text) or text[0] in "+-":
         return False
     number = float(text)
@@ -107,7 +107,7 @@ def _milli(text: str | None, form: OddsFormat | None) -> int | None:
     else:
         return None
     odds = float(decimal_odds([plain], form)[0])
-    milli = round(odds * 1000) if odds == odds else 0  # NaN is not itself
+    milli = round(odds * 1000) if odds == odds else 0  # NaN differs from itself
     return milli if ODDS_MILLI[0] <= milli <= ODDS_MILLI[1] else None
 
 
@@ -140,7 +140,7 @@ CENTS = 100  # per unit of the stakes' currency
 _SIGNS = {"£": "GBP", "€": "EUR", "$": "USD", "US$": "USD", "¥": "JPY", "₹": "INR", "₿": "BTC", "₽": "RUB", "zł": "PLN"}
 _SHAPE = re.compile(r"(?P<before>[^\d.,+-]*)(?P<number>[\d.,'\u00a0\u202f ]*\d)\s*(?P<after>[^\d.,]*)")
 _CODE = re.compile(r"[^\W\d_]{2,5}\$?|[A-Z]?\$|[uU£€¥₹₿₽]")
-_UNITS = ("U", "UNIT", "UNITS", "PT", "PTS")  # stakes that are in no currency
+_UNITS = ("U", "UNIT", "UNITS", "PT", "PTS")  # of stakes without a currency
 
 
 def cents_of(cells: Sequence[str | None]) -> list[int | None]:
@@ -186,7 +186,10 @@ def _read(cell: str | None) -> tuple[int | None, str | None]:
 
 
 def _amount(text: str) -> Decimal | None:
-    """Read a number: of two kinds of marks the last one begins the fraction; one kind groups where three digits follow each."""
+    """Read a number, whose marks are commas or points.
+
+    With both kinds, the last mark begins the fraction. Marks of one kind group thousands if three digits follow each.
+    """
     plain = re.sub(r"['\u00a0\u202f ](?=\d{3}(?!\d))", "", text)
     if {",", "."} <= set(plain):
         group = "," if plain.rindex(".") > plain.rindex(",") else "."

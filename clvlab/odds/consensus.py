@@ -1,7 +1,7 @@
 """Consensus: one price from several books, each time one of them changes its quote.
 
-Prices are integers here, millionths of a millionth, so that the median, its ties and the rounding to basis points come out
-the same on every machine.
+Prices are integers here, in millionths of a millionth. The median, its ties and the rounding to basis points are therefore the
+same on every machine.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NEVER = np.iinfo(np.int64).max
 class Consensus:
     """Rules that turn books into one price.
 
-    With fewer than ``min_books`` books, fresh for ``max_age_s``, a market is suspended. ``weights`` are integers, 1 unless
-    named; 0 leaves a book out.
+    A market is suspended while fewer than ``min_books`` books are fresh, for ``max_age_s`` each. A book's weight is 1 unless
+    ``weights`` names another integer; a weight of 0 leaves the book out.
     """
 
     min_books: int = 1
@@ -54,8 +54,8 @@ class Consensus:
 class BookMessages:
     """Messages of books about markets with the same number of sides, sorted by (market, ts_ms), at most one per book and time.
 
-    A price's age counts from ``seen_ms``, when the book last confirmed it. ``prob`` (in ``PROB_UNIT``; a negative row withdraws
-    the quote) and ``odds_milli`` are (messages, sides).
+    A price's age counts from ``seen_ms``, when the book last confirmed it. ``prob`` and
+    ``odds_milli`` have the shape (messages, sides). ``prob`` is in ``PROB_UNIT``, and a negative row withdraws the quote.
     """
 
     market: Ints
@@ -70,7 +70,8 @@ class BookMessages:
 class ConsensusTicks:
     """One row per market and time of a book's message, in the order of the messages.
 
-    ``prob_bps`` and ``odds_milli`` are (ticks, sides), -1 where ``suspended``; ``books`` counts the fresh ones.
+    ``prob_bps`` and ``odds_milli`` have the shape (ticks, sides) and are -1 where ``suspended``. ``books`` is the number of
+    fresh books.
     """
 
     market: Ints
@@ -82,7 +83,7 @@ class ConsensusTicks:
 
 
 def consensus_ticks(messages: BookMessages, weights: Ints, rules: Consensus) -> ConsensusTicks:
-    """Return ticks of messages: the weighted median over fresh books, a side at a time, as shares of 10000 basis points."""
+    """Return ticks of messages: each side's weighted median over fresh books, scaled to 10000 basis points in total."""
     n = len(messages.market)
     starts = np.ones(n, dtype=np.bool_)
     starts[1:] = (messages.market[1:] != messages.market[:-1]) | (messages.ts_ms[1:] != messages.ts_ms[:-1])
@@ -108,7 +109,7 @@ def consensus_ticks(messages: BookMessages, weights: Ints, rules: Consensus) -> 
 
 
 def _last_messages(messages: BookMessages, tick: Ints, market: Ints, n_books: int) -> Ints:
-    """Return for every tick and book the number of the book's last message about the market at or before it, else -1."""
+    """Return, for every tick and book, the number of the book's last message about the market by then; -1 without one."""
     last = np.full((len(market), n_books), -1, dtype=np.int64)
     last[tick, messages.book] = np.arange(len(tick))
     np.maximum.accumulate(last, axis=0, out=last)
@@ -118,7 +119,7 @@ def _last_messages(messages: BookMessages, tick: Ints, market: Ints, n_books: in
 
 
 def _weighted_median(values: Ints, fresh: Flags, weights: Ints) -> Ints:
-    """Return the value at half of the weight; the mean of its two neighbours, halves down, if half falls between them."""
+    """Return the value at half of the weight; if half falls between two values, return their mean, halves down."""
     order = np.argsort(np.where(fresh, values, _NEVER), axis=1, kind="stable")
     ranked = np.take_along_axis(values, order, axis=1)
     below = np.cumsum(np.take_along_axis(np.where(fresh, weights, 0), order, axis=1), axis=1)
@@ -133,7 +134,8 @@ def _weighted_median(values: Ints, fresh: Flags, weights: Ints) -> Ints:
 def basis_points(weights: Ints) -> Ints:
     """Return 10000 basis points shared in proportion to the weights of each row: largest remainder, ties to the first column.
 
-    ``weights`` is (rows, sides), each 0 to ``PROB_UNIT``, columns in byte order of the sides; no row is all zeros.
+    ``weights`` has the shape (rows, sides) and values from 0 to ``PROB_UNIT``. Columns are in byte order of the sides, and
+    every row has a positive weight.
 
     Examples
     --------

@@ -52,7 +52,7 @@ def decimal_odds(values: npt.ArrayLike, written: OddsFormat | str) -> Floats:
 
 
 def american_odds(odds: npt.ArrayLike) -> Floats:
-    """Return American odds of decimal odds: +100 and above from evens on, -100 and below for favourites.
+    """Return American odds of decimal odds: at least +100 from evens on, at most -100 for favourites.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Integers from quotes: half up, or by largest remainder where the sides of a market must sum to the whole."""
+"""Rounding of quotes to integers: half up, or by largest remainder so that the sides of a market sum to the whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-# Log-odds as integers, from a committed table: the same on every machine, where a logarithm may differ in its last bit.
+# Log-odds come as integers from a committed table, because a logarithm may differ between machines in its last bit.
 
 
 MICRO = 1_000_000
@@ -37,7 +37,7 @@ def micro_logits_of(prob_bps: pl.Series) -> pl.Series:
     return micro_logits().gather(prob_bps)
 
 
-# The normal distribution in integers, from a committed table: the same on every machine, where a library's may differ.
+# The normal distribution comes as integers from a committed table, because a library's may differ between machines.
 
 
 Ints = npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ Ints = npt.NDArray[np.int64]
 
 @lru_cache(maxsize=1)
 def micro_probits() -> Ints:
-    """Return the z x 10^6, rounded, at which the normal distribution reaches (b + 1/2) / 10000, for b = 0..9999."""
+    """Return the normal quantiles z x 10^6, rounded, at the probabilities (b + 1/2) / 10000, for b = 0..9999."""
     text = files("clvlab.odds").joinpath("micro_probits.txt").read_text(encoding="ascii")
     table = np.array([int(line) for line in text.split()], dtype=np.int64)
     table.setflags(write=False)
@@ -53,7 +53,7 @@ def micro_probits() -> Ints:
 
 
 def normal_bps(micro_z: Ints) -> Ints:
-    """Return the normal distribution at z (millionths of a standard deviation), in basis points rounded half up.
+    """Return the cumulative normal probability at z (millionths of a standard deviation), in basis points rounded half up.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def half_up(value: Decimal) -> int:
 def largest_remainder(weights: Mapping[str, Fraction | Decimal | int], whole: int = WHOLE_BPS) -> dict[str, int]:
     """Return ``whole`` shared in proportion to positive weights, exactly.
 
-    Every side gets the floor of its share; the rest goes to the largest remainders, ties by the bytes of the side.
+    Every side gets the floor of its share. The rest goes to the largest remainders; a tie goes to the first side in byte order.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Margin removal: from the odds of a book to probabilities that sum to one.
 
-Every method takes a matrix, one row a market and one column an outcome, so that millions of rows cost a few array passes.
+Every method takes a matrix with a row per market and a column per outcome, so that millions of rows cost a few array passes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEAST = float(np.finfo(np.float64).tiny)
 
 
 class Margin(StrEnum):
-    """How the margin of a book is taken off."""
+    """Methods that remove the margin of a book."""
 
     MULTIPLICATIVE = "multiplicative"
     ADDITIVE = "additive"
@@ -37,9 +37,9 @@ class Margin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FairPrices:
-    """Probabilities without margin; every row sums to one, NaN where a market has no such outcome.
+    """Probabilities without margin: every row sums to one, and NaN marks an outcome that the market does not have.
 
-    ``fell_back`` marks rows on which the method is not defined or leaves (0, 1), and ``power`` was used.
+    ``fell_back`` marks rows that use ``power``, because the method is not defined there or leaves (0, 1).
     """
 
     prob: Floats
@@ -47,7 +47,7 @@ class FairPrices:
 
 
 def overround(decimal_odds: npt.ArrayLike) -> Floats:
-    """Return the sum of inverse odds less one, a row a market; NaN marks an outcome that the market does not have.
+    """Return the sum of inverse odds minus one, for each row (a market); NaN marks an outcome that the market does not have.
 
     Examples
     --------
@@ -62,8 +62,8 @@ def overround(decimal_odds: npt.ArrayLike) -> Floats:
 def fair_probabilities(decimal_odds: npt.ArrayLike, method: Margin | str = Margin.POWER) -> FairPrices:
     """Return probabilities from decimal odds (rows of markets, columns of outcomes; NaN where a market has no such outcome).
 
-    Additive and goto can leave (0, 1), and Shin's model covers no book below 100 %: such rows take ``power``, which is defined
-    for all. ``OddsError`` for odds of 1 or less, or a row with fewer than two outcomes.
+    Additive and goto can leave (0, 1), and Shin's model does not cover a book below 100 %. Such rows use ``power``, which is
+    always defined. ``OddsError`` for odds of 1 or less, or a row with fewer than two outcomes.
 
     References
     ----------
@@ -141,7 +141,7 @@ def _power(inverse: Floats, here: Flags) -> Floats:
         k -= step
         if np.abs(step).max(initial=0.0) <= _STEP * max(1.0, float(np.abs(k).max(initial=1.0))):
             break
-    found: Floats = np.maximum(np.exp(k * log_inverse), _LEAST)  # two near-certain outcomes leave a third less than a float
+    found: Floats = np.maximum(np.exp(k * log_inverse), _LEAST)  # with two near-certain outcomes a third may be 0 in floats
     return found
 
 
@@ -166,7 +166,7 @@ def _shin(inverse: Floats, here: Flags) -> Floats:
 
 
 def _odds_ratio(inverse: Floats, here: Flags) -> Floats:
-    """Divide all odds p / (1 - p) by one ratio: Newton in its logarithm, halving an interval that holds the root."""
+    """Divide all odds p / (1 - p) by one ratio: Newton's method for its logarithm, within an interval that is halved."""
     logit = np.log(np.where(here, inverse, 0.5) / np.where(here, 1.0 - inverse, 0.5))
     even = np.log(here.sum(axis=1, keepdims=True) - 1.0)  # at logit - t = -ln(n - 1) each of n outcomes has 1 / n
     low = np.where(here, logit, np.inf).min(axis=1, keepdims=True) + even

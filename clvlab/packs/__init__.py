@@ -1,6 +1,6 @@
 """Packs: frozen, hash-verified ticks on disk. The only code that touches pack files.
 
-Called, it lists the packs that can be named here.
+A call of the module lists the packs that can be opened by name.
 
 Examples
 --------

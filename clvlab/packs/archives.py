@@ -1,4 +1,4 @@
-"""Lists of zip and tar archives, read one member at a time; nothing is extracted to a name that the archive chose."""
+"""Entries of zip and tar archives, read one after another; this module writes no file."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def decompressed(file: BinaryIO, packing: str | None) -> Readable:
 
 @dataclass(slots=True)
 class _Xz:
-    """The content of an xz file; ``lzma.LZMAFile`` takes as much memory as its header asks for."""
+    """The content of an xz file, read with limited memory; ``lzma.LZMAFile`` takes as much as the file's header asks for."""
 
     file: BinaryIO
     _decompressor: lzma.LZMADecompressor = field(default_factory=lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY))

@@ -42,7 +42,7 @@ class Catalog:
             raise PackFormatError(f"the catalog's {_ALLOWLIST} can't be read: {error}") from error  # paths stay here
 
     def open(self, pack_id: str) -> Pack:
-        """Open an allowlisted pack whose files are those that were admitted.
+        """Open an allowlisted pack, if its files are the admitted ones.
 
         Raises
         ------
@@ -67,7 +67,7 @@ class Catalog:
         for pack_id, entry in sorted(self.entries().items()):
             try:
                 found.append(self._admitted(pack_id, entry))
-            except PackError:  # a reader of the catalog does not see it; ``packs verify`` says why
+            except PackError:  # the catalog leaves it out; ``packs verify`` says why
                 continue
         return found
 
@@ -89,7 +89,7 @@ def entry_of(pack: Pack) -> dict[str, str]:
 def open_entry(folder: Path, entry: Mapping[str, str]) -> Pack:
     """Open the pack in a folder if its files have the hashes of an entry; files are hashed again once they may have changed."""
     stamps, named = _stamps(folder), tuple(sorted(entry.items()))
-    return _verified(folder, named) if stamps is None else replace(_kept(folder, named, stamps))  # shares nothing it reads
+    return _verified(folder, named) if stamps is None else replace(_kept(folder, named, stamps))  # shares no cached values
 
 
 def _stamps(folder: Path) -> Stamps | None:

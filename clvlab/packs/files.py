@@ -49,7 +49,7 @@ def fixture_digests(tape: Tape) -> dict[int, str]:
 
 
 def _digests(tape: Tape, fixtures: pl.DataFrame) -> list[tuple[int, str]]:
-    """Digest a few neighbouring fixtures: no column is copied whole, and converted values stay in the processor's cache."""
+    """Digest a few neighbouring fixtures, so that no column is copied whole and converted values stay in the cache."""
     first, last = fixtures.select(pl.min("start"), pl.max("end")).fill_null(0).row(0)
     columns = _columns(tape.rows.slice(first, last - first))
     digests = []
@@ -103,7 +103,7 @@ def file_sha256(path: Path) -> str:
 
 
 def opened(path: Path) -> BufferedIOBase:
-    """Open a source for decompressed reading; its ending says how, or its first bytes where it ends in neither .gz nor .bz2."""
+    """Open a source for decompressed reading, by its ending .gz or .bz2; without such an ending, by its first bytes."""
     how = {".gz": "gzip", ".bz2": "bzip2"}.get(path.suffix)
     if how is None:
         with path.open("rb") as file:
@@ -118,7 +118,7 @@ def opened(path: Path) -> BufferedIOBase:
 
 
 def packed(first: bytes) -> str | None:
-    """Return the compression by a file's first bytes: ``gzip``, ``bzip2``, ``xz`` (read nowhere as it is) or ``None``.
+    """Return the compression by a file's first bytes: ``gzip``, ``bzip2``, ``xz`` (must be unpacked first) or ``None``.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def whole(path: Path) -> bytes:
 
 
 def check_size(name: str, size: int, packed_bytes: int) -> None:
-    """Refuse content without end, or far larger than odds in a file of this size can be."""
+    """Refuse content that exceeds the limit, or is far larger than odds in a file of this size can be."""
     if size > MAX_CONTENT_BYTES:
         raise SourceError(f"{name}: more than {MAX_CONTENT_BYTES} bytes when decompressed")
     if size > _SMALL_BYTES and size > _MAX_RATIO * packed_bytes:
@@ -198,7 +198,7 @@ def check_size(name: str, size: int, packed_bytes: int) -> None:
 
 
 def _check_line(name: str, number: int, line: bytes | bytearray) -> None:
-    if len(line) >= MAX_LINE_BYTES:  # its end is one more byte
+    if len(line) >= MAX_LINE_BYTES:  # the line's end is one more byte
         raise SourceError(f"{name}:{number}: a line of more than {MAX_LINE_BYTES} bytes")
 
 
@@ -212,7 +212,7 @@ def _readable(path: Path) -> BufferedIOBase:
 def _chunks(file: BufferedIOBase, name: str, packed_bytes: int) -> Iterator[bytes]:
     size = 0
     try:
-        while chunk := file.read1(_CHUNK_BYTES):  # of a truncated file, read up to the cut
+        while chunk := file.read1(_CHUNK_BYTES):  # a truncated file is read up to the cut
             size += len(chunk)
             check_size(name, size, packed_bytes)
             yield chunk

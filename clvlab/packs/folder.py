@@ -62,7 +62,7 @@ _KEPT: BoundedCache[_Ticks] = BoundedCache(32 << 20, lambda ticks: int(sum(frame
 
 
 class PackFiles(Protocol):
-    """The files of one pack; ``verification`` says how ticks are verified, empty if all are before opening."""
+    """The files of one pack; ``verification`` says how ticks are verified, and is empty if opening verifies them all."""
 
     @property
     def verification(self) -> str: ...

@@ -58,8 +58,8 @@ class _Model(BaseModel):
 class Gap(_Model):
     """A span in which the capture is known to have missed messages.
 
-    ``cause`` is ``None`` where the source gives none, ``markets`` (the provider's names) where all are concerned. ``replayed``
-    says that the provider sent all messages of the span afterwards, so nothing is missing.
+    ``cause`` is ``None`` if the source does not state it. ``markets`` has the provider's names, and is ``None`` if all markets
+    are concerned. ``replayed`` says that the provider sent all messages of the span afterwards, so the capture is complete.
     """
 
     from_ts_ms: _Int
@@ -78,10 +78,11 @@ class Capture(_Model):
 
 
 class TimeRule(_Model):
-    """The rule for reading message times, where it is not the first version.
+    """The rule for reading message times, from its second version on.
 
-    ``skew_s`` is how far a time may be after its arrival, ``None`` for history without arrivals; ``offset_ms`` the largest
-    measured offset of the provider's clock; ``refused`` the number of messages whose times were refused.
+    ``skew_s`` is the limit on how much later than its arrival a time may be, ``None`` for history without arrivals.
+    ``offset_ms`` is the largest measured offset of the provider's clock, ``refused`` the number of messages whose times were
+    refused.
     """
 
     rule: Annotated[int, Field(strict=True, ge=2, le=2)]
@@ -390,7 +391,7 @@ class Grade(StrEnum):
     SELF_CONSISTENT
         Its own messages, normalised again, give its ticks; the holder of the pack may have written them.
     WITNESSED
-        Its segments are also in a log, entered within a day of their first messages by the operator's stated times.
+        Its segments are also in a log. By the operator's stated times, each was entered within a day of its first message.
     WITNESSED_LATE
         Its segments are in a log, and some were entered later: their author may have known the outcome.
     """

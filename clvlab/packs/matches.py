@@ -83,8 +83,8 @@ def quotes_of(pack: Pack, fixture_ids: Collection[int]) -> dict[int, Sketch]:
 class Overlap:
     """The fixtures of a pack that are matches of a list.
 
-    ``same`` maps a fixture to its place in the list. ``doubtful`` maps fixtures that can't be decided to the place of a
-    possible match: without two teams or a kickoff, or of teams that play on following days.
+    ``same`` maps a fixture to its place in the list. ``doubtful`` maps undecided fixtures to the place of a possible match.
+    These lack two teams or a kickoff, or their teams play on following days.
     """
 
     same: Mapping[int, int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ Quotes = Callable[[Collection[int]], Mapping[int, Sketch]]
 def overlap(own: Sequence[Match], others: Sequence[Match], quotes: Quotes) -> Overlap:
     """Find the fixtures of a root pack that are matches of a list.
 
-    Quotes are read only of fixtures that neither ids nor teams decide, and of none if all matches of the list are found.
+    Quotes are read only of fixtures that ids and teams leave undecided, and only while a match of the list is not found.
     """
     same = dict(_by_id(own, others))
     present = set(same.values())
@@ -140,7 +140,7 @@ def _by_id(own: Sequence[Match], others: Sequence[Match]) -> Iterator[tuple[int,
 
 
 def _contradict(one: Match, other: Match) -> bool:
-    """Whether two fixtures with one id are two matches: files of any author count from 1."""
+    """Whether two fixtures with one id are two matches, as ids in any author's file count from 1."""
     pairs = (one.names, other.names), (one.names, other.names[::-1])
     named = len(one.names) == len(other.names) == 2
     unlike = named and max(min(map(likeness, *pair)) for pair in pairs) < SURELY_ALIKE
@@ -166,9 +166,9 @@ def _listed(one: Match, number: int) -> Iterator[ListedFixture]:
 
 
 def _is_same(pair: LikelyPair, *, listed: bool) -> bool:
-    """Whether a pair is one match; ``listed`` says that the pack has the other one already, under its own id.
+    """Whether a pair is one match; ``listed`` says that the pack has the list's match already, under its own id.
 
-    A source lists a match once, so a second one of the list is another match, unless teams and time are equal.
+    A source lists a match once. If the match is there already, the pair is another match unless teams and time are equal.
     """
     if listed:
         return abs(pair.gap_ms) <= EXACT_MS and pair.alike >= SURELY_ALIKE
@@ -253,7 +253,7 @@ def _within(timed: Sequence[tuple[int, int]], at: int, span_ms: int) -> list[int
 
 
 def _are_two_by_id(one: Match, other: Match) -> bool:
-    """Whether one provider with ids of its own lists them as two, or one generator made both."""
+    """Whether two fixtures are two matches because one provider has two ids for them, or one generator made both."""
     return one.provider == other.provider and one.provider not in _OF_ANYBODY
 
 
@@ -275,7 +275,7 @@ class HeldMatches:
 
 
 def held_matches(plans: Mapping[str, tuple[Collection[str], Sequence[Sequence[Any]] | None]]) -> HeldMatches:
-    """Return the held-out matches of plans; a plan without matches holds fixtures by the digests of their ticks alone."""
+    """Return the held-out matches of plans; a plan without matches names fixtures by the digests of their ticks alone."""
     found = [(match, plan_id) for plan_id, (digests, listing) in plans.items() for match in _listed_of(digests, listing)]
     return HeldMatches(tuple(match for match, _ in found), tuple(plan_id for _, plan_id in found))
 

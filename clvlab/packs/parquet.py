@@ -33,9 +33,9 @@ _BY_DICTIONARY = (2, 8)  # encodings of values by their number in the dictionary
 _TEXT, _FIXED = 6, 7  # BYTE_ARRAY, and FIXED_LEN_BYTE_ARRAY
 _CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _HEADERS = {0: (5, 2), _DICTIONARY: (7, 2), 3: (8, 4)}  # by kind of page: fields of its own header and its encoding
-_ABSURD = (IndexError, KeyError, TypeError, AttributeError, ValueError)  # bytes that are not such a struct lead to these
+_ABSURD = (IndexError, KeyError, TypeError, AttributeError, ValueError)  # errors over bytes that are not such a struct
 _LEVELS = 16
-_NESTED = 64  # most levels of a schema
+_NESTED = 64  # largest depth of a schema
 _MAX_HEADER_BYTES = 64 << 10  # a header may hold the least and greatest text of its page
 _NAME_BYTES = 80  # longer texts are cut
 _Content = bytes | mmap.mmap
@@ -45,8 +45,8 @@ _Content = bytes | mmap.mmap
 class Chunk:
     """One column of a row group: the position of its pages and its number of values.
 
-    ``column`` is the column of the file, ``name`` its full path, which differs only where nested. ``width`` is set for texts
-    within lists or structs alone, which are read once per reference: bytes of each, or 0 where that varies. ``codec`` is
+    ``column`` is the column of the file, ``name`` its full path, which differs only where nested. ``width`` is set only for
+    texts within lists or structs, which are read once per reference: the bytes of each text, or 0 where they vary. ``codec`` is
     numbered as in ``parquet.thrift``.
     """
 
@@ -74,7 +74,7 @@ class Page:
 def check_parquet(source: Path | bytes, columns: Collection[str] | None = None) -> set[str]:
     """Require a file to unpack to at most 500 times its bytes plus 1 GiB; return columns that store a repeated value once.
 
-    Only pages of ``columns`` are unpacked, all by default; it may be empty.
+    Only pages of ``columns`` are unpacked, by default those of all columns; ``columns`` may be empty.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def _longest(chunk: Chunk, page: Page, content: _Content) -> int:
 
 
 def parquet_schema(source: Path) -> pa.Schema:
-    """Return the columns of a file by its footer, without a check of what pages unpack to.
+    """Return the columns of a file by its footer, without a check of the pages' unpacked size.
 
     Raises
     ------

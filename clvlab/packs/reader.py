@@ -34,7 +34,7 @@ from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.rows import RESULTS_FILE, read_results
 from clvlab.words import seconds
 
-# A pack is a genuine capture if normalising its messages again shows it; its label alone does not count.
+# A pack is a genuine capture if its messages, normalised again, give its ticks; its label alone does not count.
 
 
 _LABELS = ("margin", "consensus", "closing_source", "closing_policy", "kickoff", "reading")
@@ -47,14 +47,14 @@ def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -
     markets close; the raw files have their digests and there are no others; fixtures and capture (method, span, gaps) are as
     the messages show them; ticks are equal row for row. Ticks are read only if the rest holds.
     """
-    # A pack is below the sources that packs are made of, and alone asks them here: its messages are normalised again.
+    # Packs lie a floor below sources. Here alone a pack calls its source, which normalises the messages again.
     from clvlab.sources.providers import NORMALISERS
     from clvlab.sources.source import Options
 
     normalise = NORMALISERS.get(manifest.normaliser or "")
     if not manifest.provenance.startswith("genuine-") or normalise is None or not manifest.raw:
         return False
-    # A pack without leagues predates their reading: only what it states is judged.
+    # A pack without leagues predates their reading, so only its stated fields are judged.
     leagues = any(fixture.league is not None for fixture in manifest.fixtures)
     tape, kept = read(), {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
     try:
@@ -91,8 +91,7 @@ class Pack:
     Attributes
     ----------
     files
-        Access to its files: in a folder, whose ticks file was hashed, or elsewhere, where each fixture is hashed when it is
-        read.
+        Access to its files. In a folder, the ticks file was hashed; elsewhere, each fixture is hashed when it is read.
     held_out
         Held-out fixtures, each with the plan that holds it out: neither tapes nor results have them.
     doubtful
@@ -118,7 +117,7 @@ class Pack:
 
     @property
     def verification(self) -> str:
-        """How its ticks are verified, in words; empty where all were before it was opened."""
+        """How its ticks are verified, in words; empty if all were verified before it was opened."""
         return self.files.verification
 
     @property
@@ -271,7 +270,7 @@ class Pack:
                 raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
 
     def origins(self) -> Iterable[tuple[int, Pack, int]]:
-        """Return each fixture id with the pack that its ticks are read from and its id there; several entries if several."""
+        """Return each fixture id with the pack that its ticks are read from and its id there, one entry per such pack."""
         return ((fixture_id, self, fixture_id) for fixture_id in self.fixture_ids)
 
     def check_closes(self, close_source: str | None) -> None:
@@ -311,7 +310,7 @@ class Pack:
             raise HeldOutError(self.pack_id, *held[0], len(held))
 
     def _announced(self, wanted: Sequence[int]) -> pl.DataFrame | None:
-        """Return the kickoffs that agents may see, where they are not those that end the window."""
+        """Return the kickoffs that agents may see; ``None`` if these are the kickoffs that end the window."""
         if self.manifest.kickoff is not KickoffKind.ACTUAL:
             return None
         known = [(fixture.fixture_id, fixture.scheduled_ts_ms) for fixture in self._declared(wanted)]

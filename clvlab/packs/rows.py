@@ -21,7 +21,7 @@ STORED: Schema = {name: SERIES[name] for name in _NAMES} | ROWS
 def read_rows(file: pl.LazyFrame, where: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return ``ROWS`` and ``SERIES`` of ordered stored ticks; errors call them ``where``.
 
-    The streaming engine numbers the series as they are read: fixture id and names of every row are never all in memory.
+    The streaming engine numbers the series as they are read, so memory never holds the fixture id and names of every row.
 
     Raises
     ------

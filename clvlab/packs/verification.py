@@ -1,4 +1,4 @@
-"""Verification of packs: every statement about the ticks is computed again, a shard at a time."""
+"""Verification of packs: every statement about the ticks is computed again, shard by shard."""
 
 from __future__ import annotations
 

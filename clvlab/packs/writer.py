@@ -22,7 +22,7 @@ from clvlab.packs.manifest import BOOKS_FILE, DATA_FILES, DESCRIPTOR, TICKS_FILE
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.rows import RESULTS_FILE, results_digest, sorted_results
 
-# Parquet files of whole fixtures, some together in a row group, written as they come.
+# Parquet files of whole fixtures, written as they come; several fixtures may share a row group.
 
 
 _ROWS_PER_GROUP = 65_536

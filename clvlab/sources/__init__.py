@@ -1,1 +1,1 @@
-"""Sources: where odds come from, a folder for each provider; its messages, files and sockets are read by the same code."""
+"""Sources of odds, a folder for each provider; one reader serves a provider's messages, files and sockets."""

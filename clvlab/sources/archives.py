@@ -1,7 +1,7 @@
-"""Archives as input: a zip or tar is unpacked next to the new pack and read as the folder that it holds.
+"""Archives as input: a zip or tar is unpacked next to the new pack and read as a folder.
 
-Files get names that any system can print; an archive within an archive becomes a folder of its name. What can't be unpacked is
-left out and reported.
+Files get names that any system can print. An archive within an archive becomes a folder of the same name. Content that can't be
+unpacked is left out and reported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from clvlab.packs.archives import UNPACKABLE, ArchiveEntry, Readable, decompress
 from clvlab.packs.files import MAX_CONTENT_BYTES, check_size, lines_of, packed, whole
 from clvlab.sources.source import ImportStats
 
-# The first bytes of a file, whatever its name: unpacked, and classified.
+# The first bytes of a file, unpacked and classified; the name does not matter.
 
 
 _READ_BYTES = 1 << 20
@@ -83,7 +83,7 @@ def kind_of(head: bytes) -> ArchiveKind:
     for start, kind in (
         (b"PAR1", ArchiveKind.PARQUET),
         (b"PK\x03\x04", ArchiveKind.ZIP),
-        (b"PK\x05\x06", ArchiveKind.ZIP),  # of no file
+        (b"PK\x05\x06", ArchiveKind.ZIP),  # a zip without files
         (b"7z\xbc\xaf\x27\x1c", ArchiveKind.SEVEN_ZIP),
         (b"Rar!\x1a\x07", ArchiveKind.RAR),
         (b"\x28\xb5\x2f\xfd", ArchiveKind.ZSTANDARD),
@@ -100,7 +100,7 @@ def kind_of(head: bytes) -> ArchiveKind:
 
 
 def _is_tar(head: bytes) -> bool:
-    """Return whether these bytes begin with a tar header; an old tar has no mark, but every tar has a checksum."""
+    """Return whether these bytes begin with a tar header, by its checksum, as an old tar has no mark."""
     try:
         tarfile.TarInfo.frombuf(head[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape")
     except tarfile.HeaderError:
@@ -109,7 +109,7 @@ def _is_tar(head: bytes) -> bool:
 
 
 def json_documents(name: str, path: Path, account: ImportStats) -> Iterator[tuple[int, Any]]:
-    """Return the JSON documents of a file, one a line or one over many lines, with their line numbers.
+    """Return the JSON documents of a file with their line numbers; each has a line, or a single one spans many lines.
 
     Raises
     ------
@@ -145,7 +145,7 @@ _MAX_NAME_BYTES = 200
 _CHUNK = 1 << 18
 _MAGIC_BYTES = 10
 _HEAD_BYTES = 4096
-_HEADERS = 1 << 30  # of a tar: the bytes between its files
+_HEADERS = 1 << 30  # most bytes between the files of a tar
 SHEETS = (b"[Content_Types].xml", b"mimetype")  # of Excel and OpenDocument, whose files are zips
 
 
@@ -157,7 +157,7 @@ def archives_in(paths: Sequence[Path], is_kept: Callable[[Path], bool]) -> list[
 
 @dataclass(slots=True)
 class Archives:
-    """Unpacks archives into a folder, within limits on their total; ``left`` names what was not unpacked, and why."""
+    """Unpacks archives into a folder, within limits on their total; ``left`` lists what stayed packed, each with its reason."""
 
     folder: Path
     left: list[tuple[str, str]] = field(default_factory=list)
@@ -188,7 +188,7 @@ class Archives:
                 if kind_of(head_of(archive, _HEAD_BYTES)) not in (
                     ArchiveKind.ZIP,
                     ArchiveKind.TAR,
-                ):  # a single file, compressed as no reader reads it
+                ):  # a single file in xz, which the readers do not unpack
                     self._write(decompressed(file, packing), _free(folder.with_name(folder.name.removesuffix(".xz"))), label)
                     return
                 for entry in self._entries(file, packing):
@@ -223,7 +223,7 @@ class Archives:
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.touch(exist_ok=False)
-        except OSError as error:  # the name of another, maybe in other letters; a folder that is a file; a name of many folders
+        except OSError as error:  # the name is taken (maybe in other case), a folder is a file, or the path is too deep
             self.left.append((label, f"a file of an archive has no place: {error.strerror}"))
             return
         with closing(source):
@@ -255,7 +255,7 @@ class Archives:
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file is a zip or tar, compressed or not, or compressed with xz, and not a spreadsheet."""
+    """Return whether a file is a zip, a tar (also compressed) or an xz file, but not a spreadsheet."""
     with path.open("rb") as file:
         first = file.read(_MAGIC_BYTES)
     if packed(first) == "xz":

@@ -1,4 +1,4 @@
-"""From books' quotes to consensus ticks: spilled to disk when read, then processed some fixtures at a time."""
+"""Consensus ticks from books' quotes, which are spilled to disk when read, then processed a few fixtures after another."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from clvlab.odds.margin import Floats, Margin, fair_probabilities, overround
 from clvlab.packs.invariants import MAX_NAME_BYTES
 from clvlab.sources.source import ImportStats, Options, SourcePart
 
-# Messages of books from what they were written as: odds whose margin is removed, or probabilities that have none.
+# Messages of books are made from odds, whose margin is removed, or from probabilities without margin.
 
 
-_MOST_OFF = 0.1  # of the sum of fair probabilities from 1
+_MOST_OFF = 0.1  # largest distance of the sum of fair probabilities from 1
 
 
 def priced_messages(
     heads: pl.DataFrame, odds: Floats, fair: Floats | None, books: list[str], options: Options, account: ImportStats
 ) -> BookMessages:
-    """Return messages with a probability on every side, the others withdrawn.
+    """Return the messages; one that lacks a probability on a side withdraws its book's quote.
 
     Parameters
     ----------
     heads
         One row per message: ``market``, ``ts_ms``, ``seen_ms`` and ``book``.
     odds, fair
-        (messages, sides), decimal odds and given probabilities, NaN if missing; ``fair`` is ``None`` where probabilities come
-        from the odds.
+        Decimal odds and given probabilities, of shape (messages, sides), NaN if missing. ``fair`` is ``None`` if probabilities
+        come from the odds.
     books
         All books, in order.
     options, account
@@ -70,7 +70,7 @@ def _is_within(odds: Floats, complete: Flags, options: Options, account: ImportS
         account.note("book messages with an overround below 0 or above 30 %", int(((margins < 0) | (margins > 0.3)).sum()))
         tens, times = np.unique(np.rint(margins * 1000).astype(np.int64) * 10, return_counts=True)
         account.overround_bps.update(dict(zip(tens.tolist(), times.tolist(), strict=True)))
-        if options.max_overround is not None:  # no market: a placeholder, a mistake, or sides that do not belong together
+        if options.max_overround is not None:  # more is a placeholder, a mistake, or sides of different markets
             beyond = margins > options.max_overround
             account.note("book messages beyond max_overround, taken as suspended", int(beyond.sum()))
             within[full] = ~beyond
@@ -78,7 +78,7 @@ def _is_within(odds: Floats, complete: Flags, options: Options, account: ImportS
 
 
 def book_prices(odds: Floats, margin: Margin) -> tuple[Ints, Ints, int]:
-    """Return probabilities in ``PROB_UNIT`` and odds x 1000, a row a book, and how many fell back on another method."""
+    """Return probabilities in ``PROB_UNIT`` and odds x 1000, a row per book, and the number of rows that fell back on power."""
     fair = fair_probabilities(odds, margin)
     return np.rint(fair.prob * PROB_UNIT).astype(np.int64), _milli(odds), int(fair.fell_back.sum())
 
@@ -106,7 +106,7 @@ QUOTES: Schema = {
     "line": pl.Int64,
 }
 _MAX_EVENT_ROWS = 50_000_000
-_ROWS_PER_FILE = 100_000  # so that many small sources do not become as many files
+_ROWS_PER_FILE = 100_000  # many small sources share a file
 _MESSAGE = ("fixture_id", "market_key", "ts_ms", "book")
 
 
@@ -129,7 +129,7 @@ class QuoteSpill:
         if sure:
             self.keep()
         elif self._unsure.height >= _ROWS_PER_FILE:
-            self._write(self._sure)  # the rows that came before go before
+            self._write(self._sure)  # earlier rows are written first
             self._write(self._unsure)
 
     def keep(self) -> None:
@@ -176,7 +176,7 @@ def batches(rows_of: Mapping[str, int], fixture_ids: Mapping[str, int], chunk_ro
     Raises
     ------
     SourceError
-        An event has more rows than any real one, as a small file can that repeats one value.
+        An event has more rows than any real one; a small file that repeats one value can hold that many.
     """
     for event, rows in rows_of.items():
         if rows > _MAX_EVENT_ROWS:
@@ -196,9 +196,9 @@ def batches(rows_of: Mapping[str, int], fixture_ids: Mapping[str, int], chunk_ro
 def book_ticks(
     quotes: pl.DataFrame, fixture_ids: Mapping[str, int], options: Options, rules: Consensus, account: ImportStats
 ) -> SourcePart:
-    """Make ticks from ``QUOTES`` of whole fixtures: margin removed per book, then the consensus of the fresh ones.
+    """Make ticks from ``QUOTES`` of whole fixtures: margin is removed per book, then the fresh books form the consensus.
 
-    A column ``fair`` is the probability, and the odds are then only what was on offer. With ``options.books`` each book's
+    A column ``fair`` gives the probabilities; the odds are then only the prices on offer. With ``options.books`` each book's
     messages are kept, and each of their times has a tick.
     """
     number = pl.col("event").replace_strict(dict(fixture_ids), return_dtype=pl.Int64)

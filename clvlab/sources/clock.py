@@ -1,4 +1,4 @@
-"""Which times of a provider are valid: live by arrivals, in history by the messages that follow."""
+"""Validity of a provider's times: arrivals decide it live, and later messages decide it in history."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ SKEW_S = 60
 """How far beyond its arrival a message's time may be unless it is said otherwise, in seconds."""
 MOST_SKEW_S = 3_600
 AGAINST_ARRIVAL = "its time is beyond its arrival, or years before it"
-_MOST_OFFSET_MS = 600_000  # a clock drifts by minutes: a sender that could move the bound further could spoil a tape again
-_LONGEST_MS = 366 * 86_400_000  # nothing that is still sent is older
+_MOST_OFFSET_MS = 600_000  # clocks drift by minutes; a bound that moved further would let a sender spoil a tape
+_LONGEST_MS = 366 * 86_400_000  # providers send nothing older
 _WINDOW, _SEED = 31, 5
 
 
 class ProviderClock:
     """Decides which times of a provider are valid, message by message in order of arrival.
 
-    The clock's offset is the median over the newest times of earlier messages, at most ten minutes and never below zero: a
-    delayed message says nothing about a clock, and none moves its own bound. An arrival bounds the times of its own message. It
-    bounds those of later ones, for which our clock may have been put back, only as far as its message's time confirmed it: a
-    clock that was ahead for one message moves no bound for good.
+    The clock's offset is the median over the newest times of earlier messages, at most ten minutes and never below zero. A
+    delayed message therefore does not lower it, and a message never moves its own bound. An arrival bounds the times of its own
+    message. If our clock is put back, an earlier arrival bounds later messages only as far as its message's time confirmed it.
+    If our clock was ahead for one message, the bound therefore does not move for good.
 
-    ``skew_s`` is how far a time may be beyond its arrival; ``None`` under rule 1, where every time is valid. ``refused`` counts
-    messages with an invalid time, ``offset_ms`` is the largest measured offset.
+    ``skew_s`` is the limit on how much later than its arrival a time may be; ``None`` under rule 1, where every time is valid.
+    ``refused`` counts messages with an invalid time, and ``offset_ms`` is the largest measured offset.
     """
 
     def __init__(self, skew_s: int | None = None) -> None:
@@ -42,7 +42,7 @@ class ProviderClock:
         self.offset_ms = 0
 
     def arrive(self, at_ms: int) -> None:
-        """Record the next arrival; putting our clock back makes no time false."""
+        """Record the next arrival; if our clock is put back, valid times stay valid."""
         if self._newest_lag is not None:
             self._measure(self._newest_lag)
         if self._newest_ms is not None:
@@ -55,7 +55,7 @@ class ProviderClock:
         if self._skew_ms is None:
             return True
         lag = ts_ms - self._bound_ms
-        if lag <= _MOST_OFFSET_MS + self._skew_ms:  # beyond it is no drift
+        if lag <= _MOST_OFFSET_MS + self._skew_ms:  # a larger lag is not drift
             self._newest_lag = lag if self._newest_lag is None else max(self._newest_lag, lag)
         if lag <= self._skew_ms + self._ahead_ms and self._at_ms - ts_ms <= _LONGEST_MS:
             self._latest_ms = max(self._latest_ms, ts_ms)
@@ -66,7 +66,7 @@ class ProviderClock:
         return False
 
     def bound(self, ts_ms: int) -> int:
-        """Return a state's time, or the arrival if it is beyond all valid ones, as in a book from when our clock was ahead."""
+        """Return a state's time, or the arrival if the time is not valid, as in a book from when our clock was ahead."""
         if self._skew_ms is None or ts_ms <= max(self._latest_ms, self._bound_ms + self._skew_ms):
             return ts_ms
         return self._bound_ms
@@ -81,21 +81,22 @@ class ProviderClock:
             self.offset_ms = max(self.offset_ms, self._ahead_ms)
 
 
-# Jumps of time in history, without arrivals: later messages confirm them or not.
+# History has no arrivals; later messages show whether a jump of time is false.
 
 
 T = TypeVar("T")
 NOT_BORNE_OUT = "messages whose time jumps ahead, borne out by nothing after them"
 _JUMP_MS = 60_000
 _WITNESSES = 5
-_LONGEST_JUMP_MS = 30 * 86_400_000  # of the last message, which nothing can contradict
+_LONGEST_JUMP_MS = 30 * 86_400_000  # of the last message, which no later one can contradict
 
 
 def jumps(messages: Iterable[tuple[int, int, int]], *, longest_ms: int | None = _LONGEST_JUMP_MS) -> frozenset[int]:
     """Return the numbers of messages whose times no later message confirms.
 
-    A message jumps if it is more than a minute after the last sound one of its fixture. It is false if more of the next five of
-    its fixture are before it than not, or, without any, if it jumps by more than ``longest_ms`` (``None`` for no limit).
+    A message jumps if it is more than a minute after the last sound one of its fixture. A jump is false if, of the fixture's
+    next five messages, more are before it than not. The last message of a fixture is false if it jumps by more than
+    ``longest_ms`` (``None`` for no limit).
     ``messages`` are number, fixture and time in file order.
     """
     lines: dict[int, array[int]] = defaultdict(lambda: array("q"))
@@ -109,8 +110,8 @@ def jumps(messages: Iterable[tuple[int, int, int]], *, longest_ms: int | None = 
 def with_sound_times(messages: Iterable[tuple[T, int | None]]) -> Iterator[tuple[T, int | None]]:
     """Yield the messages of one stream with their times, or the last sound time where none is confirmed.
 
-    It is for a book, in which each change counts whatever its time, and looks five messages ahead. The last message keeps its
-    time: a market that was quiet for a month is settled by it. A message without a time (``None``) says nothing of others.
+    It serves books, in which each change counts whatever its time, and looks five messages ahead. The last message keeps its
+    time, because it may settle a market that was quiet for a month. A message without a time (``None``) does not affect others.
     """
     last_ms: int | None = None
     ahead: deque[tuple[T, int | None]] = deque()

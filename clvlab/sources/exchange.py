@@ -23,9 +23,9 @@ class State(NamedTuple):
     in_running
         Whether the fixture is in play.
     sides
-        Names of the sides in byte order, the same in every state of the market.
+        Names of the sides in byte order; all states of a market have the same sides.
     prob_bps, odds_milli
-        Of each side; ``None`` where unpriced. Probabilities of a market that is wholly priced sum to 10000.
+        Values of each side; ``None`` if unpriced. If all sides are priced, their probabilities sum to 10000.
     """
 
     fixture_id: int
@@ -122,7 +122,7 @@ class ShareMarket:
 
 
 def odds_milli(price: Decimal) -> int | None:
-    """Return decimal odds x 1000 of a share's price; ``None`` for a price at which nothing can be won or bought."""
+    """Return decimal odds x 1000 of a share's price; ``None`` for a price at which a bet can't win or can't be bought."""
     if not 0 < price < 1:
         return None
     odds = half_up(1000 / price)
@@ -182,7 +182,7 @@ def names_of(title: str) -> tuple[str, ...]:
 
 
 def match_sides(names: Sequence[str], outcomes: Sequence[str]) -> tuple[str, ...] | None:
-    """Return ``part1``, ``draw`` and ``part2`` for the outcomes of a match; ``None`` if they are others.
+    """Return ``part1``, ``draw`` and ``part2`` for the outcomes of a match; ``None`` for other outcomes.
 
     Examples
     --------

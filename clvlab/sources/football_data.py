@@ -1,7 +1,7 @@
-"""football-data.co.uk seasons: pre-match and closing odds of many books, and results, a row a match.
+"""football-data.co.uk seasons: pre-match and closing odds of many books, and results, one row per match.
 
-Each market takes the closing odds of one source, the first in an order of preference with all of them, and its pre-match odds.
-The files have no times of observations: the ticks' times, at fixed spans before the kickoff, are synthetic.
+Each market takes closing and pre-match odds from one source: the first in an order of preference with all closing odds. The
+files do not say when odds were observed. The ticks' times, at fixed spans before the kickoff, are therefore synthetic.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _goals(by: Mapping[str, str]) -> tuple[int, int] | None:
     return goals
 
 
-# Markets of football-data's files: their keys, their sides, and where each book writes their prices.
+# Markets of football-data's files: their keys, their sides, and the columns of each book's prices.
 
 
 PRE_MATCH_MS = 24 * 3600 * 1000
@@ -218,12 +218,12 @@ def prices(match: MatchRow, market: FileMarket, prefixes: Sequence[str], mark: s
 
 
 def start_ms(match: MatchRow) -> int:
-    """Return the time that a match's observations are counted back from: its kickoff, or the end of its day."""
+    """Return the time from which observations are counted back: the match's kickoff, or the end of its day."""
     return match.kickoff_ts_ms if match.kickoff_ts_ms is not None else match.day_ts_ms + CLOSING_MS
 
 
 def quote_rows(match: MatchRow, key: str, book: str, ts_ms: int, odds: Mapping[str, float | None]) -> Iterator[tuple[Any, ...]]:
-    """Return a book's prices of a market at a time as rows of ``QUOTES``."""
+    """Return a book's prices of a market at one time as rows of ``QUOTES``."""
     for side, decimal in odds.items():
         yield (match.source_id, key, side, book, ts_ms, ts_ms, False, decimal, match.file, match.line)
 
@@ -246,7 +246,7 @@ def _number(text: str) -> float | None:
     return number if abs(number) < ODDS_MILLI[1] else None  # neither NaN nor infinite
 
 
-# What every book of football-data's files offers, besides the one source of the ticks.
+# Prices of every book in football-data's files, besides the one source of the ticks.
 
 
 _ANY = Consensus(min_books=1, max_age_s=10**9)
@@ -285,7 +285,7 @@ class OfferedBooks:
                 close = prices(match, market, own, "C", self._account) if last else {}
                 if before:
                     self._rows += quote_rows(match, str(first), book, start - PRE_MATCH_MS, before)
-                if before and (not close or first != last):  # what it said before the match is not its close
+                if before and (not close or first != last):  # a book's pre-match price is not its close
                     self._rows += quote_rows(match, str(first), book, start - CLOSING_MS, dict.fromkeys(before))
                 self._rows += quote_rows(match, str(last), book, start - CLOSING_MS, close)
 
@@ -296,7 +296,7 @@ class OfferedBooks:
         return self._refused - before
 
     def books(self, events: Sequence[str], ids: Mapping[str, int], options: Options, ticks: pl.DataFrame) -> pl.DataFrame:
-        """Return ``BOOKS`` of some matches at the ticks they have."""
+        """Return ``BOOKS`` of some matches at their existing ticks."""
         known = [event for event in events if event in self._spill.rows_of]
         if not known:
             return pl.DataFrame(schema=BOOKS)

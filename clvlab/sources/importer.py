@@ -32,7 +32,7 @@ from clvlab.sources.source import Options, SourceData, SourcePart, as_part, left
 from clvlab.sources.tables.files import FRAME_FILE, frame_csv, is_frame
 from clvlab.words import counted
 
-# Importing a source: find its files, normalise them, write the pack some fixtures at a time.
+# An import finds a source's files, normalises them, and writes the pack a few fixtures after another.
 
 
 _TABLES = ("csv", "parquet")
@@ -41,7 +41,7 @@ _LOOKED_AT = 1000
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """The pack and quality report of an import, files left unread by reason, and the source if it was recognised."""
+    """The pack and quality report of an import, the unread files by reason, and the source if it was recognised."""
 
     manifest: PackManifest
     quality: Quality
@@ -66,8 +66,8 @@ def import_source(source: str | None, paths: Sequence[Path], folder: Path, optio
     Raises
     ------
     SourceError
-        An unknown source, nothing to read, or a row that can't be read; the message names file, line and reason, and the source
-        that the files look like if it is another one.
+        The source is unknown, there are no files to read, or a row can't be read. The message names file, line and reason, and
+        the source that the files look like if it is another one.
     PackFormatError
         The folder exists, or the ticks break a rule of the format.
     """
@@ -89,19 +89,19 @@ def import_source(source: str | None, paths: Sequence[Path], folder: Path, optio
             raise SourceError("{}: {}".format(*unpacked.left[0]))
         try:
             return _import_paths(source, files, folder, options, left_files(unpacked.left))
-        except SourceError as error:  # names of files are those in the archive, not where they were unpacked
+        except SourceError as error:  # the error names files as the archive does
             raise SourceError(str(error).replace(f"{scratch}{os.sep}", "")) from error
 
 
 def _is_kept(source: str | None, archive: Path) -> bool:
-    """Return whether an archive is a tar of Betfair's, whose importer reads it as it is."""
+    """Return whether an archive is a Betfair tar, which its importer reads without unpacking."""
     return archive.suffix == ".tar" and (source == "betfair" or (source is None and is_of_betfair(archive)))
 
 
 def _import_paths(
     source: str | None, paths: Sequence[Path], folder: Path, options: Options, left: tuple[RefusedRows, ...] = ()
 ) -> ImportReport:
-    """Import paths; ``left`` of archives is counted with the refused rows."""
+    """Import paths; ``left``, the entries that archives could not unpack, is counted with the refused rows."""
     if source is None:
         form = {"odds_format": options.odds_format} if options.odds_format else {}
         found = recognition_of(paths, {**form, **(options.mapping or {})})
@@ -140,12 +140,12 @@ def _options_for(recognition: Recognition, options: Options) -> Options:
 def _recognition_of(paths: Sequence[Path], options: Options) -> Recognition | None:
     try:
         return recognition_of(paths, options.mapping)
-    except SourceError:  # it looks like nothing: what was wrong with it is all there is to say
+    except SourceError:  # no source is recognised: the first error says all
         return None
 
 
 def _hint(source: str, paths: Sequence[Path]) -> str:
-    """Return which source was probably meant: its name is among the paths, or similar."""
+    """Return the source that was probably meant, which is named among the paths or has a similar name."""
     swapped = next((str(path) for path in paths if str(path) in IMPORTERS), None)
     return did_you_mean(source, IMPORTERS) if swapped is None else f"; the source comes first, then the files: {swapped!r}, ..."
 
@@ -257,7 +257,7 @@ def _unread_files(paths: Sequence[Path], read: Iterable[Path]) -> tuple[RefusedR
     return left_files([*contents, *((file.name, "files that were not looked at") for file in unread[_LOOKED_AT:])])
 
 
-# From the segments of a capture to a pack that keeps them, and shows how they became its ticks.
+# A pack of a capture keeps the segments, so that anyone can make its ticks from them again.
 
 
 def pack_capture(segments: Sequence[Path], folder: Path, options: Options | None = None) -> PackManifest:
@@ -266,7 +266,7 @@ def pack_capture(segments: Sequence[Path], folder: Path, options: Options | None
     Raises
     ------
     SourceError
-        There is no segment, one can't be read, or no tick is in any.
+        There is no segment, one can't be read, or all segments together have no tick.
     PackFormatError
         The folder exists.
     """
@@ -341,7 +341,7 @@ def paths_of(value: Any) -> list[Path]:
     return [Path(path) for path in paths]
 
 
-# Several imports, each into a pack of its own, wherever there is room.
+# Several imports, each into a pack of its own, on any executor.
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,7 @@ def import_all(imports: Sequence[Import], executor: Executor | None = None) -> I
     twice = next((one.folder for one in imports if places[one.folder.resolve()] > 1), None)
     if twice is not None:
         raise PackFormatError(f"two packs would stand in {str(twice)!r}: give each a folder of its own")
-    quiet = (replace(one, options=replace(one.options, progress=silent)) for one in imports)  # several would talk at once
+    quiet = (replace(one, options=replace(one.options, progress=silent)) for one in imports)  # their lines would mix
     return parallel_map(Work(_here, _here, _target), quiet, len(imports), executor)
 
 

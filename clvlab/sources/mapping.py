@@ -20,36 +20,36 @@ Meaning = Literal[
 ]  # fmt: skip
 _MAX_BYTES = 1 << 20
 _LISTED = 15
-_NAMED = ("date", "probability")  # never taken by their names alone: many tables have such columns that mean something else
+_NAMED = ("date", "probability")  # the names are not enough: in many tables such columns mean something else
 
 
 class TableMap(BaseModel):
-    """What the columns mean.
+    """Meaning of a table's columns.
 
     Attributes
     ----------
     columns
-        Meaning -> column. ``fixture`` and ``time`` are needed; a long table has ``side`` and ``odds``; the others are
+        Meaning -> column. ``fixture`` and ``time`` are needed; a long table also has ``side`` and ``odds``. The others are
         ``market``, ``book``, ``kickoff``, ``home``, ``away``, ``league``, ``season``, ``in_running``, ``updated`` and
-        ``result``. Two have to be named, as many tables have such columns that mean something else: ``date``, the day where
-        ``time`` is a time of day, and ``probability``, one without margin, as a mid price.
+        ``result``. Two more must be mapped explicitly, as such columns often mean something else: ``date`` (the day, if
+        ``time`` is a time of day) and ``probability`` (without margin, as a mid price).
     sides
         Of a wide table: side -> column of its odds.
     probabilities, results
-        Of a wide table, where it has them: side -> column of its probability without margin, as a mid price is one, and of how
-        it was settled. A long table has ``columns`` for them. With probabilities the odds are only what was on offer, and
-        may be left out: nothing is on offer then.
+        Of a wide table, if it has them: side -> column of its probability without margin (as a mid price), and of its
+        result. A long table has ``columns`` for them. With probabilities, the odds are only the prices on
+        offer; they may be left out, and then no price is on offer.
     percent
         Whether probabilities are percent.
     market
         The market of every row, where no column names it.
     kickoff_kind
-        ``scheduled``, or ``actual`` where the kickoffs were known only afterwards: agents then see none.
+        ``scheduled``, or ``actual`` if the kickoffs were known only afterwards, so that agents do not see them.
     time_format
-        How times are written, in the words of ``strptime``; ISO 8601, or unix seconds or milliseconds, if None. Of a date and a
-        time it is both with a space between.
+        Format of times, as for ``strptime``; ISO 8601, or unix seconds or milliseconds, if ``None``. If date and time have two
+        columns, it is the format of both with a space between.
     odds_format, time_zone, delimiter
-        How the table is written; an ``odds_format`` or ``time_zone`` given with the import goes first.
+        Format of the table; an ``odds_format`` or ``time_zone`` of the import's options takes precedence.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -73,7 +73,7 @@ class TableMap(BaseModel):
 
     @property
     def by_name(self) -> dict[str, str]:
-        """Of a wide table: side -> column of its odds, or of its probability without odds."""
+        """Of a wide table: side -> column of its odds, or of its probability if it has no odds."""
         return self.sides or self.probabilities
 
     @property
@@ -137,7 +137,7 @@ def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> Tabl
 
 
 def _problem(error: ValidationError, columns: list[str]) -> str:
-    """Return what is wrong with a mapping: an unknown key, or an ambiguous column, with likely alternatives."""
+    """Return the problem of a mapping: an unknown key, or an ambiguous column, with likely alternatives."""
     wrong = error.errors()[0]
     key, own = str(wrong["loc"][0]) if wrong["loc"] else "", list(TableMap.model_fields)
     if wrong["type"] == "extra_forbidden":
@@ -215,7 +215,7 @@ def with_flags(
     """Return a file's mapping with the flags added; ``None`` without any."""
     found = {} if path is None else read_mapping(path)
     for key, named in (("columns", columns), ("sides", sides)):
-        if named and isinstance(present := found.get(key) or {}, Mapping):  # anything else is refused where it is checked
+        if named and isinstance(present := found.get(key) or {}, Mapping):  # the check of the mapping refuses other values
             found[key] = {**present, **named}
     if market is not None:
         found["market"] = market

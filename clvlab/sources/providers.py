@@ -35,7 +35,7 @@ from clvlab.sources.the_odds_api import messages as the_odds_api_messages
 from clvlab.sources.txline import history as txline
 from clvlab.sources.txline import messages as txline_messages
 
-# Which feed is listened to, and with which keys: variables ``CLVLAB_*``.
+# Variables ``CLVLAB_*`` select the feed and hold its keys.
 
 
 def _words(value: Any) -> Any:
@@ -124,7 +124,7 @@ def variable_of(setting: str) -> str:
     return f"CLVLAB_{setting.upper()}"
 
 
-# The feeds by name, each of which is imported only when it is asked for.
+# The feeds by name; each is imported only on request.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""The source of files, by their content: a shape that only one source has, which is named.
+"""Recognition of a source by the content of its files: each source has a shape of its own.
 
-A table whose columns say nothing is refused, with the shapes that were looked for.
+A table with unknown columns is refused, with a list of the known shapes.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _COLUMN = re.compile(
 )
 _BEFORE = re.compile(r"(?:implied|fair|model|avg|close|closing)?(?:probability|prob|pct|percent|chance|win|odds?|p)?(?:of)?")
 _ROWS = 200
-_OFF = 0.02  # of a sum from 1, which rounding to two places explains
+_OFF = 0.02  # largest distance of a sum from 1 that rounding to two places explains
 
 
 @dataclass(frozen=True, slots=True)
 class Probabilities:
-    """Columns by side, whether they are percent, and the number of rows that show it."""
+    """Columns by side, whether they are percent, and the number of rows that agree."""
 
     sides: Mapping[str, str]
     percent: bool
@@ -68,8 +68,8 @@ class Probabilities:
 def probabilities_of(text: str) -> Probabilities | None:
     r"""Return the columns of probabilities in the head of a table; ``None`` without them.
 
-    They are named by the home team, the away team and maybe the draw, hold numbers from 0 to 1 or 0 to 100 in every row but
-    blank ones, and sum to about 1 or 100 in nine rows of ten: odds never do.
+    Their names mean the home team, the away team and maybe the draw. Every row that is not blank holds numbers from 0 to 1, or
+    from 0 to 100. Nine rows of ten sum to about 1 or 100, which odds never do.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def probabilities_of(text: str) -> Probabilities | None:
 
 
 def _styles(header: Sequence[str]) -> list[dict[str, str]]:
-    """Return columns by side that are named in one style, those with a draw first."""
+    """Return columns by side whose names have one style; those with a draw come first."""
     teams: dict[tuple[str, str, int], dict[str, str]] = defaultdict(dict)
     draws: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
     for column in header:
@@ -155,7 +155,7 @@ LOOKED_FOR: Mapping[str, str] = {
 }
 
 
-Finding = tuple[str, str, str] | tuple[str, str, str, Mapping[str, Any]]  # source, what shows it, delimiter, mapping
+Finding = tuple[str, str, str] | tuple[str, str, str, Mapping[str, Any]]  # source, reason, delimiter, mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ def recognition_of(paths: Sequence[Path], mapping: Mapping[str, Any] | None = No
 
 
 def _likeness(file: Path) -> tuple[ArchiveKind, str]:
-    """Return a group's common mark: the header of tables, the ending of other files."""
+    """Return the mark by which files are grouped: the header of a table, the ending of another file."""
     head = head_of(file, _LIKE_BYTES)
     kind = kind_of(head)
     return kind, head.partition(b"\n")[0].decode(errors="replace") if kind is ArchiveKind.TEXT else "".join(file.suffixes[-2:])
@@ -253,7 +253,7 @@ def content_of(path: Path) -> str:
 
 
 def probabilities_in(path: Path) -> str | None:
-    """Return in words the probabilities that a table holds in place of odds; ``None`` without them."""
+    """Return a description of the probabilities that a table holds instead of odds; ``None`` without them."""
     head = head_of(path) if path.is_file() else b""
     found = probabilities_of(head.decode("utf-8-sig", errors="replace")) if kind_of(head) is ArchiveKind.TEXT else None
     return None if found is None else f"it holds probabilities, not odds, in the columns {found}"
@@ -265,7 +265,7 @@ def is_of_betfair(path: Path) -> bool:
 
 
 def _finding(path: Path, mapping: Mapping[str, Any]) -> Finding | str:
-    """Return source, reason and delimiter; or in words the content of a file of no known source."""
+    """Return source, reason and delimiter; for an unknown source, a description of the file's content."""
     head = head_of(path)
     inspect: Callable[[Path, bytes, Mapping[str, Any]], Finding | str] = _INSPECTIONS.get(kind_of(head), _foreign)
     return inspect(path, head, mapping)
@@ -339,7 +339,7 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> Finding | 
 
 
 def _of_probabilities(found: Probabilities, columns: Sequence[str], delimiter: str) -> Finding | str:
-    """Recognise a table of probabilities: with a time of each it is read, without odds."""
+    """Recognise a table of probabilities, which can be read without odds if its rows have a time."""
     if {"fixture", "time"} <= {*columns} and "odds" not in columns:
         mapping = {"probabilities": found.sides, "percent": found.percent}
         return "csv", f"the columns fixture and time, and probabilities without odds in {found}", delimiter, mapping

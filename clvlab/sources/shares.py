@@ -1,4 +1,4 @@
-"""Shares of venues: which asset is which side of a market, and ticks from their quotes and trades."""
+"""Shares of venues: the side of a market that each asset is, and ticks from quotes and trades of assets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from clvlab.sources.books import QuoteSpill, batches, number_messages
 from clvlab.sources.exchange import WHOLE, Quote, ShareMarket, State, cents, millionths, odds_milli
 from clvlab.sources.source import ImportStats, Options, fixture_ids_of
 
-# Which ticker or asset is which side of which market of which fixture: a mapping says it, since no source of shares does.
+# A mapping assigns each ticker or asset to a fixture, market and side, because the sources of shares do not.
 
 
 _LISTED = 10
@@ -60,7 +60,7 @@ class _FixtureEntry(_StrictModel):
 
 
 class _AssetEntries(_StrictModel):
-    """Fixtures, the kind of their kickoffs, and what to do with other assets."""
+    """Fixtures, the kind of their kickoffs, and the treatment of other assets."""
 
     fixtures: tuple[_FixtureEntry, ...] = ()
     kickoff_kind: KickoffKind = KickoffKind.SCHEDULED
@@ -79,7 +79,7 @@ def _word(name: Any) -> str:
 
 
 def _asset(value: Any) -> Any:
-    """Return an asset, marked if the side is its ``no``."""
+    """Return an asset, with a mark if the side is the asset's ``no``."""
     if isinstance(value, Mapping) and len(value) == 1 and _word(next(iter(value))) in (_YES, _NO):
         ((which, asset),) = value.items()
         return f"{_word(which)}:{asset}"
@@ -88,7 +88,7 @@ def _asset(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class AssetMarket:
-    """A market whose sides (side -> asset, in byte order) are shares; the ``opposite`` ones win where their asset loses."""
+    """A market whose sides (side -> asset, in byte order) are shares; a side in ``opposite`` wins where its asset loses."""
 
     fixture_id: int
     key: str
@@ -106,7 +106,7 @@ class AssetMarket:
 
 @dataclass(slots=True)
 class AssetMap:
-    """The markets of mapped assets, and the unknown assets; ``columns`` are meaning -> column for a table."""
+    """The markets of mapped assets, and the unknown assets; ``columns`` is meaning -> column of a table."""
 
     source: str
     fixtures: tuple[Fixture, ...]
@@ -118,11 +118,11 @@ class AssetMap:
     _described: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def describe(self, asset: str, event: str, names: tuple[str, ...]) -> None:
-        """Record a source's description of an asset, for the lines that a mapping may lack."""
+        """Record a source's description of an asset, from which missing lines of a mapping are suggested."""
         self._described.setdefault(asset, (event, names))
 
     def find(self, asset: str, account: ImportStats, count: int = 1) -> AssetMarket | None:
-        """Return the market of an asset; ``None``, and counted, if the mapping lacks it."""
+        """Return the market of an asset; if the mapping lacks the asset, count it and return ``None``."""
         market = self.markets.get(asset)
         if market is None:
             self._unknown[asset] += count
@@ -136,7 +136,7 @@ class AssetMap:
         Raises
         ------
         SourceError
-            The mapping lacks some and does not leave them out: a market without one of its sides is no market.
+            The mapping lacks some and does not leave them out; a market needs all of its sides.
         """
         if not self._unknown or self.leaves_out:
             return
@@ -226,7 +226,7 @@ def _kickoff(one: _FixtureEntry, options: Options) -> int:
 
 
 def _market(fixture_id: int, key: str, assets: Mapping[str, str]) -> AssetMarket:
-    """Return a market; one with only the ``yes`` of an asset also gets the asset's other side."""
+    """Return a market; if it has only the ``yes`` of an asset, it also gets the asset's ``no``."""
     marked = dict(assets)
     if list(marked) == [_YES]:
         marked[_NO] = f"{_NO}:{marked[_YES].partition(':')[2]}"
@@ -253,7 +253,7 @@ def markets_of(assets: AssetMap) -> Iterable[AssetMarket]:
     return [once[key] for key in sorted(once)]
 
 
-# From the states of markets to ticks: spilled to disk as they come, then numbered some fixtures at a time.
+# States of markets become ticks: they are spilled to disk on arrival, then numbered a few fixtures after another.
 
 
 _SCHEMA = TICKS | {"event": pl.String, "place": pl.Int64}
@@ -261,7 +261,7 @@ _AT = ("fixture_id", "market_key", "ts_ms")
 
 
 class StateSpill:
-    """Keeps states on disk; the last one of a market at one time counts."""
+    """Keeps states on disk; of several states of a market at one time the last counts."""
 
     def __init__(self, folder: Path) -> None:
         self._spill = QuoteSpill(folder)
@@ -311,7 +311,7 @@ def states_frame(states: Iterable[State], place: int = 0) -> pl.DataFrame:
 
 
 def last_states(states: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
-    """Return ``TICKS`` from states of whole fixtures; the last one of a market at one time counts."""
+    """Return ``TICKS`` from states of whole fixtures; of several states of a market at one time the last counts."""
     last = states.filter(pl.col("place") == pl.col("place").max().over(_AT))
     account.note("states that another of the same time followed", states["place"].n_unique() - last["place"].n_unique())
     for suspended, count in last.group_by("suspended").agg(pl.col("place").n_unique()).iter_rows():
@@ -319,8 +319,8 @@ def last_states(states: pl.DataFrame, account: ImportStats) -> pl.DataFrame:
     return number_messages(last)
 
 
-# A row a quote or a trade of an asset: prices are millionths of what its share pays. ``order`` distinguishes trades of one
-# millisecond apart, whatever file they came in, and ``trade`` is the source's own id of one.
+# Each row is a quote or a trade of an asset; prices are in millionths of a share's payout. ``order`` sorts trades of one
+# millisecond across files, and ``trade`` is the source's own id of a trade.
 SHARES: Schema = {
     "event": pl.String,
     "asset": pl.String,
@@ -357,7 +357,7 @@ class ListedShare(NamedTuple):
 
 
 class Trade(NamedTuple):
-    """A trade of an asset: time, also to the microsecond, price, whether its taker bought ``yes``, and id."""
+    """A trade of an asset: time in milliseconds and in microseconds, price, whether the taker bought ``yes``, and id."""
 
     ts_ms: int
     ts_us: int
@@ -383,7 +383,7 @@ def price_millionths(price: object) -> int:
     Raises
     ------
     ValueError
-        The value is not a price, or may be either.
+        The value is not a price, or may be in cents or in dollars.
 
     Examples
     --------
@@ -499,7 +499,7 @@ class _Last(NamedTuple):
 
 
 def _trade_states(market: AssetMarket, rows: pl.DataFrame, age_ms: int, account: ImportStats) -> Iterator[State]:
-    """Return a state per trade: the sides' last trades, normalised, if none is too old."""
+    """Return a state per trade: the sides' last trades, normalised, if all are recent enough."""
     last: dict[str, _Last] = {}
     repeated = pl.col("trade").is_not_null() & ~pl.struct("asset", "trade").is_first_distinct()
     account.note("trades that repeat another were dropped", rows.filter(repeated).height)
@@ -531,7 +531,7 @@ def _of(side: str, market: AssetMarket, fresh: Mapping[str, _Last]) -> _Last:
 
 
 def _ask_odds(trade: _Last) -> int | None:
-    """Return the odds at which a side was taken; if its other side was taken, nobody is known to have offered it."""
+    """Return the odds at which a side was bought; a trade of the other side does not show an offer of this one."""
     return odds_milli(Decimal(trade.price) / WHOLE) if trade.takes_yes else None
 
 

@@ -23,7 +23,7 @@ from clvlab.packs.manifest import MAX_LEAGUE, Capture, Fixture, KickoffKind, Tim
 from clvlab.packs.quality import RefusedRows
 
 NO_ODDS = f"no price, or not one of {ODDS_MILLI[0] / 1000} to {ODDS_MILLI[1] // 1000:,} as decimal odds"
-_LARGEST = 10  # overround; what is more is a percentage
+_LARGEST = 10  # overround; a larger value must be a percentage
 _EXAMPLES = 5
 _BREAKS_OFF = "a file can't be read to its end"
 _PLACE = re.compile(r"^(:\d+)?: ")
@@ -38,7 +38,7 @@ def silent(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to import; each importer uses what applies to it.
+    """Options of an import; each importer uses those that apply to it.
 
     Attributes
     ----------
@@ -47,25 +47,25 @@ class Options:
     margin
         Method that removes a book's margin.
     min_books, max_age_s, weights
-        How books become one price, see ``Consensus``; the source's own default if ``None``.
+        Rules that turn books into one price, see ``Consensus``; the source's own default if ``None``.
     max_overround
         Overround above which a book's message is suspended, and counted; no limit if ``None``.
     odds_format
-        How prices are written; detected if ``None``.
+        Format of prices; detected if ``None``.
     time_zone
-        IANA zone of times that carry none; such times are refused if ``None``.
+        IANA zone of times without a zone; such times are refused if ``None``.
     books
         Keep each book's prices besides the consensus.
     closing
         football-data: preference of closing columns.
     mapping
-        csv and parquet: the meaning of columns; kalshi, pmxt and trades: which side of which market an asset is.
+        csv and parquet: the meaning of columns; kalshi, pmxt and trades: the market and side of each asset.
     max_close_age_s
         Oldest closing message that a market is scored by; no limit if ``None``.
     reading_rule
-        Rule for times of history: 1 reads a pack again that names no rule.
+        Rule for times of history; rule 1 is for reading a pack again that does not name a rule.
     chunk_rows
-        Rows held in memory at a time.
+        Most rows in memory at once.
     progress
         Called with a line of text now and then.
     """
@@ -141,7 +141,7 @@ class RefusedRow:
 
 
 def reason_of(error: Exception) -> str:
-    """Return why something can't be read: the text of a ``KeyError`` alone would be a name."""
+    """Return the reason why a value can't be read; the text of a ``KeyError`` would be only a name."""
     return f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
 
 
@@ -204,7 +204,7 @@ class ImportStats:
         self.broken = self.broken or error
 
     def leave_file(self, file: str, reason: str) -> None:
-        """Count a file that is left out, under its reason or, beyond the most reasons, under all others."""
+        """Count a file that is left out under its reason; with too many reasons, count it with all others."""
         kind = reason[:_MAX_TEXT]
         self._reasons.add(kind if len(self._reasons) < _MOST_REASONS else _OTHERS)
         self._count(kind if kind in self._reasons else _OTHERS, printable(file))
@@ -250,13 +250,13 @@ class SourceData:
     account
         Complete once the parts were taken.
     kickoff
-        Whether kickoffs were announced beforehand (``None``) or known only afterwards.
+        Kind of the kickoffs; ``None`` if they were announced beforehand.
     capture
         When and how the messages were captured; ``None`` if unknown.
     results
         ``RESULTS``; ``None`` without any.
     reading
-        Rule by which times were read; ``None`` for the first, and where both agree.
+        Rule by which times were read; ``None`` for the first rule, and where both rules agree.
     keep_raw
         Whether the pack keeps the source's files.
     """
@@ -329,7 +329,7 @@ def fixture_ids_of(source_ids: Iterable[str]) -> dict[str, int]:
 
 
 def files_below(paths: Sequence[Path], endings: Sequence[str], named_so: re.Pattern[str] | None = None) -> dict[str, Path]:
-    """Return files by name: given ones, and those in folders with the endings or names, by their path below the folder.
+    """Return files by name: the given files, and files in given folders with the endings or names, by path below the folder.
 
     Raises
     ------

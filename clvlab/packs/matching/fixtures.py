@@ -9,7 +9,7 @@ from clvlab.law.markets import Market
 
 @dataclass(frozen=True)
 class ListedFixture:
-    """A fixture as one source lists it; ``markets`` are those whose sides are understood."""
+    """A fixture as one source lists it; ``markets`` has the markets whose sides are understood."""
 
     fixture_id: int
     names: tuple[str, ...]
@@ -23,14 +23,14 @@ class Pair:
 
     Attributes
     ----------
-    turned
+    swapped
         Whether the second source names the teams in reverse order.
     alike
         Likeness of the less alike team's names.
     kickoff_gap_s
         Kickoff of the second source minus that of the first.
     price_gap_bps
-        Largest difference of a side's probability at the last time before both kickoffs at which both are known.
+        Largest difference of a side's probability, at the last time before both kickoffs when both sources have a price.
     """
 
     first: int
@@ -43,7 +43,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class RefusedMatch:
-    """Fixtures of which some may be the same, and the reason why none was taken."""
+    """Fixtures of two sources that may share a match, and the reason why no pair was taken."""
 
     first: tuple[int, ...]
     second: tuple[int, ...]

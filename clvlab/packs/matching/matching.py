@@ -14,7 +14,7 @@ from clvlab.packs.matching.fixtures import ListedFixture, MatchResult, Pair, Ref
 from clvlab.packs.matching.names import NO_ALIASES, TeamAliases, may_be_alike, words_of
 from clvlab.packs.matching.prices import PriceGap, gap_between
 
-# Connected groups: the teams of a competition, the fixtures of two sources that could be one match.
+# Connected groups are the teams of a competition, or the fixtures of two sources that could be one match.
 
 
 T = TypeVar("T")
@@ -110,8 +110,8 @@ def matched(
 ) -> MatchResult:
     """Match the fixtures of two sources; without ``gaps`` prices are not compared.
 
-    A pair is taken if its teams are alike, no other pair is as good for either fixture, and the prices of both are those of one
-    match with the teams in that order. Fixtures that several matches could claim are refused together.
+    A pair is taken if its teams are alike, it is the best pair for both fixtures, and the prices of both are those of one match
+    with the teams in that order. Fixtures that several matches could claim are refused together.
     """
     edges = _pruned(_edges(first, second, aliases))
     pairs = list[Pair]()
@@ -163,7 +163,7 @@ class LikelyPair(NamedTuple):
 def likely_pairs(
     first: Sequence[ListedFixture], second: Sequence[ListedFixture], calendar: Sequence[ListedFixture]
 ) -> list[LikelyPair]:
-    """Return likely pairs, each judged alone; without prices, and with several pairs per fixture, so that none is missed.
+    """Return likely pairs, each judged alone and without prices; a fixture may have several, so that every match is found.
 
     A fixture with several kickoffs may be listed with each. ``calendar`` lists all fixtures of the first source once, to show
     where teams play on following days.
@@ -197,8 +197,8 @@ def _edges(first: Sequence[ListedFixture], second: Sequence[ListedFixture], alia
 class _Calendar:
     """The fixtures of a source by time and team.
 
-    Where few are played at a time, their names are compared; where many are, similar names are found once and not for every
-    match.
+    Where few fixtures are near a time, their names are compared one by one. Where many are, similar names are found once for
+    all matches.
     """
 
     def __init__(self, listed: Sequence[ListedFixture], aliases: TeamAliases) -> None:
@@ -236,7 +236,7 @@ class _Calendar:
 
 
 def _far(timed: Sequence[tuple[int, int, ListedFixture]], at: int) -> tuple[int, int]:
-    """Return the bounds of those fixtures whose distance from a time a moved kickoff explains."""
+    """Return the bounds of the fixtures near enough to a time that a moved kickoff explains the distance."""
     return bisect_left(timed, at - FAR_MS, key=itemgetter(0)), bisect_right(timed, at + FAR_MS, key=itemgetter(0))
 
 
@@ -282,7 +282,7 @@ def _components(edges: Sequence[_Edge]) -> list[list[_Edge]]:
 
 
 def _resolved(edges: list[_Edge]) -> tuple[list[_Edge], RefusedMatch | None]:
-    """Return the pairs of a group, if they can be decided: by the nearest kickoffs first, each the only one."""
+    """Return the pairs of a group if they can be decided, nearest kickoffs first; each must be the only choice."""
     if len(edges) == 1:
         return edges, None
     firsts, seconds = {edge.first for edge in edges}, {edge.second for edge in edges}

@@ -39,8 +39,8 @@ _NUMBER = re.compile(r"\d+")
 _AGE = re.compile(r"(?:u|under)(\d{2})")
 _AND = re.compile("[&＆﹠]")
 _LONG = {"la": ("los", "angeles"), "ny": ("new", "york"), "sf": ("san", "francisco")}
-_LEAST = 3  # letters of an abbreviation
-_SLIP = 5  # letters of a word that may have one wrong
+_LEAST = 3  # fewest letters of an abbreviation
+_SLIP = 5  # fewest letters of a word in which one may be wrong
 _ALIKE = 0.8  # for two words that differ by a slip
 
 
@@ -159,7 +159,7 @@ def likeness(one: str, other: str) -> float:
 
 
 def _are_numbered_apart(one: str, other: str) -> bool:
-    """Whether both names have numbers and neither has all of the other's: a slip of a letter does not explain that."""
+    """Whether each name has a number that the other lacks, which a slip of a letter does not explain."""
     first, second = _numbers(one), _numbers(other)
     return not (_has_all(first, second) or _has_all(second, first))
 

@@ -41,7 +41,7 @@ def _differences(ours: Market, theirs: Market, own: Series, other: Series, kicko
     sides = {role: side for side, role in theirs.sides}
     found = []
     if ours.no is None and theirs.no is None and ours.roles != theirs.roles:
-        return []  # with and without a draw are two markets
+        return []  # a market with a draw and one without are two markets
     for side, role in ours.sides:
         if role not in sides:
             continue
@@ -60,9 +60,9 @@ def _state(series: tuple[list[int], list[int]], at: int) -> int:
     return series[1][bisect_right(series[0], at) - 1]
 
 
-# A sketch identifies the quotes of a fixture, whatever margin was removed, and almost independently of a few rows. A quote is
-# the odds of all sides of a market at a time as they were written; probabilities and names do not enter. The lowest hashes are
-# kept, most of which two sources of the same quotes share. A. Z. Broder, "On the resemblance and containment of documents",
+# A sketch identifies the quotes of a fixture. The margin method does not change it, and a few rows hardly do. A quote is the
+# odds of all sides of a market at a time as they were written, without probabilities and names. A sketch keeps the lowest
+# hashes; two sources of the same quotes share most of them. A. Z. Broder, "On the resemblance and containment of documents",
 # 1997: sketches by the lowest hashes. G. L. Steele, D. Lea and C. H. Flood, "Fast splittable pseudorandom number generators",
 # 2014: the mixing function.
 
@@ -70,8 +70,8 @@ def _state(series: tuple[list[int], list[int]], at: int) -> int:
 Sketch = tuple[int, ...]
 
 _KEPT = 32
-# Where a source quotes all matches at the same seconds, only odds tell two apart, and they come in steps: one pair of matches
-# in thousands shares four or even eight numbers in a row, and a season has millions of pairs.
+# Where a source quotes all matches at the same seconds, two matches differ only in odds, and odds come in steps. One pair of
+# matches in thousands shares four or even eight numbers in a row, and a season has millions of pairs.
 _LEAST = 12
 _SHARE = 2 / 3
 _STEP = 10  # of odds x 1000: formats round the rest away

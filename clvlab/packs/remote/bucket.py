@@ -1,4 +1,4 @@
-"""Objects under a URL: read in parts, written only where none exists."""
+"""Objects under a URL: they are read in parts, and never overwritten."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Address:
     def _parts(self) -> SplitResult:
         try:
             return urlsplit(self.url)
-        except ValueError:  # it may quote a password
+        except ValueError:  # the error may quote a password
             raise RemoteError("a URL can't be read: its host is not written as it must be") from None
 
     @property
@@ -205,7 +205,7 @@ class Bucket:
 
     def _opened(self, timeout_s: float) -> ObjectStore:
         named = os.environ.get("AWS_ENDPOINT_URL", "") if self.address.is_bucket else ""
-        plain = self.address.is_plain or named.startswith("http://")  # otherwise a redirect may not lead to http:// either
+        plain = self.address.is_plain or named.startswith("http://")  # with https:// a redirect to http:// is refused
         try:
             store: ObjectStore = _library().store.from_url(
                 self.address.url,

@@ -385,7 +385,7 @@ def push_pack(folder: Path, url: str) -> Pack:
     PackFormatError, PackTamperedError
         The folder is not a sound pack.
     RemoteConflictError
-        Another pack or a file of one exists there; nothing of it was changed.
+        Another pack or a file of one exists there, and was left unchanged.
     RemoteError
         The URL can't be written to.
     """

@@ -1,4 +1,4 @@
-"""Several packs as one: all their fixtures, none renumbered."""
+"""Several packs as one: all their fixtures, with their own ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clvlab.packs.views.rule import MARKS
 
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
 _Label = str | int | None
-_RANKS = ("synthetic", "imported", "genuine")  # of provenance: several packs have the lowest of theirs
+_RANKS = ("synthetic", "imported", "genuine")  # of provenance, ascending: a concatenation has the lowest of its packs
 
 
 def concatenated(packs: Sequence[Pack]) -> Pack:
@@ -110,7 +110,7 @@ def _homes(parents: Sequence[Pack]) -> tuple[dict[int, int], tuple[Fixture, ...]
 
 
 def _is_changed(*packs: Pack) -> bool:
-    """Whether a pack selects markets or messages, so that digests of fixtures do not cover its selection."""
+    """Whether a pack selects markets or messages; digests of fixtures do not cover such a selection."""
     return any(_changes(pack) for pack in packs)
 
 

@@ -20,7 +20,7 @@ from clvlab.packs.views.rule import MARKS, Rule
 from clvlab.proof.canonical import canonical, sha256
 
 VIEW_SCHEMA = "clvlab-view/1"
-_NAME_LENGTH = 150  # of the part of a parent's name that is kept
+_NAME_LENGTH = 150  # of a parent's name; the rest is cut
 
 
 class DerivationKind(StrEnum):
@@ -82,7 +82,7 @@ class DerivedPack(Pack):
 
     @cached_property
     def is_genuine(self) -> bool:
-        """Whether every parent is, and no message was changed."""
+        """Whether every parent is genuine and no message was changed."""
         changed = not MARKS.isdisjoint(self.derivation.rule)
         return not changed and all(parent.is_genuine for parent in self.derivation.parents)
 
@@ -103,12 +103,12 @@ class DerivedPack(Pack):
 
     @cached_property
     def quality(self) -> Quality | None:
-        """``None``, as no import made it."""
+        """``None``, because a derived pack is not imported."""
         return None
 
 
 def _chooses_markets(pack: Pack) -> bool:
-    """Whether some rows of its fixtures are left out, which can be counted only by reading."""
+    """Whether some rows of its fixtures are left out; only reading the ticks shows how many."""
     if not isinstance(pack, DerivedPack):
         return False
     return "markets" in pack.derivation.rule or any(map(_chooses_markets, pack.derivation.parents))

@@ -48,8 +48,7 @@ class Joint:
 def joints(fixture_id: int, ours: Sequence[Market], other_id: int, theirs: Sequence[Market]) -> list[Joint]:
     """Return the common sides of two sources' fixtures; ``theirs`` are already reversed where the teams are.
 
-    A market with the same roles is preferred to several yes/no markets, one of the same name to others, and among these main
-    lines.
+    Preferred are a market with the same roles to several yes/no markets, then one of the same name to others, then main lines.
     """
     found = []
     for market in ours:
@@ -79,9 +78,9 @@ def _against(market: Market, role: Role, markets: Sequence[Market]) -> tuple[str
 def books_of(first: Tape, second: Tape, joined: Sequence[Joint], book: str) -> tuple[pl.DataFrame, int]:
     """Return the second source as ``BOOK_ROWS`` of the first, and the number of states after the last tick.
 
-    A state gets the number of the first tick of its fixture in the first source that is not earlier; of several, the last one
-    counts. An unknown side has no price. Where all sides are priced and come from separate markets, they are normalised to the
-    whole.
+    A state gets the number of its fixture's first tick, in the first source, at or after its time. Of several states with one
+    number the last counts. An unknown side has no price. Where all sides are priced and come from separate markets, they are
+    normalised to the whole.
     """
     if not joined:
         return pl.DataFrame(schema=BOOK_ROWS), 0
@@ -149,9 +148,9 @@ Pairs = tuple[tuple[int, int, bool], ...]
 def join_of(
     packs: Sequence[Pack], version: str = MATCHING_VERSION, aliases: TeamAliases = NO_ALIASES
 ) -> tuple[DerivedPack, tuple[MatchResult, ...]]:
-    """Return joined sources, and the match results of each but the first, by the rules of a version.
+    """Return joined sources, and the match results of each source after the first, by the matching rules of a version.
 
-    The rule stores those unusual names of teams that connect two names of the sources.
+    The rule stores only the aliases of teams that connect two names of the sources.
 
     Raises
     ------
@@ -193,7 +192,7 @@ def joined_by(packs: Sequence[Pack], rule: Mapping[str, Any]) -> DerivedPack:
 
 
 def otherwise_matched(pack: Pack) -> str:
-    """Match the sources of a join again, and name the parts of its rule that do not result; empty if all do."""
+    """Match the sources of a join again, and name the parts of its rule that come out differently; empty if none do."""
     if not isinstance(pack, DerivedPack):
         return ""
     own = pack.derivation
@@ -250,7 +249,7 @@ def _aliases(stated: Sequence[Sequence[str]]) -> TeamAliases:
 
 
 def _names(packs: Sequence[Pack]) -> tuple[str, ...]:
-    """Return the name of each source as a book: its provider, or the pack id where two share one."""
+    """Return the name of each source as a book: its provider, or the pack id where two share a provider."""
     providers = [pack.provenance.partition("-")[2] or pack.pack_id for pack in packs]
     unique = len(set(providers)) == len(providers)
     return tuple(providers) if unique else tuple(pack.pack_id for pack in packs)

@@ -32,8 +32,8 @@ _LISTED = 20
 class RuleStep:
     """The effect of one filter on the fixtures before it.
 
-    ``words`` says what it selects. It left out ``fixtures`` of ``of`` fixtures, ``without`` of them because the selected
-    property is not known.
+    ``words`` describes its selection. The filter left out ``fixtures`` of ``of`` fixtures, ``without`` of them because the
+    selected property is not known.
     """
 
     filter: str

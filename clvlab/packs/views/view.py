@@ -21,7 +21,7 @@ from clvlab.packs.views.derivation import Derivation, DerivationKind, DerivedPac
 from clvlab.packs.views.rule import BOOKS, MARKS, OVERROUND, Rule
 from clvlab.words import counted
 
-# Filters of messages mark some suspended: there the consensus enters and closes nothing.
+# Filters of messages mark some messages suspended. A suspended consensus gives neither an entry price nor a close.
 
 
 _MICRO = 1_000_000
@@ -89,7 +89,7 @@ def _message(rows: pl.DataFrame, series: pl.DataFrame) -> np.ndarray[tuple[int],
 _LISTED_MARKETS = 10
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
 
-# Removals of a filter, and the number before it.
+# The numbers that a filter removed, and the numbers before it.
 REMOVED = {"filter": pl.String, "what": pl.String, "removed": pl.Int64, "of": pl.Int64}
 
 
@@ -143,7 +143,7 @@ class ViewFiles:
         return kept
 
     def marked(self, rows: pl.DataFrame, series: pl.DataFrame, fixtures: Sequence[Fixture]) -> dict[str, pl.Series]:
-        """Return by filter the rows that it marks suspended, of those that earlier filters left open."""
+        """Return, for each filter, the rows that it marks suspended among those that earlier filters left open."""
         found: dict[str, pl.Series] = {}
         if self.rule.max_overround_bps is not None:
             found[OVERROUND] = beyond_overround(rows, series, self.rule.max_overround_bps)
@@ -158,7 +158,7 @@ class ViewFiles:
         return pl.defer(partial(self._books_of_markets, wanted, found), schema=BOOK_ROWS) if self.rule.markets else found
 
     def _books_of_markets(self, wanted: Sequence[Fixture], found: pl.LazyFrame) -> pl.DataFrame:
-        """Return the books of the remaining markets, each state at the first remaining tick from its own on."""
+        """Return the books of the remaining markets, each state moved to the first remaining tick at or after its own."""
         rows, series = self.parent.files.ticks(self._of_parent(wanted))
         left = rows.filter(series.select(begins_with(self.rule.markets)).to_series().gather(rows["series"]))
         fixture_id = series["fixture_id"].gather(left["series"])

@@ -142,7 +142,7 @@ def _made(described: PackDescription, parents: list[Pack]) -> Pack:
 
 
 def finder(*folders: Path, packs: Iterable[Pack] = ()) -> Finder:
-    """Return a finder over some packs and folders; a folder is a pack, or has it under its name."""
+    """Return a finder over some packs and folders; a folder is a pack itself, or contains packs under their names."""
     known = {pack.content_hash: pack for pack in packs}
 
     def find(pack_id: str, content_hash: str) -> Pack | None:
@@ -153,7 +153,7 @@ def finder(*folders: Path, packs: Iterable[Pack] = ()) -> Finder:
                 continue
             try:
                 found = load_pack(folder)
-            except PackError:  # another or a broken pack; if none fits, the error names the missing one
+            except PackError:  # another pack, or a broken one; without a match the error names the missing pack
                 continue
             if found.content_hash == content_hash:
                 return verified(found)  # its content hash does not cover the hash of its ticks file

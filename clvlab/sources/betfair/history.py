@@ -1,7 +1,7 @@
 """Betfair historical stream files: every state of a market's book, from the first message to the settlement.
 
-A runner's probability is the mid of its best back and lay prices, normalised over the active runners. A market with several
-winners has no such sum: each of its runners is a market of its own, ``yes`` or ``no``.
+A runner's probability is the mid of its best back and lay prices, normalised over the active runners. In a market with
+several winners these do not sum to one, so each of its runners becomes a market of its own, ``yes`` or ``no``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from clvlab.sources.clock import with_sound_times
 from clvlab.sources.source import ImportStats, Options, SourceData, files_below, fixture_ids_of, reason_of
 from clvlab.words import counted
 
-# Files of the Betfair stream: single markets or whole events, plain, packed, or many of them in a tar.
+# Files of the Betfair stream hold a market or a whole event, plain or packed; a tar holds many of them.
 
 
 _ENDINGS = (".bz2", ".gz", ".tar")
@@ -61,7 +61,7 @@ JUMPED = "messages whose time jumps ahead, borne out by nothing after them, are 
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return the named files, and of a folder ``*.bz2``, ``*.gz``, ``*.tar`` and files named like a market."""
+    """Return the named files, and from a folder ``*.bz2``, ``*.gz``, ``*.tar`` and files named like a market."""
     return files_below(paths, _ENDINGS, PLAIN)
 
 
@@ -123,7 +123,7 @@ class MarketFile:
                 try:
                     if isinstance(message, ValueError):
                         raise message
-                    if self._held >= max_held and ts_ms != self._last_ms:  # states of one time are one
+                    if self._held >= max_held and ts_ms != self._last_ms:  # states of one time count as one
                         self._held = 0
                         yield
                     self._apply(message, ts_ms)
@@ -171,7 +171,7 @@ class MarketFile:
             raise ValueError(f"event type {sport!r} in a file of {self._sport!r}: import one sport at a time")
 
 
-# Messages of an exchange that say again what the market was already: most of a stream, and nothing to act on.
+# Messages of an exchange that repeat the state of their market: these are most of a stream, and agents gain nothing from them.
 
 
 _EVERY_MS = 60_000
@@ -185,7 +185,7 @@ class Changes(NamedTuple):
 
 
 def changes(rows: pl.DataFrame, kickoffs: Mapping[str, int | None]) -> Changes:
-    """Drop messages that equal the one before, where the market keeps one that is less than a minute older.
+    """Drop each message that equals the one before, if its market keeps a message less than a minute older.
 
     The last message before a market ends, is suspended, opens or turns in play, before its event first turns in play, and
     before the kickoff is always kept, so the closing message stays the same.
@@ -204,7 +204,7 @@ def changes(rows: pl.DataFrame, kickoffs: Mapping[str, int | None]) -> Changes:
     age = pl.col("ts_ms") - pl.col("ts_ms").first().over("run")
     head = pl.struct("run", age // _EVERY_MS).is_first_distinct()
     following = pl.col("suspended", "in_running").shift(-1).over(*_MARKET)
-    turns = pl.any_horizontal(following.ne_missing(pl.col("suspended", "in_running")))  # at its end, too: null follows
+    turns = pl.any_horizontal(following.ne_missing(pl.col("suspended", "in_running")))  # null follows the last message
     next_ms = pl.col("ts_ms").shift(-1).over(*_MARKET)
     ends = pl.any_horizontal(
         ((pl.col("ts_ms") < end) & (next_ms >= end)) | ((pl.col("ts_ms") <= end) & (next_ms > end))

@@ -32,10 +32,10 @@ try:
 except ModuleNotFoundError as error:
     raise MissingLibraryError(error.name or "betfairlightweight", "Betfair's stream") from error
 
-# One connection to Betfair's stream, in a thread of its own: its lines as they come, in a queue that makes the sender wait.
+# One connection to Betfair's stream, in a thread of its own. Its lines go to a bounded queue, which makes the sender wait.
 
 
-# Where a subscription to Betfair's stream is, from where it can be resumed, and how it is lost.
+# Position of a subscription to Betfair's stream, the clocks to resume it, and its loss.
 
 
 class ConnectionLostError(Exception):
@@ -118,7 +118,7 @@ def read_message(text: bytes) -> StreamMessage:
     return message if isinstance(message, dict) else {}
 
 
-_MAX_BYTES = MAX_LINE_BYTES - (1 << 12)  # of a line that a line of a capture can hold, with its mark
+_MAX_BYTES = MAX_LINE_BYTES - (1 << 12)  # longest line that fits into a line of a capture, with its mark
 _CRLF = b"\r\n"
 _QUEUED = 10_000
 _TRY_LATER = {"TEMPORARY_BAN_TOO_MANY_REQUESTS", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE", "LIMITED_ACCESS"}
@@ -153,7 +153,7 @@ def session_of(username: str, password: str, app_key: str, login_url: str) -> st
         raise FeedError(f"Betfair refuses the login ({code}): check CLVLAB_BETFAIR_USERNAME, _PASSWORD and _APP_KEY") from None
     except StatusCodeError as error:
         raise ConnectionLostError(f"the login is answered with status {error.status_code}") from None
-    except BetfairError as error:  # its text and its causes may hold what was sent
+    except BetfairError as error:  # its text and its causes may hold the sent credentials
         raise ConnectionLostError(f"the login can't be reached: {type(error).__name__}") from None
     return str(client.session_token)
 
@@ -319,7 +319,7 @@ class StreamConnection:
             self._put(FeedError(f"{host}:{port} shows a certificate that can't be trusted ({why}): see CLVLAB_BETFAIR_CAFILE"))
         except OSError as error:
             self._put(ConnectionLostError(f"no connection: {error}"))
-        except Exception as error:  # noqa: BLE001 - the end of a thread: it is raised where the lines are taken
+        except Exception as error:  # noqa: BLE001 - the thread ends; ``line`` raises the error
             self._put(error)
         finally:
             if stream is not None:
@@ -368,9 +368,9 @@ class BetfairFeed:
     heartbeat_ms
         Longest interval of heartbeats, 500 to 5000; a connection that misses two is dead.
     data_patience_s
-        Time of heartbeats alone after which the feed connects again.
+        Seconds of heartbeats without data after which the feed connects again.
     backoff_s
-        First and longest wait between tries, each shortened at random by up to half.
+        First and longest wait between tries; each wait is shortened at random by up to half.
 
     Raises
     ------
@@ -486,7 +486,7 @@ class BetfairFeed:
         return session_of(self._username or "", self._password or "", self._app_key, self._login_url)
 
     def _market_filter(self, fixture_ids: Sequence[int]) -> Mapping[str, object]:
-        """Return the filter, narrowed to the fixtures' events: of a meeting, all races."""
+        """Return the filter, narrowed to the fixtures' events; a meeting keeps all its races."""
         if not fixture_ids:
             return self._filter
         if not set(fixture_ids) <= self._fixtures.keys():
@@ -509,7 +509,7 @@ class BetfairFeed:
         if operation != "mcm":
             yield FeedMessage(line.text, line.at_ms)
             if not message:
-                # What it held is lost: have it sent again, before a delta is applied without it.
+                # Its content is lost, so it must be sent again before a later delta is applied.
                 raise ConnectionLostError("a message is no JSON object")
             return
         self.health.connected, self.health.retries, self.health.error = True, 0, None
@@ -526,7 +526,7 @@ class BetfairFeed:
                 place.missing = False
                 yield Resumption(line.at_ms, replayed=kind == "RESUB_DELTA")
             place.began, place.partial = True, segment in ("SEG_START", "SEG")
-        # A heartbeat's clock goes beyond what is still to come of an answer.
+        # While parts of an answer are due, a heartbeat's clock is already later than they are.
         has_clock = not place.missing and not place.partial and place.take(message)
         if message.get("mc"):
             yield self._receive(line, message, place.mark if has_clock else None, place)

@@ -23,7 +23,7 @@ from clvlab.sources.clock import ProviderClock
 from clvlab.sources.exchange import State
 from clvlab.sources.source import fixture_id_of
 
-# What is read of Betfair's messages: any of it may be missing or of another type until it was checked.
+# Fields read from Betfair's messages: any may be missing or of another type until checked.
 
 
 class RunnerDefinition(TypedDict, total=False):
@@ -31,7 +31,7 @@ class RunnerDefinition(TypedDict, total=False):
     hc: float | None
     name: str | None
     status: str
-    sortPriority: int  # written by the stand-in, and read by nobody here
+    sortPriority: int  # only the stand-in server writes it; no code reads it
 
 
 class MarketDefinition(TypedDict, total=False):
@@ -74,7 +74,7 @@ class StreamMessage(TypedDict, total=False):
 
 _MAX_SPREAD = 0.1
 _MAX_PRICE = 1000.0
-_LEVELS = {"atb": 0, "atl": 0, "batb": 1, "batl": 1, "bdatb": 1, "bdatl": 1}  # of each ladder, numbers before price and size
+_LEVELS = {"atb": 0, "atl": 0, "batb": 1, "batl": 1, "bdatb": 1, "bdatl": 1}  # number of fields before price and size
 
 
 @dataclass(slots=True)
@@ -140,8 +140,8 @@ class Runner:
     def prices(self) -> tuple[int, int, int]:
         """Return the probability in ``PROB_UNIT`` and odds x 1000 for and against the runner; -1 without a price.
 
-        The probability is the mid of best back and lay, or of the last traded price if an offer is missing or they are far
-        apart.
+        The probability comes from the mid of best back and lay. If an offer is missing or the two are far apart, it comes from
+        the last traded price.
         """
         back, lay = self.back.best, self.lay.best
         if back is not None and lay is not None and 1 / back - 1 / lay <= _MAX_SPREAD:
@@ -212,7 +212,7 @@ class MarketBook:
     Attributes
     ----------
     off_ms, suspended_ms
-        Time of the first definition in play, and of the last suspension that did not end.
+        Time of the first definition in play, and start of the suspension that still lasts.
     removed, grew
         Whether a runner was removed while the market was open, or joined after states had been taken.
     """
@@ -360,7 +360,7 @@ def _key(entry: Mapping[str, Any]) -> str:
     return f"{entry['id']}@{handicap:g}" if handicap else str(entry["id"])
 
 
-# What a market of Betfair's stream is in a pack: its fixture, its key, its sides, and what they cost at each time.
+# The form of a Betfair market in a pack: its fixture, its key, its sides, and their prices at each time.
 
 
 PLAIN = re.compile(r"\d+\.\d+")
@@ -375,7 +375,7 @@ CONSENSUS = "mid of best back and lay, or last traded; price is the best back"
 NO_OFF = "fixtures whose off is not in the files close at the planned time"
 
 
-_RACING = {"7", "4339"}  # an event is a meeting there, and a race one of its start times
+_RACING = {"7", "4339"}  # in racing an event is a meeting, and each of its start times is a race
 
 
 def event_of(definition: MarketDefinition) -> str:
@@ -400,7 +400,7 @@ def kind_of(book: MarketBook) -> str:
 
 
 def key_of(kind: str, market_id: str, *, alone: bool) -> str:
-    """Return a market's key, which includes its id unless its event has one market of the kind."""
+    """Return a market's key; it includes the market's id if the event has several markets of the kind."""
     return compose_key(kind, market=None if alone else market_id)
 
 
@@ -436,7 +436,7 @@ def has_off(markets: Sequence[Times]) -> bool:
 
 
 def fixture_of(event: str, fixture_id: int, markets: Sequence[Times]) -> Fixture:
-    """Return the fixture of an event; it begins at the first off, else the last suspension, else as scheduled."""
+    """Return the fixture of an event; it begins at the first off, else at the last suspension, else as scheduled."""
     offs = [market.off_ms for market in markets if market.off_ms is not None]
     ends = [market.suspended_ms for market in markets if market.suspended_ms is not None]
     name = next((market.name for market in markets if market.name), None)
@@ -460,7 +460,7 @@ class SideColumn(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """A market's sides in byte order, the number of open but unpriced states, and the others' sums in ``PROB_UNIT``."""
+    """A market's sides in byte order, the number of open but unpriced states, and the priced states' sums in ``PROB_UNIT``."""
 
     columns: list[SideColumn]
     lacking: int
@@ -470,7 +470,7 @@ class Prices(NamedTuple):
 def side_prices(book: MarketBook, states: States, sides: Sequence[str] | None = None) -> Prices:
     """Return the sides' prices in a market's states, at least one.
 
-    ``sides`` are the runners to price, in byte order, all if ``None``; a state in which another one runs is suspended.
+    ``sides`` are the runners to price, in byte order, all if ``None``. A state is suspended if a runner outside ``sides`` runs.
     """
     sides = sorted(book.runners, key=str.encode) if sides is None else sides
     order = [book.runners[side].number for side in sides]
@@ -524,14 +524,15 @@ class _Market:
 class BetfairReader:
     """Reads ``mcm`` messages into the states that the importer makes of a file of them.
 
-    In a capture, states of a time are held until a later time comes: the last one of a market counts, in key order. For a run
-    (``live``) every message counts on arrival. An import knows the whole file before the first tick; differences are counted:
+    In a capture, states of one time are held until a later time comes. Then the last state of each market counts, in key order.
+    For a run (``live``) every message counts on arrival. An import knows the whole file before the first tick. Three cases
+    therefore differ from an import, and are counted:
 
-    - a market whose kind came up in its event after another one's ticks has its id in its key, the other one has not;
+    - if a second market of a kind appears in an event after the ticks of the first, only the second has its id in its key;
     - a market with one winner is suspended while a runner is active that joined after its first tick;
-    - a runner that joined late, in a market of several winners, has no tick before.
+    - a runner that joined late, in a market of several winners, has no tick before it joined.
 
-    A refused message changes nothing here; an import keeps the changes before the refused one. A message of an earlier time is
+    A refused message has no effect here; an import keeps its changes up to the refused one. A message of an earlier time is
     late here, and refused in an import. ``fixtures`` has one per event, or race: the kickoff is the actual off with the first
     scheduled start, as in an import; for a run it is the last scheduled start.
     """
@@ -544,7 +545,7 @@ class BetfairReader:
         self._markets: dict[str, _Market] = {}
         self._events: dict[int, list[_Market]] = {}
         self._of_kind: Counter[tuple[int, str]] = Counter()
-        self._alone: set[tuple[int, str]] = set()  # kinds of which a market has ticks without its id in the key
+        self._alone: set[tuple[int, str]] = set()  # kinds with a market whose ticks lack its id in their key
         self._unknown: set[str] = set()
         self._touched: dict[str, None] = {}
         self._held_ms = 0
@@ -557,12 +558,12 @@ class BetfairReader:
         return self._counts + Counter({NO_OFF: sum(1 for _ in unknown)})
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
-        """Return the states after a message, or those that it shows to be the last ones of their time."""
+        """Return the states after a message (for a run), or the held states that the message shows to be final."""
         try:
             ts_ms, changes = self._check_message(orjson.loads(text))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
-        if not self.clock.holds(ts_ms):  # its changes count all the same: without them the book would be another
+        if not self.clock.holds(ts_ms):  # its changes still count, because the book needs each of them
             ts_ms = self._held_ms or received_ts_ms
         states = self.finish() if ts_ms != self._held_ms else []
         self._held_ms = ts_ms

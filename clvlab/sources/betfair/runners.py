@@ -1,8 +1,8 @@
 """Tables of Betfair's prices, one row per runner: starting prices, and best prices at fixed times before the start.
 
-Starting-price files have the average traded in the morning and the starting price; the average over everything before the off
-(``PPWAP``) is left out, as it is known only then. The others have the best back and lay prices some minutes before the start.
-The files do not say when a price was quoted, so times are synthetic, as the pack's consensus label says.
+Starting-price files have the average traded in the morning and the starting price. Their average over all trades before the off
+(``PPWAP``) is left out, as it is known only at the off. The other files have the best back and lay prices some minutes before
+the start. The files do not say when a price was quoted, so times are synthetic, as the pack's consensus label says.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BOOK = "betfair"
 _RULES = Consensus(min_books=1, max_age_s=10**9)
 _CLOSING_MS = 1000
 _MORNING_HOUR = 11  # MORNINGWAP is the average price of the day's trades until then
-_PLACES = 1.5  # a market whose starting prices imply more winners than this has several
+_PLACES = 1.5  # a market has several winners if its starting prices imply more than this
 _DAYS = ("%d-%m-%Y %H:%M", "%d-%m-%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%d/%m/%Y %H:%M:%S")
 _BACK, _LAY = re.compile(r"bestbackprice(\d+)minprior"), re.compile(r"bestlayprice(\d+)minprior")
 _WON = {"1": Payout.WON, "win": Payout.WON, "winner": Payout.WON, "0": Payout.LOST, "lose": Payout.LOST,
@@ -63,7 +63,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def plain_name(column: str) -> str:
-    """Return a column's name in small letters and digits only, as files write it in many ways."""
+    """Return a column's name with only its letters, in small ones, and digits, because its spelling varies between files."""
     return "".join(letter for letter in column.lower() if letter.isalnum())
 
 
@@ -111,7 +111,7 @@ class _RunnersReader:
         self._markets: set[tuple[str, str]] = set()
 
     def read_file(self, name: str, path: Path) -> None:
-        """Read the markets of a file; of a truncated one all but the last, which may lack runners."""
+        """Read the markets of a file; in a truncated file the last market is left out, as it may lack runners."""
         markets: dict[tuple[str, str, str, str], list[_Runner]] = defaultdict(list)
         last = None
         try:

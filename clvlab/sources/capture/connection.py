@@ -1,4 +1,4 @@
-"""Connections of feeds: HTTP and WebSockets, threads for blocking calls, and which failures are worth another try."""
+"""Connections of feeds: HTTP and WebSockets, threads for blocking calls, and the failures after which a feed tries again."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     import httpx2
 
 
-# Work that blocks, done in a thread of its own, so that a feed ends when stopped, whatever its connection does.
+# Blocking work runs in a thread of its own, so that a feed ends when stopped even while its connection hangs.
 
 
 _T = TypeVar("_T")
 _LOOK_S = 0.1
-_MOST_HELD = 10_000  # then the thread waits, and so does the provider
+_MOST_HELD = 10_000  # with more, the thread waits, and so does the provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def items_until(
                 for item in source:
                     if not put(item):
                         return
-        except Exception as raised:  # noqa: BLE001 - raised again where the items are taken
+        except Exception as raised:  # noqa: BLE001 - raised again in the consumer
             error = raised
         put(_End(error))
 
@@ -124,10 +124,10 @@ class Line:
                 return
 
 
-# Trying again: how long a feed waits for a provider, what is worth another try, and what is not.
+# Trying again: how long a feed waits for a provider, and the failures after which it tries again.
 
 
-# HTTP answers that are no success, as several feeds read them.
+# HTTP answers other than success, as several feeds read them.
 
 
 _MOST_WAIT_S = 3600.0
@@ -153,13 +153,13 @@ def is_passing(status: int) -> bool:
 
 
 def error_text(error: Exception) -> str:
-    """Return an error without what was sent: an error about a header would show it, and so a key."""
+    """Return an error's text without sent values: an error about a header would show the key in it."""
     is_safe = isinstance(error, RefusedAnswer | httpx2.ConnectError | httpx2.ReadError | httpx2.RemoteProtocolError)
     return f"{type(error).__name__}: {error}" if is_safe and str(error) else type(error).__name__
 
 
 def client_of(url: httpx2.URL, **options: Any) -> httpx2.Client:
-    """Return a client for a provider's address, which must not resolve to this machine unless it says so."""
+    """Return a client for a provider's address; only an address that names this machine may resolve to it."""
 
     def check(response: httpx2.Response) -> None:
         stream = response.extensions.get("network_stream")
@@ -203,7 +203,7 @@ _HOPELESS = (400, 401, 403, 404, 410)
 
 
 class LostError(Exception):
-    """A connection failed: ``cause`` is why, ``wait_s`` the wait that the provider asks for."""
+    """A connection failed: ``cause`` is the reason, ``wait_s`` the wait that the provider asks for."""
 
     def __init__(self, cause: GapCause, detail: str, wait_s: float = 0.0) -> None:
         super().__init__(detail)
@@ -238,13 +238,13 @@ class Patience:
     Attributes
     ----------
     answer_s
-        For a connection or an answer.
+        Longest wait for a connection or an answer.
     silence_s
-        Without a byte.
+        Longest time without a byte.
     data_s
-        Without a message, while heartbeats come.
+        Longest time without a message, while heartbeats come.
     first_s, most_s
-        First and longest wait before it connects again; each is twice the one before, less up to a half.
+        First and longest wait before the feed connects again; each is twice the one before, less up to a half at random.
     """
 
     answer_s: float = 10.0
@@ -284,13 +284,13 @@ _QUEUED = 1_000
 class Cuts:
     """Open cuts of a feed's connections or subscriptions.
 
-    For readers of the stream a ``Resumption`` ends all of them, so the others are cut again after it.
+    For readers of the stream, a ``Resumption`` ends all cuts. Those that still last are therefore cut again after it.
     """
 
     _open: dict[Any, Cut] = field(default_factory=dict)
 
     def pass_on(self, of: Any, item: Item) -> Iterator[Item]:
-        """Return an item of one of them, and the cuts that must follow it."""
+        """Return an item of one connection or subscription, and the cuts that must follow it."""
         if isinstance(item, Cut):
             self._open[of] = item
         yield item
@@ -329,7 +329,7 @@ def together(stop: Stop, listeners: Sequence[Callable[[Stop], Iterator[Item]]]) 
         try:
             for item in listeners[number](ending):
                 put(number, item)
-        except Exception as error:  # noqa: BLE001  # raised again where the items are taken
+        except Exception as error:  # noqa: BLE001  # raised again in the consumer
             end = error
         put(number, end)
 
@@ -362,7 +362,7 @@ def together(stop: Stop, listeners: Sequence[Callable[[Stop], Iterator[Item]]]) 
 
 _POLL_S = 0.2
 _CLOSE_S = 0.5
-_MAX_BYTES = MAX_LINE_BYTES - (1 << 12)  # so that a line of a capture can hold it
+_MAX_BYTES = MAX_LINE_BYTES - (1 << 12)  # longest message that fits into a line of a capture
 
 
 class _Discreet(logging.LoggerAdapter[logging.Logger]):
@@ -373,7 +373,7 @@ class _Discreet(logging.LoggerAdapter[logging.Logger]):
 
 
 class TimedConnection(ClientConnection):
-    """A connection that knows when its last frame came, also a heartbeat."""
+    """A connection that knows the arrival of its last frame, heartbeats included."""
 
     heard_s = 0.0
 
@@ -421,7 +421,7 @@ class Socket:
 
     def listen(self, stop: Stop) -> Iterator[Item]:
         """Return messages until stopped, with ``Cut`` and ``Resumption`` between two connections."""
-        is_cut = bool(self.markets)  # one of several: the others may bring messages before it is up
+        is_cut = bool(self.markets)  # other connections of the feed may bring messages before this one is up
         if is_cut:
             yield Cut(GapCause.CUT, now_ms(), self.markets)
         while (opened := until_done(self._retry, stop, self._open)) is not None:

@@ -45,7 +45,7 @@ class FeedMessage:
     provider_ts_ms
         Provider's time of sending; ``None`` if unknown.
     mark
-        Position to resume the feed from after this message; ``None`` if it can't be, or only by an earlier mark.
+        Position to resume the feed from after this message; ``None`` if it has no position of its own.
     """
 
     text: bytes
@@ -67,7 +67,7 @@ class Cut:
     markets
         Affected markets by the provider's names; all if empty.
     resumable
-        Whether the feed will try to have every missed message sent again, so that nothing must be suspended yet.
+        Whether the feed will ask for every missed message again; markets then need not be suspended yet.
     """
 
     cause: GapCause
@@ -85,7 +85,7 @@ class Resumption:
     to_ts_ms
         Time of the resumption.
     replayed
-        Whether every missed message follows now, so that nothing was lost.
+        Whether every missed message follows now, so that the capture is complete.
     """
 
     to_ts_ms: int
@@ -108,9 +108,9 @@ class Health:
     data_ts_ms
         Arrival of the last message.
     clock_skew_ms
-        Provider's time less this machine's at the last message, including its way here.
+        Provider's time minus this machine's at the last message, which includes the transmission.
     quota_left
-        Remaining paid requests; ``None`` if nothing is counted.
+        Remaining paid requests; ``None`` if the provider does not count them.
     retries
         Failed connections in a row.
     error
@@ -118,7 +118,7 @@ class Health:
     owed_since_ms
         Start of the missed time whose messages are now being sent again, as a ``Resumption`` promised; else ``None``.
     skew_s
-        How far a message's time may be beyond its arrival, by the settings.
+        Seconds by which a message's time may be later than its arrival, by the settings.
     """
 
     connected: bool = False
@@ -159,7 +159,7 @@ class Stop:
         return self._event.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until the feed is to end; return whether it is."""
+        """Wait for ``seconds``, or until the feed is to end; return whether it is to end."""
         return self._event.wait(seconds)
 
 
@@ -186,7 +186,7 @@ class Feed(Protocol):
         Raises
         ------
         FeedError
-            The provider can't be asked; the message says how to fix that.
+            The request fails; the message says how to fix that.
         """
         ...
 
@@ -202,7 +202,7 @@ class Feed(Protocol):
         fixture_ids
             Fixtures to subscribe to; all if empty.
         after
-            Mark of the last known message: the feed first sends what was missed since, if it can, and says by a first
+            Mark of the last known message. The feed first sends the messages missed since, if it can, and says by a first
             ``Resumption`` whether it did.
 
         Raises

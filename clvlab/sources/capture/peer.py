@@ -13,7 +13,7 @@ from clvlab.sources.capture.feed import Health, Stop
 
 
 def backoff_s(failures: int, first_s: float, most_s: float) -> float:
-    """Return seconds to wait after failures in a row: doubled each time up to a limit, less up to a half at random."""
+    """Return the wait after failures in a row: it doubles each time up to a limit, and is cut at random by up to a half."""
     return min(most_s, first_s * 2.0 ** min(failures - 1, 60)) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
 
@@ -65,7 +65,7 @@ def is_local(host: str) -> bool:
 
 
 def check_peer(connection: socket.socket, host: str) -> None:
-    """Refuse a connection that ends on this machine under another host's name: resolvers lead names anywhere."""
+    """Refuse a connection that ends on this machine under another host's name, as a resolver may map any name to it."""
     if is_local(host):
         return
     peer, own = connection.getpeername()[0], connection.getsockname()[0]
@@ -79,15 +79,15 @@ def is_encrypted(scheme: str) -> bool:
 
 
 def is_proxied(scheme: str) -> bool:
-    """Return whether a proxy of the environment is used: never for plain connections, whose content it could invent."""
+    """Return whether a proxy of the environment is used: only for encrypted connections, whose content it can't forge."""
     return is_encrypted(scheme) and any(name in ("https", "all") for name in getproxies())
 
 
 def provenance_of(feed: str, *hosts: str, encrypted: bool = True) -> str:
     """Return the label of packs from a feed at these hosts.
 
-    It is genuine only for the provider's own hosts by exact name, all encrypted: a relay, a mirror or a similar name may say
-    anything.
+    It is genuine only if all hosts have the provider's exact names and are encrypted: a relay, a mirror or a similar name may
+    send anything.
 
     Examples
     --------

@@ -37,10 +37,10 @@ from clvlab.sources.capture.records import (
 )
 from clvlab.sources.capture.source import records_in_order
 
-# The segments of a capture on the disk: appended to, synced, closed one after the other, and taken up after a crash.
+# The segments of a capture on disk. They are appended to, synced, closed one after the other, and continued after a crash.
 
 
-# The cuts that are open where a capture is written, so that what ends one of them does not end the others.
+# The open cuts of a capture that is written: the end of one must not end the others.
 
 
 _OWN = (GapCause.RESTART, GapCause.BACKLOG)
@@ -50,15 +50,15 @@ _OWN = (GapCause.RESTART, GapCause.BACKLOG)
 class OpenCuts:
     """Open cuts of the recorder (``own``) and of its feed.
 
-    A feed does not know what the recorder missed: its first message ends that. It ends its own cuts itself. For readers a
-    ``Resumption`` ends every open cut, so those that go on are written again after it.
+    A feed does not know of the recorder's cuts: the feed's first message ends them. The feed ends its own cuts itself. For
+    readers a ``Resumption`` ends every open cut, so those that still last are written again after it.
     """
 
     own: bool = False
     _feed: list[Cut] = field(default_factory=list)
 
     def cut(self, cut: Cut) -> None:
-        """Record a cut; after its own the recorder listens afresh, so the feed's are over."""
+        """Record a cut. After its own cut the recorder listens again from the start, so the feed's cuts are over."""
         if cut.cause in _OWN:
             self.own, self._feed = True, []
         else:
@@ -82,7 +82,7 @@ class OpenCuts:
 
 Note = Callable[[str, int, str], None]
 """Takes capture id, number and ``sha256:<hex>`` of a segment that was closed."""
-_LOCK_PATIENCE_S = 2.0  # for a process that is about to let go
+_LOCK_PATIENCE_S = 2.0  # for a process that is about to release the lock
 _MAX_BYTES = 64 << 20
 _MAX_AGE_MS = 300_000
 
@@ -121,8 +121,8 @@ class Segments:
         return sorted(self._folder.glob(f"[0-9]*{ENDING}"))
 
     def _earlier_files(self) -> list[Path]:
-        """Return the files of an earlier process; they are removed once in a pack."""
-        if not self._folder.is_dir():  # it was waited for, and became a pack meanwhile
+        """Return the files of an earlier process; they are removed once a pack holds them."""
+        if not self._folder.is_dir():  # it became a pack during the wait for the lock
             raise FeedError(f"the capture in {str(self._folder)!r} has just ended: its pack stands, name another folder")
         found = self.paths()
         strays = sorted(
@@ -187,7 +187,7 @@ class Segments:
         return self._file
 
     def keep(self, count: int) -> None:
-        """Remove what follows so many records, which no caller has seen."""
+        """Remove all records after the first ``count``; no caller has seen them."""
         paths, self.last_ms = self.paths(), None
         for number, path in enumerate(paths, 1):
             with path.open("rb") as file:
@@ -242,7 +242,7 @@ class Segments:
         self._path = found[-1]
         whole = whole_lines(self._path)
         self.lost_bytes += self._path.stat().st_size - whole
-        if not whole:  # killed before it had a first line: nothing refers to it
+        if not whole:  # the process was killed before the first line, and no file refers to this one
             self._path.unlink()
             return self._continue(found[:-1], wanted) if len(found) > 1 else self._create(wanted)
         os.truncate(self._path, whole)
@@ -259,7 +259,7 @@ class Segments:
                     self._open_cuts.cut(_cut_of(record.at_ms, record.cut))
                 elif record.resumed is not None:
                     self._open_cuts.resume()
-        for number, path in enumerate(found[:-1], 1):  # a log refuses what was changed since, and learns what it missed
+        for number, path in enumerate(found[:-1], 1):  # a log refuses changed segments, and learns of missing ones
             self._notify(number, file_sha256(path))
         if ended:
             return self._create(replace(header, number=header.number + 1, previous=self._note_hash()))
@@ -382,7 +382,7 @@ class CaptureRecorder:
         self.segments = Segments(folder, header, note)
 
     def records(self, stop: Stop) -> Generator[CaptureRecord | None]:
-        """Return records once written, and ``None`` now and then while none come; for a run each is synced first.
+        """Return records once written, and now and then ``None`` without new ones; for a run each record is synced first.
 
         Raises
         ------
@@ -398,7 +398,7 @@ class CaptureRecorder:
                 yield from self._write([Cut(cause, since_ms, resumable=mark is not None)])
             reading = _FeedReader(self.feed, self.segments.header.fixture_ids, mark, self._backlog, self._patience_s)
             yield from self._listen(reading, stop)
-            if (owed_ms := self.feed.health.owed_since_ms) is not None:  # it ends before all came that was promised again
+            if (owed_ms := self.feed.health.owed_since_ms) is not None:  # the feed ended before all promised messages came
                 yield from self._write([Cut(GapCause.CUT, owed_ms, resumable=True)])
             if reading.error is not None:
                 raise reading.error
@@ -490,7 +490,7 @@ class _FeedReader(Thread):
         return False
 
     def take(self) -> list[Item]:
-        """Return the waiting items, after a moment if there are none."""
+        """Return the waiting items; if there are none, wait a moment first."""
         items: list[Item] = []
         try:
             items.append(self._queue.get(timeout=_IDLE_S))

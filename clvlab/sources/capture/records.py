@@ -1,4 +1,4 @@
-"""The lines of a capture: a provider's messages verbatim with arrival times, and where some were missed.
+"""The lines of a capture: a provider's messages verbatim with arrival times, and the cuts where some were missed.
 
 A segment is a file of such lines; its first line names the capture, its number and the hash of the segment before it.
 """
@@ -20,7 +20,7 @@ from clvlab.sources.clock import MOST_SKEW_S
 
 SCHEMA = "clvlab-capture/1"
 ENDING = ".jsonl"
-_DEEP = 1_000  # as many levels as that, and orjson reads no deeper than 1,024
+_DEEP = 1_000  # from this many brackets on the levels are checked, of which orjson reads 1,024
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Header:
     live
         Whether it is the capture of a run, over these fixtures alone.
     skew_s
-        How far a message's time may be beyond its arrival, by reading rule 2; ``None`` under rule 1.
+        Seconds by which a message's time may be later than its arrival, by reading rule 2; ``None`` under rule 1.
     """
 
     feed: str
@@ -63,12 +63,12 @@ class Header:
 
 
 def _rule(skew_s: int | None) -> dict[str, int]:
-    """Return a header's reading rule: nothing for rule 1, which is older than the field."""
+    """Return a header's reading rule; it is left out for rule 1, which is older than the field."""
     return {} if skew_s is None else {"reading_rule": 2, "skew_s": skew_s}
 
 
 def is_skew(value: object) -> bool:
-    """Return whether it is a valid number of seconds for ``skew_s``."""
+    """Return whether a value is a valid number of seconds for ``skew_s``."""
     return type(value) is int and 1 <= value <= MOST_SKEW_S
 
 
@@ -100,7 +100,7 @@ def end_line(at_ms: int) -> bytes:
 
 
 def _is_json(text: bytes) -> bool:
-    """Return whether it is JSON that can be read one level deeper."""
+    """Return whether a text is JSON that can be read one level deeper."""
     try:
         orjson.loads(text)
         if text.count(b"[") + text.count(b"{") >= _DEEP:
@@ -111,7 +111,7 @@ def _is_json(text: bytes) -> bool:
 
 
 class CutContent(TypedDict):
-    """Cause of missing messages, their markets (all if empty), and whether the feed can send them again."""
+    """Cause of missing messages, their markets (all if empty), and whether the feed can get them again."""
 
     cause: str
     markets: Sequence[str]
@@ -126,7 +126,7 @@ class ResumedContent(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class CaptureRecord:
-    """A line of a segment: exactly one of ``text``, ``cut`` and ``resumed``, or the end.
+    """A line of a segment: it has exactly one of ``text``, ``cut`` and ``resumed``, or is the last line.
 
     Attributes
     ----------

@@ -62,7 +62,7 @@ class ReplayFeed:
     pack
         Pack to play.
     speed
-        Multiple of the original pace; infinite for as fast as possible.
+        Multiple of the original pace; infinity plays as fast as possible.
     shift
         Whether times are moved so that the first message is now.
 
@@ -89,7 +89,7 @@ class ReplayFeed:
         return sorted(found, key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return the ticks in order, and end after the last; a mark continues after its tick, and nothing is missed."""
+        """Return the ticks in order, and end after the last; a mark continues with the tick after its own."""
         messages, fixtures = messages_of(self.pack, fixture_ids), announced_fixtures(self.pack)
         at = 0
         if after is not None:
@@ -140,7 +140,7 @@ def _read_mark(mark: str) -> tuple[int, int]:
         raise FeedError(f"{mark!r} is no mark of a replay: start it again") from error
 
 
-# The messages of a replay: a tick each, in a plain form of our own, so that the ticks of the pack come back as they were.
+# Each message of a replay is a tick, in a plain form of our own that gives back the same ticks.
 
 
 class ReplayReader(StateReader):

@@ -24,7 +24,7 @@ from clvlab.sources.clock import ProviderClock
 from clvlab.sources.exchange import State
 from clvlab.sources.source import ImportStats, Options, SourceData
 
-# What reads a provider's messages one after the other: the states of markets that each of them leaves behind.
+# Readers take a provider's messages one after the other, and return the states of markets after each.
 
 
 class Reader(Protocol):
@@ -35,7 +35,7 @@ class Reader(Protocol):
     fixtures
         Names, the provider's own id, and the last announced kickoff, by fixture_id.
     clock
-        Decides which times are valid, before anything is kept; all are, until the capture's own clock is set.
+        Decides which times are valid before anything is kept; all times are valid until the capture's own clock is set.
     """
 
     fixtures: Mapping[int, Fixture]
@@ -47,12 +47,12 @@ class Reader(Protocol):
         Raises
         ------
         ValueError
-            The message can't be read, and changed nothing.
+            The message can't be read; the reader is unchanged.
         """
         ...
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
-        """Record that messages were missed, and return fixture and key of the markets that are no longer known.
+        """Record that messages were missed, and return fixture and key of the markets whose state is now unknown.
 
         No delta is applied before the next full snapshot. ``markets`` are the provider's names; all if empty.
         """
@@ -89,10 +89,10 @@ class HoldingReader(Reader, Protocol):
         ...
 
 
-# Segments read again: the messages of the tape that they become, exactly as they came to be while they were captured.
+# Segments read again give the same messages of the tape as during the capture.
 
 
-# The order of a live tape, which is the order of arrival, and the law's time of each message, which never goes back.
+# A live tape has the order of arrival, and gives each message the law's time, which never goes back.
 
 
 _Market = tuple[int, str]
@@ -105,7 +105,7 @@ class Arrival:
     Parameters
     ----------
     live
-        Whether the law's time advances over all fixtures together, as agents of one run see them, or per fixture.
+        Whether the law's time advances over all fixtures together, as agents of one run see it, instead of per fixture.
     clock
         Limit of valid times, as a last guard behind the readers; no limit by default.
 
@@ -113,7 +113,7 @@ class Arrival:
     ----------
     counts
         Messages later than their time (``late``), older than their market's state (``stale``), with other sides than the market
-        had (``other sides``), or invalid in a pack (``against the format``); all but the first leave no tick.
+        had (``other sides``), or invalid in a pack (``against the format``). Only ``late`` ones leave a tick.
     """
 
     def __init__(self, *, live: bool, clock: ProviderClock | None = None) -> None:
@@ -146,7 +146,7 @@ class Arrival:
         last_ms, last_fixture = self._last.get(clock, _BEFORE_ALL)
         ts_ms = self._clock.bound(state.ts_ms)
         if (ts_ms, state.fixture_id) < (last_ms, last_fixture):
-            # Agents are asked in the order of time, then fixture: a replay must ask them in the order of arrival.
+            # A replay orders messages by time, then by fixture; that must be the order of arrival, in which agents saw them.
             self.counts["late"] += ts_ms < last_ms
             ts_ms = last_ms + (state.fixture_id != last_fixture)
         self._last[clock] = ts_ms, state.fixture_id
@@ -158,7 +158,7 @@ class Arrival:
         )  # fmt: skip
 
     def suspend(self, markets: Iterable[_Market]) -> Iterator[Message]:
-        """Return a message without prices for each open one of these markets, at its last provider's time."""
+        """Return a message without prices for each of these markets that is open, at its last time by the provider."""
         for market in sorted(markets):
             known = self._markets.get(market)
             if known is None or known.suspended:
@@ -170,7 +170,7 @@ class Arrival:
 
 
 def _may_stand(state: State, *, is_new: bool) -> bool:
-    """Return whether a pack may hold a state: one false message must not spoil a whole capture."""
+    """Return whether a pack may hold a state, so that one false message does not spoil a whole capture."""
     n = len(state.sides)
     if not 2 <= n == len(state.prob_bps) == len(state.odds_milli):
         return False
@@ -189,9 +189,9 @@ def _are_named(market_key: str, sides: tuple[str, ...]) -> bool:
     return len(set(sides)) == len(sides) and all(is_name(name) for name in (market_key, *sides))
 
 
-_MOST_REASONS = 100  # they quote what was sent: a provider could make up more than memory holds
+_MOST_REASONS = 100  # reasons quote sent values, so a provider could cause more of them than memory holds
 _OTHER = "other reasons"
-_MOST_FALSE = 1_000  # entries of the ledger: the last one is extended, instead of one for each message with a false time
+_MOST_FALSE = 1_000  # most ledger entries for false times; beyond, the last one is extended
 FALSE_TIME = "time"
 """Cause of the gaps that are no cut: a message came whose time does not stand."""
 
@@ -218,7 +218,7 @@ class Tracker:
 
     def __post_init__(self) -> None:
         self.clock = self.reader.clock = ProviderClock(self.header.skew_s)
-        # A run has one fixture; of several, the time of none may move another's.
+        # A run has one fixture; among several, the time of one must not move another's.
         self.arrival = Arrival(live=self.header.live and self.header.skew_s is None, clock=self.clock)
         self._wanted = frozenset(self.header.fixture_ids)
 
@@ -343,7 +343,7 @@ def records_in_order(segments: Iterable[tuple[str, str, Iterator[Header | Captur
 METHOD = "provider messages, verbatim, as they came"
 _CHUNK = 50_000
 
-# What this machine plays: its packs go by these names, which no provider's host has.
+# Packs of feeds that this machine plays have these names, which differ from those of all providers.
 _PLAYED = frozenset({"synthetic-devfeed", "synthetic-replay"})
 
 
@@ -360,9 +360,9 @@ class Source:
     margin, consensus, closing_source, closing_policy
         Labels of the pack.
     kickoff
-        Kind of the kickoffs unless one moved; those of a run are always scheduled.
+        Kind of the kickoffs unless one moved; kickoffs of a run are always scheduled.
     bounds_times
-        Whether a message's arrival bounds its time: not in a replay, whose times are its pack's.
+        Whether a message's arrival bounds its time; it does not in a replay, which has the times of its pack.
     """
 
     feed: str
@@ -379,7 +379,7 @@ class Source:
         return f"{self.feed}-capture/1"
 
     def skew_s(self, provenance: str, skew_s: int) -> int | None:
-        """Return how far times may be beyond arrivals in a new capture; ``None`` for a replay at its own speed."""
+        """Return the seconds by which new times may be later than arrivals; ``None`` for a replay at its own speed."""
         return skew_s if self.bounds_times and provenance not in _PLAYED else None
 
     def reader(self, *, live: bool) -> Reader:
@@ -395,7 +395,7 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
     Raises
     ------
     SourceError
-        A line is not one of a capture, a segment is missing, or it is another feed's.
+        A line is not one of a capture, or a segment is missing or is another feed's.
     """
     names = sorted(files)
     records = records_in_order((name, file_sha256(files[name]), records_of(files[name])) for name in names)
@@ -462,7 +462,7 @@ def _chunks(tracker: Tracker, records: Iterator[Header | CaptureRecord]) -> Iter
 
 
 def _kickoffs(source: Source, tracker: Tracker) -> tuple[KickoffKind, list[Fixture]]:
-    """Return fixtures by id, and the kind of their kickoffs: no agent could know a moved one beforehand."""
+    """Return fixtures by id, and the kind of their kickoffs; agents could not know a moved kickoff beforehand."""
     fixtures = list(tracker.fixtures.values())
     if tracker.header.live or source.kickoff is KickoffKind.ACTUAL:
         return KickoffKind.SCHEDULED if tracker.header.live else KickoffKind.ACTUAL, fixtures

@@ -1,9 +1,9 @@
 """A server on this machine that speaks Betfair's stream protocol, from a script of market change messages.
 
-A plan's faults, each at the message of its number: ``cut``, ``duplicate``, ``stall``, ``skew`` and ``malformed``; ``401``
-refuses the session, ``500`` says UNEXPECTED_ERROR, and both close; ``429`` closes and refuses connections with
-TOO_MANY_REQUESTS; ``old-snapshot`` treats the clock of the next resumption as too old and answers with an image. Others have no
-counterpart in this protocol, and do nothing.
+Each fault of a plan happens at the message of its number. ``cut``, ``duplicate``, ``stall``, ``skew`` and ``malformed`` have
+their usual effect. ``401`` refuses the session and ``500`` says UNEXPECTED_ERROR; both close the connection. ``429`` closes it
+and refuses connections with TOO_MANY_REQUESTS. ``old-snapshot`` treats the clock of the next resumption as too old and answers
+with an image. Other faults have no counterpart in this protocol, and do nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from clvlab.errors import MissingExtraError
 from clvlab.sources.betfair.messages import MarketChange, MarketDefinition, StreamMessage
 from clvlab.sources.devfeeds.faults import FaultPlan, FeedFault
 
-# Markets for a stand-in of Betfair's stream: what they look like whole, and a script of made-up ones.
+# Markets for a stand-in of Betfair's stream: their whole state, and a script of made-up ones.
 
 
 _START_MS = 1_780_000_000_000
@@ -106,7 +106,7 @@ class _MadeMarket:
 
 
 def made_up_markets(seed: int, *, events: int = 2, messages: int = 2000, start_ms: int = _START_MS) -> list[StreamMessage]:
-    """Return a script of at least so many messages, with two markets per event, from their first offers to their results.
+    """Return a script of at least ``messages`` messages: two markets per event, from their first offers to their results.
 
     The first message of each market is its image, and every message has its own time. Markets are suspended now and then, and
     the second one of every event is suspended over the close.
@@ -148,10 +148,10 @@ def _market(event: int, number: int, chance: random.Random, start_ms: int) -> _M
     return _MadeMarket(f"1.{100 * event + number}", definition, [chance.uniform(0.2, 1.0) for _ in range(runners)])
 
 
-# One connection to a stand-in of Betfair's stream: who asks, for what, and what is sent, faults among it.
+# One connection to a stand-in of Betfair's stream: its login, its subscription, and the sent messages with faults.
 
 
-# The state behind every connection to a stand-in of Betfair's stream: the script, how far it is, and whom it refuses.
+# The state that all connections to a stand-in of Betfair's stream share: the script, its position, and refusals.
 
 
 @dataclass
@@ -304,7 +304,7 @@ class Conversation:
         return published
 
     def _send_parts(self, kind: str, parts: Sequence[StreamMessage], clk: int) -> None:
-        """Send messages as segments of one; the clocks are in the last."""
+        """Send messages as segments of one message; the last segment has the clocks."""
         clocks = {"initialClk": f"begin-{kind.lower()}", "clk": str(clk)}
         if not parts:
             self._say({"op": "mcm", "id": self._id, "ct": kind, "pt": self._exchange.time_ms(clk - 1)} | clocks)
@@ -371,7 +371,7 @@ class Conversation:
         return request if isinstance(request, dict) else {}
 
     def _rest_for(self, seconds: float) -> None:
-        """Send only heartbeats for so long, and leave when the client does."""
+        """Send only heartbeats for ``seconds``, and leave when the client does."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             if self._exchange.closing.is_set():
@@ -387,7 +387,7 @@ class Conversation:
                 self._peer.settimeout(PATIENCE_S)
 
 
-# A certificate for a server on this machine, made when it starts and trusted only by clients that are set to.
+# A certificate for a server on this machine. The server makes it at its start, and only clients set to trust it do.
 
 
 def write_certificate(folder: Path, name: str = "localhost", address: str = "127.0.0.1") -> tuple[Path, Path]:
@@ -541,12 +541,12 @@ class BetfairServer:
             try:
                 with self._context.wrap_socket(peer, server_side=True) as secure:
                     Conversation(self.exchange, secure).converse()
-            except (OSError, ValueError, LeftError):  # the client went, was left, or asked nothing that can be read
+            except (OSError, ValueError, LeftError):  # the client left, was cut off, or sent an unreadable request
                 return
 
 
 def betfair_server(*, speed: float = 60.0, plan: FaultPlan | None = None, port: int = 0) -> BetfairServer:
-    """Return a server of two made-up matches, from now until their results, at so many times their pace."""
+    """Return a server of two made-up matches, from now until their results, at ``speed`` times their pace."""
     script = made_up_markets(0, start_ms=int(time.time() * 1000))
-    first = sum("img" in change for message in script for change in message["mc"])  # so that there is something to ask for
+    first = sum("img" in change for message in script for change in message["mc"])  # a client can then find these markets
     return BetfairServer(script, plan, published=first, pace_s=STEP_MS / 1000 / speed, port=port)

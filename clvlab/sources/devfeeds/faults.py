@@ -17,7 +17,7 @@ import orjson
 
 from clvlab.errors import FeedError
 
-# What a development feed does wrong, and when: so that a recorder can be tried before a provider tries it.
+# Planned faults of a development feed, which test a recorder before a real provider does.
 
 
 class FeedFault(StrEnum):
@@ -49,7 +49,7 @@ class FeedFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """A fault at the message of this number, from 0, over all connections."""
+    """A fault at message number ``at``, counted from 0 over all connections."""
 
     at: int
     fault: FeedFault
@@ -68,7 +68,7 @@ class FaultPlan:
         self._left = sorted(self.faults, key=lambda planned: planned.at)
 
     def due(self, number: int, *kinds: FeedFault) -> PlannedFault | None:
-        """Take the next fault of some or all kinds that is due at the message of this number."""
+        """Take the next fault, of some or all kinds, that is due at message ``number``."""
         with self._guard:
             for planned in self._left:
                 if planned.at <= number and (not kinds or planned.fault in kinds):
@@ -132,7 +132,7 @@ class HttpRequest:
         self._handler.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
 
     def cut(self, part: bytes = b"") -> None:
-        """End the connection in the middle of a part; without one, after the last."""
+        """End the connection in the middle of a part; without a part, end it after the last one."""
         if part:
             self._handler.wfile.write(b"%x\r\n%s" % (len(part), part[: len(part) // 2]))
         else:
@@ -186,7 +186,7 @@ class HttpServer:
         raise NotImplementedError
 
     def refuse_next(self, planned: PlannedFault) -> None:
-        """Refuse the next request, or all of the next seconds."""
+        """Refuse the next request, or all requests of the next seconds."""
         if planned.seconds:
             self._refused_until = time.monotonic() + planned.seconds
         self._refusals.append(planned)

@@ -132,7 +132,7 @@ class KalshiServer(ScriptServer):
 def match_event(number: int, kickoff_ms: int = 1_782_417_600_000) -> Mapping[str, Any]:
     """Return the REST description of a match; the first one's tickers are ``MATCH-1-HOM``, ``-TIE`` and ``-AWY``.
 
-    As at Kalshi the markets close two weeks after the kickoff, unless the match ends before.
+    As at Kalshi, the markets close two weeks after the kickoff unless the match ends earlier.
     """
     ticker, names = f"MATCH-{number}", (f"Home {number}", "Tie", f"Away {number}")
     title = f"{names[0]} vs {names[2]} Winner?"

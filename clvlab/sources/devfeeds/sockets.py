@@ -27,7 +27,7 @@ from clvlab.sources.devfeeds.faults import FaultPlan, FeedFault
 CENT = 10
 """One cent in thousandths of a dollar, the unit of prices here."""
 _DEPTH = 4
-_WIDE = 8 * CENT  # a spread above which new quotes narrow it
+_WIDE = 8 * CENT  # new quotes narrow a spread above this
 
 
 def iso_time(ts_ms: int) -> str:
@@ -53,7 +53,7 @@ class Ladders:
     ts_ms: dict[str, int] = field(default_factory=dict)
 
     def apply(self, change: LadderChange) -> int:
-        """Apply a change; return how much larger the level is."""
+        """Apply a change; return by how much the level grew."""
         book = self.levels.setdefault(change.share, {})
         level = change.is_bid, change.price
         before = book.pop(level, 0)
@@ -84,8 +84,8 @@ def synthetic_script(
 ) -> LadderScript:
     """Make books that move by levels of a cent and are never crossed.
 
-    The same seed gives the same script. ``start_ms`` is the first change's provider time, the others follow a tenth of a second
-    apart; ``closes`` empties all levels at the end, as when a market is suspended over the close.
+    The same seed gives the same script. ``start_ms`` is the first change's provider time; the others follow a tenth of a second
+    apart. ``closes`` empties all levels at the end, as when a market is suspended over the close.
     """
     rng, names, ladders = random.Random(seed), list(shares), Ladders()  # noqa: S311  # a script, not a secret
     opening = []
@@ -160,7 +160,7 @@ class ScriptServer(ABC):
     """Sends a script's changes, ``pace_s`` apart, to all followers of the share, once every share is followed.
 
     After a cut ``missed`` changes are skipped; then the server waits until every share is followed again. ``number`` is
-    that of the next change, and ``is_done`` is set once the whole script was sent.
+    the number of the next change, and ``is_done`` is set once the whole script was sent.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from clvlab.packs.reader import Pack
 from clvlab.sources.capture.replay import announced_fixtures, messages_of
 from clvlab.sources.devfeeds.faults import REFUSALS, FaultPlan, FeedFault, HttpRequest, HttpServer
 
-# What a server sends, and when: messages that are published one after the other, whether anybody listens or not.
+# A server's script: its messages are published one after the other at their times, even without a listener.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,12 @@ class Script:
     messages
         Messages by time.
     plan
-        Faults; the script's own are a message twice, swapped with the next, left out or cut off, and a clock that is ahead.
+        Faults. The script itself sends a message twice, swaps it with the next, leaves it out or cuts it off, or sets the clock
+        ahead.
     ahead
         Moves the provider's time in a message ahead by seconds.
     published
-        Messages sent so far, or that would have been; append-only.
+        Messages so far, sent or due to be sent; append-only.
     """
 
     messages: Iterable[ScriptedMessage]
@@ -60,7 +61,7 @@ class Script:
             threading.Thread(target=self._publish, args=(closing,), name="clvlab-script", daemon=True).start()
 
     def wait(self, number: int, seconds: float) -> bool:
-        """Wait until a message of that number is published; return whether it is."""
+        """Wait at most ``seconds`` until message ``number`` is published; return whether it is."""
         with self._news:
             return self._news.wait_for(lambda: len(self.published) > number, seconds)
 
@@ -100,9 +101,10 @@ _BLOCK_MS = 300_000
 
 
 class TxLineServer(HttpServer):
-    """Speaks TxLINE's protocol from messages by time; the script begins when somebody first listens.
+    """Speaks TxLINE's protocol from messages by time; the script begins when a client first listens.
 
-    Of ``fixtures``, another one alone gets 403. It can send ``holds`` messages again, and says ``reset`` after a longer gap.
+    A request for one fixture outside ``fixtures`` gets 403. The server can send ``holds`` messages again, and says ``reset``
+    after a longer gap.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class TxLineServer(HttpServer):
         self.jwt = jwt
         self._fixtures = {fixture.fixture_id: fixture for fixture in fixtures}
         self._api_token, self._holds, self._heartbeat_s = api_token, holds, heartbeat_s
-        self._at = 0  # how far anybody was sent messages
+        self._at = 0  # number of messages that some client was sent
         self._listeners = 0
         self._guard = threading.Lock()
 
@@ -206,7 +208,7 @@ class TxLineServer(HttpServer):
 
 
 def txline_message(message: Message, message_id: str) -> bytes:
-    """Return a tape's message as TxLINE would send it; what has no price of its own is suspended."""
+    """Return a tape's message as TxLINE would send it; a message without prices of its own is suspended."""
     kind, period, parameters = key_parts(message.market_key)
     priced = None not in message.odds_milli
     percents = ["NA" if prob is None else f"{prob // 100}.{prob % 100:02}0" for prob in message.prob_bps]
@@ -229,7 +231,7 @@ def _fixture_message(fixture: Fixture) -> dict[str, object]:
 def _number(text: bytes, key: str) -> int | None:
     try:
         return int(orjson.loads(text)[key])
-    except (ValueError, KeyError, TypeError):  # it is malformed, on plan
+    except (ValueError, KeyError, TypeError):  # the plan made it malformed
         return None
 
 

@@ -1,7 +1,7 @@
 """Answers of Kalshi's REST interface about the past: markets, candlesticks, trades, and order books timed by their file name.
 
-A candlestick has the best bid and ask at the end of its period, which are a quote at that time. A trade is only a price paid:
-a market with trades alone can be entered, but has no close. Prices are in cents or dollars, by version of the interface.
+A candlestick has the best bid and ask at the end of its period, which form a quote at that time. A trade is only a price paid,
+so a market that has only trades can be entered, but has no close. Prices are in cents or dollars, by version of the interface.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _HistoryReader:
             self.spill.add(share._replace(event=str(market.fixture_id)), market, self.options.chunk_rows)
 
     def _ticker_in(self, name: str) -> str:
-        """Return the ticker in a file's name: one that is mapped, else the name without its endings."""
+        """Return the ticker in a file's name: a mapped ticker if the name has one, else the name without its endings."""
         own = _ENDING.sub("", name.rpartition("/")[2])
         return max((ticker for ticker in self.assets.markets if ticker in own), key=len, default=own)
 

@@ -1,4 +1,4 @@
-"""Kalshi's order books: one subscription per event, with REST's answers about the events among the messages."""
+"""Kalshi's order books: one subscription per event, and among the messages the answers of REST that describe the events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ KEY, SIGNATURE, TIMESTAMP = "KALSHI-ACCESS-KEY", "KALSHI-ACCESS-SIGNATURE", "KAL
 
 
 class RequestSigner:
-    """Signs with the private key of an API key; shows neither.
+    """Signs with the private key of an API key; its text does not show either key.
 
     Raises
     ------
@@ -105,7 +105,7 @@ _SILENCE_S = 20.0  # two of Kalshi's heartbeats
 
 @dataclass(slots=True)
 class _Subscription:
-    """Markets that Kalshi numbers together on one connection, by the paths that describe them, and the last number."""
+    """Markets that share Kalshi's message numbers on one connection, by the paths that describe them, and the last number."""
 
     names: list[str] = field(default_factory=list)
     seq: int = 0
@@ -116,7 +116,7 @@ class KalshiFeed:
     """Order books of the markets of some events, or of single tickers; ``FeedSettings`` describes the parameters.
 
     REST is asked first and after every cut. A hole in a subscription's numbers is a cut of its tickers, which are subscribed to
-    again on the same connection. A ticker followed by itself is a market of yes and no.
+    again on the same connection. A ticker that is followed without its event is a market of yes and no.
     """
 
     name = "kalshi"
@@ -149,7 +149,7 @@ class KalshiFeed:
         Raises
         ------
         FeedError
-            REST can't be asked, or does not know an event or ticker.
+            The request to REST fails, or REST does not know an event or ticker.
         """
         try:
             described = self._descriptions()
@@ -159,7 +159,7 @@ class KalshiFeed:
         return sorted(found.values(), key=lambda own: (own.kickoff_ts_ms is None, own.kickoff_ts_ms or 0, own.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return messages on arrival, REST's answers first on each connection; missed messages can't be had again."""
+        """Return messages on arrival, REST's answers first on each connection; missed messages are not sent again."""
         yield from together(stop, [lambda ending: self._items(ending, fixture_ids, after)])
 
     def _items(self, stop: Stop, fixture_ids: Sequence[int], after: str | None) -> Iterator[Item]:
@@ -189,7 +189,7 @@ class KalshiFeed:
         yield from socket.listen(stop)
 
     def answers(self, paths: Sequence[str]) -> list[FeedMessage]:
-        """Ask REST, unsigned, as descriptions of markets are public."""
+        """Return REST's answers to unsigned requests, as descriptions of markets are public."""
         with client_of(httpx2.URL(self._api_url), timeout=self._patience.answer_s) as client:
             return [self._answer(client, path) for path in paths]
 
@@ -212,7 +212,7 @@ class KalshiFeed:
 
 
 class _Subscriptions:
-    """Subscriptions of one connection after the other, by the path that describes them."""
+    """Subscriptions of the current connection, by the path that describes them."""
 
     def __init__(self, feed: KalshiFeed, tickers: dict[str, list[str]], answer_s: float) -> None:
         self._feed, self._tickers, self._answer_s = feed, tickers, answer_s
@@ -222,7 +222,7 @@ class _Subscriptions:
     def _start(self) -> None:
         self._cuts = Cuts()
         self._subscribed: dict[int, _Subscription] = {}
-        self._waiting: dict[int, tuple[str, float]] = {}  # number of a command: what it subscribes to, and until when to wait
+        self._waiting: dict[int, tuple[str, float]] = {}  # number of a command -> its path, and the deadline of its answer
 
     def begin(self, socket: ClientConnection) -> list[Item]:
         self._start()
@@ -237,7 +237,7 @@ class _Subscriptions:
             answer = orjson.loads(message.text)
             kind, sid, seq = answer["type"], answer.get("sid"), answer.get("seq")
         except (ValueError, LookupError, TypeError, AttributeError):
-            yield message  # the reader refuses it; the next number shows the hole, as after a book that can't be read
+            yield message  # the reader refuses it, and the next number shows the hole
             return
         if kind in ("subscribed", "ok"):
             yield from self._start_subscription(answer)

@@ -1,8 +1,8 @@
 """Kalshi: snapshots of resting bids for yes and no and their changes, after REST has described the tickers.
 
-A bid for no at a price is an offer of yes at one dollar less that price. Changes are amounts to add, so each counts once: by
-its number within the subscription, after a snapshot of the same subscription, and after a hole only from the next snapshot on.
-A snapshot without a time has the last time that Kalshi named, or that of its arrival before it named one.
+A bid for no at a price is an offer of yes at one dollar minus that price. Changes are amounts to add, so each must count once,
+by its number within the subscription. It counts only after a snapshot of the same subscription, and after a hole only from the
+next snapshot on. A snapshot without a time gets the last time that Kalshi stated, or its arrival if Kalshi stated no time yet.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from clvlab.sources.shares import (
 )
 from clvlab.sources.source import fixture_id_of
 
-# What is read of Kalshi's messages: any of it may be missing or of another type until it was checked.
+# Fields read from Kalshi's messages: any may be missing or of another type until checked.
 
 
 class ListedMarket(TypedDict, total=False):
@@ -71,7 +71,7 @@ class KalshiMessage(TypedDict, total=False):
     markets: Sequence[ListedMarket]
 
 
-# Which ticker of Kalshi is which side of which market, read from the answers of its REST interface.
+# Answers of Kalshi's REST interface assign each ticker to a side of a market.
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ class KalshiEvent:
     Attributes
     ----------
     markets
-        Market key -> side -> ticker. An event whose markets exclude each other is one market with a side each; any other
-        ticker, also one followed by itself, is a market with the sides ``no`` and ``yes`` of the same ticker.
+        Market key -> side -> ticker. An event whose markets exclude each other becomes one market with a side for each.
+        Any other ticker, also one followed without its event, is a market with the sides ``no`` and ``yes``.
     """
 
     fixture: Fixture
@@ -122,7 +122,7 @@ def _event(ticker: str, title: str, listed: Sequence[ListedMarket], *, exclusive
 
 
 def title_names(title: str) -> tuple[str, ...]:
-    """Return the teams, the home team first, which ``A at B`` names last; the question after the names is left off."""
+    """Return the teams, the home team first (``A at B`` names it last), without the question after the names."""
     plain = title.removesuffix("?").removesuffix(" Winner").strip()
     away, at, home = plain.partition(" at ")
     return (home, away) if at else names_of(plain)
@@ -193,7 +193,7 @@ class KalshiReader:
             return ()
         sid, seq, ticker, bids, change, named_ms = _book_message(message)
         if named_ms is not None and not self.clock.holds(named_ms):
-            named_ms = None  # its amounts count all the same: without them the ladder would be another
+            named_ms = None  # its amounts still count, because the ladder needs each of them
         ladder, before = self._ladders.get(ticker), self._seqs.get(sid)
         self._named_ms = max(self._named_ms or 0, named_ms) if named_ms is not None else self._named_ms
         if seq <= (before or 0):
@@ -246,7 +246,7 @@ class KalshiReader:
 
 
 class _BookMessage(NamedTuple):
-    """Content of a book message: ``bids`` of a snapshot, ``change`` of a change, else ``None``."""
+    """Content of a book message: a snapshot has ``bids``, a change has ``change``; the other is ``None``."""
 
     sid: int
     seq: int
@@ -271,7 +271,7 @@ def _book_message(message: KalshiMessage) -> _BookMessage:
 
 
 def is_readable(message: KalshiMessage) -> bool:
-    """Return whether a reader can take a message: an unreadable one of the book is missing in the book."""
+    """Return whether a reader can take a message; an unreadable book message leaves a hole in the book."""
     try:
         return message["type"] not in (_SNAPSHOT, _DELTA) or bool(_book_message(message))
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -363,7 +363,7 @@ def parts_of(answer: Any) -> list[tuple[str, Any, Any]] | None:
 
 
 def is_candlestick(item: Any) -> bool:
-    """Return whether it holds a ticker's bid and ask of a period."""
+    """Return whether an item holds a ticker's bid and ask of a period."""
     return isinstance(item, dict) and "end_period_ts" in item and any({name, f"{name}_close"} & item.keys() for name in _QUOTED)
 
 
@@ -386,7 +386,7 @@ def _ticker(value: Any) -> Any:
 
 
 def is_order_book(value: Any) -> bool:
-    """Return whether it is a book of resting bids for yes and no."""
+    """Return whether a value is a book of resting bids for yes and no."""
     return isinstance(value, dict) and {"_yes", "_no"} <= value.keys()
 
 
@@ -410,14 +410,14 @@ def listed_share(name: str, line: int, kind: str, ticker: str, content: Mapping[
     at_ms = time_in_name(name)
     if at_ms is None:
         raise ValueError("it carries no time: name the file by it, as kalshi_2026-06-25T200000Z.json")
-    # A dump may write a level at which nothing rests: its price is not read.
+    # A dump may list a level without resting bids; its price is not read.
     resting = ([(at, size) for at, size in content[side] or () if number(size) > 0] for side in ("_yes", "_no"))
     yes, no = (_levels(levels, price_millionths) for levels in resting)
     return quote_share(ticker, at_ms, _book_quote(yes, no), name, line)
 
 
 def _close(candle: Mapping[str, Any], name: str, nothing: int) -> int:
-    """Return the price at a period's end, or the value where nobody offered one; dumps may have it alone."""
+    """Return the price at a period's end, or ``nothing`` without an offer; some dumps have only this price."""
     prices = candle[name] if name in candle else {"close": candle[f"{name}_close"]}
     if not isinstance(prices, dict):
         prices = {"close": prices}

@@ -1,7 +1,7 @@
 """Polymarket price histories of 1X2 markets: ``<fixture>/{home,draw,away}.jsonl[.gz]`` next to a ``fixtures.json``.
 
-The three sides are quoted at nearly the same times and do not sum to one. Quotes at most 60 s apart are one round: a tick at
-its last time, normalised. A round that lacks a side is a suspended message.
+The three sides are quoted at nearly the same times and do not sum to one. Quotes at most 60 s apart form one round, which
+becomes a normalised tick at its last time. A round that lacks a side is a suspended message.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _times(path: Path, fixture_id: int) -> Iterator[tuple[int, int, int]]:
         try:
             ts_s = orjson.loads(line)["ts"]
         except (ValueError, KeyError, TypeError):
-            continue  # the reading proper refuses it, with its reason
+            continue  # the later reading refuses it with a reason
         if type(ts_s) is int and 0 <= ts_s <= SAFE_INTEGER // 1000:
             yield number, fixture_id, ts_s * 1000
 

@@ -33,9 +33,9 @@ GAMMA_URL = "https://gamma-api.polymarket.com"
 class PolymarketFeed:
     """Books of the shares of some events; ``FeedSettings`` describes most parameters.
 
-    Gamma is asked first and after every cut, so that a capture says itself which share is which side. The provider numbers no
-    messages: one that it leaves out can't be detected, while one that can't be read ends the connection, as only full books
-    tell what it said. A connection has up to ``assets_per_connection`` shares and sends ``PING`` every ``heartbeat_s``.
+    Gamma is asked first and after every cut, so that the capture itself assigns shares to sides. The provider does not number
+    messages, so one that it leaves out can't be detected. An unreadable message ends the connection, as only full books make up
+    for it. A connection has up to ``assets_per_connection`` shares and sends ``PING`` every ``heartbeat_s``.
     """
 
     name = "polymarket"
@@ -67,7 +67,7 @@ class PolymarketFeed:
         Raises
         ------
         FeedError
-            Gamma can't be asked, or does not know an event.
+            The request to gamma fails, or gamma does not know an event.
         """
         try:
             readers = [reader for _, reader in self._descriptions(self._events).values()]

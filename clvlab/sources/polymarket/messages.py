@@ -16,14 +16,14 @@ from clvlab.sources.capture.source import Source
 from clvlab.sources.clock import ProviderClock
 from clvlab.sources.exchange import MARKET_KEY, WHOLE, Quote, ShareMarket, State, match_sides, millionths, names_of, number
 
-# Books of Polymarket's assets: full ones, and changes of their levels, whichever way they came.
+# Books of Polymarket's assets: full ones, and changes of their levels, from the feed or from files.
 #
-# Nothing numbers the messages, so time decides between two that speak of the same level: of a level the later word holds, of
-# equally late ones the last that came. A full book that is older than the last change of its asset is stale and leaves nothing,
-# for it lacks that change; the asset stays as it was, unknown after a cut, until a newer book comes.
+# The messages have no numbers, so time decides between two about the same level: the later one holds, and of two with one time
+# the last to arrive. A full book that is older than the last change of its asset lacks that change, so it is stale and is left
+# out. The asset then keeps its state (unknown after a cut) until a newer book comes.
 
 
-Level = tuple[bool, int]  # whether it is bid, and at what price
+Level = tuple[bool, int]  # whether it is a bid, and its price
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Change:
 
 @dataclass(slots=True)
 class _Book:
-    """The levels of an asset with their times, also of emptied ones, so that nothing older fills them again.
+    """The levels of an asset with their times, also of emptied ones, so that an older message can't fill them again.
 
-    ``sides`` are those whose share it is, and whether that side wins where the asset loses.
+    ``sides`` are the sides that the asset is a share of, each with whether it wins where the asset loses.
     """
 
     market: ShareMarket
@@ -67,7 +67,7 @@ class _Book:
         self._levels.clear()
 
     def quote(self, ts_ms: int) -> None:
-        """Quote every side that the asset is."""
+        """Quote every side of the asset."""
         best = self._best()
         for side, opposite in self.sides:
             self.market.quote(side, best.opposite if best is not None and opposite else best, ts_ms)
@@ -99,7 +99,7 @@ class AssetBooks:
     def name(
         self, fixture_id: int, market_key: str, assets: Mapping[str, str], opposite: Collection[str] = frozenset()
     ) -> None:
-        """Set the assets of a market's sides, and which sides are their opposites; a known market does not change."""
+        """Set the assets of a market's sides, and the sides that are their opposites; a known market does not change."""
         if (fixture_id, market_key) not in self._markets:
             self._markets[fixture_id, market_key] = assets
             market = ShareMarket(fixture_id, market_key, tuple(assets))
@@ -108,7 +108,7 @@ class AssetBooks:
                 self._books[asset] = _Book(market, sides)
 
     def is_known(self, asset: str) -> bool:
-        """Return whether changes of an asset can be applied: it has a full book, and nothing is missing since."""
+        """Return whether changes of an asset can be applied: it has a full book, and no message was missed since."""
         return asset in self._books and self._books[asset].is_known
 
     def is_stale(self, change: Change) -> bool:
@@ -153,7 +153,7 @@ class AssetBooks:
                 yield book.market
 
 
-# What is read of Polymarket's messages: any of it may be missing or of another type until it was checked.
+# Fields read from Polymarket's messages: any may be missing or of another type until checked.
 
 
 class GammaMarket(TypedDict, total=False):
@@ -171,7 +171,7 @@ class GammaMarket(TypedDict, total=False):
 
 
 class GammaEvent(TypedDict, total=False):
-    """An event in gamma's description; of its teams ``name``, ``alias`` and ``ordering`` are read."""
+    """An event in gamma's description; ``name``, ``alias`` and ``ordering`` of its teams are read."""
 
     id: str
     slug: str
@@ -195,7 +195,7 @@ class ChannelMessage(TypedDict, total=False):
     price_changes: Sequence[Mapping[str, str]]
 
 
-# Which share of Polymarket is which side of which market, read from the answers of its gamma API.
+# Answers of Polymarket's gamma API assign each share to a side of a market.
 
 
 _YES_NO = ["yes", "no"]
@@ -210,8 +210,8 @@ class PolymarketEvent:
     in_play
         Whether it was in play at the answer.
     markets
-        Market key -> side -> asset. Several yes/no markets of one event that exclude each other are one market with a side
-        each, ``1X2_PARTICIPANT_RESULT||`` for the outcomes of a match. Closed markets are left out.
+        Market key -> side -> asset. Several yes/no markets of one event that exclude each other become one market with a
+        side for each, ``1X2_PARTICIPANT_RESULT||`` for the outcomes of a match. Closed markets are left out.
     """
 
     fixture: Fixture
@@ -236,7 +236,7 @@ def _event(entry: GammaEvent) -> PolymarketEvent:
     if not 0 <= number <= SAFE_INTEGER:
         raise ValueError(f"the id of an event is {number}")
     open_markets = [market for market in entry["markets"] if market.get("clobTokenIds") and not market.get("closed")]
-    # Not endDate, by which an event is to be resolved: a close at that time may know the result.
+    # endDate is not used: an event is resolved by then, so a close at that time may know the result.
     starts = (entry.get("startTime"), *(market.get("gameStartTime") for market in open_markets))
     kickoff = next((start for start in starts if start), None)
     names = _names(title, entry.get("teams") or ())
@@ -250,7 +250,7 @@ def _event(entry: GammaEvent) -> PolymarketEvent:
 
 
 def _names(title: str, teams: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    """Return the home team first: titles of American sports name it last, and only ``teams`` tells."""
+    """Return the names, the home team first: titles of American sports name it last, which only ``teams`` shows."""
     names = names_of(title)
     home = {team.get(key) for team in teams if team.get("ordering") == "home" for key in ("name", "alias")}
     return names[::-1] if len(names) == 2 and names[1] in home else names
@@ -334,7 +334,7 @@ class PolymarketReader:
         return self._books.forget(markets)
 
     def _at_sound_time(self, change: Change, received_ts_ms: int) -> Change:
-        """Return a change at its own time, or if that is not valid at the last valid one: its levels count."""
+        """Return a change at its own time or, if that is not valid, at the last valid time, because its levels count."""
         if self.clock.holds(change.ts_ms):
             self._named_ms = max(self._named_ms or 0, change.ts_ms)
             return change

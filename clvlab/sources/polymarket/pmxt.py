@@ -29,8 +29,8 @@ COLUMNS = ("timestamp", "market", "event_type", "asset_id", "bids", "asks", "pri
 _READ = tuple(name for name in COLUMNS if name != "market")
 _NAME = re.compile(r"(?:.*/)?polymarket_orderbook_(\d{4}-\d\d-\d\dT\d\d)\.parquet")
 _HOUR_MS = 3_600_000
-_LATE_MS = 60_000  # beyond the hour of a file: a book with a time far ahead would take no change until then
-_AGAIN_MS = 60_000  # a market that does not move is returned again after that long, so that its close has an age
+_LATE_MS = 60_000  # limit after the hour of a file: a book with a time far ahead would refuse all changes until then
+_AGAIN_MS = 60_000  # an unmoved market is returned again after this time, so that its close is recent
 _FULL, _CHANGE = ("book_snapshot", "book"), "price_change"
 
 
@@ -116,7 +116,7 @@ class _HoursReader:
         self.spill.add(self._books.suspend(assets, ts_ms), self._options.chunk_rows)
 
     def end(self, ts_ms: int) -> None:
-        """Mark fixtures that kick off after the last hour unknown from then on: the hours before their kickoff are missing."""
+        """Mark fixtures that kick off after the last hour unknown from then on: hours before their kickoff are missing."""
         later = {fixture.fixture_id for fixture in self._assets.fixtures if (fixture.kickoff_ts_ms or 0) > ts_ms}
         open_still = [asset for asset, market in self._assets.markets.items() if market.fixture_id in later]
         if open_still:
@@ -143,7 +143,7 @@ class _HoursReader:
         return bool(line)
 
     def _take(self, name: str, rows: pl.DataFrame, line: int, at_ms: int, hour: int) -> int:
-        """Apply some rows of an hour, the first after that line, and return their latest time."""
+        """Apply some rows of an hour, the first of which follows ``line``, and return their latest time."""
         numbered = rows.with_row_index("line", line + 1)
         known = pl.col("asset_id").is_in(list(self._assets.markets))
         others = numbered.filter(~known).group_by("asset_id").len()
@@ -160,7 +160,7 @@ class _HoursReader:
                 self._account.refuse(name, row["line"], reason_of(error))
                 own = row["timestamp"] or hour
                 at_ms = max(at_ms, own if hour <= own < hour + _HOUR_MS else hour)
-                self.cut(at_ms, [row["asset_id"]])  # what it changed is missing
+                self.cut(at_ms, [row["asset_id"]])  # this row's change is missing
                 continue
             at_ms = at_ms if change is None else max(at_ms, change.ts_ms)
             if change is None:

@@ -1,7 +1,7 @@
-"""Matches as scrapers of OddsPortal write them, a row a match: what all their shapes share.
+"""Matches as scrapers of OddsPortal write them, one row per match: the common part of all their shapes.
 
-A row that was written after the match has closing odds without a time: they are dated one second before the kickoff, which is
-synthetic, as the pack's consensus label says.
+A row that was written after the match has closing odds without a time. They are dated one second before the kickoff; this time
+is synthetic, as the pack's consensus label says.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Scrapes:
     def learn(
         self, source_id: str, home: str, away: str, kickoff_ms: int | None, at_ms: int, league: str | None = None
     ) -> None:
-        """Record a match; its last stated kickoff and its first stated league count.
+        """Record a match, with its last stated kickoff and its first stated league.
 
         Raises
         ------
         ValueError
-            It has other teams elsewhere, or no teams.
+            The match has other teams elsewhere, or no teams.
         """
         if not home or not away or home == away:
             raise ValueError(f"no match: {home!r:.80} - {away!r:.80}")
@@ -72,7 +72,7 @@ class Scrapes:
         known.league = known.league or league
 
     def odds(self, text: object, file: str, line: int) -> float | None:
-        """Return decimal odds written in the options' format, see ``decimal_of``; ``None``, and refused, if not valid."""
+        """Return decimal odds in the options' format, see ``decimal_of``; refuse invalid ones and return ``None``."""
         try:
             return decimal_of(text, self.options.odds_format or OddsFormat.DECIMAL)
         except ValueError as error:
@@ -82,7 +82,7 @@ class Scrapes:
     def quote(
         self, source_id: str, key: str, book: str, ts_ms: int, odds: dict[str, float | None], file: str, line: int
     ) -> None:
-        """Add a book's odds of every side of a market at a time."""
+        """Add a book's odds of every side of a market at one time."""
         self._times.setdefault((source_id, key), set()).add(ts_ms)
         for side, decimal in odds.items():
             self._rows.append((source_id, key, side, book, ts_ms, ts_ms, False, decimal, file, line))

@@ -1,7 +1,7 @@
-"""OddsHarvester's files, JSON or CSV: a row a match, with a list of books per market, which a CSV has as text in one cell.
+"""OddsHarvester's files, JSON or CSV: one row per match, with a list of books per market (in a CSV, as text in one cell).
 
-With histories every change of a book counts at its time. Without them a row scraped before the match is a quote of that time,
-and one scraped after it the close.
+With histories every change of a book counts at its time. Without them, a row scraped before the match is a quote at that time,
+and a row scraped after the match is the close.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _books(cell: Any, market: str) -> Sequence[Mapping[str, Any]]:
 def _changes(
     read: Scrapes, book: Mapping[str, Any], sides: int, odds_of: _Odds, last_ms: int, zone: ZoneInfo | None
 ) -> Iterator[tuple[int, list[float | None]]]:
-    """Return the odds of all sides at each time at which one changed, before the last known ones."""
+    """Return the odds of all sides at each change before ``last_ms``, the time of the row's last odds."""
     histories: Sequence[_History] = book.get("odds_history_data") or ()
     if not histories:
         return

@@ -1,7 +1,7 @@
-"""Tables scraped off OddsPortal: a row a match, or a row a match and book, with columns for 1, X and 2.
+"""Tables scraped off OddsPortal: one row per match, or per match and book, with columns for 1, X and 2.
 
 Columns are known by their usual names. The odds are the close; opening odds, if any, are dated a day before the kickoff. The
-files have no time of either: both are synthetic.
+files do not state either time, so both are synthetic.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clvlab.sources.tables.rows import opened_csv
 from clvlab.words import counted
 
 TWO_WAY = "MATCH_WINNER||"
-# Meaning -> usual names of its column, in small letters, the first that is there.
+# Meaning -> usual names of its column, in small letters; the first name in the table counts.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "date": ("date", "match_date", "datetime", "date_time", "kickoff", "start_time"),
     "time": ("time", "match_time", "kickoff_time", "hour"),
@@ -150,7 +150,7 @@ def _match(
 
 
 def _kickoff(date: str, time: str, zone: ZoneInfo | None) -> tuple[int | None, int, str]:
-    """Return the kickoff (``None`` without a time of day), its day, and a text that tells it from others of the same teams.
+    """Return the kickoff (``None`` without a time of day), its day, and a text that tells apart matches of the same teams.
 
     Raises
     ------

@@ -18,7 +18,7 @@ from clvlab.sources.mapping import TableMap, check_mapping
 from clvlab.sources.source import ImportStats, Options
 from clvlab.sources.tables.rows import text_lines
 
-# Tables a chunk at a time: CSV with every width checked, Parquet by batches.
+# Tables are read in chunks: CSV with every width checked, Parquet in batches.
 
 
 _BUFFER_BYTES = 1 << 20
@@ -26,7 +26,7 @@ _BUFFER_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class TableChunk:
-    """Some rows of a table as written, and the meaning of their columns; ``line`` counts as the file does."""
+    """Some rows of a table as written, and the meaning of their columns; ``line`` is the line in the file."""
 
     file: str
     mapping: TableMap
@@ -94,7 +94,7 @@ def parquet_chunks(name: str, path: Path, options: Options, account: ImportStats
         stored = parquet_schema(path)
         mapping = check_mapping(options.mapping, _distinct(name, stored.names))
         schema = readable(name, stored, mapping)
-        opened_file = opened(path, schema.names, _BUFFER_BYTES)  # else a row group is read at once
+        opened_file = opened(path, schema.names, _BUFFER_BYTES)  # with 0 a whole row group would be read
     except UNREADABLE as error:
         raise SourceError(f"{name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
     with opened_file as file:
@@ -116,7 +116,7 @@ def _distinct(name: str, columns: list[str]) -> list[str]:
 
 
 def readable(name: str, schema: pa.Schema, mapping: TableMap) -> pa.Schema:
-    """Return the types to read mapped columns as, after a check that they can have their meaning."""
+    """Return the types as which mapped columns are read, after a check that the types suit the meanings."""
     fields: dict[str, pa.Field] = {}
     by_side = {"odds": mapping.sides, "probability": mapping.probabilities, "result": mapping.results}
     meant = [*mapping.columns.items(), *((name, column) for name, own in by_side.items() for column in own.values())]
@@ -149,7 +149,7 @@ _TYPES: dict[str, tuple[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
 }
 
 
-Frame = Any  # of Polars or pandas, or another that hands out Arrow
+Frame = Any  # of Polars, pandas, or another library that exports Arrow
 FRAME_FILE = "frame.csv"
 SOURCES = ("csv", "football-data", "parquet")
 _TIME = "%Y-%m-%dT%H:%M:%S%.6f"
@@ -173,9 +173,9 @@ def frame_csv(frame: Any, source: str, mapping: Mapping[str, Any] | None = None)
     frame
         A Polars, pandas or other Arrow table. A named index of pandas becomes a column.
     source
-        What imports it: of a table (``csv``, ``parquet``) the types of columns are checked against what they mean.
+        Name of the importer. For tables (``csv``, ``parquet``) the types of columns are checked against their meanings.
     mapping
-        What the columns of a table mean.
+        Meaning of a table's columns.
 
     Raises
     ------
@@ -199,7 +199,7 @@ def frame_csv(frame: Any, source: str, mapping: Mapping[str, Any] | None = None)
 
 
 def plain_csv(frame: Any) -> bytes:
-    r"""Return the CSV that a frame of anything but odds is written as, by the rules of ``frame_csv``; a time of day is text.
+    r"""Return a frame of other data than odds as CSV, by the rules of ``frame_csv``; a time of day is text.
 
     Raises
     ------
@@ -232,13 +232,13 @@ def _polars(frame: Any) -> pl.DataFrame:
             return frame.clone()
         table = pa.Table.from_pandas(_without_index(frame), preserve_index=False) if _is_pandas(frame) else pa.table(frame)
         return pl.DataFrame(pl.from_arrow(table.cast(pa.schema(map(_in_utc, table.schema)))))
-    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:  # errors of Arrow are values or types
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:  # Arrow's errors are ValueError or TypeError
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SourceError(f"the frame can't be read: {message}; make each column one type, as by .astype(str)") from error
 
 
 def _in_utc(field: pa.Field) -> pa.Field:
-    """Return a field with its times in UTC: Polars knows no zone that is an offset alone."""
+    """Return a field with its times in UTC, because Polars does not know zones that are only an offset."""
     aware = pa.types.is_timestamp(field.type) and field.type.tz is not None
     return field.with_type(pa.timestamp(field.type.unit, "UTC")) if aware else field
 
@@ -253,7 +253,7 @@ def _without_index(frame: Any) -> Any:
 
 
 def _as_season(table: pl.DataFrame) -> pl.DataFrame:
-    """Return a season with dates as the source writes them, and counts that nulls made fractions as whole numbers."""
+    """Return a season with dates as the source writes them, and counts as whole numbers where nulls made them floats."""
     dates = pl.col(pl.Date, pl.Datetime).dt.strftime("%d/%m/%Y")
     counts = [name for name, dtype in table.schema.items() if dtype.is_float() and _is_whole(table[name])]
     return table.with_columns(dates, pl.col(counts).fill_nan(None).cast(pl.Int64))

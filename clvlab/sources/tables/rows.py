@@ -17,7 +17,7 @@ from clvlab.packs.parquet import batches, opened, parquet_schema
 from clvlab.packs.rows import UNREADABLE
 from clvlab.sources.source import ImportStats
 
-# Rows of a CSV whose source is known, so that its columns need no mapping; whichever delimiter it was saved with.
+# Rows of a CSV whose source is known, so that its columns need no mapping; the delimiter may be any usual one.
 
 
 DELIMITERS = ",;\t|"
@@ -30,7 +30,7 @@ class _Reader(Protocol):
 
 
 class CsvRow(NamedTuple):
-    """A row by column without empty cells; ``line`` counts as the file does."""
+    """A row by column without empty cells; ``line`` is the line in the file."""
 
     line: int
     cells: dict[str, str]
@@ -88,7 +88,7 @@ def _rows(name: str, header: list[str], reader: _Reader, account: ImportStats) -
 
 
 def text_lines(name: str, path: Path, account: ImportStats) -> Iterator[str]:
-    """Return every line, an empty one for a blank or refused one, so that the reader counts as the file does."""
+    """Return every line, with blank and refused lines as empty ones, so that the reader's line numbers are the file's."""
     last = 0
     for number, line in lines_of(path):
         yield from ["\n"] * (number - last - 1)
@@ -122,8 +122,8 @@ def parquet_rows(
     Raises
     ------
     SourceError
-        The file can't be read to its end or unpacks to too much, or a column is not text, numbers or, where named so, times or
-        lists.
+        The file can't be read to its end, or unpacks to too much, or a column has another type than text and numbers (or, where
+        allowed, times and lists).
     """
     line = 1
     try:
@@ -137,7 +137,7 @@ def parquet_rows(
                     if pa.types.is_nested(table.schema.field(place).type):
                         table = table.set_column(place, column, _as_json(table[column]))
                 table = table.cast(schema)
-                table.validate(full=True)  # a damaged file may hold what is no text, which Polars takes for text
+                table.validate(full=True)  # Polars would take invalid bytes of a damaged file for text
                 yield pl.DataFrame(pl.from_arrow(table))
                 line += table.num_rows
     except (*UNREADABLE, pl.exceptions.PolarsError) as error:

@@ -25,7 +25,7 @@ from clvlab.sources.source import NO_ODDS, ImportStats, Options, SourceData, fil
 from clvlab.sources.tables.files import TableChunk, csv_chunks, parquet_chunks
 from clvlab.words import counted
 
-# From columns as they are written to quotes: times, odds, sides, all checked a column at a time.
+# Columns become quotes: times, odds and sides are checked column by column.
 
 
 _BOOK = "book"
@@ -78,7 +78,7 @@ def table_rows(chunk: TableChunk, options: Options, account: ImportStats) -> Tab
 
 
 def _fair(long: pl.DataFrame, mapping: TableMap, file: str, account: ImportStats) -> tuple[pl.Series, pl.Series]:
-    """Return a table's probabilities, and which rows have a valid one or none; the others are refused."""
+    """Return a table's probabilities, and the rows whose probability is valid or missing; the others are refused."""
     if not mapping.has_fair:
         return pl.Series("fair", [None] * long.height, dtype=pl.Float64), pl.Series([True] * long.height, dtype=pl.Boolean)
     written = long["probability"]
@@ -92,7 +92,7 @@ def _fair(long: pl.DataFrame, mapping: TableMap, file: str, account: ImportStats
 
 
 def _heads(chunk: TableChunk, mapping: TableMap, zone: ZoneInfo | None, account: ImportStats) -> tuple[pl.DataFrame, pl.Series]:
-    """Return the columns that all quotes of a row share, and which rows can be read."""
+    """Return the columns that all quotes of a row share, and the rows that can be read."""
     rows, columns = chunk.rows, mapping.columns
     nothing = pl.Series([None] * rows.height, dtype=pl.String)
 
@@ -145,7 +145,7 @@ def _heads(chunk: TableChunk, mapping: TableMap, zone: ZoneInfo | None, account:
 
 
 def _times(column: pl.Series, zone: ZoneInfo | None, form: str | None = None) -> tuple[pl.Series, pl.Series]:
-    """Return UTC milliseconds, and why a value is not a valid time; each distinct value is read once."""
+    """Return UTC milliseconds, and the reason why a value is not a valid time; each distinct value is read once."""
     if isinstance(column.dtype, pl.Datetime):
         aware = column.dtype.time_zone is not None
         if not aware and zone is None:
@@ -228,7 +228,7 @@ def _format_of(price: object, form: OddsFormat) -> str:
 
 
 def _prices_for(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:
-    """Return prices as the format wants them: texts, or numbers with NaN for what is not a valid price."""
+    """Return prices in the type that the format needs: texts, or numbers with NaN for an invalid price."""
     if form is OddsFormat.FRACTIONAL:
         return np.array(prices.cast(pl.String).fill_null("").to_list(), dtype=object)
     numbers = (
@@ -309,8 +309,8 @@ class _KnownColumns:
 
     def __init__(self, account: ImportStats) -> None:
         self.names: dict[str, tuple[str, ...]] = {}
-        self.announced: dict[str, tuple[int, int]] = {}  # event -> (when it was said, kickoff), as said first
-        self.kickoffs: dict[str, tuple[int, int]] = {}  # the same, as said last
+        self.announced: dict[str, tuple[int, int]] = {}  # event -> (time of the first statement, its kickoff)
+        self.kickoffs: dict[str, tuple[int, int]] = {}  # the same of the last statement
         self.leagues: dict[str, tuple[str | None, str | None]] = {}
         self.actual = False
         self._settled: dict[tuple[str, str, str], str] = {}
@@ -322,7 +322,7 @@ class _KnownColumns:
         return sum(self.announced[event][1] != kickoff for event, (_, kickoff) in self.kickoffs.items())
 
     def fixtures(self, ids: Mapping[str, int]) -> tuple[Fixture, ...]:
-        """Return the fixtures; a moved kickoff with the first announced one."""
+        """Return the fixtures; one with a moved kickoff also has the first announced one."""
         announced = {event: kickoff for event, (_, kickoff) in self.announced.items()} if self.moved_count else {}
         return tuple(
             Fixture(

@@ -1,6 +1,6 @@
-"""Archives of trades of Kalshi and Polymarket as tables, a row a trade: they can serve to enter, not to close.
+"""Archives of trades of Kalshi and Polymarket as tables, one row per trade; they serve as entry prices, not as closes.
 
-A trade is what somebody paid, not an offer: a side's probability is its last trade's, and only the side that was taken has
+A trade is a price paid, not an offer. A side's probability is that of its last trade, and only the side that was bought has
 odds.
 """
 
@@ -23,7 +23,7 @@ from clvlab.sources.tables.rows import opened_csv, parquet_columns, parquet_rows
 from clvlab.words import counted
 
 NORMALISER = "trades/1"
-# Meaning -> the columns that may hold it, the first that is there.
+# Meaning -> the columns that may hold it; the first column in the table counts.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "asset": ("ticker", "market_ticker", "asset_id", "token_id", "market"),
     "time": ("created_time", "timestamp", "time", "ts"),

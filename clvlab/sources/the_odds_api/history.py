@@ -1,6 +1,6 @@
-"""The Odds API v4: snapshots as JSON, live or historical, one event or a list; or their changes as Parquet.
+"""The Odds API v4: snapshots as JSON (live or historical, of one event or a list), or their changes as Parquet.
 
-A snapshot has everything its books quoted then, so a book that no longer names a market has withdrawn from it.
+A snapshot has everything that its books quoted then, so a book that no longer names a market has withdrawn from it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from clvlab.sources.the_odds_api.messages import RULES, ApiEvent, event_quotes
 
 # Changes of The Odds API's prices as Parquet: a row where the price or point of one outcome of a book changed.
 #
-# Only changes have rows, so a book's market at a time is the last row of each of its outcomes. Where these name different
-# points the book is between two lines and quotes neither.
+# Only changes have rows, so a book's market at a time consists of the last row of each outcome. If these rows name different
+# points, the book is moving between two lines and quotes neither.
 
 
 CHANGES_NORMALISER = "the-odds-api-changes/1"
@@ -164,7 +164,7 @@ _ListedFixture = tuple[str, str, int, str | None]
 
 
 def _fixtures(name: str, path: Path, account: ImportStats) -> dict[str, _ListedFixture]:
-    """Return event -> home team, away team, kickoff, and league if a column has it."""
+    """Return event -> home team, away team, kickoff, and league if the file has a column for it."""
     try:
         reader = csv.DictReader(io.StringIO(whole(path).decode()), strict=True)
         rows = [(reader.line_num, row) for row in reader]
@@ -215,7 +215,7 @@ def _change_parts(
 
 
 def _check_rows(name: str, rows: pl.DataFrame, chosen: str | None, account: ImportStats) -> pl.DataFrame:
-    """Refuse unreadable rows, and clear prices with invalid odds, which are unknown from there on."""
+    """Refuse unreadable rows, and clear invalid odds: the price is unknown from that row on."""
     form = chosen or (OddsFormat.DECIMAL if rows["is_decimal"].all() else OddsFormat.AMERICAN)
     odds = pl.Series("odds", decimal_odds(rows["price"].to_numpy(), form))
     has_odds = odds.is_not_nan() & (odds * 1000).round().is_between(*ODDS_MILLI)
@@ -245,7 +245,7 @@ def _check_rows(name: str, rows: pl.DataFrame, chosen: str | None, account: Impo
 
 def _messages(rows: pl.DataFrame, name: str) -> pl.DataFrame:
     """Return ``QUOTES``: a book's whole market at each change of an outcome, also withdrawals."""
-    # Streams, messages and slots (a side of a stream) get numbers, because windows over whole numbers are the fast ones.
+    # Streams, messages and slots (a side of a stream) get numbers, because windows over whole numbers are faster.
     streams = rows.select(_STREAM).unique(maintain_order=True).with_row_index("stream")
     numbered = rows.join(streams, on=_STREAM, maintain_order="left").with_columns(at=pl.int_range(pl.len()))
     times = numbered.group_by("stream", "ts_ms").agg(pl.max("seen_ms"), pl.min("row")).sort("stream", "ts_ms")
@@ -275,7 +275,7 @@ def _messages(rows: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def _on_one_line(state: pl.DataFrame) -> pl.DataFrame:
-    """Keep messages whose known sides share one point, which names their market; ``None`` is a point of its own."""
+    """Keep messages whose known sides share one point, which names their market; ``None`` counts as a point."""
     known = pl.col("at").is_not_null()
     line = pl.col("point").filter(known)
     messages = state.group_by("message").agg(lines=line.n_unique(), line=line.first())
@@ -352,7 +352,7 @@ class _ApiEvent:
 
 @dataclass(slots=True)
 class _EventIndex:
-    """Events so far, and the times of snapshots that cover them, by (sport or event, type of market, book)."""
+    """Events read so far, and the times of snapshots that cover them, by (sport or event, type of market, book)."""
 
     events: dict[str, _ApiEvent] = field(default_factory=dict)
     covered: dict[tuple[str, str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -452,7 +452,7 @@ def _time_and_events(name: str, answer: Any, account: ImportStats) -> tuple[int,
 
 
 def _format_of(events: Sequence[ApiEvent], chosen: str | None) -> OddsFormat:
-    """Return how a file's prices are written: whole numbers from 100 on, of either sign, are American."""
+    """Return the format of a file's prices: whole numbers of 100 or more, of either sign, are American."""
     if chosen is not None:
         return OddsFormat(chosen)
     prices = [

@@ -1,6 +1,6 @@
-"""The Odds API v4, polled: every answer is one message, and every poll without a readable one a gap.
+"""The Odds API v4, polled: every answer is one message, and every poll without a readable answer is a gap.
 
-Each poll costs markets times regions. The headers say what is left, and the feed stops before it spends a reserve.
+A poll costs markets times regions in credits. Headers state the credits left; the feed stops before it spends a reserve.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WRONG_KEY = "The Odds API refuses the key: see CLVLAB_THE_ODDS_API_KEY"
 
 
 def backfill_credits(from_ts_ms: int, to_ts_ms: int, every_s: int, regions: Sequence[str], markets: Sequence[str]) -> int:
-    """Return the cost of past snapshots: ten times markets times regions each; no request is made.
+    """Return the cost of past snapshots in credits: ten times markets times regions for each. No request is made.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def backfill_credits(from_ts_ms: int, to_ts_ms: int, every_s: int, regions: Sequ
 
 
 class TheOddsApiFeed:
-    """The odds of a sport, polled; ``FeedSettings`` describes the parameters, the waits are those between two tries.
+    """The odds of a sport, polled; ``FeedSettings`` describes the parameters; the waits are those between two tries.
 
     Raises
     ------
@@ -94,7 +94,7 @@ class TheOddsApiFeed:
                 raise FeedError(f"The Odds API can't be asked, see CLVLAB_THE_ODDS_API_URL: {error_text(error)}") from None
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
-        """Return every answer that differs from the one before, see ``Feed``; missed answers can't be had again."""
+        """Return every answer that differs from the one before, see ``Feed``; missed answers are not sent again."""
         owed, heard_ms, etag = after is not None, 0, ""
         retry = Retry(self.health, *self._waits)
         params: dict[str, str] | None = None
@@ -104,7 +104,7 @@ class TheOddsApiFeed:
                 try:
                     if params is None:
                         params = result_until(lambda: self._params(client, fixture_ids), stop)
-                        continue  # what is left is known now
+                        continue  # the credits left are known now
                     self._check_reserve()
                     answer = result_until(self._poll(client, params, "" if owed else etag), stop)
                     if answer is None:
@@ -188,7 +188,7 @@ class TheOddsApiFeed:
         )
 
     def _client(self) -> httpx2.Client:
-        # A client writes the addresses it asks to the log, so that the key is put in after that.
+        # A client logs the addresses of its requests, so the transport adds the key after that.
         return client_of(self._url, base_url=self._url, timeout=self._timeout_s, transport=_WithKey(self._key))
 
 

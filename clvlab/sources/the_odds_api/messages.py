@@ -1,4 +1,4 @@
-"""The Odds API's answers, each with all that its books quote: the consensus of the books, market by market."""
+"""The Odds API's answers, each with all quotes of its books, become the consensus of the books, market by market."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class _Event:
 class TheOddsApiReader(StateReader):
     """Reads answers into states of markets whose price changed or that are no longer quoted.
 
-    ``rules`` and ``margin`` say how books become one price, ``odds_format`` how prices are written.
+    ``rules`` and ``margin`` define how books become one price, ``odds_format`` is the format of prices.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class TheOddsApiReader(StateReader):
         return _Event(fixture, newest_ms, markets)
 
     def _consensus_states(self, event: _Event) -> Iterator[State]:
-        """Return the consensus of each market of an event, with the sides that were named first."""
+        """Return the consensus of each market of an event, over the sides of its first quotes."""
         fixture_id, kickoff = event.fixture.fixture_id, event.fixture.kickoff_ts_ms or 0
         for key, books in event.markets.items():
             last = self._last.get((fixture_id, key))

@@ -1,6 +1,6 @@
-"""Files of TxLINE's stable-price messages, one a line, and captures of one fixture that follow each other.
+"""Files of TxLINE's stable-price messages, one per line, and captures of one fixture that follow each other.
 
-A message counts once per file, while a live reader, which has no end, knows only the ids of each market's newest time.
+A message counts once per file. A live reader, whose input has no end, knows only the ids of each market's newest time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NORMALISER = "txline/1"
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return files by name: given ones, and of a folder ``odds_*.jsonl`` and ``odds_*.jsonl.gz``."""
+    """Return files by name: given ones, and from a folder ``odds_*.jsonl`` and ``odds_*.jsonl.gz``."""
     files = [file for path in paths for file in ([path] if path.is_file() else _in_folder(path))]
     named = {file.name: file for file in files}
     if not files:
@@ -46,7 +46,7 @@ def _in_folder(folder: Path) -> list[Path]:
 class _CaptureFile:
     """Facts of a file after its messages are on disk: first and last time of each fixture.
 
-    ``jumps`` counts messages whose times no later one confirms; a file is mixed where times fall between fixtures.
+    ``jumps`` counts messages whose times no later message confirms; a file is mixed if times fall from one fixture to the next.
     """
 
     number: int
@@ -134,7 +134,7 @@ def _read(number: int, name: str, path: Path, spill: QuoteSpill, account: Import
                     capture.jumps += 1
                     continue
                 before_ms = capture.last_ts_ms
-                if options.reading_rule == 2:  # one fixture's time says nothing of another's
+                if options.reading_rule == 2:  # each fixture's times are judged alone
                     before_ms = capture.spans.get(message.fixture_id, (0, 0))[1]
                 if capture.messages and message.ts_ms < before_ms:
                     raise ValueError(f"Ts {message.ts_ms} is before the message above, {before_ms}")

@@ -1,7 +1,7 @@
-"""TxLINE: server-sent events that can be resumed, and blocks of what they can't replay.
+"""TxLINE: server-sent events that can be resumed, and blocks of messages that the stream can't replay.
 
-After a cut the stream is requested with ``Last-Event-ID``, and sends what was missed. If its first event is ``reset``, as it no
-longer holds that, or if there was no mark yet, the blocks of the missed time are read.
+After a cut the stream is requested with ``Last-Event-ID``, and sends the missed messages. Its first event is ``reset`` if it no
+longer holds them. Then, or if there was no mark yet, the blocks of the missed time are read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Health, Item
 from clvlab.sources.capture.peer import Retry, backoff_s
 from clvlab.sources.txline.messages import About, about, fixture_of
 
-# What TxLINE answers besides its stream: odds in blocks of five minutes, which fill gaps, and fixtures.
+# TxLINE's other answers, next to its stream: odds in blocks of five minutes, which fill gaps, and fixtures.
 
 
 BLOCK_MS = 300_000
@@ -86,7 +86,7 @@ class History:
     path: str
 
     def texts(self, since_ms: int, until_ms: int) -> Generator[list[bytes] | None, None, None]:
-        """Return the messages block by block; ``None`` for one without an answer, or too far back."""
+        """Return the messages block by block; ``None`` for a block without an answer, or too far back."""
         first, last = since_ms // BLOCK_MS, until_ms // BLOCK_MS
         if last - first >= MOST_BLOCKS:
             yield None
@@ -103,17 +103,17 @@ class History:
                 response = self.client.get(path)
                 if response.status_code == httpx2.codes.OK:
                     return [text.encode() for text in elements(response.content.decode())]
-            except (httpx2.HTTPError, ValueError):  # it did not answer, which the caller says of the whole gap
+            except (httpx2.HTTPError, ValueError):  # no answer; the caller reports it for the whole gap
                 continue
             if not is_passing(response.status_code):
                 break
         return None
 
 
-# Where a listener of TxLINE's stream is: what is due after a cut, what was seen, and which time may be missing.
+# Position of a listener of TxLINE's stream: the messages due after a cut, those seen, and the time that may be missing.
 
 
-SLACK_MS = 60_000  # messages of one time do not come in the order of their times
+SLACK_MS = 60_000  # messages arrive out of the order of their times by up to this
 _MOST_IDS = 500_000
 _MOST_MARK = 200
 
@@ -163,13 +163,13 @@ class HistoryPosition:
     owed
         Whether a ``Resumption`` is due.
     sound_ms
-        Time of the last message before which none is missing.
+        Time of the last message up to which all messages arrived.
     is_vague
         Whether that time is unknown: the listener's first mark is later than all times.
     doubtful_ms
-        That time before the stream seemed to continue at the mark, until a message confirms it.
+        ``sound_ms`` from before the stream seemed to continue at the mark, until a message confirms it.
     behind_ms
-        Missed messages are still being sent until one of this time.
+        Time of a message up to which missed messages are still being sent.
     filled
         Ids of messages from a block that the stream may still send.
     """
@@ -204,7 +204,7 @@ class HistoryPosition:
         self.doubtful_ms = self.sound_ms if at_mark else None
 
     def lose(self) -> None:
-        """Record a ``reset`` after heartbeats: no missed message came."""
+        """Record a ``reset`` after heartbeats: the missed messages did not come."""
         self.sound_ms = self.sound_ms if self.doubtful_ms is None else self.doubtful_ms
 
     def catch_up(self, now_ms: int) -> None:
@@ -213,8 +213,8 @@ class HistoryPosition:
     def missed_time(self, now_ms: int, skew_ms: int) -> tuple[int, int, bool]:
         """Return start and end of the missed time by the provider's clock, and whether they are known.
 
-        One message with a false time must not shorten the missed time: a mark counts only if it is not later than the last
-        message, and a slow clock only as far as messages are late.
+        One message with a false time must not shorten the missed time. A mark therefore counts only if it is not later than the
+        last message, and a slow clock counts only as far as messages are late.
         """
         late_ms = max(skew_ms, -SLACK_MS)
         until_ms = now_ms + late_ms
@@ -236,7 +236,7 @@ _MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """An event: its type, ``message`` by default, its data verbatim, and the last id so far, or an empty one."""
+    """An event: its type (``message`` by default), its data verbatim, and the last id so far (empty without one)."""
 
     kind: str
     data: bytes
@@ -315,9 +315,9 @@ class TxLineFeed:
     Parameters
     ----------
     jwt
-        Session token, or a function that returns a new one: called at first, and after each refusal.
+        Session token, or a function that returns a new one; it is called at the start and after each refusal.
     url, stream_path, block_path, fixtures_path
-        Provider's addresses; without a path of fixtures they are those of the current block, without names and kickoffs.
+        Provider's addresses. Without a path of fixtures, the current block gives the fixtures, without names and kickoffs.
     patience_s, data_patience_s
         Longest time without a byte, and without a message, before the feed connects again.
     timeout_s
@@ -400,7 +400,7 @@ class TxLineFeed:
                     wrong = error_text(error)
                 if stop.is_set:
                     break
-                if not self.health.retries:  # something came
+                if not self.health.retries:  # data came
                     retry.reset()
                     renewals = min(renewals, 1)
                 retry.note_failure(wrong)
@@ -518,7 +518,7 @@ class TxLineFeed:
                     yield event, at_ms
 
     def _check(self, response: httpx2.Response, wanted: Collection[int] = (), *, started: bool = False) -> None:
-        """Refuse an error; a path that was right once may be so again."""
+        """Refuse an error; after a path has worked once, a later failure may pass."""
         status = response.status_code
         if status == httpx2.codes.OK:
             return

@@ -1,4 +1,4 @@
-"""TxLINE's stable-price messages: de-margined probabilities as delivered, each the whole state of a market.
+"""TxLINE's stable-price messages: each has the whole state of a market, with de-margined probabilities as delivered.
 
 A message whose ``Pct`` are all "NA", or that names its sides without prices, suspends its market.
 """
@@ -95,7 +95,7 @@ def _odds(price: int) -> int:
 
 
 class TxLineReader(StateReader):
-    """Reads stable-price messages, which have no names and kickoffs; one that was read before is refused.
+    """Reads stable-price messages, which have no names and kickoffs; a message that was read before is refused.
 
     The ids of each market's newest time are kept: an older message leaves no tick, whatever its id.
     """
