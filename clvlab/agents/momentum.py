@@ -1,4 +1,4 @@
-"""``sharp-momentum-v2``: back a side on a sharp upward movement, once a change test says that its level has shifted."""
+"""``sharp-momentum-v2``: back a side on a sharp upward movement after a change test finds a shift of its level."""
 
 from __future__ import annotations
 
@@ -94,23 +94,23 @@ def decide(tape: Tape, config: MomentumConfig) -> pl.DataFrame:
 
     For each side, over its priced messages before play, in order:
 
-    1. its level is its log-odds in millionths, from a table of integers;
-    2. a movement is the level less the exponentially weighted average of the levels before it, rounded half up
-       (``average = alpha x level + (1 - alpha) x average``, begun at the first level);
-    3. Page's one-sided test: the sum of all movements, each less an allowance, minus the smallest that the sum has been,
-       must reach a threshold. Without a shift a price has no drift, so deviations are from zero, not from a fitted mean;
-    4. the share of upward ones among the last movements must reach its minimum;
-    5. the movement less the median of the movements before it, over 1.4826 times their median absolute deviation from
-       that median, is the robust z, rounded down to thousandths, and must reach its minimum. A median of an even number is
-       the mean of the middle two, kept exact in integers.
+    1. The level is the side's log-odds in millionths, from a table of integers.
+    2. A movement is the level minus the exponentially weighted average of the earlier levels, rounded half up
+       (``average = alpha x level + (1 - alpha) x average``, starting at the first level).
+    3. Page's one-sided test sums all movements, each minus an allowance. The sum minus its smallest value so far must reach
+       a threshold. A price without a shift has no drift, so deviations are from zero, not from a fitted mean.
+    4. The share of upward movements among the last ones must reach its minimum.
+    5. The robust z is the movement minus the median of the earlier movements, divided by 1.4826 times their median absolute
+       deviation from that median. It is rounded down to thousandths and must reach its minimum. The median of an even number
+       of movements is the mean of the middle two, kept exact in integers.
 
-    Of several sides of a market at one message the largest z wins, then the largest sum of the change test, then the first
-    side in byte order. Everything but the average and the two shares is in integers; these are single IEEE 754 operations in
-    a fixed order, so every machine decides alike at any number of threads. Linear in ticks; the z alone costs a sort of the
-    look-back, and is computed only where the other conditions hold.
+    Of several sides of a market at one message, the side with the largest z wins. Ties go to the largest sum of the change
+    test, then to the first side in byte order. The average and the two shares are single IEEE 754 operations in a fixed order.
+    All else is in integers, so every machine decides alike at any number of threads. The cost is linear in ticks. Only the z
+    needs a sort of the look-back, and it is computed only where the other conditions hold.
 
-    What is claimed, unproven: an edge of the rise in probability since the first of the last movements, as if it came once
-    more; and as confidence the rule of succession, (upward + 1) / (movements + 2).
+    Two claims are recorded, unproven. The claimed edge assumes that the rise in probability since the first of the last
+    movements will happen once more. The confidence is the rule of succession, (upward + 1) / (movements + 2).
 
     References
     ----------
@@ -141,7 +141,7 @@ def decide(tape: Tape, config: MomentumConfig) -> pl.DataFrame:
 
 
 def _walked(tape: Tape, series: pl.Series, config: MomentumConfig) -> pl.DataFrame:
-    """Return each side's movements, and the change test at each of them; ``change`` and ``all_ups`` use no later row."""
+    """Return each side's movements, with the change test at each. ``change`` and ``all_ups`` use no later row."""
     rows = tape.rows.filter(
         pl.col("prob_bps").is_not_null(),
         ~pl.col("in_running"),
@@ -151,7 +151,7 @@ def _walked(tape: Tape, series: pl.Series, config: MomentumConfig) -> pl.DataFra
     first = (pl.col("series") != pl.col("series").shift(1)).fill_null(value=True)
     average = pl.col("level").cast(pl.Float64).ewm_mean(alpha=config.level_alpha, adjust=False).over("series")
     before = (average.shift(1) + 0.5).floor().cast(pl.Int64)
-    # Sums run on from one side to the next: only differences within a side are used.
+    # Sums continue from one side to the next, because only differences within a side are used.
     return (
         rows.with_columns(level)
         .lazy()
@@ -173,7 +173,7 @@ def _members(series: pl.Series, n_series: int) -> pl.Series:
 
 
 def _candidates(walked: pl.DataFrame, config: MomentumConfig) -> pl.DataFrame:
-    """Return the movements that meet every condition but the robust z; ``before`` counts the movements before."""
+    """Return the movements that meet every condition except the robust z. ``before`` counts the earlier movements."""
     before = pl.col("row").cast(pl.Int64) - pl.col("start") - 1
     found = walked.filter(
         pl.col("movement") > 0,
@@ -218,7 +218,7 @@ def _middle_two(window: _Ints, width: _Ints) -> _Ints:
     return np.asarray(np.take_along_axis(window, low, 1) + np.take_along_axis(window, high, 1), dtype=np.int64)
 
 
-# ``sharp-momentum-v2``, message by message: the same decisions as over the whole tape.
+# ``sharp-momentum-v2`` message by message, with the same decisions as over the whole tape.
 
 
 @dataclass(slots=True)
@@ -272,7 +272,7 @@ class MomentumFollower:
         return (back(message, best.name, config.stake, reason, confidence, best.prob_bps - best.earlier_prob_bps),)
 
     def _walked(self, message: Message, name: str, prob: int) -> _Candidate | None:
-        """Take a price of a side; return a candidate if its movement meets every condition."""
+        """Take a price of a side, and return a candidate if its movement meets every condition."""
         config, key, level = self._config, (message.fixture_id, message.market_key, name), self._levels[prob]
         side = self._sides.get(key)
         if side is None:
