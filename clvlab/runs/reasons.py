@@ -39,8 +39,8 @@ def in_gap(
     """Return a Boolean per decision: whether a gap touches its entry or close.
 
     A gap touches an entry if it overlaps the time from the state acted on to the decision. It touches a close if it overlaps
-    the time from the closing state to the close. In either case the price may have changed unseen. A gap whose ``markets``
-    is empty concerns all markets.
+    the time from the closing state to the close. In either case the price may have changed unseen. A gap that names no market,
+    or a market outside ``markets``, concerns all markets.
 
     Examples
     --------
