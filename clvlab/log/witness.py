@@ -71,7 +71,7 @@ class Witness:
         with lock(self._state.parent):
             seen = self._seen()
             self._extends(seen.get(origin), new, old, proof)
-            self._store(seen | {origin: new})  # stored before the signature is returned: a crash may lose a signature, but never a state
+            self._store(seen | {origin: new})  # stored first: a crash may lose a signature, but never a state
         return self._signer.line(text, ts_s)
 
     def _extends(self, before: _Seen | None, offered: _Seen, old: int, proof: list[bytes]) -> None:
