@@ -94,23 +94,23 @@ def decide(tape: Tape, config: MomentumConfig) -> pl.DataFrame:
 
     For each side, over its priced messages before play, in order:
 
-    1. The level is the side's log-odds in millionths, from a table of integers.
-    2. A movement is the level minus the exponentially weighted average of the earlier levels, rounded half up
-       (``average = alpha x level + (1 - alpha) x average``, starting at the first level).
-    3. Page's one-sided test sums all movements, each minus an allowance. The sum minus its smallest value so far must reach
-       a threshold. A price without a shift has no drift, so deviations are from zero, not from a fitted mean.
-    4. The share of upward movements among the last ones must reach its minimum.
-    5. The robust z is the movement minus the median of the earlier movements, divided by 1.4826 times their median absolute
-       deviation from that median. It is rounded down to thousandths and must reach its minimum. The median of an even number
-       of movements is the mean of the middle two, kept exact in integers.
+    1. its level is its log-odds in millionths, from a table of integers;
+    2. a movement is the level less the exponentially weighted average of the levels before it, rounded half up
+       (``average = alpha x level + (1 - alpha) x average``, begun at the first level);
+    3. Page's one-sided test: the sum of all movements, each less an allowance, minus the smallest that the sum has been,
+       must reach a threshold. Without a shift a price has no drift, so deviations are from zero, not from a fitted mean;
+    4. the share of upward ones among the last movements must reach its minimum;
+    5. the movement less the median of the movements before it, over 1.4826 times their median absolute deviation from
+       that median, is the robust z, rounded down to thousandths, and must reach its minimum. A median of an even number is
+       the mean of the middle two, kept exact in integers.
 
-    Of several sides of a market at one message, the side with the largest z wins. Ties go to the largest sum of the change
-    test, then to the first side in byte order. The average and the two shares are single IEEE 754 operations in a fixed order.
-    All else is in integers, so every machine decides alike at any number of threads. The cost is linear in ticks. Only the z
-    needs a sort of the look-back, and it is computed only where the other conditions hold.
+    Of several sides of a market at one message the largest z wins, then the largest sum of the change test, then the first
+    side in byte order. Everything but the average and the two shares is in integers; these are single IEEE 754 operations in
+    a fixed order, so every machine decides alike at any number of threads. Linear in ticks; the z alone costs a sort of the
+    look-back, and is computed only where the other conditions hold.
 
-    Two claims are recorded, unproven. The claimed edge assumes that the rise in probability since the first of the last
-    movements will happen once more. The confidence is the rule of succession, (upward + 1) / (movements + 2).
+    What is claimed, unproven: an edge of the rise in probability since the first of the last movements, as if it came once
+    more; and as confidence the rule of succession, (upward + 1) / (movements + 2).
 
     References
     ----------

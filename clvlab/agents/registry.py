@@ -37,13 +37,13 @@ class BaselineConfig(Config):
 def decide_baseline(tape: Tape, config: BaselineConfig) -> pl.DataFrame:
     """Back the likeliest side of each market at its first priced message after the warm-up, if it is likely enough.
 
-    Ties go to the side that comes first in byte order. Messages in play are ignored. The cost is linear in ticks. The agent
-    claims no edge and no confidence.
+    Ties go to the side that comes first in byte order. Messages in play are not looked at. Linear in
+    ticks. Nothing is claimed: no edge and no confidence.
 
     References
     ----------
-    The interface specification, "POST /backtests": one deterministic offline agent. This agent is a simple yardstick that
-    ignores movements.
+    The interface specification, "POST /backtests": one deterministic offline agent. A favourite at first sight is the plain
+    yardstick, and backs without looking at any movement.
     """
     series = in_markets(tape, config.markets).select("series", "fixture_id", "market_key", "side", "market_start")
     first = (
@@ -122,13 +122,13 @@ class DriftConfig(Config):
 def decide_drift(tape: Tape, config: DriftConfig) -> pl.DataFrame:
     """Back a side when its drift and the persistence of its movements reach their thresholds.
 
-    Drift is the side's log-odds minus the log-odds at its first priced message, from a table of integers. Persistence is the
-    exponentially weighted mean of the signs of its movements. It is computed message by message in order, so every machine
-    rounds alike. Of two sides of a market at one message, the side with the larger drift wins. Ties go to the first side in
-    byte order. Messages in play are ignored. The cost is linear in ticks.
+    Drift is the side's log-odds less those at its first priced message, from a table of integers. Persistence is the
+    exponentially weighted mean of the signs of its movements, computed message by message in order, so that every machine
+    rounds alike. Of two sides of a market at one message the larger drift wins, ties by byte order. Messages in play are
+    not looked at. Linear in ticks.
 
-    Two claims are recorded, unproven. The claimed edge assumes that the rise in probability since the first price will happen
-    once more. The confidence is the persistence, moved from [-1, 1] to [0, 1].
+    What is claimed, unproven: an edge of the rise in probability since first sight, as if it came once more; and as confidence
+    the persistence, moved from [-1, 1] to [0, 1].
 
     References
     ----------

@@ -269,6 +269,7 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series |
 
 def market_rows(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
     """Return the row in ``closes`` of each decision's market, null without one; ``EvidenceError`` as for ``positions``."""
+    # A missing close would drop a losing decision from the mean. A spare close would give a choice between two.
     wrong = EvidenceError("there must be one MARKET_CLOSE for every market that a BACK names, sorted")
     (fixture, later_fixture), (key, later_key) = neighbours(closes["fixture_id"]), neighbours(closes["market_key"])
     if not ((later_fixture > fixture) | ((later_fixture == fixture) & (later_key > key))).all():

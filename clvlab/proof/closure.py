@@ -296,6 +296,7 @@ def _nodes(source: str | bytes) -> list[ast.AST] | str:
 
 def _parsed(source: str | bytes) -> ast.AST:
     """Parse without garbage collection, because CPython 3.11 counts recursion depth once for all threads."""
+    # Only a collection of cycles lets another thread run here. Of two threads at once, each would turn it on for the other.
     with _PARSING:
         collects = gc.isenabled()
         gc.disable()
