@@ -19,7 +19,7 @@ class ChatEndpoint:
     """A model behind ``POST {base_url}/chat/completions`` (OpenAI API, "Create chat completion"), for use as ``ask``.
 
     The key is never shown or recorded. The time-out applies to the connection, to each part of an answer, and to the whole
-    answer from its first part.
+    answer once it has begun.
     """
 
     base_url: str
