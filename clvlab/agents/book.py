@@ -1,4 +1,4 @@
-"""The book that message-by-message agents see: the state of all markets of a fixture, carried forward."""
+"""The book that message-by-message agents see: the latest state of every market of a fixture."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from clvlab.law.actions import Decision
 from clvlab.law.schema import ABOUT, Action
 from clvlab.law.tape import Tape
 
-NULL = -1  # of a price, which is never negative
+NULL = -1  # stands for a missing price; a price is never negative
 
 
 class Known(NamedTuple):
-    """Facts known of a fixture beforehand; ``None`` where the source does not say."""
+    """Facts about a fixture that were known beforehand; ``None`` for a fact that the source lacks."""
 
     kickoff_ts_ms: int | None = None
     home: str | None = None
@@ -29,7 +29,7 @@ NOTHING_KNOWN = Known()
 
 
 class Book:
-    """The state of all markets of a fixture at one message, carried forward; valid during ``on_tick`` only.
+    """The latest state of every market of a fixture at one message. It is valid during ``on_tick`` only.
 
     Attributes
     ----------
@@ -73,17 +73,17 @@ class Book:
 
     @property
     def to_close_s(self) -> float | None:
-        """Seconds until the announced kickoff; ``None`` where it is unknown."""
+        """Seconds until the announced kickoff; ``None`` if the kickoff is unknown."""
         kickoff_ts_ms = self.fixture.kickoff_ts_ms
         return None if kickoff_ts_ms is None else (kickoff_ts_ms - self.ts_ms) / 1000
 
     @property
     def markets(self) -> list[str]:
-        """Markets of the fixture that have been quoted so far, in order of their first message."""
+        """Markets of the fixture with a quote so far, in order of their first message."""
         return list(self._rows)
 
     def sides(self, market_key: str | None = None) -> tuple[str, ...]:
-        """Sides of a market in byte order; empty if it has not been quoted yet."""
+        """Sides of a market in byte order; empty before the market's first message."""
         market = self._market(market_key)
         return tuple(self._sides[market]) if market in self._rows else ()
 
@@ -96,7 +96,7 @@ class Book:
         return self._value("odds_milli", side, market_key)
 
     def suspended(self, market_key: str | None = None) -> bool:
-        """Whether every side of the market is unpriced in its last message; true before its first."""
+        """Whether every side of the market is unpriced in its last message. It is true before the first message."""
         row = self._rows.get(self._market(market_key))
         return row is None or bool(self._columns["suspended"][row])
 
@@ -116,13 +116,13 @@ class Book:
         confidence: float | None = None,
         claimed_edge_bps: int | None = None,
     ) -> Decision:
-        """Return a position on a side, for ``on_tick`` to return; claims are recorded, never scored."""
+        """Return a position on a side, for ``on_tick`` to return. Its claims are recorded, but never scored."""
         market = self._market(market_key)
         claims = (reason, confidence, claimed_edge_bps)
         return (self.fixture_id, self.tick_seq, Action.BACK.value, market, side, stake, limit_odds_milli, *claims)
 
     def wait(self, reason: str | None = None) -> Decision:
-        """Return an abstention that is recorded, for ``on_tick`` to return."""
+        """Return a recorded abstention, for ``on_tick`` to return."""
         return (self.fixture_id, self.tick_seq, Action.WAIT.value, None, None, None, None, reason, None, None)
 
     def _market(self, market_key: str | None) -> str:
@@ -138,7 +138,7 @@ class Book:
 
 
 class MovingBook(Book):
-    """A book that is updated at each message; prices stay in their columns, and only row numbers move."""
+    """A book that is updated at each message. The columns of prices stay as they are; only row numbers change."""
 
     __slots__ = ()
 

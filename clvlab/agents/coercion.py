@@ -1,4 +1,4 @@
-"""Objects that users pass as an agent: agents, and functions or classes that are nearly one."""
+"""Conversion of objects that users pass as an agent: agents, and plain functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WAYS = "an agent is the name of a template (clvlab.agents() lists them), 'file.
 
 
 def as_agent(agent: object) -> Agent:
-    """Return an agent, or the strategy of a plain function of ``ticks`` with defaults; ``AgentError`` for anything else.
+    """Return an agent as it is, or a plain function of ``ticks`` as a strategy with defaults; ``AgentError`` otherwise.
 
     Examples
     --------

@@ -38,7 +38,7 @@ class Strategy:
     Attributes
     ----------
     rule
-        Function of the ticks, and of parameters by name; returns decisions.
+        Function of the ticks and of named parameters, which returns decisions.
     agent_id
         Name of the agent; the function's name by default.
     version
@@ -46,9 +46,9 @@ class Strategy:
     markets
         Market-key prefixes of the ticks that the rule sees.
     stake
-        Integer units of a position that names no stake.
+        Default stake of a position, integer units.
     params
-        Values of the rule's parameters: its defaults, and those that ``with_params`` replaced.
+        Values of the rule's parameters: its defaults, unless ``with_params`` replaced them.
     books
         Whether the rule also takes each book's quotes, as its second argument.
     """
@@ -67,7 +67,7 @@ class Strategy:
         checked_markets(self.markets)
 
     def __reduce__(self) -> tuple[Callable[..., Strategy], tuple[Any, ...]]:
-        """Pickle the rule by value: its name refers to the strategy, not to the function."""
+        """Pickle the rule by value, because its name refers to the strategy and not to the function."""
         own = (self.agent_id, self.version, self.markets, self.stake, dict(self.params), self.books)
         return _unpickled, (cloudpickle.dumps(self.rule), *own)
 
@@ -92,12 +92,12 @@ class Strategy:
         return replace(self, agent_id=agent_id or self.agent_id, params=dict(self.params) | params)
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Return ``DECISIONS`` of the rule, completed by defaults.
+        """Return ``DECISIONS`` of the rule, with defaults for missing columns.
 
         Raises
         ------
         SchemaError
-            The rule returned no frame, or one with a required column missing or of another dtype.
+            The rule returned something other than a frame, or a required column is missing or of another dtype.
         """
         seen = (_ticks(tape, self.markets), *([_ticks_by_book(tape, self.markets)] if self.books else []))
         decided = self.rule(*seen, **self.params)
@@ -115,7 +115,7 @@ class Strategy:
             meant = get_close_matches(column, DECISIONS, 1, cutoff=0.8)
             if meant and column not in {*DECISIONS, *_BASE_COLUMNS} and meant[0] not in columns:
                 raise SchemaError(f"{self.agent_id} returned a column {column!r}: is {meant[0]!r} meant? If not, rename it")
-        # Other columns of the ticks that the rule kept, above all names, are never read.
+        # The rule may have kept other columns of the ticks, such as names. They are never read.
         kept = decided.lazy().select(column for column in columns if column in DECISIONS).collect(engine="in-memory")
         try:
             return conform(self._completed(kept), DECISIONS, f"the decisions of {self.agent_id}")
@@ -158,20 +158,21 @@ def strategy(
     """Return an agent from a function of a lazy frame of ticks that returns a frame of decisions.
 
     The frame has the columns of ``TICKS`` (``fixture_id, tick_seq, ts_ms, in_running, market_key, side, prob_bps, odds_milli,
-    suspended``) and ``series``, a number of the (fixture, market, side) to group by; rows are in order of (series, tick_seq),
-    so a ``shift`` or a ``rolling`` over ``series`` looks back only. Of the fixture it has ``home, away, league, season,
-    source_id``, the announced ``kickoff_ts_ms`` and ``to_close_s``, the seconds until then; null where unknown.
+    suspended``) and ``series``, a number of the (fixture, market, side) to group by. Rows are in order of (series, tick_seq),
+    so a ``shift`` or a ``rolling`` over ``series`` looks back only. The frame also has facts of the fixture: ``home, away,
+    league, season, source_id``, the announced ``kickoff_ts_ms``, and ``to_close_s``, the seconds until then. An unknown fact is
+    null.
 
-    The result needs ``fixture_id, tick_seq, market_key, side``, a row for each position; ``action, stake, limit_odds_milli,
-    reason, confidence, claimed_edge_bps`` are optional, and other columns are ignored. Keyword parameters with defaults become
-    the agent's parameters.
+    The result has a row for each position and needs the columns ``fixture_id, tick_seq, market_key, side``. The columns
+    ``action, stake, limit_odds_milli, reason, confidence, claimed_edge_bps`` are optional, and other columns are ignored.
+    Keyword parameters with defaults become the agent's parameters.
 
     Before a run is sealed the agent is audited for look-ahead.
 
     Parameters
     ----------
     rule
-        The function; with keywords only, ``strategy`` returns a decorator.
+        The function. Without it, ``strategy`` returns a decorator.
     agent_id
         Name of the agent; the function's name by default.
     version
@@ -179,10 +180,11 @@ def strategy(
     markets
         Market-key prefixes of the ticks that the function sees.
     stake
-        Integer units of a position that names no stake.
+        Default stake of a position, integer units.
     books
-        Whether the function also takes a second frame, of each book's quotes: the same columns but ``in_running``, and
-        ``book``; ``series`` numbers (fixture, market, side, book). It needs a pack that keeps its books.
+        Whether the function also takes a second frame, with each book's quotes. That frame has the same columns without
+        ``in_running``, and a column ``book``; its ``series`` numbers (fixture, market, side, book). The pack must keep its
+        books.
 
     Raises
     ------
@@ -233,13 +235,13 @@ def _defaults(rule: Rule, count: int) -> Params:
 
 
 def _ticks(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
-    """Return ``TICKS``, ``series`` and facts of the fixtures, of some markets, in order of (series, tick_seq)."""
+    """Return ``TICKS`` of some markets with ``series`` and facts of the fixtures, in order of (series, tick_seq)."""
     series = _known(tape, in_markets(tape, markets).select("series", "fixture_id", "market_key", "side"))
     return _timed(tape.rows.lazy().join(series.lazy(), on="series", maintain_order="left")).select(*_BASE_COLUMNS)
 
 
 def _ticks_by_book(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
-    """Return ``BOOKS`` of some markets in the same way; a series is one book's quotes of a side."""
+    """Return ``BOOKS`` of some markets in the same way. A series is one book's quotes of a side."""
     if tape.books is None:
         raise AgentError("the tape has no books besides the consensus")
     named = [*_NAMED[:1], *_NAMED[2:]]

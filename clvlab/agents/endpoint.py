@@ -1,4 +1,4 @@
-"""A language model behind an OpenAI-compatible endpoint. Needs the extra ``llm``; no request is made at import."""
+"""A language model behind an OpenAI-compatible endpoint. It needs the extra ``llm``. An import makes no request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _MAX_BYTES = 1_000_000
 class ChatEndpoint:
     """A model behind ``POST {base_url}/chat/completions`` (OpenAI API, "Create chat completion"), for use as ``ask``.
 
-    The key is never shown or recorded. The time-out is for the connection, each part, and the whole answer once it has begun.
+    The key is never shown or recorded. The time-out applies to the connection, to each part of an answer, and to the whole
+    answer once it has begun.
     """
 
     base_url: str
@@ -39,7 +40,7 @@ class ChatEndpoint:
             raise AgentError(f"timeout_s must be above 0 and at most 3600, not {self.timeout_s!r}")
 
     def __call__(self, prompt: str) -> str:
-        """Return the model's answer; ``AskError`` without one, with a ``kind`` such as ``timeout`` or ``http_error``."""
+        """Return the model's answer. Without an answer, ``AskError`` has a ``kind`` such as ``timeout`` or ``http_error``."""
         httpx = _httpx()
         try:
             status, body = self._posted(prompt)

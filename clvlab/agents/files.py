@@ -1,4 +1,4 @@
-"""Agents in a user's files: ``path/to/file.py:name``. Their code runs in the process of the agent only."""
+"""Agents in a user's files, named ``path/to/file.py:name``. Their code runs only in the agent's process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MODULE = "clvlab_agent_file"
 
 
 def agent_of(code: bytes, path: str, name: str) -> Agent:
-    """Run the code of a file and return its agent: a strategy, a ``TickAgent`` or a subclass of it, or any other agent."""
+    """Run a file's code and return its agent: a strategy, a ``TickAgent``, a subclass of it, or another agent."""
     module = ModuleType(_MODULE)
     module.__file__ = path
-    sys.modules[_MODULE] = module  # where dataclasses and pickles look up the file's definitions
+    sys.modules[_MODULE] = module  # dataclasses and pickles look up the file's definitions here
     try:
         exec(compile(code, path, "exec"), vars(module))  # noqa: S102  the purpose of an agent's process
         found: object = vars(module).get(name)

@@ -1,4 +1,4 @@
-"""``sharp-momentum-v2``: back a side on a sharp upward movement, once a change test says that its level has shifted."""
+"""``sharp-momentum-v2``: back a side on a sharp upward movement after a change test finds a shift of its level."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def decide(tape: Tape, config: MomentumConfig) -> pl.DataFrame:
 
 
 def _walked(tape: Tape, series: pl.Series, config: MomentumConfig) -> pl.DataFrame:
-    """Return each side's movements, and the change test at each of them; ``change`` and ``all_ups`` use no later row."""
+    """Return each side's movements, with the change test at each. ``change`` and ``all_ups`` use no later row."""
     rows = tape.rows.filter(
         pl.col("prob_bps").is_not_null(),
         ~pl.col("in_running"),
@@ -151,7 +151,7 @@ def _walked(tape: Tape, series: pl.Series, config: MomentumConfig) -> pl.DataFra
     first = (pl.col("series") != pl.col("series").shift(1)).fill_null(value=True)
     average = pl.col("level").cast(pl.Float64).ewm_mean(alpha=config.level_alpha, adjust=False).over("series")
     before = (average.shift(1) + 0.5).floor().cast(pl.Int64)
-    # Sums run on from one side to the next: only differences within a side are used.
+    # Sums continue from one side to the next, because only differences within a side are used.
     return (
         rows.with_columns(level)
         .lazy()
@@ -173,7 +173,7 @@ def _members(series: pl.Series, n_series: int) -> pl.Series:
 
 
 def _candidates(walked: pl.DataFrame, config: MomentumConfig) -> pl.DataFrame:
-    """Return the movements that meet every condition but the robust z; ``before`` counts the movements before."""
+    """Return the movements that meet every condition except the robust z. ``before`` counts the earlier movements."""
     before = pl.col("row").cast(pl.Int64) - pl.col("start") - 1
     found = walked.filter(
         pl.col("movement") > 0,
@@ -218,7 +218,7 @@ def _middle_two(window: _Ints, width: _Ints) -> _Ints:
     return np.asarray(np.take_along_axis(window, low, 1) + np.take_along_axis(window, high, 1), dtype=np.int64)
 
 
-# ``sharp-momentum-v2``, message by message: the same decisions as over the whole tape.
+# ``sharp-momentum-v2`` message by message, with the same decisions as over the whole tape.
 
 
 @dataclass(slots=True)
@@ -272,7 +272,7 @@ class MomentumFollower:
         return (back(message, best.name, config.stake, reason, confidence, best.prob_bps - best.earlier_prob_bps),)
 
     def _walked(self, message: Message, name: str, prob: int) -> _Candidate | None:
-        """Take a price of a side; return a candidate if its movement meets every condition."""
+        """Take a price of a side, and return a candidate if its movement meets every condition."""
         config, key, level = self._config, (message.fixture_id, message.market_key, name), self._levels[prob]
         side = self._sides.get(key)
         if side is None:

@@ -1,4 +1,4 @@
-"""``llm`` and ``bets``: replay recorded proposals; no model and no network is used."""
+"""``llm`` and ``bets``: replay recorded proposals without a model or a network."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
 from clvlab.law.tape import Tape, last_row_at
 from clvlab.proof.canonical import canonical, decimal_text, sha256
 
-# Transcripts: recorded proposals, checked against the tape that they are about.
+# Transcripts: recorded proposals, checked against their tape.
 
 
 def on_the_tape(tape: Tape, spoken: pl.DataFrame, strategy: str) -> pl.DataFrame:
-    """Return recorded proposals up to the tape's end; ``AgentError`` for one about a tick, market or side that it lacks."""
+    """Return recorded proposals up to the tape's end; ``AgentError`` for a tick, market or side that the tape lacks."""
     last = tape.messages.group_by("fixture_id").agg(last=pl.col("tick_seq").max())
     fixtures = tape.fixtures.select("fixture_id").join(last, on="fixture_id", how="left").with_columns(known=pl.lit(value=True))
     found = spoken.join(fixtures, on="fixture_id", how="left", maintain_order="left")
     _refuse(strategy, found.filter(pl.col("known").is_null()), "fixture {fixture_id} is not on the tape")
-    # A tape without a content hash may still grow, as a prefix or a live one does: later entries wait for their tick.
+    # A tape without a content hash, such as a prefix or a live tape, may still grow. Later entries wait for their tick.
     if tape.binding.content_hash is None:
         found = found.filter(pl.col("tick_seq") <= pl.col("last"))
     at = ["fixture_id", "tick_seq"]
@@ -90,7 +90,7 @@ def _refuse(strategy: str, entries: pl.DataFrame, what: str) -> None:
         raise AgentError(f"{strategy}: transcript entry {first['number']}: " + what.format(**first))
 
 
-# ``bets``: replay bets that somebody placed, from a record that says when, on what and for how much.
+# ``bets``: replay bets that somebody placed, from a record of their time, market, side and stake.
 
 
 MAX_BETS = 100_000  # the transcript is in the first line of the evidence
@@ -121,14 +121,14 @@ class Bet(BaseModel):
 
 
 def bets_sha256(bets: Sequence[Bet]) -> str:
-    """Return the SHA-256 of the canonical JSON array of bets, every key written, in their order."""
+    """Return the SHA-256 of the canonical JSON array of bets in their order, with every key written."""
     return sha256(canonical([bet.model_dump(mode="json") for bet in bets]))
 
 
 class BetsConfig(Config):
     """Parameters of ``bets``."""
 
-    by_fixture: ClassVar[bool] = False  # a bet on a fixture that is not on the tape is refused, and never lost
+    by_fixture: ClassVar[bool] = False  # a bet on a fixture that is not on the tape is refused, not dropped
     repeats: ClassVar[bool] = True
 
     transcript: Annotated[tuple[Bet, ...], Field(strict=False, max_length=MAX_BETS)] = Field(
@@ -175,7 +175,7 @@ def decide_bets(tape: Tape, config: BetsConfig) -> pl.DataFrame:
 
 
 MAX_ENTRIES = 10_000
-MAX_TEXT_BYTES = 4_000_000  # of all reasons and names, as the transcript is in the first line of the evidence
+MAX_TEXT_BYTES = 4_000_000  # of all reasons and names, because the transcript is in the first line of the evidence
 _CLAIMED = {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "null"}]}
 _NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,1100})?|nan|-?inf")
 
@@ -240,7 +240,7 @@ class Entry(BaseModel):
 
 
 def entries_sha256(entries: Sequence[Entry]) -> str:
-    """Return the SHA-256 of the canonical JSON array of entries, every key written, in their order."""
+    """Return the SHA-256 of the canonical JSON array of entries in their order, with every key written."""
     return sha256(canonical([entry.model_dump(mode="json") for entry in entries]))
 
 

@@ -56,7 +56,7 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Recorded proposals, one a checkpoint (a WAIT where the model gave none), and the answers in the same order.
+    """Recorded proposals, one for each checkpoint, and the answers in the same order. A WAIT replaces a missing proposal.
 
     Examples
     --------
@@ -155,20 +155,21 @@ def checkpoints(tape: Tape, every: int = 50) -> list[tuple[int, int]]:
 
 
 def prompt_at(tape: Tape, fixture_id: int, tick_seq: int) -> str:
-    """Return the prompt at a tick, from the fixture's messages up to it, with times since its first message."""
+    """Return the prompt at a tick, from the fixture's messages up to that tick. Times count from its first message."""
     return _prompt(_known(tape, fixture_id, tick_seq))
 
 
 def _prompt(known: _FixtureState) -> str:
-    # Without the fixture's names and id, dates, kickoff and results: a model could recognise the match and know its result.
+    # The prompt has no names, id, dates, kickoff or results: a model could recognise the match and know its result.
     return f"{_INSTRUCTIONS}\n{json.dumps(known, ensure_ascii=False)}\n"
 
 
 def record(tape: Tape, ask: Ask, at: Iterable[tuple[int, int]] | None = None, *, model: str | None = None) -> Transcript:
     """Ask a model at each checkpoint (``checkpoints(tape)`` by default) and return the transcript.
 
-    A time-out, a failed call, an answer that is not a proposal, or one about a market or side that was not shown becomes a
-    recorded error and a WAIT; the recording goes on. ``AgentError`` for a checkpoint that is not on the tape, or too many.
+    A time-out, a failed call, an answer that is not a proposal, or an answer about a market or side that was not in the prompt
+    becomes a recorded error and a WAIT. The recording then continues. ``AgentError`` for too many checkpoints, or a checkpoint
+    that is not on the tape.
     """
     if not callable(ask):
         raise AgentError(f"ask must be a function of a prompt, not {type(ask).__name__}")
@@ -206,7 +207,7 @@ def _answer(ask: Ask, prompt: str) -> str:
         raise
     except TimeoutError as error:
         raise AskError("timeout", str(error)) from error
-    except Exception as error:  # ask is foreign code: its failure is part of the recording
+    except Exception as error:  # ask is foreign code, and its failure is part of the recording
         raise AskError("ask_failed", f"{type(error).__name__}: {error}") from error
     if not isinstance(text, str):
         raise AskError("bad_answer", f"ask must give a text, not {type(text).__name__}")
@@ -214,7 +215,7 @@ def _answer(ask: Ask, prompt: str) -> str:
 
 
 def _proposal(text: str, known: _FixtureState) -> Mapping[str, object]:
-    """Read a proposal about a market and side that were shown; unknown keys are ignored."""
+    """Read a proposal about a market and side in the prompt. Unknown keys are ignored."""
     fenced = _FENCED.fullmatch(text)
     try:
         answer = json.loads(fenced[1] if fenced else text)
@@ -274,5 +275,5 @@ def _known(tape: Tape, fixture_id: int, tick_seq: int) -> _FixtureState:
 
 
 def _sealable(text: str, limit: int) -> str:
-    """Cut a text and replace lone surrogates, which have no bytes."""
+    """Cut a text, and replace lone surrogates, which UTF-8 can't encode."""
     return text[:limit].encode(errors="replace").decode()

@@ -24,7 +24,7 @@ from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.odds.integers import micro_logit_table, micro_logits_of
 
-# ``baseline``: back the favourite at first sight, once a market.
+# ``baseline``: back the favourite of each market once, at its first priced message.
 
 
 class BaselineConfig(Config):
@@ -87,7 +87,7 @@ class BaselineFollower:
         return (back(message, side, config.stake, f"likeliest side at first sight, {-prob} bps", None, None),)
 
 
-# ``cumulative-drift``: back a side whose log-odds have risen since first sight, and keep rising.
+# ``cumulative-drift``: back a side whose log-odds have risen since its first price, and keep rising.
 
 
 class DriftConfig(Config):
@@ -236,7 +236,7 @@ _FOLLOWERS: Mapping[str, Callable[[Any], Follower]] = MappingProxyType(
         "sharp-momentum-v2": momentum.MomentumFollower,
     }
 )
-"""Those that decide message by message by code of their own; the others decide again at each."""
+"""Templates with their own message-by-message code. Other templates decide again at each message."""
 
 TEMPLATES: Mapping[str, tuple[type[Config], _Rule]] = MappingProxyType(
     {
@@ -249,11 +249,11 @@ TEMPLATES: Mapping[str, tuple[type[Config], _Rule]] = MappingProxyType(
 )
 
 TRANSCRIBED = tuple(strategy for strategy, (model, _) in TEMPLATES.items() if model.repeats)
-"""Those that replay a transcript, which names ticks of a fixture."""
+"""Templates that replay a transcript, which names ticks of a fixture."""
 
 
 def names_template(agent: object) -> TypeGuard[str]:
-    """Return whether a text in place of an agent names a template, known or not, rather than a file."""
+    """Return whether ``agent`` is a text that names a template instead of a file. The template may be unknown."""
     return isinstance(agent, str) and not agent.rpartition(":")[0].endswith(".py")
 
 
@@ -270,7 +270,7 @@ def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id
 
 
 def of_sealed_config(agent_id: str, strategy: str, config: Mapping[str, Any]) -> Template[Any]:
-    """Return the template's agent that a sealed run names; keys that the template does not know had no effect."""
+    """Return the template's agent that a sealed run names. Keys unknown to the template are dropped; they had no effect."""
     fields = TEMPLATES[strategy][0].model_fields if strategy in TEMPLATES else config
     return template(strategy, {name: value for name, value in config.items() if name in fields}, agent_id=agent_id)
 
@@ -319,7 +319,7 @@ def _default_text(default: object) -> str:
 
 
 def _fraction(model: type[Config], name: str, value: Any) -> Any:
-    """Accept a fraction also as the decimal text in which it is sealed, so that a sealed configuration can be run again."""
+    """Accept a fraction also as decimal text, its sealed form, so that a sealed configuration can be run again."""
     known = model.model_fields.get(name)
     is_fraction = known is not None and known.annotation is float
     return float(value) if is_fraction and isinstance(value, str) and _DECIMAL.fullmatch(value) else value

@@ -1,4 +1,4 @@
-"""Digest of a user agent's source, which identifies its code in a seal."""
+"""Digest of a user agent's source. In a seal it identifies the agent's code."""
 
 from __future__ import annotations
 import __future__
@@ -22,10 +22,10 @@ _FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.al
 
 
 def source_sha256(code: Callable[..., Any] | type) -> str | None:
-    """Return the hash of the text of a function or class; without a file, as in ``python -c``, that of its bytecode.
+    """Return the hash of the text of a function or class. Without a file, as in ``python -c``, hash its bytecode.
 
-    ``None`` unless the text compiles to the code that runs: otherwise an agent could have the text of another. Code that it
-    calls or reads from elsewhere is not covered. Bytecode is specific to a version of Python.
+    ``None`` unless the text compiles to the code that runs, because an agent could show the text of another agent. The hash
+    does not cover code that the agent calls or reads from elsewhere. Bytecode is specific to a version of Python.
     """
     function = code.__func__ if isinstance(code, MethodType) else code
     text: str | None = None
@@ -41,7 +41,7 @@ def source_sha256(code: Callable[..., Any] | type) -> str | None:
 
 
 def agent_sha256(agent: object) -> str | None:
-    """Return ``source_sha256`` of an agent's class; ``None`` too if the instance has functions of its own."""
+    """Return ``source_sha256`` of an agent's class; also ``None`` if the instance has functions of its own."""
     own = type(agent)
     replaced = any(inspect.isroutine(getattr(own, name, None)) for name in getattr(agent, "__dict__", {}))
     return None if replaced else source_sha256(own)
@@ -50,7 +50,7 @@ def agent_sha256(agent: object) -> str | None:
 def digests_in(source: bytes, name: str) -> set[str]:
     try:
         tree, lines = ast.parse(source), source.decode().splitlines(keepends=True)
-    except (SyntaxError, ValueError):  # then no digest of it can have been sealed
+    except (SyntaxError, ValueError):  # such a source can't have a sealed digest
         return set()
     found = set()
     for node in ast.walk(tree):
@@ -69,13 +69,13 @@ def _function_text(code: CodeType) -> str | None:
     if code not in _codes("".join(lines), code.co_flags & _FUTURE):
         return None
     block = inspect.getblock(lines[first:])
-    # Where a line looks like no definition, the one found is a definition above it: that of another function.
+    # If the first line is not a definition, ``inspect`` finds a definition above it, which belongs to another function.
     ends = max([code.co_firstlineno, *(line for *_, line in code.co_lines() if line)])
     return "".join(block) if first < code.co_firstlineno and ends <= first + len(block) else None
 
 
 def _class_text(own: type) -> str | None:
-    """Return the text of a class; ``None`` if one of its functions is not compiled from it, or a base differs."""
+    """Return the text of a class; ``None`` if one of its functions is not compiled from that text, or a base differs."""
     lines, first = inspect.findsource(own)
     text = "".join(lines)
     flags = next((part.co_flags for value in vars(own).values() for part in _parts(value)), 0) & _FUTURE
@@ -102,7 +102,7 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_compiled(own: type, body: CodeType) -> bool:
-    """Check that all functions in a class's namespace are those of a compiled class body, under the same names."""
+    """Check that a class's namespace and a compiled class body have the same functions under the same names."""
     by_name: defaultdict[str, list[CodeType]] = defaultdict(list)
     for value in body.co_consts:
         if isinstance(value, CodeType):
@@ -146,7 +146,7 @@ def _parts(value: object) -> list[CodeType]:
     """Return the code that runs when an attribute of a class is read or called, for Python's own types."""
     if isinstance(value, FunctionType):
         return [value.__code__]
-    # Exactly these types: a subclass may run anything.
+    # Only these exact types count, because a subclass may run any code.
     if isinstance(value, staticmethod | classmethod) and type(value) in (staticmethod, classmethod):
         return _parts(value.__func__)
     if type(value) is property:
@@ -155,7 +155,7 @@ def _parts(value: object) -> list[CodeType]:
 
 
 def _generated(own: type) -> dict[str, object]:
-    """Return the namespace that ``dataclass`` generates for a class of the same fields, which no file holds."""
+    """Return the namespace that ``dataclass`` generates for a class of the same fields. No file holds that code."""
     params = vars(own).get("__dataclass_params__")
     if params is None:
         return {}
@@ -170,7 +170,7 @@ def _generated(own: type) -> dict[str, object]:
 
 
 def _has_bases(own: type, node: ast.ClassDef) -> bool:
-    """Check that a class has the bases that its text names: without functions only they tell it from another."""
+    """Check that a class has the bases that its text names. Classes without functions differ only in their bases."""
     if not node.bases:
         return own.__bases__ == (object,)
     module = vars(sys.modules[own.__module__])
@@ -182,7 +182,7 @@ def _has_bases(own: type, node: ast.ClassDef) -> bool:
             name = stated.id if isinstance(stated, ast.Name) else stated.attr
             same = name in {each.__name__ for each in own.__bases__}
         else:
-            same = True  # an expression, which may give any class
+            same = True  # the base is an expression, which may give any class
         if not same:
             return False
     return True

@@ -1,4 +1,4 @@
-"""Configuration, identity and decisions that all templates share."""
+"""Configuration, identity and decisions, as all templates share them."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action, Causality
 from clvlab.law.tape import Tape, last_row_at
 
 Params = Mapping[str, Any]
-"""Values of an agent's parameters by name: JSON values, which the agent itself checks."""
+"""JSON values of an agent's parameters by name. The agent itself checks them."""
 
-# Which markets an agent looks at.
+# Selection of the markets that an agent sees.
 
 
 def checked_markets(markets: Sequence[str]) -> tuple[str, ...]:
-    """Return market-key prefixes as a tuple; refuse a single text, which would be read letter by letter."""
+    """Return market-key prefixes as a tuple. Refuse a single text, which would be read letter by letter."""
     if isinstance(markets, str) or not all(isinstance(prefix, str) for prefix in markets):
         raise AgentError(f"markets must be a tuple of prefixes, such as ('1X2',), not {markets!r:.80}")
     return tuple(markets)
 
 
 def in_markets(tape: Tape, *prefixes: tuple[str, ...]) -> pl.DataFrame:
-    """Return the series of the tape, with their number, whose market starts with one of each group of prefixes."""
+    """Return the tape's series whose market starts with a prefix of every group, with the number of each series."""
     return tape.series.with_row_index("series").filter(*(is_allowed(group) for group in prefixes))
 
 
-# Stakes of a fraction of Kelly, from the consensus probability and the quote that an action sees.
+# Fractional Kelly stakes, from the consensus probability and the quote at the action.
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ class Kelly:
         return min(max(full, 0), SAFE_INTEGER)
 
     def sized(self, tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
-        """Return ``DECISIONS`` with the stake of every BACK replaced, rounded down; 0 without a quote or an edge at it."""
+        """Return ``DECISIONS`` with Kelly stakes for every BACK, rounded down. Without a quote or an edge a stake is 0."""
         key = ["fixture_id", "market_key", "side"]
         series = tape.series.with_row_index("series").select(*key, "series", "start")
         priced = decisions.join(series, on=key, how="left", maintain_order="left")
         row = last_row_at(tape.key, priced["start"], priced["series"], priced["tick_seq"])
         quotes = tape.rows.select(pl.col("prob_bps", "odds_milli").cast(pl.Int128).gather(row))
-        # p o - 1 in units of 10^-7 and o - 1 in units of 10^-3: their quotient is the full stake in units of 10^-4.
+        # p o - 1 is in units of 10^-7 and o - 1 in units of 10^-3, so their quotient, the full stake, is in units of 10^-4.
         edge = pl.col("prob_bps") * pl.col("odds_milli") - 10_000_000
         full = self.bankroll * self.fraction_bps * edge // (100_000_000 * (pl.col("odds_milli") - 1000))
         bounded = quotes.select(full.clip(0, SAFE_INTEGER).fill_null(0).cast(pl.Int64)).to_series()
@@ -87,7 +87,7 @@ MAX_SECONDS = SAFE_INTEGER // 1000
 
 
 def limit(bytes_: int) -> AfterValidator:
-    """Refuse a text of more bytes, or one with a lone surrogate, which has no bytes."""
+    """Refuse a text of more bytes, or a text with a lone surrogate, which UTF-8 can't encode."""
 
     def checked(text: str | None) -> str | None:
         length = len((text or "").encode())
@@ -136,7 +136,7 @@ class Template(Generic[C]):
 
     @property
     def identity(self) -> Identity:
-        # Made again each time, so that no change to a returned value is ever sealed.
+        # The configuration is made again each time, so a change to a returned value is never sealed.
         config = self.config.model_dump(mode="json")
         causality = Causality.TRANSCRIPT if self.config.repeats else Causality.TEMPLATE
         return Identity(self.agent_id, self.strategy, self.config.version, config, causality=causality)
@@ -145,7 +145,7 @@ class Template(Generic[C]):
         return self.rule(tape, self.config).with_columns(agent_id=pl.lit(self.agent_id)).select(*DECISIONS)
 
     def following(self, fixtures: pl.DataFrame) -> AbstractContextManager[Follower]:
-        """Return a follower that decides message by message as the rule does over the whole tape."""
+        """Return a follower whose decisions, message by message, are those of the rule over the whole tape."""
         return nullcontext(TapeFollower(self, fixtures) if self.follow is None else self.follow(self.config))
 
 
@@ -164,7 +164,7 @@ def back(message: Message, side: str, stake: int, reason: str, confidence: float
 
 
 def cool_down(market: pl.Series, ts_ms: pl.Series, cooldown_s: int) -> pl.Series:
-    """Return which candidates to keep, each at least the cooldown after the last kept one of its market; both in order."""
+    """Return which candidates, by market and time, are at least the cooldown after the last kept one of their market."""
     kept: list[bool] = []
     current, ready = -1, 0
     for key, ts in zip(market.to_list(), ts_ms.to_list(), strict=True):
@@ -176,7 +176,7 @@ def cool_down(market: pl.Series, ts_ms: pl.Series, cooldown_s: int) -> pl.Series
 
 
 def backs(picks: pl.DataFrame, stake: int) -> pl.DataFrame:
-    """Complete picks (fixture_id, tick_seq, market_key, side, reason, claimed_edge_bps, confidence) to BACK decisions."""
+    """Make BACK decisions of picks (fixture_id, tick_seq, market_key, side, reason, claimed_edge_bps, confidence)."""
     return picks.with_columns(
         agent_id=pl.lit(None, pl.String),
         action=pl.lit(Action.BACK.value),

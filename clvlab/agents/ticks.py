@@ -1,4 +1,4 @@
-"""``TickAgent``: an agent that sees one message after the other, and the state of all markets at each."""
+"""``TickAgent``: an agent that sees one message after another, with the state of all markets at each message."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ DECISION_TYPES = {
 
 
 class TickAgent:
-    """Base class of agents that decide at every message, without seeing a later one.
+    """Base class of agents that decide at every message, without later messages.
 
-    Subclass it and write ``on_tick``. Messages of all fixtures come in order of time, then fixture, then tick. The agent's own
-    attributes last for one run: every run starts from a copy, in a process of its own.
+    Subclass it and write ``on_tick``. Messages of all fixtures come in order of time, then fixture, then tick. Every run starts
+    from a copy of the agent in a process of its own, so the agent's attributes last for one run.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class TickAgent:
         Raises
         ------
         AgentError
-            ``on_tick`` returned something other than decisions, or one made at another message.
+            ``on_tick`` returned something other than decisions, or a decision at another message.
         """
         return Walk(self).decide(tape)
 
@@ -104,7 +104,7 @@ class Walk:
         self._seen = 0
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Return ``DECISIONS`` over a tape that begins with the one before it."""
+        """Return ``DECISIONS`` over a tape that begins with the previous tape."""
         for book in _walked(tape, self._markets, self._seen):
             answer = self._on_tick(book)
             self._seen += 1
@@ -137,7 +137,7 @@ class TickFollower:
     def move(
         self, at: tuple[int, int, int, bool, str], sides: Sequence[str], probs: list[int], odds: list[int], suspended: int
     ) -> list[Decision]:
-        """Return the agent's decisions at a message whose missing prices are ``NULL``, as in columns."""
+        """Return the agent's decisions at a message. A missing price is ``NULL``, as in columns."""
         fixture_id, market = at[1], at[4]
         try:
             row = self._rows[fixture_id][market]
@@ -163,8 +163,8 @@ class TickFollower:
 def in_order(tape: Tape, first_sides: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """Return the messages of some markets in order of time, fixture and tick.
 
-    ``first_sides`` has the first series of each market; the columns are time, fixture, tick, in play, row of the first side,
-    then ``columns``.
+    ``first_sides`` has the first series of each market. The columns of the result are time, fixture, tick, in play and row of
+    the first side, then ``columns``.
     """
     return (
         tape.rows.lazy()

@@ -1,4 +1,4 @@
-"""Public commitments: memos on a chain, by the anchorer of the settings."""
+"""Public commitments: memos on a chain, written by the anchorer that the settings choose."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clvlab.errors import MissingExtraError
 
 
 def anchorer_of(settings: AnchorSettings, records: AnchorRecords) -> Anchorer:
-    """Return the anchorer of these settings; without a key it anchors nothing."""
+    """Return the anchorer of these settings. Without a key it anchors nothing."""
     if settings.keypair is None:
         return NullAnchor(settings)
     try:

@@ -1,4 +1,4 @@
-"""Anchorers, which commit manifest hashes publicly or not at all; chain libraries are imported on first use."""
+"""Anchorers, which commit manifest hashes publicly or do nothing. Chain libraries are imported at first use."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Anchorer(Protocol):
     def enabled(self) -> bool: ...
 
     def commit(self, run_id: str, manifest_hash: str) -> Anchor:
-        """Anchor a hash and return the outcome; it may take seconds, and may be called again."""
+        """Anchor a hash and return the outcome. It may take seconds, and may be called again."""
         ...
 
     def seen(self, anchor: Anchor) -> Seen | None:
-        """Return what the chain holds under the anchor's signature; ``None`` if the chain can't be reached."""
+        """Return the chain's answer about the anchor's signature; ``None`` if the chain can't be reached."""
         ...
 
     def recorded(self, run_id: str) -> Seen | None:
-        """Return what the chain held when the run was anchored, by its record; ``None`` without one."""
+        """Return the chain's answer when the run was anchored, from the run's record; ``None`` without a record."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class Anchorer(Protocol):
 
 
 def blocking(run: Callable[[], _T]) -> _T:
-    """Call a function that runs an event loop, on a new thread if a loop is running already, as in a notebook."""
+    """Call a function that runs an event loop. If a loop is already running, as in a notebook, use a new thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -50,7 +50,7 @@ def blocking(run: Callable[[], _T]) -> _T:
 
 
 class NullAnchor:
-    """Anchors nothing and says so; with an RPC URL it still reads anchors of others."""
+    """Anchors nothing and says so. With an RPC URL it can read anchors of others."""
 
     def __init__(self, settings: AnchorSettings | None = None) -> None:
         self._settings = settings or AnchorSettings()

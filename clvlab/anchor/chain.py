@@ -1,4 +1,4 @@
-"""Requests to a Solana node, and the answers after which they are repeated."""
+"""Requests to a Solana node, with rules on when to repeat them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def new_client(settings: AnchorSettings) -> AsyncClient:
 
 
 class Chain:
-    """One node with a deadline for all requests; a missing answer raises ``AnchorUnavailableError``."""
+    """One node with a deadline for all requests; ``AnchorUnavailableError`` if an answer is missing."""
 
     def __init__(self, settings: AnchorSettings, patience_s: float | None = None, client: AsyncClient | None = None) -> None:
         if not settings.rpc_url:
@@ -70,7 +70,7 @@ class Chain:
         await asyncio.sleep(self._settings.poll_s)
 
     async def _answered(self, ask: Callable[[], Awaitable[Any]], read: Callable[[Any], T]) -> T:
-        """Ask until an answer can be read, as the library rejects some only then."""
+        """Ask until an answer can be read, because the library rejects some answers only when it reads them."""
         while True:
             try:
                 return read(await ask())
@@ -111,7 +111,7 @@ class Chain:
         return Confirmation(sure, None if status.err is None else str(status.err))
 
     async def send(self, transaction: bytes) -> None:
-        """Send signed bytes; only ``landings`` tells whether they arrived, as a lost answer is no reason to sign again.
+        """Send signed bytes. Only ``landings`` tells whether they arrived: a lost answer is no reason to sign again.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class Chain:
         genesis = await self.genesis_hash()
         try:
             wanted = Signature.from_string(signature)
-        except ValueError:  # no chain holds what is no signature
+        except ValueError:  # a text that is not a signature is on no chain
             return Seen(genesis)
         return await self._answered(
             lambda: self._client.get_transaction(
@@ -148,7 +148,7 @@ class Chain:
         )
 
     async def memos(self, signer: str, memo: str) -> list[str]:
-        """List signatures of this signer's successful transactions with this memo according to the node, newest first."""
+        """List the signatures of this signer's successful transactions with this memo, newest first, as the node reports."""
         found: list[str] = []
         before: Signature | None = None
         for _ in range(_PAGES):
@@ -166,7 +166,7 @@ class Chain:
 
 
 def _read(genesis: str, found: Any) -> Seen:
-    """Parse an answer to getTransaction from its JSON: the library's fields panic over malformed transactions."""
+    """Parse an answer to getTransaction from its JSON, because the library panics over malformed transactions."""
     if found is None:
         return Seen(genesis)
     try:
@@ -179,7 +179,7 @@ def _read(genesis: str, found: Any) -> Seen:
 
 
 def _unanswered(error: BaseException) -> bool:
-    """Whether a node gave no usable answer; the client panics over an error object without the expected data."""
+    """Return whether a node gave no usable answer. The client panics over an error object without the expected data."""
     return isinstance(error, _UNANSWERED) or type(error).__name__ == "PanicException"
 
 

@@ -1,6 +1,6 @@
 """A local test chain: the real memo program in ``LiteSVM``, with modelled slots, expiry and confirmation.
 
-It needs no network, and can fail on demand in the ways in which nodes do.
+It needs no network, and can fail on demand as nodes do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from clvlab.proof.anchor import MEMO_PROGRAMS
 from clvlab.proof.canonical import JsonObject
 
 GENESIS_HASH = str(Hash(sha256(b"clvlab devchain").digest()))
-_MAX_AGE = 150  # blocks for which a blockhash may be used, as on the public clusters
+_MAX_AGE = 150  # number of blocks for which a blockhash is valid, as on the public clusters
 _CONFIRMED, _FINALIZED = 1, 32  # depth in blocks
 _LEVELS = ("processed", "confirmed", "finalized")
 _MAX_BYTES = 1232
@@ -42,13 +42,13 @@ class NodeError(Exception):
 
 @dataclass
 class ChainFault:
-    """A fault that happens a number of times."""
+    """A fault that happens ``times`` times."""
 
     # ``drop`` (accept a transaction and lose it), ``lost_reply`` (do it, then answer 504), ``http`` (answer ``status``),
     # ``hang`` (answer after ``seconds``), ``error`` (a JSON-RPC error of ``code``), ``lie`` (show another memo than the one
     # sent).
     kind: str
-    method: str = "*"  # JSON-RPC method with the fault; ``*`` is every one
+    method: str = "*"  # JSON-RPC method with the fault; ``*`` is every method
     times: int = 1
     status: int = 503
     code: int = -32005
@@ -65,7 +65,7 @@ class _Transaction:
 
 
 class DevChain:
-    """A test chain whose slots pass with every status request, so that no test waits; ``pass_slots`` adds more."""
+    """A test chain. Slots pass with every status request, so that no test waits; ``pass_slots`` adds more slots."""
 
     def __init__(self) -> None:
         self._svm = LiteSVM().with_blockhash_check(check=False).with_transaction_history(0)
@@ -87,7 +87,7 @@ class DevChain:
         self._faults += faults
 
     def fault(self, kind: str, method: str) -> ChainFault | None:
-        """Consume and return a fault of a kind for a method; ``None`` without one."""
+        """Consume and return a fault of a kind for a method; ``None`` if there is no such fault."""
         with self._lock:
             for fault in self._faults:
                 if fault.times > 0 and fault.kind == kind and fault.method in (method, "*"):
@@ -106,7 +106,7 @@ class DevChain:
         return list(self._transactions)
 
     def airdrop(self, address: str, lamports: int = 10**9) -> str:
-        """Credit an account for fees; the returned signature has no status."""
+        """Credit an account for fees. The returned signature has no status."""
         self._svm.airdrop(Pubkey.from_string(address), lamports)
         return "1" * 64
 
@@ -254,7 +254,7 @@ def _error(error: Any) -> Any:
     return {"InstructionError": [error.index, str(error.err).rsplit(".", maxsplit=1)[-1] if code is None else {"Custom": code}]}
 
 
-# A loopback server of a ``DevChain``: JSON-RPC over HTTP, as Solana nodes have it.
+# A loopback server of a ``DevChain`` with JSON-RPC over HTTP, as on Solana nodes.
 
 
 _MAX_REQUEST = 1 << 20

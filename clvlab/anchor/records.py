@@ -1,4 +1,4 @@
-"""Records of anchors, above all of signed transactions, which are written before they are sent."""
+"""Records of anchors and of their signed transactions. A record is written before a transaction is sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCHEMA = "clvlab-anchor/1"
 
 @dataclass(frozen=True, slots=True)
 class AnchorAttempt:
-    """A signed transaction: its signature, the last block that may take it, and its bytes in base64."""
+    """A signed transaction: its signature, the last block that may include it, and its bytes in base64."""
 
     signature: str
     last_valid_block_height: int
@@ -26,7 +26,7 @@ class AnchorAttempt:
 
 @dataclass(frozen=True, slots=True)
 class AnchorRecord:
-    """The anchor of a run, and every transaction that was signed for it; ``transaction`` is the one on the chain, in base64."""
+    """The anchor of a run, with every transaction signed for it. ``transaction`` is the one on the chain, in base64."""
 
     run_id: str
     manifest_hash: str
@@ -71,7 +71,7 @@ class AnchorRecord:
 
 
 class AnchorRecords(Protocol):
-    """A store of records; ``put`` compares and swaps, so that two processes never both sign."""
+    """A store of records. ``put`` compares and swaps, so that two processes never both sign."""
 
     def get(self, run_id: str) -> AnchorRecord | None: ...
 

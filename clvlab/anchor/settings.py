@@ -19,7 +19,7 @@ ENVIRONMENT = SettingsConfigDict(
     extra="ignore",
     hide_input_in_errors=True,  # the address of a node may hold a key
 )
-"""Form of variables: ``CLVLAB_ANCHOR_CLUSTER`` is setting ``cluster`` of ``anchor``; an empty one counts as unset."""
+"""Form of variables: ``CLVLAB_ANCHOR_CLUSTER`` is setting ``cluster`` of ``anchor``. An empty variable counts as unset."""
 
 
 def words(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Anchors: a manifest hash as a memo on a Solana chain, exactly once."""
+"""Anchoring of a manifest hash as a memo on a Solana chain, exactly once."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _EXPIRY_MARGIN = 16
 
 
 class SolanaAnchor(NullAnchor):
-    """Writes memos with a key; ``settings`` need chain and key file, ``records`` are written before anything is sent.
+    """Writes memos with a key. ``settings`` must name chain and key file. ``records`` are written before anything is sent.
 
-    As a context manager it keeps its connection between memos, for one thread at a time.
+    As a context manager it keeps its connection between memos. Only one thread may use it at a time.
     """
 
     def __init__(self, settings: AnchorSettings, records: AnchorRecords) -> None:
@@ -63,11 +63,12 @@ class SolanaAnchor(NullAnchor):
         return self._settings.trust(self.signer)
 
     def commit(self, run_id: str, manifest_hash: str) -> Anchor:
-        """Write the memo once, however often this is called and wherever an earlier call was interrupted.
+        """Write the memo once, even after repeated or interrupted calls.
 
-        Steps: 1. ask the chain about every transaction signed before; 2. send again, unchanged, those that may still be
-        accepted;
-        3. when all have expired, look for the memo itself; 4. only then sign, and record the transaction before sending it.
+        1. Ask the chain about every transaction signed before.
+        2. Send again, unchanged, the transactions that may still be accepted.
+        3. When all have expired, look for the memo itself.
+        4. Only then sign, and record the transaction before sending it.
 
         Raises
         ------
@@ -102,7 +103,7 @@ class SolanaAnchor(NullAnchor):
                 )
             record = self._start(run_id, manifest_hash, genesis)
             while True:
-                height = await chain.block_height()  # before the landings: what they lack can no longer be accepted up to here
+                height = await chain.block_height()  # asked first: the landings hold every transaction up to here
                 landings = await chain.landings([attempt.signature for attempt in record.attempts])
                 known = dict(zip(record.attempts, landings, strict=True))
                 confirmed = [attempt.signature for attempt, at in known.items() if at and at.sure and not at.error]
@@ -122,7 +123,7 @@ class SolanaAnchor(NullAnchor):
                         return self._concluded(record, found)
                 if failed:
                     return self._stored(replace(record, status=AnchorStatus.FAILED.value, detail=failed), record)
-                if record.status == AnchorStatus.ANCHORED:  # the chain has dropped it
+                if record.status == AnchorStatus.ANCHORED:  # the chain has dropped the transaction
                     record = self._stored(
                         replace(record, status=AnchorStatus.PENDING.value, signature=None, transaction=None), record
                     )
@@ -147,7 +148,7 @@ class SolanaAnchor(NullAnchor):
         return stored
 
     async def _signed(self, chain: Chain, record: AnchorRecord) -> AnchorRecord:
-        """Sign once more and record it: from here on these bytes may reach the chain."""
+        """Sign once more and record the transaction. From here on its bytes may reach the chain."""
         blockhash, last = await chain.latest_blockhash()
         memo = record.manifest_hash.encode()
         attempt = signed_memo(self._key, memo, blockhash, last, self._settings.priority_fee)
@@ -157,14 +158,14 @@ class SolanaAnchor(NullAnchor):
         return anchor_check(Anchor(AnchorStatus.ANCHORED.value, signature, self.cluster), manifest_hash, seen, self._own)
 
     def _holds(self, seen: Seen, signature: str, manifest_hash: str) -> bool:
-        """Check a transaction signed here as read back from the chain; false while the node does not show it."""
+        """Check a transaction signed here, as read back from the chain. It is false until the node shows the transaction."""
         check = self._judged(seen, signature, manifest_hash)
         if check.verdict == Verdict.FAIL:
             raise AnchorError(f"{self._settings.rpc_url} contradicts itself or the record: {check.detail}")
         return check.verdict == Verdict.PASS
 
     async def _found(self, chain: Chain, manifest_hash: str) -> Seen | None:
-        """Find a memo of an earlier call that left no record; transactions of others that name this key are skipped."""
+        """Find a memo of an earlier call that left no record. Transactions of others that name this key are skipped."""
         for signature in await chain.memos(self.signer, manifest_hash):
             seen = await chain.seen(signature)
             if self._judged(seen, signature, manifest_hash).verdict == Verdict.PASS:

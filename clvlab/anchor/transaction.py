@@ -20,7 +20,7 @@ from clvlab.base.files import new_file
 from clvlab.errors import AnchorError
 from clvlab.proof.anchor import MEMO_PROGRAMS, Instruction, Seen
 
-MEMO_PROGRAM = MEMO_PROGRAMS[1]  # the one that every cluster has, old or new
+MEMO_PROGRAM = MEMO_PROGRAMS[1]  # every cluster has this one, old or new
 _COMPUTE_UNITS = 50_000  # a memo of 71 bytes with one signer takes about 20,000
 
 
@@ -30,7 +30,7 @@ def keypair(path: Path) -> Keypair:
     Raises
     ------
     AnchorError
-        The file is missing, or not a JSON array of 64 numbers that form a key; the message never shows the content.
+        The file is missing, or is not a JSON array of 64 numbers that form a key. The message never shows the content.
     """
     try:
         return Keypair.from_bytes(bytes(json.loads(path.read_text())))
@@ -41,7 +41,7 @@ def keypair(path: Path) -> Keypair:
 
 
 def new_keypair(path: Path) -> Keypair:
-    """Make a key and write it readable by its owner alone; an existing file is never overwritten."""
+    """Make a key and write it to a new file that only its owner can read. An existing file is never overwritten."""
     key = Keypair()
     new_file(path, json.dumps(list(bytes(key))).encode(), 0o600)
     return key
@@ -65,7 +65,7 @@ def transaction_bytes(attempt: AnchorAttempt) -> bytes:
 
 
 def read_seen(genesis_hash: str, transaction: VersionedTransaction, error: str | None) -> Seen:
-    """Parse a transaction from its own bytes; logs and the node's own parsing are ignored."""
+    """Parse a transaction from its own bytes. Logs and the node's parsing are ignored."""
     message = transaction.message
     keys = message.account_keys
 
@@ -90,9 +90,9 @@ def read_seen(genesis_hash: str, transaction: VersionedTransaction, error: str |
 
 
 def _signed(transaction: VersionedTransaction) -> bool:
-    """Whether a transaction is valid for a chain, with a signature of every signer that its header counts.
+    """Return whether a transaction is valid for a chain, with a signature of every signer that its header counts.
 
-    The library checks only the signatures that are present: a header could count more signers.
+    The library checks only the signatures that are present, and a header could count more signers.
     """
     try:
         transaction.sanitize()

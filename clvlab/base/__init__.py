@@ -1,1 +1,1 @@
-"""Basics for all other folders: files, caches, times, wrong names, work in parallel."""
+"""Basics for all other folders: files, caches, times, suggestions for wrong names, and parallel work."""

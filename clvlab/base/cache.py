@@ -12,9 +12,10 @@ _V = TypeVar("_V")
 
 
 class BoundedCache(Generic[_V]):
-    """Immutable values by key; thread-safe.
+    """A thread-safe cache of immutable values by key.
 
-    Beyond ``max_bytes``, as ``size`` counts them, the least recently read are dropped; a larger value is never kept.
+    Beyond ``max_bytes``, as counted by ``size``, the least recently read values are dropped. A value larger than ``max_bytes``
+    is never kept.
     """
 
     def __init__(self, max_bytes: int, size: Callable[[_V], int]) -> None:
@@ -25,7 +26,7 @@ class BoundedCache(Generic[_V]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], _V]) -> _V:
-        """Return the value of a key, made once even for concurrent callers; an error is raised to all and not kept."""
+        """Return the value of a key. Concurrent callers share one call of ``make``, and an error is raised to all, not kept."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)

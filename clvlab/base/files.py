@@ -1,4 +1,4 @@
-"""Files: others' are read without surprises, our own are written whole or not at all."""
+"""Files: strict reading of files that others wrote, and atomic writing of our own."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import BinaryIO
 
 from clvlab.errors import FileError, FileLockedError
 
-MAX_BYTES = 4 << 30  # of one file of a run, or of a bundle: some six million decisions
+MAX_BYTES = 4 << 30  # of a bundle or of one file of a run: about six million decisions
 MAX_KEYS_BYTES = 1 << 20
 _UNFINISHED = ".unfinished-by-clvlab-"
-_WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # a pipe would wait for who writes to it
+_WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # opening a pipe would wait for a writer
 
 
 def file_bytes(path: Path, limit: int = MAX_BYTES, most: int | None = None) -> bytes:
-    """Read a regular file whole, or its ``most`` first bytes; ``FileError`` for anything else, or beyond the limit."""
+    """Read a regular file, or its first ``most`` bytes; ``FileError`` for another kind of file, or one beyond the limit."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _WITHOUT_WAITING)) as file:
-        # The open file is checked, not its path, so no pipe or device can be put in its place in between.
+        # The open file is checked instead of its path, so that nobody can swap in a pipe or device in between.
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise FileError(f"{str(path)!r} is no regular file")
@@ -45,7 +45,7 @@ def file_bytes_or_none(path: Path, limit: int = MAX_BYTES) -> bytes | None:
 
 @contextmanager
 def lock(folder: Path, patience_s: float | None = None) -> Iterator[None]:
-    """Lock a folder against other users of this function; ``FileLockedError`` after ``patience_s``, ``None`` waits."""
+    """Lock a folder against other callers; ``FileLockedError`` after ``patience_s`` seconds. ``None`` waits without limit."""
     try:
         import fcntl  # POSIX only; readers work without it
     except ImportError as error:
@@ -75,8 +75,8 @@ def _try_until(take: Callable[[], None], folder: Path, patience_s: float) -> Non
 class StagingPath:
     """A new file or folder next to its target, locked while this process works in it.
 
-    It is renamed or linked to its target; ``close`` removes the rest. A killed process leaves a file or folder whose lock is
-    free, which the next process in the same place removes. ``mode`` is subject to the umask; ``descriptor`` holds the lock.
+    It is renamed or linked to its target, and ``close`` removes the rest. A killed process leaves a file or folder with a free
+    lock, and the next process in the same place removes that. ``mode`` is subject to the umask. ``descriptor`` holds the lock.
     """
 
     def __init__(self, parent: Path, mode: int = 0o700, *, folder: bool = True) -> None:
@@ -91,11 +91,11 @@ class StagingPath:
             except FileNotFoundError:
                 if not folder:
                     raise
-                continue  # another process, which began, took it for a leftover in between
-            with suppress(OSError):  # a file system without locks, where leftovers are not removed either
+                continue  # another process that just started removed it as a leftover
+            with suppress(OSError):  # on a file system without locks, leftovers are not removed either
                 if not _locked(self.descriptor):
                     os.close(self.descriptor)
-                    continue  # taken for a leftover in the same way
+                    continue  # removed as a leftover in the same way
             return
 
     def __enter__(self) -> Path:
@@ -110,20 +110,20 @@ class StagingPath:
 
 
 def remove_leftovers(folder: Path, prefix: str = _UNFINISHED) -> None:
-    """Remove unfinished files of killed processes from a folder, except those that are locked."""
+    """Remove unfinished, unlocked files of killed processes from a folder."""
     for path in folder.glob(f"{prefix}*"):
         try:
             descriptor = os.open(path, os.O_RDONLY | _WITHOUT_WAITING | getattr(os, "O_NOFOLLOW", 0))
         except OSError:  # removed, or another user's
             continue
-        with suppress(OSError):  # without a lock nothing tells whether it is held
+        with suppress(OSError):  # without locks, a file in use can't be recognised
             if _locked(descriptor):
                 _remove(path)
         os.close(descriptor)
 
 
 def _locked(descriptor: int) -> bool:
-    """Lock without waiting; False where another process holds it, or has removed it."""
+    """Lock a file without waiting; False if another process holds the lock, or has removed the file."""
     try:
         import fcntl
     except ImportError as error:
@@ -144,9 +144,9 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def written_file(path: Path, mode: int = 0o666, *, replace: bool = False) -> Iterator[BinaryIO]:
-    """Open a new file that gets its name when the context ends without an error: whole, and on the disk.
+    """Open a new file, which gets its name when the context ends without an error. It is then whole and on the disk.
 
-    An existing file is kept, with ``FileExistsError``, unless ``replace``.
+    Without ``replace``, an existing file is kept and ``FileExistsError`` raised.
     """
     if not replace and os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -169,7 +169,7 @@ def written_file(path: Path, mode: int = 0o666, *, replace: bool = False) -> Ite
 
 
 def name_file(path: Path, name: Path) -> None:
-    """Name a file in one step that raises ``FileExistsError`` where the name is taken."""
+    """Name a file in one step; ``FileExistsError`` if the name is taken."""
     try:
         name.hardlink_to(path)
     except FileExistsError as error:
@@ -177,23 +177,23 @@ def name_file(path: Path, name: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
             raise
-        path.rename(name)  # on a file system without links; the name was free a moment ago
+        path.rename(name)  # for a file system without links; the name was free a moment ago
 
 
 def new_file(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a new file whole or not at all; ``FileExistsError`` where the name is taken."""
+    """Write a new file whole or not at all; ``FileExistsError`` if the name is taken."""
     with written_file(path, mode) as file:
         file.write(content)
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that after a crash it has the old content or the new one."""
+    """Write a file so that after a crash it has either the old or the new content."""
     with written_file(path, 0o644, replace=True) as file:
         file.write(content)
 
 
 def flush(path: Path) -> None:
-    """Put a file's content, or a folder's names, on the disk."""
+    """Flush a file's content, or a folder's names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

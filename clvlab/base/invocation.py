@@ -1,4 +1,4 @@
-"""The command line of clvlab as users can type it here, for hints."""
+"""Command lines of clvlab for hints, as users can type them in this environment."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SCRIPTS = (_NAME, f"{_NAME}.exe")
 
 
 def command(*words: object) -> str:
-    """Return a command of clvlab, or only its program, as it can be typed in this folder.
+    """Return a command of clvlab as it can be typed in this folder. Without words, return only the program.
 
-    Every hint of a next command is made here: an environment that is not activated has no ``clvlab`` on its path, and a path
-    may hold spaces. In evidence, over HTTP or in a browser the program is named ``clvlab`` instead. A path that is a bare name
-    begins with ``./``, or a command could take it for a pack of the catalog, or for an option.
+    Every hint of a next command is made here, because ``clvlab`` is not on the path unless its environment is activated, and a
+    path may have spaces. In evidence, over HTTP or in a browser the program is named ``clvlab`` instead. A path that is a bare
+    name gets ``./`` in front, because a command could take it for a pack of the catalog or for an option.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def _program() -> list[str]:
     script = _script()
     if script is None:
         return [_typed(sys.executable), "-m", _NAME]
-    on_path = shutil.which(_NAME)  # a program of another environment is not this one
+    on_path = shutil.which(_NAME)  # another environment's program does not count
     return [_NAME] if on_path is not None and script.samefile(on_path) else [_typed(script)]
 
 
@@ -51,7 +51,7 @@ def _script() -> Path | None:
 def _typed(path: str | Path) -> str:
     try:
         folder = Path.cwd()
-    except OSError:  # it is removed: nothing is below it
+    except OSError:  # the folder was removed
         return str(path)
     place = folder / path
     return _no_name(os.path.relpath(place)) if place.is_relative_to(folder) else str(place)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def printable(text: str) -> str:
-    r"""Return a text on one line, with each unprintable character as Python writes it.
+    r"""Return a text on one line, with each unprintable character as Python's escape.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 
 def nearest(value: object, known: Iterable[str]) -> str | None:
-    """Return the name that was probably meant, ignoring case and dashes; ``None`` if none is near.
+    """Return the known name that was probably meant, ignoring case and dashes; ``None`` if no name is near.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def names_checked(verb: Callable[P, R]) -> Callable[P, R]:
         return ArgumentError(_refusal(verb, shape, named, error))
 
     bind = shape.bind
-    # Doctests find a function by its globals: the wrapper has those of what it wraps.
+    # Doctests find a function by its globals, so the wrapper has the globals of the wrapped function.
     made = FunctionType(checked.__code__, verb.__globals__, verb.__name__, None, checked.__closure__)
     return update_wrapper(made, verb)
 

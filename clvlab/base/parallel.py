@@ -16,9 +16,9 @@ from clvlab import errors
 from clvlab.errors import ClvlabError, ExecutorError
 
 _ALONE_S = 1.0  # seconds of work here before other processes are considered
-_WORTH_S = 4.0  # seconds of remaining work from which they are faster: starting each takes about one
-_TASK_S = 0.25  # work that is sent at once
-_WAITING = 4  # tasks a worker, sent ahead
+_WORTH_S = 4.0  # seconds of remaining work above which other processes are faster; each takes about one second to start
+_TASK_S = 0.25  # seconds of work in one task
+_WAITING = 4  # tasks for each worker, sent ahead
 _ATTEMPTS = 3  # of a task whose process dies
 
 Q = TypeVar("Q")
@@ -35,7 +35,7 @@ def _remade(kind: type[ClvlabError], arguments: tuple[Any, ...], state: Mapping[
     return error
 
 
-# Most errors take facts, but are unpickled with their sentence as only argument: a pool breaks on that.
+# Most errors take facts as arguments, but are unpickled with their sentence as only argument, which would break a pool.
 for _kind in vars(errors).values():
     if isinstance(_kind, type) and issubclass(_kind, ClvlabError):
         copyreg.pickle(_kind, _reduced)
@@ -43,9 +43,10 @@ for _kind in vars(errors).values():
 
 @dataclass(frozen=True, slots=True)
 class Work(Generic[Q, A]):
-    """Questions of a kind, and the functions that answer them here and, as a function of a module, in another process.
+    """Functions that answer a kind of question: one in this process, and one, defined in a module, in another process.
 
-    Questions with one ``group_by`` are sent together, at most ``most``; ``on_leave`` is called before other processes answer.
+    At most ``most`` questions with the same ``group_by`` are sent together. ``on_leave`` is called before other processes
+    answer.
     """
 
     local: Callable[[Sequence[Q]], list[A]]
@@ -57,11 +58,11 @@ class Work(Generic[Q, A]):
 
 
 def parallel_map(work: Work[Q, A], questions: Iterable[Q], count: int, executor: Executor | None) -> Iterator[A]:
-    """Yield the answer to each question in order, whichever process answers; questions are taken as they are needed.
+    """Yield the answers in the order of the questions, from any process. Questions are taken as they are needed.
 
-    Questions of one group must be consecutive. Without an ``executor``, whose processes must import clvlab and read the pack's
-    folder, this process works alone, and, once a few seconds of work are left, all cores (``CLVLAB_WORKERS`` processes).
-    ``ExecutorError`` if a question's process died again and again.
+    Questions of one group must be consecutive. The processes of an ``executor`` must import clvlab and read the pack's folder.
+    Without an ``executor`` this process works alone at first. If a few seconds of work remain, ``CLVLAB_WORKERS`` processes
+    do it, by default one for each core. ``ExecutorError`` if a question's process died repeatedly.
     """
     left, spent_s, done, several = iter(questions), 0.0, 0, workers() > 1
     for question in left:
@@ -87,7 +88,7 @@ def _chunks(questions: Iterator[Q], group_by: Callable[[Q], object], size: int) 
 
 
 def workers() -> int:
-    """Return the number of processes: ``CLVLAB_WORKERS``, or as many as the cores that this process may use."""
+    """Return the number of processes: ``CLVLAB_WORKERS``, or the number of cores that this process may use."""
     text = os.environ.get("CLVLAB_WORKERS", "")
     if text and not (text.isascii() and text.isdigit() and int(text)):
         raise ExecutorError(f"CLVLAB_WORKERS must be a positive whole number, not {text!r}")
@@ -95,7 +96,7 @@ def workers() -> int:
 
 
 def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor | None) -> Iterator[list[A]]:
-    """Send tasks ahead, and yield their answers in order; one whose process dies is sent again."""
+    """Send tasks ahead, and yield their answers in order. A task is sent again if its process dies."""
     waiting: deque[tuple[tuple[Q, ...], Future[list[A] | ClvlabError]]] = deque()
     pool, attempts, most = executor or _cores(), 1, _WAITING * workers()
     try:
@@ -133,7 +134,7 @@ def _submit(pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...]) -> Future[li
 
 
 def _answered(remote: Callable[[Sequence[Q]], list[A]], chunk: tuple[Q, ...]) -> list[A] | ClvlabError:
-    """Answer a task in another process; a ``ClvlabError`` is an answer, not a reason to try again."""
+    """Answer a task in another process. A ``ClvlabError`` is an answer, not a reason to try again."""
     try:
         return remote(chunk)
     except ClvlabError as error:
@@ -154,7 +155,7 @@ def _lost(work: Work[Q, A], chunk: tuple[Q, ...], error: Exception, attempts: in
 
 
 def _cores() -> Executor:
-    """Return the pool of this process, with one Polars thread a worker; a new one where the last one broke."""
+    """Return the pool of this process, with one Polars thread for each worker. A new pool replaces a broken one."""
     from loky import get_reusable_executor  # only here: most sessions never leave their process
 
     pool: Executor = get_reusable_executor(max_workers=workers(), env={"POLARS_MAX_THREADS": "1"}, timeout=60)

@@ -1,4 +1,4 @@
-"""Times as sources and users write them, to UTC milliseconds; one without a zone is refused unless the zone is named."""
+"""Conversion of times from sources and users to UTC milliseconds. A time without a zone needs a named zone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stated kickoff: from one moment to another, the same where the time is stated."""
+    """A stated kickoff, from one moment to another. With a stated time, both moments are the same."""
 
     first_ms: int
     last_ms: int
@@ -45,14 +45,14 @@ def time_in_name(name: str) -> int | None:
 
 
 def time_ms(value: object, zone: ZoneInfo | None = None) -> int:
-    """Return UTC milliseconds of ISO 8601, unix seconds or milliseconds; ``ValueError`` for another text or a missing zone."""
+    """Return UTC milliseconds of ISO 8601 or unix (milli)seconds; ``ValueError`` for another text or a missing zone."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{value!r} is no time")
     return of_iso(value, zone) if isinstance(value, str) else of_unix(value)
 
 
 def of_unix(value: float) -> int:
-    """Return milliseconds of unix seconds or, from 10^11 on, milliseconds."""
+    """Return milliseconds of a unix time, in seconds below 10^11 and in milliseconds from there."""
     found = value if value >= _MS_FROM else value * 1000
     if not 0 <= found <= LAST_MS:
         raise ValueError(f"{value!r} is no unix time")
@@ -64,12 +64,12 @@ def of_iso(text: str, zone: ZoneInfo | None = None) -> int:
 
 
 def micros_of_iso(text: str, zone: ZoneInfo | None = None) -> int:
-    """Return microseconds of an ISO 8601 text, which order events within a millisecond."""
+    """Return microseconds of an ISO 8601 text. They order events within a millisecond."""
     return (_in_utc(iso_moment(text.strip()), text, zone) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def iso_moment(text: str) -> datetime:
-    """Read an ISO 8601 text, with its zone or without."""
+    """Read an ISO 8601 text, with or without a zone."""
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
@@ -106,7 +106,7 @@ def _by_form(text: str, form: str) -> datetime:
 
 
 def by_forms(text: str, *forms: str) -> datetime | None:
-    """Read a text in the first format of ``strptime`` that it fits; ``None`` where it fits none.
+    """Read a text in the first format of ``strptime`` that it fits; ``None`` if it fits no format.
 
     Examples
     --------
@@ -134,10 +134,10 @@ def zone_of(name: str | None) -> ZoneInfo | None:
 def moments_of(
     cells: Sequence[str | None], zone: ZoneInfo | None, form: str | None, name: str
 ) -> tuple[list[int | None], list[str | None]]:
-    """Return UTC milliseconds of each time, and why one can't be read.
+    """Return UTC milliseconds of each time, and the reason why a time can't be read.
 
-    Cells are ISO 8601, unix seconds or milliseconds, or in ``form`` of ``strptime``; ``zone`` is for those without one, and
-    ``name`` is their name in errors. ``SourceError`` for a time without any zone.
+    Cells are ISO 8601, unix seconds or milliseconds, or in the format ``form`` of ``strptime``. ``zone`` is for times without
+    a zone, and ``name`` is the name of the cells in errors. ``SourceError`` for a time without any zone.
     """
     read: list[int | None] = []
     reasons: list[str | None] = []
@@ -158,9 +158,9 @@ def moments_of(
 
 
 def days_of(cells: Sequence[str | None], zone: ZoneInfo | None, form: str | None) -> list[Span | None]:
-    """Return the stated kickoff of each match, a whole day where only that is stated; ``None`` where it can't be read.
+    """Return the stated kickoff of each match; ``None`` if it can't be read. A kickoff without a time spans its whole day.
 
-    A kickoff without a zone spans the moments at which it is that time somewhere.
+    A kickoff without a zone spans all moments at which some zone has that time.
     """
     return [_span((cell or "").strip(), zone, form) for cell in cells]
 
@@ -218,7 +218,7 @@ def _span(text: str, zone: ZoneInfo | None, form: str | None) -> Span | None:
     if day is not None:
         start = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
         return Span(start, start + _DAY_MS - 1)
-    with suppress(ValueError):  # a kickoff may be written otherwise than the time of the bet
+    with suppress(ValueError):  # a kickoff and the time of the bet may be written differently
         text = _by_form(text, form).isoformat() if form is not None else text
     try:
         if zone is None and _is_local(text):

@@ -1,4 +1,4 @@
-"""Agents as the engine sees them, and the process in which each one's code runs."""
+"""Agents as the engine sees them, and the process that runs each agent's code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clvlab.law.tape import Tape
 from clvlab.proof.canonical import canonical, without_floats
 
 A = TypeVar("A", bound="Agent")
-# Objects that clvlab itself made, by identity: an object could claim anything about itself, and its code would run here.
+# Objects that clvlab itself made, by identity. Any other object could claim to be one, and its code would run here.
 _REGISTERED: WeakValueDictionary[int, Agent] = WeakValueDictionary()
 
 
@@ -28,17 +28,17 @@ class Identity:
     Attributes
     ----------
     config
-        Parameters with defaults filled in; JSON values, fractions as floats (they are sealed as decimal text).
+        Parameters as JSON values, with defaults filled in. Fractions are floats here and decimal text in a seal.
     causality
-        How it was shown that no decision used a later tick; the engine finds it out, and no agent declares it.
+        Kind of proof that no decision used a later tick. The engine determines it, not the agent.
     source_sha256
-        Digest of a user agent's source; ``None`` for templates, which their version identifies.
+        Digest of a user agent's source; ``None`` for a template, because its version identifies it.
     reads
         Name and SHA-256 of each file that the agent could read, apart from its tape.
     network
         Whether the agent could reach a network.
     held
-        Resources that the system kept from its process; empty for a template.
+        Resources that the system kept from the agent's process; empty for a template.
     """
 
     agent_id: str
@@ -54,7 +54,7 @@ class Identity:
 
     @property
     def asks_for_books(self) -> bool:
-        """Whether the agent is shown each book's quotes as well as the consensus, as its config states."""
+        """Whether the config states that the agent sees each book's quotes as well as the consensus."""
         return self.config.get("books") is True
 
     def __post_init__(self) -> None:
@@ -76,18 +76,18 @@ class Identity:
 
 @runtime_checkable
 class Agent(Protocol):
-    """A strategy: reads a tape, returns decisions."""
+    """A strategy, which reads a tape and returns decisions."""
 
     @property
     def identity(self) -> Identity: ...
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Return ``DECISIONS`` over the tape; a decision at a tick may use that tick and earlier ones only."""
+        """Return ``DECISIONS`` over the tape. A decision at a tick may use only that tick and earlier ticks."""
         ...
 
 
 class ProcessAgent(ABC):
-    """An agent whose code runs in processes of its own, never in this one."""
+    """An agent whose code runs only in processes of its own."""
 
     @property
     @abstractmethod
@@ -96,12 +96,12 @@ class ProcessAgent(ABC):
     @property
     @abstractmethod
     def audited(self) -> Causality:
-        """Causality that an audit of these processes shows: how far they are sandboxed."""
+        """Causality to seal after an audit. It depends on how far the agent's processes are sandboxed."""
 
     @property
     @abstractmethod
     def steps(self) -> bool:
-        """Whether its process gets each message only after its answer to the one before, which needs no audit."""
+        """Whether its process gets each message only after its answer to the previous one. No audit is needed then."""
 
     @property
     @abstractmethod
@@ -110,18 +110,18 @@ class ProcessAgent(ABC):
 
     @abstractmethod
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Return ``DECISIONS`` over the tape, from a process that may have been used before."""
+        """Return ``DECISIONS`` over the tape. The process may have been used before."""
 
     @abstractmethod
     def fresh(self, *, silent: bool = False, grows: bool = False) -> AbstractContextManager[Agent]:
-        """Start a process that has seen nothing; it ends with the context.
+        """Start a process without earlier data, which ends with the context.
 
-        ``silent`` drops its output; ``grows`` says that each tape begins with the one before.
+        ``silent`` drops its output. ``grows`` says that each tape begins with the previous tape.
         """
 
 
 def register(agent: A) -> A:
-    """Record that clvlab made this object, a template or an isolated agent; the engine calls no other."""
+    """Record that clvlab made this object, a template or an isolated agent. The engine calls only such objects."""
     _REGISTERED[id(agent)] = agent
     return agent
 
@@ -131,7 +131,7 @@ def is_registered(agent: object) -> bool:
 
 
 def identify(agent: Agent, *, audit: bool) -> Identity:
-    """Return an agent's identity with the causality to seal, or raise ``AgentError`` for an object that clvlab did not make."""
+    """Return an agent's identity with the causality to seal; ``AgentError`` for an object that clvlab did not make."""
     if not is_registered(agent):
         raise AgentError(
             f"{type(agent).__name__} is code of your own, which never runs where runs are scored and sealed: "
@@ -145,7 +145,7 @@ def identify(agent: Agent, *, audit: bool) -> Identity:
 
 
 def fresh(agent: Agent, *, silent: bool = False, grows: bool = False) -> AbstractContextManager[Agent]:
-    """Return an agent that has seen nothing: a new process, or a template, which keeps no state."""
+    """Return an agent without earlier data: a new process, or the template itself, which keeps no state."""
     return agent.fresh(silent=silent, grows=grows) if isinstance(agent, ProcessAgent) else nullcontext(agent)
 
 
@@ -160,7 +160,7 @@ def sealable(identity: Identity) -> dict[str, Any]:
 
 
 def decisions_of(agent: Agent, tape: Tape) -> pl.DataFrame:
-    """Return an agent's ``DECISIONS``, checked by the law; changes it makes to the tape's frames do not reach them."""
+    """Return an agent's ``DECISIONS``, checked by the law. The agent gets clones of the tape's frames."""
     return check_decisions(unchecked_decisions(agent, tape))
 
 
@@ -172,8 +172,8 @@ def unchecked_decisions(agent: Agent, tape: Tape) -> pl.DataFrame:
             f"agent {agent.identity.agent_id!r} asks for books, and pack {tape.binding.pack_id!r} has the consensus alone: "
             "import it with books=True"
         )
-    # Frames are cloned, so that an agent can't change the prices that it is scored by.
-    # Agents see kickoffs as announced: one that was known only afterwards would tell them when the window ends.
+    # Frames are cloned, so an agent can't change the prices that score it.
+    # Agents see announced kickoffs only, because a kickoff that became known later would reveal the end of the window.
     own = replace(
         tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=fixtures.clone(), announced=None,
         books=tape.books if asks else None,

@@ -1,4 +1,4 @@
-"""Ask the agents of a run, each in a place from where it can't reach the scores, and stepped ones each alone."""
+"""Ask the agents of a run for decisions, where they can't reach the scores. Each stepped agent runs alone."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from clvlab.errors import AgentError, DecisionError, LogError, LookaheadError, S
 from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
 
-# Agents that decide over whole frames, given blocks of messages; cuts fall where they could not be known beforehand.
+# Agents that decide over whole frames get blocks of messages. An agent can't know beforehand where a block is cut.
 
 
 BLOCKS = 48
-_MAX_ROWS = 100_000  # of a fixture that is drawn blindly
+_MAX_ROWS = 100_000  # of a blindly drawn fixture
 
 
 def decisions_by_blocks(
@@ -46,12 +46,15 @@ def decisions_by_blocks(
     blocks: int = BLOCKS,
     window: Window | None = None,
 ) -> LookaheadReport:
-    """Return the audit of an agent that was given a tape in blocks; ``moved`` has the decisions that a later block changed.
+    """Return the audit of an agent that gets a tape in blocks. ``moved`` has the decisions that a later block changed.
 
-    Steps: 1. a process decides over the whole tape, and ends; 2. the tape is cut, as in an audit; 3. another process, which has
-    seen nothing, gets one more block each time, and must give the same answers as the first, which knew no cut: otherwise it
-    could look ahead within a block and repeat its answer later; 4. fixtures are drawn blindly, and judged as in an audit. Only
-    a look ahead that crosses no cut stays unseen. The seed must be unknown to the agent, such as one from ``secrets``.
+    1. A process decides over the whole tape, and ends.
+    2. The tape is cut, as in an audit.
+    3. A new process gets one more block each time. It must give the answers of the first process, which knew no cut. Otherwise
+       it could look ahead within a block and repeat its answer later.
+    4. Fixtures are drawn blindly, and judged as in an audit.
+
+    Only a look ahead that crosses no cut stays unseen. The seed must be unknown to the agent, for example from ``secrets``.
     """
     if blocks < 2:
         raise AgentError(f"a tape is asked about in at least 2 blocks, not {blocks}")
@@ -65,7 +68,7 @@ def decisions_by_blocks(
     moved = _moved_by(located, answers)
     name = agent.identity.agent_id
     if moved.is_empty() and not _same(whole, last):
-        # The answers of a process that knows cuts and of one that does not must agree, or it could cheat within each block.
+        # A process that knows the cuts must agree with a process that does not, or the agent could cheat within each block.
         raise AgentError(f"agent {name!r} remembers, or draws lots: after all blocks it decides otherwise than at once")
     fixture_ids = tuple(tape.series["fixture_id"].unique().sort())
     report = LookaheadReport(name, plan.seed, tuple(sorted(answers)), moved, whole, fixture_ids)
@@ -87,7 +90,7 @@ _AGENTS_AT_ONCE, _ISOLATED_AT_ONCE = 8, 2  # an audit has several processes
 
 @dataclass(frozen=True, slots=True)
 class AgentQuestion:
-    """A tape and window for all agents of a run; ``audit`` draws an audit from agent id and hash of answers, or is ``None``."""
+    """A tape and window for all agents of a run. ``audit`` draws an audit from agent id and hash of answers, or is ``None``."""
 
     tape: Tape
     window: Window
@@ -96,7 +99,7 @@ class AgentQuestion:
 
 @dataclass(frozen=True, slots=True)
 class AgentAnswers:
-    """Decisions of agents, and by agent id their audits and the errors of those that failed."""
+    """Decisions of agents. Audits, and errors of failed agents, are by agent id."""
 
     frames: list[pl.DataFrame]
     audits: dict[str, LookaheadReport]
@@ -106,12 +109,12 @@ class AgentAnswers:
 def agent_answers(
     question: AgentQuestion, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int], None]
 ) -> AgentAnswers:
-    """Ask all agents; the run goes on without those that fail."""
+    """Ask all agents. The run continues without agents that fail."""
     found = AgentAnswers([], {}, {})
     stepped = [isinstance(agent, ProcessAgent) and agent.steps for _, agent in agents]
     at_once = _ISOLATED_AT_ONCE if any(isinstance(agent, ProcessAgent) for _, agent in agents) else _AGENTS_AT_ONCE
     answers: dict[str, Future[tuple[pl.DataFrame, LookaheadReport | None]]] = {}
-    # Stepped agents run first and alone: the processor load of a process that has seen later messages would signal them.
+    # Stepped agents run first and alone, because a process with later messages could signal to them by processor load.
     for steps, most in ((True, 1), (False, at_once)):
         with ThreadPoolExecutor(most) as pool:
             pending = {
@@ -124,7 +127,7 @@ def agent_answers(
         answers |= pending
     for identity, _ in agents:
         answer = answers[identity.agent_id]
-        error = answer.exception()  # an agent is foreign code: its failure is part of the run
+        error = answer.exception()  # an agent is foreign code, and its failure is part of the run
         if isinstance(error, StoreError | LogError):  # a fault of the record keeper, not of the agent
             raise error
         if error is None:
@@ -136,7 +139,7 @@ def agent_answers(
             found.failed[identity.agent_id] = error
         else:
             raise error  # an interrupt
-    # Each failed audit was an attempt: the best of several looks clean by luck, so the report counts them.
+    # Each failed audit was an attempt. The report counts attempts, because the best of several looks clean by luck.
     missed = sum(who.agent_id in found.failed for who, agent in agents if _audit_of(question, who, agent) is not None)
     return replace(found, audits={name: report.with_failed(missed) for name, report in found.audits.items()})
 
@@ -156,7 +159,7 @@ def _answer(question: AgentQuestion, identity: Identity, agent: Agent) -> tuple[
         report = audit()
         if not report.passed:
             raise LookaheadError(f"{report!r}. Nothing was sealed")
-        return located(name, tape, report.decisions), replace(report, decisions=report.decisions.clear())  # they are the run's
+        return located(name, tape, report.decisions), replace(report, decisions=report.decisions.clear())  # the run has them
     return located(name, tape, fresh_decisions(agent, tape)), None
 
 

@@ -1,6 +1,6 @@
-"""Live runs: agents follow messages as they come, and their decisions are sealed when their fixture closes.
+"""Live runs: agents decide at each message as it comes, and their decisions are sealed when their fixture closes.
 
-A live run can be replayed over the pack that it captured: the same agents give the same decisions, byte for byte.
+A live run can be replayed over the pack that it captured. The same agents then give the same decisions, byte for byte.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clvlab.law.schema import TICKS, Causality, ClosingPolicy, SourceMode
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.manifest import RunStarted
 
-# Agents that decide message by message, as messages come: a decision is final, whatever comes later.
+# Agents that decide at each message as it comes. A decision is final.
 
 
 _ORDER = ["fixture_id", "tick_seq", "action", "market_key", "side"]
@@ -36,7 +36,7 @@ class Follower(Protocol):
     """One agent in one run."""
 
     def take(self, message: Message) -> Sequence[Decision]:
-        """Return the agent's decisions at a message, which comes after all that were taken before."""
+        """Return the agent's decisions at a message, which is later than all messages taken before."""
         ...
 
 
@@ -46,12 +46,12 @@ class Followable(Protocol):
 
 
 def following(agent: Agent, fixtures: pl.DataFrame) -> AbstractContextManager[Follower]:
-    """Return a follower of an agent: its own, or one that decides again over each prefix."""
+    """Return the agent's own follower, or a follower that decides again over each prefix."""
     return agent.following(fixtures) if isinstance(agent, Followable) else nullcontext(TapeFollower(agent, fixtures))
 
 
 class TapeFollower:
-    """Follower of any agent: it decides again over all messages so far, and may not change its earlier decisions."""
+    """Follower of any agent. The agent decides again over all messages so far, and may not change earlier decisions."""
 
     def __init__(self, agent: Agent, fixtures: pl.DataFrame) -> None:
         self._agent, self._fixtures = agent, fixtures
@@ -59,7 +59,7 @@ class TapeFollower:
         self._decided = pl.DataFrame(schema=DECISION_COLUMNS)
 
     def take(self, message: Message) -> Sequence[Decision]:
-        """Return the decisions at a message; ``LookaheadError`` if decisions at earlier messages have changed."""
+        """Return the decisions at a message; ``LookaheadError`` if the agent changed decisions at earlier messages."""
         self._ticks.vstack(ticks_of([message]), in_place=True)
         if self._ticks.n_chunks() > _MAX_CHUNKS:
             self._ticks = self._ticks.rechunk()
@@ -78,7 +78,7 @@ class TapeFollower:
 
 
 def identify_live(agent: Agent) -> Identity:
-    """Return an agent's identity as a live run seals it: it decides before later messages exist."""
+    """Return an agent's identity with the causality of a live run: it decides before later messages exist."""
     return replace(identify(agent, audit=False), causality=Causality.LIVE)
 
 
@@ -93,7 +93,7 @@ def live_started(
     closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE,
     max_close_age_s: int | None = None,
 ) -> RunStarted:
-    """Return the payload of RUN_STARTED of a live run, which no data shapes; ``origin_id`` makes it unique."""
+    """Return the payload of RUN_STARTED of a live run. It depends on no data; ``origin_id`` makes it unique."""
     if window.close_source is not None:
         raise WindowError(f"a live run closes by its feed: leave close_source {window.close_source!r:.80} out")
     identities = [identify_live(agent) for agent in agents]
@@ -114,9 +114,9 @@ def live_started(
 
 
 def checked(decided: Sequence[Decision], agent_id: str, at: Message) -> None:
-    """Raise ``LookaheadError``, ``AgentError`` or ``DecisionError`` for decisions at a message that could not be sealed."""
-    # An agent owns its process, and may answer anything: at an earlier tick it would take a price that it saw move since, and
-    # at one that never comes it would spoil the seal of all agents.
+    """Raise ``LookaheadError``, ``AgentError`` or ``DecisionError`` for decisions that can't be sealed at this message."""
+    # An agent controls its process and may answer anything. A decision at an earlier tick would take a price whose later
+    # movement the agent has seen. A decision at a tick that never comes would spoil the seal of all agents.
     for fixture_id, tick_seq, *_ in decided:
         if (fixture_id, tick_seq) != (at.fixture_id, at.tick_seq):
             raise LookaheadError(
@@ -150,7 +150,7 @@ def seal_live(
 
 
 def require_agent(decided: Mapping[str, Sequence[Decision]], failures: Failures) -> None:
-    """Raise ``DecisionError``, with the first line of each error, unless an agent has not failed."""
+    """Raise ``DecisionError``, with the first line of each error, if all agents failed."""
     if not decided:
         causes = "; ".join(f"{agent_id}: {(cause.splitlines() or [''])[0]}" for agent_id, cause in failures.causes.items())
         raise DecisionError(f"no agent is left: {causes:.500}")
@@ -167,9 +167,9 @@ def replay_live(
     captured: str,
     commit_index: int | None = None,
 ) -> RunResult:
-    """Ask the agents of a live run that did not fail again, over all that it captured, and seal their decisions as then."""
-    # The tape as agents saw it, message by message: without a pack, and without knowledge of the fixtures, even of kickoffs,
-    # which some feeds move, and others never say.
+    """Ask a live run's agents again over all that it captured, except failed ones, and seal their decisions as then."""
+    # This is the tape as the live agents saw it, without a pack and without facts about the fixtures. Even kickoffs are
+    # missing, because some feeds move them and others lack them.
     kickoffs = tape.fixtures.with_columns(kickoff_ts_ms=pl.lit(None, pl.Int64))
     seen = replace(tape, binding=Binding(None, tape.binding.fixture_ids, None), announced=kickoffs, about=None)
     frames = [located(agent.identity.agent_id, tape, fresh_decisions(agent, seen)) for agent in agents]

@@ -1,4 +1,4 @@
-"""The look-ahead audit: whether an agent's decisions up to a tick depend on later ticks."""
+"""The look-ahead audit tests whether an agent's decisions up to a tick depend on later ticks."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ _ORDER = ["ts_ms", "fixture_id", "tick_seq"]
 _KEY = ["fixture_id", "tick_seq", "market_key", "side", "action"]
 _FEWEST_CUTS = 12
 _BLIND_FIXTURES, _BLIND_PARTS = 100, 8
-_FOUND = 0.35  # least share of drawn fixtures in which a planted veto or entry shows; python -m tests.simulations.audits
-_FOUND_BY_ONE = 0.05  # and of fixtures that are cut once, anywhere; same simulation
+_FOUND = 0.35  # least share of drawn fixtures that reveal a planted veto or entry; python -m tests.simulations.audits
+_FOUND_BY_ONE = 0.05  # the same share for fixtures with one cut anywhere; same simulation
 _MISSED = 0.05
-_JUDGED_ROWS = 100_000_000  # of all prefixes by which drawn fixtures are judged once decisions in them differ
+_JUDGED_ROWS = 100_000_000  # of all prefixes that judge drawn fixtures once decisions in them differ
 _PPM_DIGITS = 6  # a confidence is sealed in millionths
 Message = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The seed of an audit's cuts, and the number of audits that it may be the luckiest of, or ``None`` if not counted."""
+    """The seed of an audit's cuts, and the number of attempts, this one included; ``None`` if they are not counted."""
 
     seed: int
     attempts: int | None = None
 
 
-Drawing = Callable[[str], Draw]  # takes the hash of the answers on the whole tape, which is unknown before
-DrawingOf = Callable[[str, str], Draw]  # the same, given the id of the agent first
+Drawing = Callable[[str], Draw]  # takes the hash of the answers on the whole tape, which is unknown before these answers
+DrawingOf = Callable[[str, str], Draw]  # the same, with the agent's id as first argument
 
 
 @dataclass(frozen=True, slots=True)
 class BlindDraw:
-    """Fixtures that were drawn without a look at the decisions.
+    """Fixtures that were drawn independently of the decisions.
 
     Attributes
     ----------
@@ -58,12 +58,12 @@ class BlindDraw:
     fixture_ids
         Fixtures that were drawn.
     tested
-        Number of drawn fixtures that the bound rests on.
+        Number of drawn fixtures that the bound is computed from.
     attempts
-        Number of audits that this may be the luckiest of; ``None`` where they are not counted.
+        Number of audits, of which this may be the luckiest; ``None`` if they are not counted.
     by_prefixes
-        Whether one prefix of the whole tape judged each fixture, as for an agent that looks from one fixture to another and
-        so answers differently where fixtures end at different times; otherwise ten cuts of its own messages judged it.
+        Whether one prefix of the whole tape judged each fixture; otherwise ten cuts of its own messages judged it. Prefixes
+        are for an agent that looks across fixtures, whose answers differ if fixtures end at different times.
     """
 
     of: int
@@ -74,10 +74,10 @@ class BlindDraw:
 
     @property
     def least(self) -> int | None:
-        """Smallest number of fixtures in which use of later messages is found with 95 %; ``None`` if no number suffices.
+        """Smallest number of cheated fixtures that the audit finds with 95 %; ``None`` if no number suffices.
 
-        If attempts are counted, it holds for each of them. It is about messages at least a fifth of the fixture's messages
-        later; use of nearer ones shows less often.
+        If attempts are counted, the number holds for each of them. It is about use of messages that are later by at least a
+        fifth of the fixture's messages. Use of nearer messages is found less often.
         """
         return least_found(self.of, self.tested, _FOUND_BY_ONE if self.by_prefixes else _FOUND, self.attempts or 1)
 
@@ -101,10 +101,10 @@ def _of_attempts(attempts: int | None) -> str:
 
 
 def least_found(fixtures: int, drawn: int, found: float, attempts: int = 1) -> int | None:
-    """Return the smallest number of cheated fixtures that blind draws find with 95 %; ``None`` where all would not do.
+    """Return the smallest number of cheated fixtures that blind draws find with 95 %; ``None`` if even all are too few.
 
-    The chance of finding none is the sum over k of the hypergeometric chance that k cheated fixtures are drawn, times ``1 -
-    found`` to the power of k. Each of several attempts must find it with its share of the remaining 5 %.
+    The chance of finding no cheated fixture is a sum over k. Each term is the hypergeometric chance that k cheated fixtures are
+    drawn, times ``1 - found`` to the power of k. Several attempts share the remaining 5 % equally.
     """
 
     def missed(cheated: int) -> float:
@@ -121,11 +121,11 @@ def least_found(fixtures: int, drawn: int, found: float, attempts: int = 1) -> i
 
 @dataclass(frozen=True, slots=True)
 class LookaheadReport:
-    """Result of an audit; ``decisions`` are over the whole tape, or over the audited part for an agent that failed.
+    """Result of an audit. ``decisions`` cover the whole tape, or the audited part for an agent that failed.
 
-    ``cuts`` are the last messages (ts_ms, fixture_id, tick_seq) of all prefixes. ``moved`` has the ``DECISIONS`` that differ,
-    by ``change``: ``vanished`` (made only when later ticks are known) or ``appeared`` (taken back then); ``cut_*`` is the first
-    such cut.
+    ``cuts`` are the last messages (ts_ms, fixture_id, tick_seq) of all prefixes. ``moved`` has the ``DECISIONS`` that differ.
+    Its ``change`` is ``vanished`` for a decision made only with later ticks, and ``appeared`` for a decision made only without
+    them. ``cut_*`` is the first such cut.
     """
 
     agent_id: str
@@ -184,16 +184,18 @@ def lookahead_audit(
 ) -> LookaheadReport:
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
-    Steps: 1. a process decides over the whole tape, before the cuts are drawn; 2. another gets prefixes that end anywhere, the
-    shortest first, and at last the whole; 3. a third gets prefixes that end where the agent decided. 4. A tape of more than
-    ``max_rows`` is audited on some fixtures, drawn by the agent's gains, if it decides the same on these alone; otherwise again
-    on the whole tape with fewer cuts. 5. Fixtures are drawn blindly and cut at messages of their own, where abstaining shows as
-    much as acting; if any differs, prefixes of the whole tape judge.
+    1. A process decides over the whole tape, before the cuts are drawn.
+    2. Another process gets prefixes that end anywhere, the shortest first, and finally the whole tape.
+    3. A third process gets prefixes that end where the agent decided.
+    4. A tape of more than ``max_rows`` is audited on some fixtures, drawn by the agent's gains, if the agent decides the same
+       on these fixtures alone. Otherwise the whole tape is audited with fewer cuts.
+    5. Fixtures are drawn blindly and cut at messages of their own, where abstaining shows as much as acting. If decisions in a
+       fixture differ, prefixes of the whole tape judge.
 
-    A third of the cuts fall anywhere, a third where the agent decided without prices (a fill from later shows there), the
-    others where it gained. An agent that passes may still look ahead where no cut fell, or know the tape by heart. A prefix
-    numbers its series from 0: an agent that computes with the number fails. The seed must be unknown to the agent, such as one
-    from ``secrets``.
+    A third of the cuts fall anywhere. A third fall where the agent decided without prices, because a fill from later shows
+    there. The others fall where the agent gained. An agent that passes may still look ahead between the cuts, or know the tape
+    by heart. A prefix numbers its series from 0, so an agent that computes with the number fails. The seed must be unknown to
+    the agent, for example from ``secrets``.
     """
     if cuts < 1:
         raise AgentError(f"an audit needs at least 1 cut, not {cuts}")
@@ -230,7 +232,7 @@ def _decisions_alone(agent: Agent, some: Tape) -> pl.DataFrame:
 def drawn(seed: int | Drawing, whole: pl.DataFrame) -> Draw:
     if isinstance(seed, int):
         return Draw(seed)
-    # The seed is drawn after the answers are fixed: an agent that knew it could behave exactly where it will be cut.
+    # The seed is drawn after the answers are fixed. An agent that knew the seed could behave well at exactly the cuts.
     answers = whole.select(*DECISIONS).sort(_KEY, nulls_last=False).write_csv()
     return seed("sha256:" + sha256(answers.encode()).hexdigest())
 
@@ -250,7 +252,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Processes:
-    """Four processes that have seen nothing, started together because starting takes longer than most answers."""
+    """Four processes without earlier data, started together because a start takes longer than most answers."""
 
     whole: Agent
     first: Agent
@@ -264,7 +266,7 @@ def _started(agent: Agent, *, silent: bool = False) -> Iterator[_Processes]:
     growing = {"silent": True, "grows": True}
     options = {"whole": {"silent": silent}, "first": growing, "second": growing, "blind": {"silent": True}}
     with ExitStack() as running:
-        # Each process ends before the next one is asked: one that lives could tell the next what it has seen.
+        # Each process ends before the next one is asked, because a living process could pass its data to the next one.
         own = {name: running.enter_context(ExitStack()) for name in options}
         processes = {name: own[name].enter_context(fresh(agent, **options_of)) for name, options_of in options.items()}
         yield _Processes(**processes, end=lambda name: own[name].close())
@@ -315,8 +317,8 @@ def _checked_blindly(
     cuts = _own_cuts(plan, some, scored)
     differ = _differing(plan, some, timed, process, cuts)
     end()
-    # An agent that looks across fixtures differs without cheating, and could then answer as it likes; so prefixes judge
-    # fixtures of both kinds, and an agent gains nothing by differing.
+    # An agent that looks across fixtures differs without cheating. If such an agent were excused, it could answer freely. So
+    # prefixes judge both kinds of fixtures, and an agent gains nothing by differing.
     if differ:
         judged = {one for one, _ in zip(differ, range(-(-plan.cuts // 2)), strict=False)}
         judged |= {cuts[one][-1] for one in drawn[: plan.cuts // 2]}
@@ -334,7 +336,7 @@ def _checked_blindly(
 def _differing(
     plan: _Plan, tape: Tape, timed: pl.DataFrame, process: Agent, cuts: Mapping[int, Sequence[Message]]
 ) -> list[Message]:
-    """Return the cuts, at most one a fixture, at which decisions differ when every fixture ends at its cut."""
+    """Return the cuts, at most one for each fixture, at which decisions differ when every fixture ends at its cut."""
     found: dict[int, list[Message]] = defaultdict(list)
     rows = tape.rows.select("tick_seq", fixture_id=_fixtures(tape))
     for ends in zip(*(sorted(own) for own in cuts.values()), strict=True):
@@ -356,10 +358,10 @@ def _differing(
 
 
 def _own_cuts(plan: _Plan, tape: Tape, scored: pl.DataFrame) -> dict[int, list[Message]]:
-    """Return messages of each fixture, fixtures in an order given by hashes, with bounded rows.
+    """Return the cuts of each fixture, as messages with bounded rows. Hashes give the order of fixtures.
 
-    One message is taken from each of several equal parts, and two where decisions score; a fixture without any gets those of
-    other fixtures, by number and by time to kickoff.
+    One message is taken from each of several equal parts, and two where decisions score. For a fixture without a scored
+    decision, the two come from other fixtures, by number of message and by time to kickoff.
     """
     sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
     kickoffs = dict(tape.fixtures.select("fixture_id", "kickoff_ts_ms").iter_rows())
@@ -389,7 +391,7 @@ def _same(one: pl.DataFrame, other: pl.DataFrame) -> bool:
 
 
 def _prefix_decisions(agent: Agent, tape: Tape, cuts: Sequence[Message]) -> dict[Message, pl.DataFrame]:
-    """Return the decisions on each prefix, cutting the next while an answer is awaited; an error gets a note of the prefix."""
+    """Return the decisions on each prefix. The next is cut while an answer is awaited. An error gets a note of its prefix."""
     answers = {}
     with ThreadPoolExecutor(1) as cutter:
         prefixes = [cutter.submit(prefix, tape, cut) for cut in cuts[:1]]
@@ -405,7 +407,7 @@ def _prefix_decisions(agent: Agent, tape: Tape, cuts: Sequence[Message]) -> dict
 
 
 def _informative(tape: Tape, timed: pl.DataFrame, plan: _Plan) -> list[Message]:
-    """Return messages at which the agent decided: some without prices, then those where it gained."""
+    """Return messages at which the agent decided: some without prices, then the messages where it gained."""
     window, cuts, seed = plan.window, plan.cuts, plan.seed
     unpriced = tape.rows.select("tick_seq", "prob_bps", fixture_id=_fixtures(tape)).filter(pl.col("prob_bps").is_null())
     acted = timed.select(_ORDER).unique().sort(_ORDER)
@@ -417,7 +419,7 @@ def _informative(tape: Tape, timed: pl.DataFrame, plan: _Plan) -> list[Message]:
 
 
 def _gains(tape: Tape, timed: pl.DataFrame, window: Window) -> pl.DataFrame:
-    """Return the gain of scored decisions by (fixture_id, tick_seq); a loss or zero counts as 1."""
+    """Return the gain of scored decisions by (fixture_id, tick_seq). A loss or zero counts as 1."""
     replayed = replay(tape, timed, window)
     scored = scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s)
     return (
@@ -468,7 +470,7 @@ def _moved(decisions: pl.DataFrame, cut: Message, change: str) -> pl.DataFrame:
 
 
 def _some_fixtures(tape: Tape, max_rows: int, plan: _Plan, timed: pl.DataFrame) -> Tape:
-    """Keep whole fixtures up to ``max_rows``, drawn by gains, then where the agent decided."""
+    """Keep whole fixtures up to ``max_rows``: first fixtures drawn by gains, then fixtures with decisions."""
     sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
     gained = _gains(tape, timed, plan.window).group_by("fixture_id").agg(pl.col("gain").sum()).sort("fixture_id")
     drawn = {row[0]: place for place, row in enumerate(_weighted(gained, len(sizes), plan.seed + 3))}
@@ -488,14 +490,14 @@ def _of_fixtures(tape: Tape, fixture_ids: Sequence[int]) -> Tape:
 
 
 def _chosen(messages: pl.DataFrame, count: int, seed: int) -> list[Message]:
-    """Return distinct messages chosen by hash: the same for the same seed on every machine."""
+    """Return distinct messages chosen by hash. The same seed chooses the same messages on every machine."""
     height = messages.height
     rows = dict.fromkeys(_hashed(seed, number) % height for number in range(4 * count)) if height else {}
     return [messages.row(row) for row in list(rows)[:count]]
 
 
 def _weighted(weighed: pl.DataFrame, count: int, seed: int) -> list[tuple[int, ...]]:
-    """Return distinct rows, drawn in proportion to the last column, ``gain``, which is left out."""
+    """Return distinct rows without their last column, ``gain``, drawn in proportion to it."""
     until = weighed["gain"].cum_sum()
     drawn = [_hashed(seed, number) % until[-1] for number in range(4 * count)] if weighed.height else []
     rows = until.search_sorted(pl.Series(drawn, dtype=pl.Int64), side="right").unique(maintain_order=True)

@@ -1,4 +1,4 @@
-"""Replay: every decision with the state it acted on and the close it is scored against."""
+"""Replay: each decision with the state it acted on and the close that scores it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Replay:
 
 
 def replay(tape: Tape, decisions: pl.DataFrame, window: Window, *, errors: int = 0) -> Replay:
-    """Return located decisions in sealed order with their states; ``errors`` lines come between decisions and closes."""
+    """Return located decisions in sealed order with their states. ``errors`` lines come between decisions and closes."""
     return with_seq([with_states(tape, decisions, window)], errors=errors)
 
 
 def with_states(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
-    """Return the states of decisions on some fixtures; ``seq`` is not numbered yet.
+    """Return the states of decisions on some fixtures, without the numbers of ``seq``.
 
-    Steps: 1. sort; 2. read the states acted on; 3. close every market that a BACK names.
+    1. Sort. 2. Read the states acted on. 3. Close every market that a BACK names.
     """
     named = decisions.sort(SEALED_ORDER, nulls_last=False)
     own = tape.at_source(window.close_source)  # a book's distance from the consensus is not movement
@@ -51,7 +51,7 @@ def with_states(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
         "confidence_raw": _confidence_raw(named["confidence"]),
     }
 
-    # Only markets that were backed: an agent can't make evidence grow by waiting.
+    # Only backed markets are closed, so that an agent can't make evidence grow by waiting.
     closes = market_closes(own, backs_only(named), fixture_closes(tape, window))
     closing = {**{column.name: column for column in closes}, **_states(own, closes["close_row"], closes["n_sides"])}
     return Replay(_frame(events, PROPOSAL_EVENTS, named.height), _frame(closing, CLOSE_EVENTS, closes.height))
@@ -99,21 +99,21 @@ def locate(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
 
 
 def market_rows(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
-    """Return for each decision its market's last message on a tape, on the first side, and the number of sides."""
+    """Return for each decision the row of its market's last message, on the first side, and the number of sides."""
     first_sides = tape.series.with_row_index("series").filter(pl.col("side_no") == 0)
     markets = first_sides.select(*_MARKET, "market_start", "n_sides", "series")
     found = decisions.select(*_MARKET, "tick_seq").join(markets, on=_MARKET, how="left", maintain_order="left")
-    # The market's own last message up to the tick: at a tick of another market it may be old, and is never a later one.
+    # The market's own last message up to the tick is read. At a tick of another market it may be old, but never later.
     row = last_row_at(tape.key, found["market_start"], found["series"], found["tick_seq"])
     return found.select("market_start", "n_sides", "series").with_columns(market_row=row)
 
 
 def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> dict[str, pl.Series]:
-    """Return the whole market at each row of its first side: tick, time, suspension and list of sides."""
+    """Return tick, time, suspension and list of sides of the market at each row of its first side."""
     rows, there = tape.rows, row.is_not_null()
     first, size = row.filter(there), n_sides.filter(there)
     series = taken(rows["series"], first).cast(pl.Int64)
-    # One row per side: the sides of a market are consecutive series of equal length.
+    # There is one row per side, because the sides of a market are consecutive series of equal length.
     state = repeated(size)
     number = pl.int_range(len(state), eager=True) - taken(size.cum_sum() - size, state)
     at = taken(first, state) + number * taken(taken(tape.series["rows"], series), state)
@@ -134,14 +134,14 @@ def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> dict[str, pl.Seri
 
 
 def confidence_ppm() -> pl.Expr:
-    """Return a stated confidence in parts per million, half up; null unless it is a probability."""
+    """Return a stated confidence in parts per million, rounded half up; null unless it is a probability."""
     claimed = pl.col("confidence")
     return pl.when(claimed.is_between(0.0, 1.0)).then((claimed * _PPM + 0.5).floor()).cast(pl.Int64)
 
 
 def _confidence_raw(claimed: pl.Series) -> pl.Series:
-    # A claim is sealed as it was made, however absurd, and never scored: corrected, it could not be held against the agent.
-    absurd = ~((claimed >= 0) & (claimed <= 1))  # not a number is above every number
+    # A claim is sealed as it was made, even if absurd, and never scored. A corrected claim would hide the agent's error.
+    absurd = ~((claimed >= 0) & (claimed <= 1))  # NaN is above every number
     if not absurd.any():
         return nulls(len(claimed), pl.String)
     texts = {value: _text(value) for value in claimed.filter(absurd).unique()}

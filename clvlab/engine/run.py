@@ -1,4 +1,4 @@
-"""Runs: agents over one tape, sealed. The same inputs give the same bytes on every machine."""
+"""Sealed runs of agents over one tape. The same inputs give the same bytes on every machine."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from clvlab.proof.limits import check_started
 from clvlab.proof.manifest import RunStarted, SealedAgent, config_hash, policy_hash, run_id, run_schema
 from clvlab.proof.seal import SealedRun, seal
 
-# The paper venue fills allowed actions at the quote that the agent saw; no price is made up and no market is involved.
+# The paper venue fills allowed actions at the quote that the agent saw, without an invented price or a real market.
 
 
 def fills(run_id: str, decisions: pl.DataFrame, proposals: pl.DataFrame, envelope: PolicyEnvelope) -> pl.DataFrame:
-    """Return ``RECEIPTS`` by ``decision_seq``: each allowed action filled at its quote, or ``no_quote`` without one."""
+    """Return ``RECEIPTS`` by ``decision_seq``. Each allowed action is filled at its quote, or is ``no_quote`` without one."""
     refusals = decisions["pre"].list.len() + decisions["post"].list.len()
     is_order = (refusals == 0) & (envelope.execution_mode == ExecutionMode.PAPER)
     quoted = pl.col("odds_milli").is_not_null()
@@ -50,7 +50,7 @@ def fills(run_id: str, decisions: pl.DataFrame, proposals: pl.DataFrame, envelop
     )
 
 
-# Agents over the shards of a pack, in turn, which changes no sealed byte.
+# Agents decide on the shards of a pack in turn. Sharding changes no sealed byte.
 
 
 _AT_ONCE = 2  # much of the work on a shard is single-threaded
@@ -63,8 +63,8 @@ Roster = Sequence[tuple[Identity, Agent]]
 class ReplayDecisions:
     """Decisions of agents on all shards.
 
-    ``failed`` and ``audits`` are by agent id. A run over several shards has no audits, as one shard's says nothing of the
-    others.
+    ``failed`` and ``audits`` are by agent id. A run over several shards has no audits, because the audit of one shard says
+    nothing about the others.
     """
 
     binding: Binding
@@ -82,7 +82,7 @@ def decided(
     audit: DrawingOf | None,
     answered: Callable[[int, int], None],
 ) -> ReplayDecisions:
-    """Ask agents about the tape of each shard, at most two in memory, and return their decisions with states."""
+    """Ask agents about the tape of each shard, and return their decisions with states. At most two tapes are in memory."""
     failed: dict[str, Exception] = {}
     total = len(roster) * len(reads)
 
@@ -144,7 +144,7 @@ def _last(failed: Mapping[str, Exception]) -> Exception:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A sealed run and its frames; ``receipts``, ``causes`` and ``audits`` (by agent id) are not part of the seal."""
+    """A sealed run and its frames. ``receipts``, ``causes`` and ``audits`` (by agent id) are not part of the seal."""
 
     sealed: SealedRun
     evidence: Evidence
@@ -169,12 +169,13 @@ def run(
     commit_index: int | None = None,
     answered: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> RunResult:
-    """Return a sealed run: every agent decides on the tape, the policy judges, the law scores.
+    """Return a sealed run. Every agent decides on the tape, the policy judges, and the law scores.
 
-    ``tape`` may be functions that read the shards of a pack, for agents that decide fixture by fixture: at most two are in
-    memory, and the seal is the same. Without ``audit_seed``, or ``drawing`` (a seed from agent id and hash of answers, for one
-    tape only), isolated agents are not audited. ``again`` is RUN_STARTED of a sealed run that is repeated. ``kind`` and
-    ``origin_id`` enter the run id. ``answered`` gets the numbers of answers and agents, first 0; an error of it ends the run.
+    For agents that decide fixture by fixture, ``tape`` may be functions that read the shards of a pack. At most two shards are
+    in memory, and the seal is the same. Without ``audit_seed`` or ``drawing``, isolated agents are not audited. ``drawing``
+    makes a seed from agent id and hash of answers, for one tape only. ``again`` is RUN_STARTED of a sealed run to repeat.
+    ``kind`` and ``origin_id`` enter the run id. ``answered`` gets the numbers of answers and agents, starting with 0 answers.
+    An error raised by ``answered`` ends the run.
     """
     known = [(_as_then(identify(agent, audit=audit_seed is not None), again), agent) for agent in agents]
     named = {identity.agent_id: (identity, agent) for identity, agent in known}
@@ -205,7 +206,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Agents that failed: payloads of AGENT_ERROR in byte order of their ids, and the texts of their errors."""
+    """Agents that failed: payloads of AGENT_ERROR in byte order of agent ids, and the texts of the errors."""
 
     errors: list[dict[str, Any]] = field(default_factory=list)
     causes: Mapping[str, str] = field(default_factory=dict)
@@ -234,7 +235,7 @@ def judged(
 
 
 def _as_then(identity: Identity, again: RunStarted | None) -> Identity:
-    """Return an agent's identity with isolation and causality from a sealed run; a template's code can't differ."""
+    """Return an agent's identity with isolation and causality from a sealed run. A template's code can't differ."""
     if again is None:
         return identity
     labels = {agent["agent_id"]: Causality(agent["causality"]) for agent in again["agents"]}
@@ -268,9 +269,9 @@ def run_started(
     origin_id: str | None = None,
     source_mode: SourceMode = SourceMode.REPLAY,
 ) -> RunStarted:
-    """Return the payload of RUN_STARTED, ``run_id`` included; ``EvidenceError`` if it is too long for any reader.
+    """Return the payload of RUN_STARTED, ``run_id`` included; ``EvidenceError`` if it is too long for readers.
 
-    It is everything that shapes the result, known before the tape is opened; a live run binds fixtures only.
+    The payload has everything that shapes the result, and is known before the tape is opened. A live run binds fixtures only.
     """
     envelope = policy.payload(window.market_allowlist)
     payload: RunStarted = {

@@ -1,1 +1,1 @@
-"""Recompute closing-line value from states, in integers: pure Polars, no I/O, no clock."""
+"""Recomputation of closing-line value from states, in integers, by pure Polars without I/O or a clock."""

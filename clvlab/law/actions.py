@@ -1,4 +1,4 @@
-"""Decisions that an agent may propose, and those that are refused before anything is sealed."""
+"""Decisions that an agent may propose, and checks that refuse others before anything is sealed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEY = ["agent_id", "fixture_id", "tick_seq", "market_key", "side"]
 
 
 def decisions_of(decided: Iterable[Decision], agent_id: str) -> pl.DataFrame:
-    """Return ``DECISIONS`` of an agent, unchecked; an ``AgentError`` if a number does not fit its column."""
+    """Return ``DECISIONS`` of an agent, unchecked; ``AgentError`` if a number does not fit its column."""
     try:
         frame = pl.DataFrame(list(decided), schema=DECISION_COLUMNS, orient="row")
     except (OverflowError, pl.exceptions.PolarsError) as error:

@@ -1,4 +1,4 @@
-"""Windows and closes: where the window of a fixture ends, and which message is a market's close."""
+"""Windows and closes: the end of each fixture's window, and the message that closes each market."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from clvlab.errors import EvidenceError, WindowError
 from clvlab.law.schema import CLOSES, FIXTURE_CLOSES, SAFE_INTEGER, CloseKind, ClosingPolicy, EndRule, conform
 from clvlab.law.tape import Tape, check_close_age, last_row_at
 
-# A price that could not be taken for longer than this is no closing price (law.md, "Close").
+# A price that could not be taken for longer than this is not a closing price (law.md, "Close").
 LAST_OPEN_MAX_AGE_MS = 300_000
 _MAX_TEXT_BYTES = 200
 _MAX_PREFIXES = 1000
 
 
 class SealedWindow(TypedDict):
-    """The part of a tape that is scored, and how its pack closes; times in seconds."""
+    """The scored part of a tape, and the closing rules of its pack. Times are in seconds."""
 
     window_id: str
     end_rule: str
@@ -33,7 +33,7 @@ class SealedWindow(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Scope of a run's scores: where windows end, which markets count, and how close to the close a bet may be.
+    """Scope of a run's scores: the end of windows, the markets that count, and the least time from bet to close.
 
     Attributes
     ----------
@@ -42,14 +42,14 @@ class Window:
     end_rule
         ``pre_match``, ``fixed_duration`` or ``manual_stop``.
     duration_s
-        Seconds after a fixture's first tick; only with ``fixed_duration``, and then at least 1.
+        Seconds after a fixture's first tick, at least 1. It is given only with ``fixed_duration``.
     min_clv_horizon_s
-        A decision closer than this to its close is pending, not scored.
+        Seconds. A decision with less time to its close is pending, not scored.
     market_allowlist
         Market-key prefixes; ``""`` means every market.
     close_source
-        The book whose own states are entry and close, from a pack that keeps them; the consensus by default. The consensus
-        always decides where a window ends.
+        The book whose own states are entry and close, from a pack that keeps its books; the consensus by default. The
+        consensus always decides where a window ends.
 
     Raises
     ------
@@ -97,7 +97,7 @@ class Window:
             raise WindowError(f"min_clv_horizon_s must not be negative: {self.min_clv_horizon_s}")
 
     def payload(self) -> dict[str, str | int | list[str] | None]:
-        """Return the window as it is sealed, without the pack's closing policy; an unset ``close_source`` has no key."""
+        """Return the window as it is sealed, without the pack's closing policy. An unset ``close_source`` has no key."""
         own = asdict(self) | {"end_rule": str(self.end_rule), "market_allowlist": list(self.market_allowlist)}
         if self.close_source is None:
             del own["close_source"]
@@ -105,7 +105,7 @@ class Window:
 
 
 def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s: int | None) -> SealedWindow:
-    """Return the window as it is in evidence, with the pack's closing policy; a limit that is off has no key."""
+    """Return the window as it is in evidence, with the pack's closing policy. A limit that is off has no key."""
     sealed = cast("SealedWindow", window.payload() | {"closing_policy": closing_policy.value})
     if max_close_age_s is not None:
         sealed["max_close_age_s"] = max_close_age_s
@@ -131,7 +131,7 @@ def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:
     if window.end_rule == EndRule.MANUAL_STOP:
         closes = spans.with_columns(close_kind=pl.lit(CloseKind.STOP))
     elif window.duration_s is not None:
-        # A tick at the limit itself is inside: it was there to be acted on when the time ran out (law.md, "Window").
+        # A tick at the limit itself is inside, because an agent could act on it when the time ran out (law.md, "Window").
         limit = pl.col("first_ts_ms") + window.duration_s * 1000
         ended = _first_ticks(tape, spans.select("fixture_id", limit_ts_ms=limit + 1))
         closes = spans.join(ended, on="fixture_id", how="left", maintain_order="left").with_columns(
@@ -145,7 +145,7 @@ def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:
 
 
 def _spans(tape: Tape) -> pl.DataFrame:
-    """Return every fixture's first time and, as default close, its last time and one past its last tick; sorted."""
+    """Return every fixture's first time and default close, sorted. The close is its last time and one past its last tick."""
     last = tape.series["start"] + tape.series["rows"] - 1
     return (
         tape.series.select("fixture_id")
@@ -167,9 +167,9 @@ def _pre_match(tape: Tape, spans: pl.DataFrame) -> pl.DataFrame:
     closes = spans.join(played, on="fixture_id", how="left", maintain_order="left").join(
         tape.fixtures, on="fixture_id", how="left", maintain_order="left"
     )
-    # The first message in play ends the window, whatever a schedule says: matches start early, and a price in play knows goals.
-    # That a later message is not in play changes nothing: a flag that flickers would open the window again (law.md, "Window").
-    # Only fixtures that never went in-running need the search for their kickoff.
+    # The first message in play ends the window, even before the scheduled kickoff: matches start early, and a price in play
+    # knows goals. A later message that is not in play changes nothing, or a flag that flickers would open the window again
+    # (law.md, "Window"). Only fixtures without a message in play need the search for their kickoff.
     kickoffs = closes.filter(pl.col("play_seq").is_null(), pl.col("kickoff_ts_ms").is_not_null())
     started = _first_ticks(tape, kickoffs.select("fixture_id", limit_ts_ms="kickoff_ts_ms"))
     by_play, by_kickoff = pl.col("play_seq").is_not_null(), pl.col("kickoff_ts_ms").is_not_null()
@@ -218,8 +218,8 @@ def market_closes(tape: Tape, markets: pl.DataFrame, ends: pl.DataFrame) -> pl.D
         .sort("fixture_id", "market_key")
     )
     last_seq = window_ends["end_seq"] - 1
-    # A market's own last message, a suspension too: to go back to an open one by default would score against a price that
-    # was withdrawn, often because something had happened (choices.md, "a market suspended at the close").
+    # The close is the market's own last message, even if it is a suspension. An earlier open message has a price that was
+    # withdrawn, often because something had happened (choices.md, "a market suspended at the close").
     row = last_row_at(tape.key, window_ends["market_start"], window_ends["series"], last_seq)
     if tape.closing_policy == ClosingPolicy.LAST_OPEN:
         row = _last_open(tape, window_ends, last_seq, row)
@@ -227,7 +227,7 @@ def market_closes(tape: Tape, markets: pl.DataFrame, ends: pl.DataFrame) -> pl.D
 
 
 def _last_open(tape: Tape, ends: pl.DataFrame, last_seq: pl.Series, row: pl.Series) -> pl.Series:
-    """Replace rows of suspended messages by the market's last open one, where it is at most 300 s older than the close."""
+    """Replace rows of suspended messages by the market's last open message, if it is at most 300 s older than the close."""
     is_open = ~tape.rows["suspended"]
     open_rows = is_open.arg_true().cast(pl.Int64)
     found = last_row_at(

@@ -1,9 +1,9 @@
-"""Closing-line value and edge of every decision, from the two states in evidence.
+"""Closing-line value and edge of every decision, from its two states in evidence.
 
 References
 ----------
-Interface specification, "What the service does" (2) and "InspectorRecord". CLV in probability points ranks; the value of
-the price taken at the closing probability ("CLV %") is shown with it and never ranks.
+Interface specification, "What the service does" (2) and "InspectorRecord". CLV in probability points decides the ranking. The
+value of the price taken at the closing probability ("CLV %") is shown with it, but is not used for ranking.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from clvlab.law.schema import POSITIONS, SCORES, Action, Reason, conform
 
 
 def clv_bps() -> pl.Expr:
-    """Return closing minus entry probability of the side, in basis points; positive beats the close."""
+    """Return closing minus entry probability of the side, in basis points. A positive value beats the close."""
     return pl.col("close_prob_bps") - pl.col("entry_prob_bps")
 
 
 def quoted_edge_bps(prob_bps: str) -> pl.Expr:
-    """Return the expected value at ``odds_milli``, valued at a probability, in basis points, half up; null without a quote."""
-    # Integers only: floating point rounds differently from machine to machine, and one digit changes the hash.
+    """Return the expected value of ``odds_milli`` at a probability, in basis points, half up; null without a quote."""
+    # Only integers are used, because floating point rounds differently between machines, and one digit changes the hash.
     return (2 * pl.col(prob_bps) * pl.col("odds_milli") + 1000) // 2000 - 10_000
 
 
 def edge_bps() -> pl.Expr:
-    """Return the expected value of the price taken, valued at the close; a fair price at the entry replaces a missing quote."""
+    """Return the expected value of the price taken, at the closing probability. Without a quote, use the entry's fair price."""
     close, entry = pl.col("close_prob_bps"), pl.col("entry_prob_bps")
     # Polars gives null, not an error, for an integer divided by zero.
     fair = (2 * close * 10_000 + entry) // (2 * entry) - 10_000
@@ -36,9 +36,9 @@ def edge_bps() -> pl.Expr:
 
 
 def is_allowed(market_allowlist: tuple[str, ...]) -> pl.Expr:
-    """Check whether ``market_key`` starts with one of the prefixes; the prefix ``""`` allows every market."""
+    """Check whether ``market_key`` starts with one of the prefixes. The prefix ``""`` allows every market."""
     starts = (pl.col("market_key").str.starts_with(prefix) for prefix in market_allowlist)
-    return pl.any_horizontal(pl.lit(value=False), *starts)  # flat: a chain of a thousand | takes Polars minutes
+    return pl.any_horizontal(pl.lit(value=False), *starts)  # not a chain of |, because a thousand of them take Polars minutes
 
 
 def closing_age_ms() -> pl.Expr:
@@ -48,17 +48,17 @@ def closing_age_ms() -> pl.Expr:
 @lru_cache(maxsize=64)  # building the chain takes longer than applying it to a small run
 def reason(window: Window, max_close_age_s: int | None) -> pl.Expr:
     """Return the first rule that a position fails, or ``scored``."""
-    # An old quote hides how the market moved since then, so it can't be a closing line.
+    # An old quote hides later movement of the market, so it can't be a closing line.
     stale = pl.lit(value=False) if max_close_age_s is None else closing_age_ms() > 1000 * max_close_age_s
-    # The order blames the agent before the market: its omissions, its time, its entry, then the close. So a bad close never
-    # excuses a fault of the agent (law.md, "Reasons").
+    # Rules about the agent (its omissions, time and entry) come before rules about the close. So a bad close never excuses a
+    # fault of the agent (law.md, "Reasons").
     rules: list[tuple[Reason, pl.Expr]] = [
-        # Abstentions would dilute a mean that they entered.
+        # Abstentions would dilute a mean.
         (Reason.WAIT_UNSCORED, pl.col("action") == Action.WAIT),
         (Reason.MARKET_KEY_MISSING, pl.col("market_key").is_null()),
         (Reason.SIDE_MISSING, pl.col("side").is_null()),
         (Reason.MARKET_NOT_ALLOWED, ~is_allowed(window.market_allowlist)),
-        # An agent that acts in play knows goals that the close did not.
+        # An agent that acts in play knows goals that the close does not include.
         (Reason.OUTSIDE_WINDOW, pl.col("tick_seq") >= pl.col("end_seq")),
         (Reason.ENTRY_MARKET_ABSENT, ~pl.col("entry_present")),
         # A price that was withdrawn could not be bet on.
@@ -68,7 +68,7 @@ def reason(window: Window, max_close_age_s: int | None) -> pl.Expr:
         (Reason.CLOSING_SUSPENDED, pl.col("closing_suspended")),
         (Reason.CLOSING_STALE, stale),
         (Reason.CLOSING_SIDE_MISSING, pl.col("close_prob_bps").is_null()),
-        # An entry just before the close is the close: a CLV near 0 by construction, and a way to pad a count.
+        # An entry just before the close has a CLV near 0 by construction, and would be a way to pad a count.
         (Reason.PENDING_HORIZON, pl.col("close_ts_ms") - pl.col("ts_ms") < 1000 * window.min_clv_horizon_s),
     ]
     chain = pl.lit(Reason.SCORED.value)
@@ -79,7 +79,7 @@ def reason(window: Window, max_close_age_s: int | None) -> pl.Expr:
 
 @cache
 def _score() -> list[pl.Expr]:
-    """Return the columns that follow from the reason: whether a position is valid, and how it is scored."""
+    """Return the columns that follow from the reason: validity and score of a position."""
     scored = pl.col("reason") == Reason.SCORED
     valid = pl.col("reason").is_in([Reason.SCORED.value, Reason.WAIT_UNSCORED.value, Reason.PENDING_HORIZON.value])
     return [
@@ -91,7 +91,7 @@ def _score() -> list[pl.Expr]:
 
 
 def scores(positions: pl.DataFrame, window: Window, max_close_age_s: int | None) -> pl.DataFrame:
-    """Return ``SCORES``, a row per decision in order of ``seq``; ``clv_bps`` and ``edge_bps`` are null unless scored."""
+    """Return ``SCORES``, one row per decision in order of ``seq``. ``clv_bps`` and ``edge_bps`` are null unless scored."""
     return conform(
         conform(positions, POSITIONS, "POSITIONS")
         .lazy()

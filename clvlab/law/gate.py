@@ -1,6 +1,6 @@
 """The policy gate: whether a proposed action may be executed, judged before and after a quote is requested.
 
-The gate never sees a close: only what was known at the decision. It decides execution alone; scores do not depend on it.
+The gate sees only facts known at the decision, never a close. It decides only on execution, and scores do not depend on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clvlab.law.schema import PROPOSALS, REASONS, VERDICTS, Action, conform
 
 
 class PreQuote(StrEnum):
-    """Reasons against asking for a quote, in the order in which they are listed."""
+    """Reasons against a request for a quote, in the order of reports."""
 
     KILL_SWITCH_ON = "kill_switch_on"
     MARKET_NOT_ALLOWED = "market_not_allowed"
@@ -34,7 +34,7 @@ class PreQuote(StrEnum):
 
 
 class PostQuote(StrEnum):
-    """Reasons against taking the quote, in the order in which they are listed."""
+    """Reasons against taking the quote, in the order of reports."""
 
     QUOTE_MISSING = "quote_missing"
     QUOTE_STALE = "quote_stale"
@@ -44,19 +44,19 @@ class PostQuote(StrEnum):
 
 
 def verdicts(proposals: pl.DataFrame, envelope: PolicyEnvelope, market_allowlist: tuple[str, ...] = ("",)) -> pl.DataFrame:
-    """Return ``VERDICTS`` of ``PROPOSALS`` in sealed order: an action is allowed when neither phase has a reason."""
+    """Return ``VERDICTS`` of ``PROPOSALS`` in sealed order. An action is allowed if neither phase has a reason against it."""
     proposals = conform(proposals, PROPOSALS, "PROPOSALS")
     back = proposals["action"] == Action.BACK
     pre, post = proposals.select(_masks(envelope, market_allowlist)).get_columns()
-    # Caps count only what was allowed, so they need one pass in order of time after the rules that look at one action alone.
+    # Caps count only allowed actions, so they need a pass in order of time after the rules about single actions.
     if any(limit is not None for limit in _counters(envelope)):
         pre |= pl.Series(_counted(proposals, back & (pre == 0) & (post == 0), envelope), dtype=pl.Int64)
     return pl.DataFrame({"pre": _listed(pre, PreQuote, back), "post": _listed(post, PostQuote, back)}, schema=VERDICTS)
 
 
 def _pre_quote(envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> dict[str, pl.Expr]:
-    # A null never passes as a number: an action without a stake or a price is refused by the rule that names what it lacks, so
-    # leaving a field out does not evade a limit (policy.md).
+    # A null never passes as a number. The rule about a stake or a price refuses an action without it, so an agent can't evade
+    # a limit by leaving a field out (policy.md).
     stake, prob = pl.col("stake"), pl.col("entry_prob_bps")
     prefixes = market_allowlist if envelope.market_allowlist is None else envelope.market_allowlist
     return {
@@ -71,9 +71,9 @@ def _pre_quote(envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> d
 
 
 def _post_quote(envelope: PolicyEnvelope) -> dict[str, pl.Expr]:
-    # The edge is valued at the entry: valued at the close, the gate would leak the future into what was executed.
+    # The edge is computed at the entry probability. At the closing one, the gate would leak the future into execution.
     quote, limit = pl.col("odds_milli"), pl.col("limit_odds_milli")
-    # A limit of 0 divides to null: no limit.
+    # Division by a limit of 0 gives null, which means no limit.
     slippage_bps = pl.max_horizontal(limit - quote, 0) * 10_000 // limit
     edge = quoted_edge_bps("entry_prob_bps")
     return {
@@ -88,7 +88,7 @@ def _post_quote(envelope: PolicyEnvelope) -> dict[str, pl.Expr]:
 
 
 def _counters(envelope: PolicyEnvelope) -> tuple[int | None, ...]:
-    """Return the limits that depend on what was allowed before; ``None`` where off."""
+    """Return the limits that depend on earlier allowed actions; ``None`` for a limit that is off."""
     exposures = (envelope.max_exposure_per_market, envelope.max_exposure_per_fixture)
     return (envelope.cooldown_s or None, envelope.max_orders, *exposures)
 
@@ -115,7 +115,7 @@ def _counted(proposals: pl.DataFrame, passed: pl.Series, envelope: PolicyEnvelop
             bits |= orders
         if on_market.get(market, 0) + stake > per_market or on_fixture.get(match, 0) + stake > per_fixture:
             bits |= exposure
-        if sound and not bits:  # a refused action uses up nothing, or an agent could exhaust its own caps with refusals
+        if sound and not bits:  # a refused action counts toward no cap, or an agent could exhaust its own caps with refusals
             ready_ms[market] = ts_ms + cooldown_ms
             count[agent] = count.get(agent, 0) + 1
             on_market[market] = on_market.get(market, 0) + stake
@@ -141,7 +141,7 @@ def _listed(mask: pl.Series, reasons: type[StrEnum], back: pl.Series) -> pl.Seri
 
 @cache
 def _reason_lists(reasons: type[StrEnum], bits: int) -> pl.Series:
-    """Return the lists of every mask of the first ``bits`` reasons; making all thousand takes longer than a small run."""
+    """Return the lists of every mask of the first ``bits`` reasons. A thousand lists take longer than a small run."""
     names = [reason.value for reason in reasons]
     lists = [[name for bit, name in enumerate(names) if number >> bit & 1] for number in range(1 << bits)]
     return pl.Series(lists, dtype=REASONS)

@@ -1,6 +1,6 @@
-"""Meaning of market keys, as each source writes them: the one place that reads kind, period, line and team of a bet.
+"""Meaning of market keys as sources write them. Only this module reads kind, period, line and team of a bet.
 
-A key stays as its source wrote it. One that has no reading is reported as such; its meaning is never guessed.
+A key stays as its source wrote it. A key that can't be read is reported as such, and its meaning is never guessed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESULT_1X2, TOTAL_GOALS, HANDICAP_GOALS = (
     "OVERUNDER_PARTICIPANT_GOALS",
     "ASIANHANDICAP_PARTICIPANT_GOALS",
 )
-"""Types of markets as TxLINE writes them, and importers whose source has no names of its own."""
+"""Types of markets in the spelling of TxLINE, also for importers whose source has no names of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Market:
     line
         Line of the home side for a handicap; ``None`` for a result.
     of
-        Team whose total it is; empty for the total of both.
+        Team of a team total; empty for the total of both teams.
     stat
         Quantity that is counted, such as ``corners``; empty for the score.
     goals
@@ -59,9 +59,9 @@ class Market:
     alternate
         Whether the line is an alternative to the main one.
     ways
-        Number of sides of a result, where the key says it.
+        Number of sides of a result, if the key says it.
     sides
-        Role of each side, where the sides were given.
+        Role of each side, if sides were passed.
     no
         The "no" side of a market that asks about one role with yes and no.
     """
@@ -85,9 +85,9 @@ class Market:
         Parameters
         ----------
         key
-            Any text; parts that are left out are empty, and case does not matter.
+            Any text. Missing parts are empty, and case does not matter.
         sides
-            Names that must each have a role, all different; without them only the key is read.
+            Names of sides. Each must have a role, and all roles must differ. Without names only the key is read.
 
         References
         ----------
@@ -120,7 +120,7 @@ class Market:
 
     @property
     def quarters(self) -> int:
-        """The line times four; 0 for a result."""
+        """The line times four, and 0 for a result."""
         return int(4 * (self.line or 0))
 
     @property
@@ -130,12 +130,12 @@ class Market:
 
     @property
     def scope(self) -> tuple[str, str, str]:
-        """Period, statistic and team: markets of one scope count the same thing."""
+        """Period, statistic and team. Markets with the same scope count the same thing."""
         return self.period, self.stat, self.of.casefold()
 
     @property
     def about(self) -> tuple[MarketKind, float | None, tuple[str, str, str]]:
-        """The bet itself: equal where two keys mean the same bet, whichever source wrote them."""
+        """The bet itself, equal for two keys of the same bet, even from different sources."""
         return self.kind, self.line, self.scope
 
     @property
@@ -156,7 +156,7 @@ class UnreadKey:
         return f"{self.key!r:.120} is not read: {self.reason}"
 
 
-# Folded name of a type: kind, and the number of sides of a result where the name says it.
+# Folded name of a type, with its kind, and the number of sides of a result if the name says it.
 _KINDS: Mapping[str, tuple[MarketKind, int | None]] = {
     name: (kind, ways)
     for kind, ways, names in (
@@ -218,7 +218,7 @@ def key_parts(key: str) -> tuple[str, str, str]:
 
 
 def compose_key(name: str, period: str = "", **parameters: str | float | None) -> str:
-    """Return the key of a market; a parameter that is ``None`` is left out.
+    """Return the key of a market. A parameter that is ``None`` is left out.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def compose_key(name: str, period: str = "", **parameters: str | float | None) -
     ('OVERUNDER_PARTICIPANT_GOALS||line=2.5', 'team_totals|half=1|of=Ash|point=0', 'h2h||')
     """
     values = {one: value for one, value in parameters.items() if value is not None}
-    # A negative zero would be another key of the same line.
+    # A negative zero would make a second key for the same line.
     texts = (f"{one}={value if isinstance(value, str) else f'{value + 0.0:g}'}" for one, value in values.items())
     return f"{name}|{period}|{'|'.join(texts)}"
 
@@ -253,7 +253,7 @@ def _read(key: str) -> Market:
     if kind is MarketKind.TOTAL and line is not None and line < 0:
         raise ValueError(f"{line} is no line of a total")
     if kind is MarketKind.HANDICAP and word == "spreads" and "line" in parameters:
-        # Polymarket's line is that of the team which its market names first: home in one market, away in the next.
+        # Polymarket's line belongs to the team that its market names first, which may be home or away.
         raise ValueError("a line of 'spreads' belongs to the team that is named first, and the key does not say which that is")
     return Market(
         key=key,
@@ -269,7 +269,7 @@ def _read(key: str) -> Market:
 
 
 def _parameters(text: str) -> dict[str, str]:
-    """Return the pairs of ``NAME=VALUE|NAME=VALUE``; a market's id only tells markets of one meaning apart."""
+    """Return the pairs of ``NAME=VALUE|NAME=VALUE``. A market's id only separates markets with the same meaning."""
     found: dict[str, str] = {}
     for part in text.split("|") if text else ():
         name, equals, value = part.partition("=")
@@ -304,12 +304,12 @@ def _one_period(word: str, *spelt: str | None) -> str:
         found |= {period} - {""}
     if len(found) > 1:
         raise ValueError(f"it has the periods {' and '.join(sorted(found))}")
-    # A three-way result, next to the two-way one that counts overtime; a half or quarter has no overtime.
+    # A three-way result excludes overtime, which the two-way result counts. A half or quarter has no overtime.
     return found.pop() if found else _REGULATION if word == "h2h_3_way" else ""
 
 
 def period_named(text: str) -> str | None:
-    """Return the period that a text means, empty for the whole match; ``None`` where it means no period.
+    """Return the period that a text means, empty for the whole match; ``None`` if it means no period.
 
     Examples
     --------
@@ -338,7 +338,7 @@ _ROLES = {
     "part2": Role.AWAY, "away": Role.AWAY, "2": Role.AWAY, "a": Role.AWAY,
     "over": Role.OVER, "o": Role.OVER, "under": Role.UNDER, "u": Role.UNDER,
 }  # fmt: skip
-# Betfair's runners of its totals of goals have the same ids in every match; the stream names no runner.
+# Betfair's runners in totals of goals have the same ids in every match, and its stream has no names of runners.
 _RUNNERS = {
     "5851482": (2, Role.UNDER), "5851483": (2, Role.OVER), "1221385": (6, Role.UNDER), "1221386": (6, Role.OVER),
     "47972": (10, Role.UNDER), "47973": (10, Role.OVER), "1222344": (14, Role.UNDER), "1222345": (14, Role.OVER),
@@ -352,7 +352,7 @@ _ALLOWED = {
 
 
 def role_of(side: str, market: Market | None = None) -> Role | None:
-    """Return the role that a side's own name says; ``None`` where it says none, or the market has no such side.
+    """Return the role that a side's own name says; ``None`` without such a role, or if the market has no such side.
 
     Examples
     --------

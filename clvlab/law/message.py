@@ -1,4 +1,4 @@
-"""Messages: the price updates of a tape, each about one market of one fixture with all of its sides."""
+"""Messages: the price updates of a tape. Each is about one market of one fixture, with all its sides."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Message(NamedTuple):
     Attributes
     ----------
     fixture_id, tick_seq, ts_ms
-        Fixture, number on the tape, and the law's time of it.
+        Fixture, number on the tape, and the time that the law uses.
     in_running
         Whether the fixture is in play.
     market_key
         Key of the market.
     sides
-        Its sides in byte order; the same in every message about it.
+        Sides of the market in byte order, the same in every message about it.
     prob_bps, odds_milli
-        Price of each side; ``None`` where unpriced.
+        Price of each side; ``None`` for an unpriced side.
     suspended
         Whether all sides are without a probability.
     """
@@ -52,7 +52,7 @@ def ticks_of(messages: Sequence[Message]) -> pl.DataFrame:
 
 
 def tape_of(messages: Sequence[Message], fixtures: pl.DataFrame | None = None) -> Tape:
-    """Return the tape of the messages so far; ``fixtures`` is ``FIXTURES``, without kickoffs by default."""
+    """Return the tape of the messages so far. ``fixtures`` is ``FIXTURES``, by default without kickoffs."""
     if fixtures is None:
         ids = sorted({message.fixture_id for message in messages})
         fixtures = pl.DataFrame([(fixture_id, None) for fixture_id in ids], schema=FIXTURES, orient="row")

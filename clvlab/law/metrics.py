@@ -1,4 +1,4 @@
-"""Metrics of an agent in a run: counts, sums and means over its scores, in integers until the last division."""
+"""Metrics of an agent in a run: counts, sums and means over its scores. All but the last division is in integers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PPM = 1_000_000
 
 
 def confidence(valid_count: int) -> Literal["low", "medium", "high"]:
-    """Return the grade of a sample by its law-valid decisions: low < 30, medium < 200, high >= 200."""
+    """Return the grade of a sample by its number of law-valid decisions: low < 30, medium < 200, high >= 200."""
     if valid_count < LOW_SAMPLE_BELOW:
         return "low"
     return "medium" if valid_count < _HIGH_FROM else "high"
@@ -72,7 +72,7 @@ def _outcomes() -> list[pl.Expr]:
 
 
 def forecast_errors(scores: pl.DataFrame) -> pl.DataFrame:
-    """Return the forecasts per agent and their squared errors in parts per million, which pool to a Brier score."""
+    """Return the number of forecasts per agent and their squared errors in parts per million, which pool to a Brier score."""
     beat = pl.when(pl.col("clv_bps") > 0).then(_PPM).otherwise(0)
     return (
         scores.filter(pl.col("reason") == Reason.SCORED, pl.col("confidence_ppm").is_not_null())
@@ -85,7 +85,7 @@ def forecast_errors(scores: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-# Rank: mean closing-line value, highest first, and nothing else.
+# Rank: only by mean closing-line value, highest first.
 
 
 def rank(outcomes: pl.DataFrame) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""The policy envelope: the limits under which a run's agents may act."""
+"""The policy envelope: limits on the actions of a run's agents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from clvlab.errors import PolicyError
 from clvlab.law.schema import SAFE_INTEGER
 
-PAPER_VENUE = "paper"  # the only venue there is
+PAPER_VENUE = "paper"  # the only venue
 _SCHEMA = "clvlab-policy/1"
 _MAX_SECONDS = SAFE_INTEGER // 1000
 _MAX_NAMES = 1000
@@ -39,16 +39,16 @@ _MAY_BE_NULL = {"max_exposure_per_market", "max_exposure_per_fixture", "max_orde
 
 @dataclass(frozen=True, slots=True)
 class PolicyEnvelope:
-    """Limits under which a run's agents may act; each agent has its own counters.
+    """Limits on the actions of a run's agents. Each agent has its own counters.
 
     Attributes
     ----------
     market_allowlist
-        Market-key prefixes; ``None`` means those of the window.
+        Market-key prefixes; ``None`` means the prefixes of the window.
     venue_allowlist
-        Venues that may be used; there is one, ``paper``.
+        Venues that may be used. The only venue is ``paper``.
     execution_mode
-        ``paper`` fills allowed actions on paper; ``dry_run`` judges them and uses no venue.
+        ``paper`` fills allowed actions on paper. ``dry_run`` judges actions and uses no venue.
     max_stake
         Largest stake of one action, integer units.
     max_exposure_per_market, max_exposure_per_fixture
@@ -130,7 +130,7 @@ class PolicyEnvelope:
             raise PolicyError(f"min_prob_bps {self.min_prob_bps} is above max_prob_bps {self.max_prob_bps}")
 
     def payload(self, market_allowlist: tuple[str, ...]) -> dict[str, Any]:
-        """Return the envelope as it is sealed; ``market_allowlist`` is used where the envelope has none."""
+        """Return the envelope as it is sealed. ``market_allowlist`` is used if the envelope has no allowlist."""
         resolved = market_allowlist if self.market_allowlist is None else self.market_allowlist
         return asdict(self) | {
             "schema": _SCHEMA,

@@ -1,8 +1,8 @@
-"""Positions: each decision with the two states that score it, read from evidence after a check that it can be true.
+"""Positions: each decision with the two states that score it. They are read from evidence after checks of its coherence.
 
-Every fixture has one sequence of messages, each about one market and at one time. A decision names its tick and the market's
-last message; a close names the last message inside its window. So the lines of a run constrain each other, and a line that is
-rewritten must still fit all others. The checks compare neighbours in sorted columns.
+Every fixture has one sequence of messages, each about one market at one time. A decision names its tick and the market's last
+message. A close names the last message inside its window. So the lines of a run constrain each other, and a rewritten line must
+still fit all others. The checks compare neighbours in sorted columns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from clvlab.law.schema import (
 )
 
 _MARKET = ["fixture_id", "market_key"]
-# Columns that are never null; the others of a line may be.
+# Columns that are never null. Other columns of a line may be null.
 _ENTRY_COLUMNS = {"seq", "agent_id", "fixture_id", "tick_seq", "ts_ms", "action", "end_seq", "close_ts_ms", "close_kind"}
 _CLOSE_KINDS = {
     EndRule.PRE_MATCH: (CloseKind.IN_RUNNING, CloseKind.KICKOFF, CloseKind.TAPE_END),
@@ -37,7 +37,7 @@ _CLOSE_KINDS = {
     EndRule.MANUAL_STOP: (CloseKind.STOP,),
 }
 _LAST_TICK = 2**31 - 1
-_TICKS = 2**32  # more than there are ticks: `number * _TICKS + tick` sorts by number, then tick
+_TICKS = 2**32  # above every tick, so `number * _TICKS + tick` sorts by number, then tick
 
 _OTHER_SIDES = "a market has other sides in another message of its fixture"
 _OTHER_MESSAGE = "two states of one tick differ: a tick is one message, about one market"
@@ -46,8 +46,8 @@ _OTHER_MESSAGE = "two states of one tick differ: a tick is one message, about on
 def check_values(
     decisions: pl.DataFrame, closes: pl.DataFrame, window: Window, fixture_ids: Iterable[int], order: Sequence[str]
 ) -> None:
-    """Refuse a line that no run can have, and decisions out of the sealed ``order`` or made twice, with ``EvidenceError``."""
-    for frame in (decisions, closes):  # beyond 2**53 - 1 a reader with doubles sees another number than the hashed one
+    """Raise ``EvidenceError`` for a line that no run can have, and for decisions out of sealed ``order`` or made twice."""
+    for frame in (decisions, closes):  # beyond 2**53 - 1 a reader with doubles sees a number that differs from the hashed one
         if any(frame[column].null_count() for column in frame.columns if column in _ENTRY_COLUMNS):
             raise EvidenceError("null where a value must stand")
         if not all(in_range(column, -SAFE_INTEGER, SAFE_INTEGER) for column in frame if column.dtype == pl.Int64):
@@ -58,10 +58,10 @@ def check_values(
     bad_values = {
         "an action is neither BACK nor WAIT": not (back | wait).all(),
         f"a close_kind is not one of {kinds}, which its end_rule gives": not values(closes["close_kind"]) <= set(kinds),
-        # Look-ahead written into the evidence: the price after the tick in place of the one at it.
+        # The price after the tick, in place of the price at the tick, would be look-ahead.
         "a market state is later than its decision": (decisions["state_tick_seq"] > decisions["tick_seq"]).any()
         or (decisions["state_ts_ms"] > decisions["ts_ms"]).any(),
-        # A close from play would score a decision by goals that were not known before.
+        # A close from play would score a decision by later goals.
         "a closing state is outside its window": (closes["state_tick_seq"] >= closes["end_seq"]).any()
         or (closes["state_ts_ms"] > closes["close_ts_ms"]).any(),
         "a time is negative": not (in_range(decisions["state_ts_ms"], 0) and in_range(decisions["ts_ms"], 0)),
@@ -71,7 +71,7 @@ def check_values(
         ).all(),
         "a stake is negative": not in_range(decisions["stake"], 0),
         "a limit is negative, or beyond 2**31 - 1": not in_range(decisions["limit_odds_milli"], 0, 2**31 - 1),
-        # A verdict left out would hide that an action was refused.
+        # A missing verdict would hide the refusal of an action.
         "a BACK has no verdict of the policy, or a WAIT has one": (unjudged != wait).any(),
         "a confidence is no probability": not in_range(decisions["confidence_ppm"], 0, 1_000_000),
         "a decision is on a fixture that is not replayed": not values(decisions["fixture_id"]) <= set(fixture_ids),
@@ -83,7 +83,7 @@ def check_values(
         if is_bad:
             raise EvidenceError(text)
     key = decisions[list(order)]
-    # In any other order the same decisions would have many hashes, and an owner could search for the best of them.
+    # Without one fixed order the same decisions would have many hashes, and an owner could search for the best one.
     if not key.equals(key.sort(order, nulls_last=False)):
         raise EvidenceError(f"decisions are not in the order of {', '.join(order)}")
     first, *others = key.get_columns()
@@ -100,7 +100,7 @@ def check_values(
 def check_coherence(
     decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series, closing_policy: ClosingPolicy, duration_s: int | None
 ) -> None:
-    """Raise ``EvidenceError`` where lines, each well-formed alone, contradict each other; ``market`` is ``market_rows``."""
+    """Raise ``EvidenceError`` if well-formed lines contradict each other. ``market`` is the result of ``market_rows``."""
     _check_times(decisions, closes, duration_s)
     messages, prices = _messages(decisions, closes, market)
     _check_messages(messages, prices, closes)
@@ -108,10 +108,10 @@ def check_coherence(
 
 
 def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int | None) -> None:
-    """Require one time for each tick, times that never fall, and windows that end where those times say."""
+    """Require one time for each tick, times that never fall, and windows that end according to these times."""
     closing = ["end_seq", "close_ts_ms", "close_kind"]
     another = changes(closes["fixture_id"])
-    # Otherwise each market could be closed at the moment that flatters it.
+    # Otherwise a forger could close each market at the most flattering moment.
     if any((~another & changes(closes[name])).any() for name in closing):
         raise EvidenceError("the markets of a fixture close at different ticks")
     ends = closes[["fixture_id", *closing]].filter(another)
@@ -131,7 +131,7 @@ def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int 
     if not (in_range(tick, 0, _LAST_TICK) and in_range(ends["end_seq"], 0, _LAST_TICK + 1)):
         raise EvidenceError("a tick has a number below 0, or of more than 31 bits")
 
-    # From here on a fixture is a number, and ticks are in order of fixture and tick.
+    # From here on fixtures are numbered, and ticks are in order of fixture and tick.
     fixtures = fixture.unique().sort()
     number = fixtures.search_sorted(fixture).cast(pl.Int64)
     order = (number * _TICKS + tick).arg_sort()
@@ -158,9 +158,10 @@ def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int 
 
 @dataclass(frozen=True, slots=True)
 class _Messages:
-    """The states in evidence, in order of market and tick; a market is the row of its close.
+    """The states in evidence, in order of market and tick. A market is given as the row of its close.
 
-    Prices stay where they were read: ``size`` of them from ``start`` on. ``key`` is market and tick as one number.
+    A state has ``size`` prices from ``start`` on, which stay in the frame that was read. ``key`` is market and tick as one
+    number.
     """
 
     market: pl.Series
@@ -176,8 +177,8 @@ class _Messages:
         return _Messages(*(column.filter(~self.suspended) for column in columns))
 
     def latest(self, market: pl.Series, tick: pl.Series) -> pl.Series:
-        """Return the row of each market's last message up to a tick; null without one."""
-        first = pl.Series([-_TICKS], dtype=pl.Int64)  # sorts before every key, so that each has a predecessor
+        """Return the row of each market's last message up to a tick; null without such a message."""
+        first = pl.Series([-_TICKS], dtype=pl.Int64)  # sorts before every key, so that each key has a predecessor
         row = first.append(self.key).search_sorted(market * _TICKS + tick, side="right").cast(pl.Int64) - 2
         row = row.zip_with(row >= 0, nulls(len(row)))
         return row.zip_with(taken(self.market, row) == market, nulls(len(row)))
@@ -200,7 +201,7 @@ def _messages(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series) 
 
 
 def _check_messages(messages: _Messages, prices: pl.DataFrame, closes: pl.DataFrame) -> None:
-    """Require each tick to be one message, with the sides that its market always has."""
+    """Require each tick to be one message, and each message of a market to have the same sides."""
     size, of = messages.size, repeated(messages.size)
     number = pl.int_range(len(of), eager=True)
     at = number + taken(messages.start - (size.cum_sum() - size), of)  # the place of each price
@@ -212,10 +213,10 @@ def _check_messages(messages: _Messages, prices: pl.DataFrame, closes: pl.DataFr
         raise EvidenceError(_OTHER_SIDES)
     fixture = taken(runs(changes(closes["fixture_id"])), messages.market)
     shared = (fixture * _TICKS + messages.tick).n_unique() != new_tick.sum()
-    # Two prices for one tick would let a forger enter at one and close at the other.
+    # With two prices for one tick, a forger could enter at one and close at the other.
     if shared or (~new_tick & changes(messages.suspended)).any():
         raise EvidenceError(_OTHER_MESSAGE)
-    # Price by price: in the message before, the same side is as many prices earlier as a message has.
+    # Prices are compared one by one. In the previous message, the same side is earlier by the number of prices in a message.
     for columns, new, fault in ((["side"], new_market, _OTHER_SIDES), (["odds_milli", "prob_bps"], new_tick, _OTHER_MESSAGE)):
         again = ~taken(new, of)
         here, before = at.filter(again), taken(at, (number - taken(size, of)).filter(again))
@@ -226,10 +227,10 @@ def _check_messages(messages: _Messages, prices: pl.DataFrame, closes: pl.DataFr
 def _check_latest(
     messages: _Messages, decisions: pl.DataFrame, market: pl.Series, closes: pl.DataFrame, policy: ClosingPolicy
 ) -> None:
-    """Require each state to be the last message of its market, and each close the one that its policy takes."""
+    """Require each state to be the last message of its market, and each close to be the message that its policy takes."""
     acted = market.is_not_null()
     last = taken(messages.tick, messages.latest(market.filter(acted), decisions["tick_seq"].filter(acted)))
-    # An older state of the market would let a decision enter at a price that had already moved.
+    # With an older state of the market, a decision could enter at a price that had already moved.
     if not decisions["state_tick_seq"].filter(acted).equals(last):
         raise EvidenceError("a state is not the last message of its market that other lines know of")
     own, end = pl.int_range(closes.height, eager=True), closes["end_seq"] - 1
@@ -245,10 +246,10 @@ def _check_latest(
 
 
 def positions(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series | None = None) -> pl.DataFrame:
-    """Return ``POSITIONS`` in order of ``seq``: every decision with the two states that score it."""
+    """Return ``POSITIONS`` in order of ``seq``, every decision with the two states that score it."""
     market = market_rows(decisions, closes) if market is None else market
     entries, quotes = _prices(decisions), _prices(closes)
-    own = entries["side"] == taken(decisions["side"], entries["row"])  # sides are unique: at most one of each decision
+    own = entries["side"] == taken(decisions["side"], entries["row"])  # sides are unique, so each decision matches at most one
     row, unpriced = entries["row"].filter(own), nulls(decisions.height)
     backed = pl.DataFrame({"row": market, "side": decisions["side"]})
     close = backed.join(quotes, on=["row", "side"], how="left", maintain_order="left")
@@ -267,8 +268,8 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series |
 
 
 def market_rows(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
-    """Return the row in ``closes`` of each decision's market, null where it backs none; ``EvidenceError`` as ``positions``."""
-    # A close that is left out would drop a losing decision from the mean; a spare one would give a choice between two.
+    """Return the row in ``closes`` of each decision's market, null without one; ``EvidenceError`` as for ``positions``."""
+    # A missing close would drop a losing decision from the mean. A spare close would give a choice between two.
     wrong = EvidenceError("there must be one MARKET_CLOSE for every market that a BACK names, sorted")
     (fixture, later_fixture), (key, later_key) = neighbours(closes["fixture_id"]), neighbours(closes["market_key"])
     if not ((later_fixture > fixture) | ((later_fixture == fixture) & (later_key > key))).all():
@@ -284,7 +285,7 @@ def market_rows(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
 
 
 def proposals(decisions: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Return ``PROPOSALS`` in order of ``seq``: decisions with the quote they would take; a suspended market has none."""
+    """Return ``PROPOSALS`` in order of ``seq``, decisions with the quote to take. A suspended market has no quote."""
     own = {
         "stake": decisions["stake"],
         "limit_odds_milli": decisions["limit_odds_milli"],
@@ -314,7 +315,7 @@ def _prices(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def check_prices(prices: pl.DataFrame) -> None:
-    """Refuse prices (``prob_bps``, ``odds_milli``, ``suspended``) that no market has, with ``EvidenceError``."""
+    """Raise ``EvidenceError`` for prices (``prob_bps``, ``odds_milli``, ``suspended``) that no market has."""
     prob, odds = prices["prob_bps"], prices["odds_milli"]
     possible = in_range(prob, 0, 10_000) and in_range(odds, *ODDS_MILLI)
     if not possible or (prices["suspended"] & prob.is_not_null()).any():

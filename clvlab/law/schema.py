@@ -32,18 +32,18 @@ class EndRule(StrEnum):
 
 
 class Causality(StrEnum):
-    """How the engine showed that no decision used a later tick; an agent's own word never counts."""
+    """The engine's evidence that no decision used a later tick. An agent's own claim never counts."""
 
-    TEMPLATE = "template"  # made by the registry, and tested not to look ahead
+    TEMPLATE = "template"  # made by the registry; its tests rule out look-ahead
     TRANSCRIPT = "transcript"  # made by the registry; repeats recorded decisions
-    STEPPED = "stepped"  # got each message after its answer to the one before, in a process without later ones
-    STEPPED_BLOCKS = "stepped-blocks"  # the same by blocks, cut where it could not know
+    STEPPED = "stepped"  # got each message after its answer to the previous one, in a process without later messages
+    STEPPED_BLOCKS = "stepped-blocks"  # the same with blocks of messages, whose cuts it could not know
     ASKED = "asked"  # answered by another system, message by message
     AUDITED_SANDBOX = "audited-sandbox"  # decided the same on prefixes, in processes that could read nothing else
     AUDITED_PROCESS = "audited-process"  # decided the same on prefixes, in processes without a sandbox
     LIVE = "live"  # decided before later messages existed: all live runs, and no others
     UNCHECKED = "unchecked"
-    TICK_BY_TICK = "tick-by-tick"  # in older runs: said to have seen one message after the other
+    TICK_BY_TICK = "tick-by-tick"  # in older runs: claimed to have seen one message after another
     PREFIX_AUDIT = "prefix-audit"  # in older runs: decided the same on prefixes, in the scoring process
 
 
@@ -51,15 +51,15 @@ class Held(StrEnum):
     """Resources that the system kept from the process of an agent."""
 
     CALLS = "calls"  # system calls: all except a list are refused
-    FILES = "files"  # all except Python's own, its tape and permitted ones
-    LIBRARIES = "libraries"  # Python's own are a copy for it alone
+    FILES = "files"  # all files except Python's own, its tape and permitted files
+    LIBRARIES = "libraries"  # Python's own libraries are a private copy
     MEMORY = "memory"  # memory of every kind, limited by the system
-    PROCESSES = "processes"  # it sees only its own
+    PROCESSES = "processes"  # it sees only its own processes
     ROOT = "root"  # other files have no name, so it can't even look for them
 
 
 LOCKED_IN = frozenset({Held.CALLS, Held.FILES})
-"""What must be held of a process for it to count as locked in."""
+"""Resources that must be kept from a process for it to count as locked in."""
 
 
 class SourceMode(StrEnum):
@@ -68,7 +68,7 @@ class SourceMode(StrEnum):
 
 
 MODE_LABELS = {SourceMode.REPLAY: "Backtest", SourceMode.LIVE: "Live paper"}
-"""What a run is called: a replay is never called live."""
+"""Labels of runs. A replay is never called live."""
 
 
 class ClosingPolicy(StrEnum):
@@ -103,7 +103,7 @@ class Reason(StrEnum):
     SCORED = "scored"
 
 
-# One row per (fixture_id, tick_seq, market_key, side): the long form in which ticks are written by hand.
+# One row per (fixture_id, tick_seq, market_key, side). This is the long form, for ticks written by hand.
 TICKS: Schema = {
     "fixture_id": pl.Int64,
     "tick_seq": pl.Int32,
@@ -131,7 +131,7 @@ SERIES: Schema = {
 
 FIXTURES: Schema = {"fixture_id": pl.Int64, "kickoff_ts_ms": pl.Int64}
 
-# Facts known of a fixture beforehand, apart from its kickoff; null where the source does not say. Key: fixture_id.
+# Facts about a fixture that were known beforehand, without its kickoff; null if the source lacks them. Key: fixture_id.
 ABOUT: Schema = {
     "fixture_id": pl.Int64,
     "home": pl.String,
@@ -141,8 +141,8 @@ ABOUT: Schema = {
     "source_id": pl.String,
 }
 
-# Each book's states of a market, from the tick on at which they could be seen: a row per side, all sides of a message.
-# Sorted by (fixture_id, market_key, side, book, tick_seq), which is the key; ``ts_ms`` is the time of that tick.
+# Each book's states of a market, from the first tick at which they were visible, with one row per side and all sides of a
+# message. Sorted by the key, (fixture_id, market_key, side, book, tick_seq). ``ts_ms`` is the time of that tick.
 BOOKS: Schema = {
     "fixture_id": pl.Int64,
     "market_key": pl.String,
@@ -155,7 +155,7 @@ BOOKS: Schema = {
     "suspended": pl.Boolean,
 }
 
-# The same as packs store it: the time is that of the tick.
+# The same as packs store it, without the time, which the tick has.
 BOOK_ROWS: Schema = {name: dtype for name, dtype in BOOKS.items() if name != "ts_ms"}
 
 # What an agent returns. Key: (agent_id, fixture_id, tick_seq, market_key, side).
@@ -173,7 +173,7 @@ DECISIONS: Schema = {
     "claimed_edge_bps": pl.Int64,
 }
 
-# End of the window of a fixture. Key: fixture_id. No row for a fixture without ticks.
+# End of the window of a fixture. Key: fixture_id. A fixture without ticks has no row.
 FIXTURE_CLOSES: Schema = {
     "fixture_id": pl.Int64,
     "end_seq": pl.Int64,
@@ -181,7 +181,7 @@ FIXTURE_CLOSES: Schema = {
     "close_kind": pl.String,
 }
 
-# Close of a market: ``close_row`` is the tape row of its first side, null without a message in the window.
+# Close of a market. ``close_row`` is the tape row of its first side, null without a message in the window.
 CLOSES: Schema = {
     "fixture_id": pl.Int64,
     "market_key": pl.String,
@@ -233,11 +233,11 @@ PROPOSALS: Schema = {
     "quote_age_ms": pl.Int64,
 }
 
-# The policy gate's reasons against each proposal, before and after the quote; both null for a WAIT.
+# The policy gate's reasons against each proposal, before and after the quote. Both are null for a WAIT.
 REASONS = pl.List(pl.String)
 VERDICTS: Schema = {"pre": REASONS, "post": REASONS}
 
-# A venue's answer to an allowed action. Key: decision_seq. Never evidence, never scored.
+# A venue's answer to an allowed action. Key: decision_seq. It is neither evidence nor scored.
 RECEIPTS: Schema = {
     "run_id": pl.String,
     "decision_seq": pl.Int64,
@@ -269,7 +269,7 @@ SCORES: Schema = {
     "confidence_ppm": pl.Int64,
 }
 
-# Published results of a run, a row per agent.
+# Published results of a run, one row per agent.
 OUTCOMES: Schema = {
     "agent_id": pl.String,
     "action_count": pl.Int64,
@@ -287,7 +287,7 @@ OUTCOMES: Schema = {
 
 
 def conform(frame: pl.DataFrame, schema: Schema, name: str) -> pl.DataFrame:
-    """Return the frame in the schema's column order, casting nulls and integer widths; ``SchemaError`` where that fails."""
+    """Return the frame in the schema's column order, with nulls and integer widths cast; ``SchemaError`` if that fails."""
     found = dict(frame.schema)
     if list(found.items()) == list(schema.items()):
         return frame
@@ -307,5 +307,5 @@ def conform(frame: pl.DataFrame, schema: Schema, name: str) -> pl.DataFrame:
 
 
 def _converts(found: pl.DataType, wanted: pl.DataType | type[pl.DataType]) -> bool:
-    """Check that values survive the cast: same dtype, only nulls, or another width of integer (overflow is refused)."""
+    """Check that a cast keeps values: same dtype, only nulls, or another width of integer. The cast refuses overflow."""
     return found in (wanted, pl.Null) or (found.is_integer() and wanted.is_integer())

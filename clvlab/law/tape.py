@@ -1,7 +1,7 @@
 """The tape: frozen ticks in series order, and the state of any market at any tick by binary search.
 
-Ticks are sorted by series and ``tick_seq``. One sorted key, ``series << 32 | tick_seq``, answers "the last message of this
-series at or before that tick" for all questions at once, without a hash table.
+Ticks are sorted by series and ``tick_seq``. One sorted key, ``series << 32 | tick_seq``, finds the last message of a series at
+or before a tick, for all questions at once and without a hash table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROWS: Schema = {
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Identity of the ticks that are replayed."""
+    """Identity of the replayed ticks."""
 
     pack_id: str | None
     fixture_ids: tuple[int, ...]
@@ -44,7 +44,7 @@ def check_close_age(max_close_age_s: object) -> None:
 
 @dataclass(frozen=True)
 class Tape:
-    """Ticks of one or many fixtures, bound to the pack they came from.
+    """Ticks of one or many fixtures, bound to their pack.
 
     Attributes
     ----------
@@ -55,17 +55,17 @@ class Tape:
     series
         ``SERIES``, one row per series, sorted by (fixture_id, market_key, side).
     fixtures
-        ``FIXTURES``, sorted; ``kickoff_ts_ms`` is ``None`` where unknown.
+        ``FIXTURES``, sorted. An unknown ``kickoff_ts_ms`` is ``None``.
     closing_policy
         Rule for a market that is suspended at the close.
     announced
-        ``FIXTURES`` as agents see it, where the kickoffs in ``fixtures`` were known only afterwards; else ``None``.
+        ``FIXTURES`` for agents, if the kickoffs in ``fixtures`` became known only later; otherwise ``None``.
     max_close_age_s
         Largest age at which a market's closing message still counts; ``None`` without a limit.
     about
-        ``ABOUT``, one row per fixture, sorted; ``None`` where only kickoffs are known.
+        ``ABOUT``, one row per fixture, sorted; ``None`` if only kickoffs are known.
     books
-        ``BOOKS``, read lazily; ``None`` where the pack has no such layer.
+        ``BOOKS``, read lazily; ``None`` if the pack has no such layer.
     """
 
     binding: Binding
@@ -130,7 +130,7 @@ class Tape:
         return self.rows.lazy().join(names, on="series").select(*TICKS).sort("fixture_id", "tick_seq", "market_key", "side")
 
     def keep(self, rows: pl.Series) -> Tape:
-        """Return the tape of some of its rows, all whole messages; it has no content hash, as it is not a whole pack."""
+        """Return the tape of some rows, which form whole messages. It has no content hash, because the pack is not whole."""
         kept = self.rows.filter(rows)
         starts = kept.with_row_index("start").unique("series", keep="first", maintain_order=True)
         names = self.series[starts["series"]].select("fixture_id", "market_key", "side")
@@ -143,7 +143,7 @@ class Tape:
         )
 
     def fixture(self, fixture_id: int) -> Tape:
-        """Return the tape of one of its fixtures, with the same rows as if it had been loaded alone."""
+        """Return the tape of one fixture, with the same rows as if that fixture had been loaded alone."""
         own = self.series.filter(pl.col("fixture_id") == fixture_id)
         start = own["start"][0] if own.height else 0
         rows = self.rows.slice(start, int(own["rows"].sum()))
@@ -171,7 +171,7 @@ class Tape:
         return self if close_source is None else self.of_book(close_source)
 
     def of_book(self, book: str) -> Tape:
-        """Return one book's states as a tape with the same fixtures and tick numbers; without ticks if it has none.
+        """Return one book's states as a tape with the same fixtures and tick numbers. Without states it has no ticks.
 
         Raises
         ------
@@ -202,7 +202,7 @@ def series_table(starts: pl.DataFrame, n_rows: int) -> pl.DataFrame:
         starts.with_columns(pl.col("start").cast(pl.Int64), market=market)
         .with_columns(
             rows=pl.col("start").shift(-1, fill_value=n_rows) - pl.col("start"),
-            # All sides of a market have a row in each message: ``start + k`` and ``market_start + k`` are of one message.
+            # All sides of a market have a row in each message, so ``start + k`` and ``market_start + k`` share a message.
             market_start=pl.col("start").first().over("market"),
             side_no=pl.int_range(pl.len()).over("market"),
             n_sides=pl.len().over("market").cast(pl.Int64),
@@ -212,7 +212,7 @@ def series_table(starts: pl.DataFrame, n_rows: int) -> pl.DataFrame:
 
 
 def last_row_at(key: pl.Series, first_row: pl.Series, series: pl.Series, tick_seq: pl.Series) -> pl.Series:
-    """Return the last row in ``key`` of each series at or before a tick; ``None`` without one, or if the series is ``None``."""
+    """Return the last row in ``key`` of each series at or before a tick; ``None`` without a row or without a series."""
     wanted = series.cast(pl.Int64) * 2**32 + tick_seq.cast(pl.Int64)
     row = key.search_sorted(wanted.fill_null(-1), side="right").cast(pl.Int64) - 1
     return pl.select(pl.when(row >= first_row).then(row)).to_series()

@@ -1,1 +1,1 @@
-"""The append-only log of every run: its entries, its tree, and the keys that sign and witness it."""
+"""The append-only log of runs: its entries, its tree, and the keys that sign and witness it."""

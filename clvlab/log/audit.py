@@ -1,4 +1,4 @@
-"""Audit of a run log: its entries one after the other, by the rules that ``clvlab.log.log`` keeps when it writes."""
+"""Audit of a run log, entry by entry, by the rules that ``clvlab.log.log`` keeps when it writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from clvlab.proof.canonical import HASH
 from clvlab.proof.manifest import derived_run_id
 from clvlab.proof.merkle import Frontier, leaf_hash
 
-_MAX_ENTRY = 16_384  # names are short, so a longer entry is not of a run
+_MAX_ENTRY = 16_384  # names are short, so no valid entry is longer
 _NAMED = 20
 
 
@@ -38,10 +38,9 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class PackCounts:
-    """Runs of an owner over a pack; ``elsewhere`` counts commitments under other packs or none, maybe about the same odds.
+    """Runs of an owner over a pack. ``elsewhere`` counts commitments under other packs or none, maybe about the same odds.
 
-    ``further_attempts`` are audits beyond the first in runs that are not sealed, and those of agents that failed in a sealed
-    run.
+    ``further_attempts`` counts audits beyond the first in each run that is not sealed, and failed audits in sealed runs.
     """
 
     owner: str
@@ -53,7 +52,7 @@ class PackCounts:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The audit of an agent as the log drew it: the number of attempts over the pack, and the seed."""
+    """An agent's audit as the log drew it: the number of attempts over the pack, and the seed."""
 
     agent_id: str
     attempts: int
@@ -62,9 +61,10 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """Other commitments of the owner of a bundle's run, among the first ``size`` entries, which its checkpoint covers.
+    """Other commitments by the owner of a bundle's run, among the first ``size`` entries, which its checkpoint covers.
 
-    ``counts`` are those over the same pack or none (``None`` if the run's own names no pack), ``elsewhere`` those over others.
+    ``counts`` covers commitments over the same pack or without a pack; it is ``None`` if the run's own commitment names no
+    pack. ``elsewhere`` counts commitments over other packs.
     """
 
     bundle: str
@@ -76,7 +76,7 @@ class Recount:
 
 @dataclass(frozen=True, slots=True)
 class Falls:
-    """Number and first of the entries whose time is before that of the entry ahead of them."""
+    """Number of entries with an earlier time than the previous entry, and the first of them."""
 
     count: int
     first: int | None
@@ -108,9 +108,10 @@ class _Tally:
 
 @dataclass
 class Auditor:
-    """Reader of a log from its first entry on, in memory per run and time per entry.
+    """Reader of a log from its first entry on. Memory grows with the number of runs, and time with the number of entries.
 
-    ``falls`` are entries whose time falls, which breaks no rule: several unverified clocks write one log.
+    ``falls`` has the entries with an earlier time than the previous entry. They break no rule, because several unverified
+    clocks write one log.
     """
 
     broken: list[Broken] = field(default_factory=list)
@@ -142,7 +143,7 @@ class Auditor:
             self.broken.append(Broken(index, rule))
 
     def expect_root(self, size: int, root: bytes, whose: str) -> None:
-        """Require the tree of the first ``size`` entries to have this root; called before that many are read."""
+        """Require the tree of the first ``size`` entries to have this root. Call it before that many entries are read."""
 
         def check() -> None:
             if self.root() != root:
@@ -163,7 +164,7 @@ class Auditor:
         self._due[size].append((whose, check))
 
     def recount(self, commit: Commit, index: int, size: int, stated: Claim | None, whose: str) -> None:
-        """Count the owner's other commitments among the first ``size`` entries, which must equal a bundle's claim."""
+        """Count the owner's other commitments among the first ``size`` entries. The count must equal a bundle's claim."""
         earlier = 0
 
         def before() -> None:
@@ -178,7 +179,7 @@ class Auditor:
             elsewhere = total - unnamed.committed - (tally.committed if named else 0)
             known = self._commitments.get(index)
             sealed = known is not None and known.ended is not None and not known.abandoned
-            failed_here = known.further_attempts if known is not None and sealed else 0  # those that failed in the run itself
+            failed_here = known.further_attempts if known is not None and sealed else 0  # failed audits of this run
             draws = () if known is None else (replace(one, attempts=one.attempts + failed_here) for one in known.draws.values())
             self.recounts.append(Recount(whose, size, found if named else None, elsewhere, tuple(draws)))
             if stated is not None and not named:
@@ -236,7 +237,7 @@ class Auditor:
             self._end(index, entry)
 
     def finish(self) -> None:
-        """Check what is due at the end; expectations about later entries fail."""
+        """Check all expectations that are left. Expectations about entries after the end fail."""
         self._reached()
         for size, due in sorted(self._due.items()):
             for whose in dict.fromkeys(whose for whose, _ in due):
@@ -293,7 +294,7 @@ class Auditor:
         hashes = [text for text in (entry.inputs_hash, entry.content_hash, entry.sources_hash) if text is not None]
         if not all(map(HASH.fullmatch, hashes)):
             self.fail(f"entry {index} commits by no hash: {', '.join(f'{text[:80]!a}' for text in hashes)}", index)
-        elif entry.run_id != derived_run_id(entry.inputs_hash):  # one run under two ids would count as two, or as another's
+        elif entry.run_id != derived_run_id(entry.inputs_hash):  # one run under two ids would count as two, or as another
             self.fail(f"entry {index} commits to run {entry.run_id[:80]!a}, which is not the id of {entry.inputs_hash}", index)
         last = self._newest.get(entry.run_id)
         before = None if last is None else self._commitments[last]

@@ -1,6 +1,6 @@
 """Judge the anchor and the log proofs in a bundle by the keys that its reader trusts, without a network.
 
-``docs/reference/bundle-format.md`` describes the format. ``clv_verify.py`` judges the same with code of its own.
+``docs/reference/bundle-format.md`` describes the format. ``clv_verify.py`` makes the same checks with separate code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TRUST = {"anchor_signers": dict, "checkpoint": (str, type(None)), "logs": list,
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Public keys and a checkpoint (to equal or extend) that the reader of a bundle trusts; none by default."""
+    """Public keys and a checkpoint that the reader of a bundle trusts, none by default. A log must equal or extend it."""
 
     anchor_signers: Mapping[str, Collection[str]] = field(default_factory=dict)
     logs: Collection[str] = ()
@@ -47,7 +47,7 @@ class Trust:
 
     @classmethod
     def read(cls, text: bytes) -> Trust:
-        """Read a JSON object of these names, all optional; ``BundleError`` for anything else."""
+        """Read a JSON object with these names, all optional; ``BundleError`` for anything else."""
         try:
             stated_keys = orjson.loads(text)
             default = {name: kind() for name, kind in _TRUST.items() if isinstance(kind, type)} | {"checkpoint": None}
@@ -69,13 +69,13 @@ def judge(
     *,
     without_witness: bool = False,
 ) -> dict[str, Check]:
-    """Return the checks ``anchor`` and ``log`` of a bundle's parts; a proof must be present only if ``required``.
+    """Return the checks ``anchor`` and ``log`` of a bundle's parts. Only a ``required`` proof must be present.
 
     ``without_witness`` accepts a required log without a trusted witness.
     """
     if verification.started is None:
         return {}
-    # Alone, the operator of a log can keep two, one for each reader.
+    # Without a witness, the operator of a log can keep two logs, one for each reader.
     if "log" in required and not without_witness:
         trust = replace(trust, witness_quorum=max(1, trust.witness_quorum))
     keys: dict[str, Collection[Any]] = {"anchor": trust.anchor_signers, "log": trust.logs}
@@ -89,7 +89,7 @@ def judge(
             continue
         try:
             found[name] = Check(Verdict.PASS, checks[name](parts, verification, trust))
-        except MissingExtraError:  # says nothing of the proof
+        except MissingExtraError:  # a missing extra says nothing about the proof
             raise
         except ClvlabError as error:
             found[name] = Check(Verdict.FAIL, str(error))
@@ -147,7 +147,7 @@ def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: T
 
 
 def commit_of(parts: Mapping[str, bytes], log: Mapping[str, Any], verification: Verification) -> Commit:
-    """Return the commitment in the log proofs, which must be about the verified run and its pack; proofs are not judged."""
+    """Return the commitment in the log proofs. It must be about the verified run and its pack. Proofs are not judged."""
     index, at = log["commit"]["index"], log["outcome"]["index"]
     commit, result = (read_entry(log[name]["entry"].encode()) for name in ("commit", "outcome"))
     started, named = verification.started, run_of(parts).commit_index
@@ -185,7 +185,7 @@ def log_part(parts: Mapping[str, bytes]) -> JsonObject:
 
 
 def _seen(log: JsonObject, newest: Checkpoint, keys: Keys, seen: str | None) -> None:
-    """Require the newest checkpoint to extend the earlier one, and one of them to be the one that the reader has seen."""
+    """Require the newest checkpoint to extend the earlier one, and the reader's checkpoint to be one of the two."""
     notes = [newest.text]
     if log["earlier"] is not None:
         earlier = _typed(log["earlier"], {"checkpoint": str, "proof": list}, "the earlier checkpoint")
@@ -211,12 +211,12 @@ def _hashes(texts: list[Any]) -> list[bytes]:
 
 
 def _typed(value: Any, types: Mapping[str, Any], name: str, **exactly: str) -> JsonObject:
-    """Require exactly these keys and types, integers from 0, and some values; ``True`` is not an integer."""
+    """Require exactly these keys and types, integers from 0, and the values in ``exactly``. ``True`` is not an integer."""
     kinds = {key: kind if isinstance(kind, tuple) else (kind,) for key, kind in types.items()}
     if not isinstance(value, dict) or value.keys() != types.keys():
         raise EvidenceError(f"{name} does not have the keys {sorted(types)}")
     for key, item in value.items():
         if type(item) not in kinds[key] or (type(item) is int and item < 0) or item != exactly.get(key, item):
             raise EvidenceError(f"{key} of {name} is {str(item)[:80]!r}")
-    canonical(value)  # which refuses integers beyond 2**53 - 1
+    canonical(value)  # refuses integers beyond 2**53 - 1
     return value

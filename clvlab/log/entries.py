@@ -1,4 +1,4 @@
-"""Entries of the run log, read back: canonical, and with exactly the keys of their kind.
+"""Reading of entries of the run log. An entry is canonical and has exactly the keys of its kind.
 
 References
 ----------
@@ -15,12 +15,12 @@ from clvlab.errors import EvidenceError
 from clvlab.proof.canonical import JsonObject, parsed
 
 ENTRY_SCHEMA = "clvlab-log/6"
-_WITHOUT_SOURCES = "clvlab-log/2"  # whose commitments name no source, and whose results no pack
-_WITHOUT_PACK = "clvlab-log/1"  # whose commitments name no pack either
-RESTART_SCHEMA = "clvlab-log/3"  # of restarts alone, so that readers of runs know the other kinds as before
-SEGMENT_SCHEMA = "clvlab-log/4"  # of segments of captures alone
-PLAN_SCHEMA = "clvlab-log/5"  # of plans and their openings alone
-AUDITS_SCHEMA = "clvlab-log/7"  # of attempts at audits and answers before them alone
+_WITHOUT_SOURCES = "clvlab-log/2"  # its commitments name no source, and its results no pack
+_WITHOUT_PACK = "clvlab-log/1"  # its commitments name neither source nor pack
+RESTART_SCHEMA = "clvlab-log/3"  # only for restarts, so that older readers still know the other kinds
+SEGMENT_SCHEMA = "clvlab-log/4"  # only for segments of captures
+PLAN_SCHEMA = "clvlab-log/5"  # only for plans and their openings
+AUDITS_SCHEMA = "clvlab-log/7"  # only for attempts at audits, and answers before audits
 
 
 class EntryKind(StrEnum):
@@ -40,9 +40,10 @@ OF_RUNS = (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.ABANDONED)
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commitment to a run; ``sources_hash`` is ``None`` in an older entry, which lacks it.
+    """A commitment to a run. ``sources_hash`` is ``None`` in an older entry without that field.
 
-    ``names_pack`` tells a run without a pack from an older entry without the field; both have no ``content_hash``.
+    ``content_hash`` is ``None`` for a run without a pack, and in an older entry without the field. ``names_pack`` tells these
+    two apart.
     """
 
     run_id: str
@@ -55,7 +56,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a commitment: a manifest hash, or the cause for which it was abandoned.
+    """Outcome of a commitment: a manifest hash, or the cause of abandonment.
 
     ``names_pack`` is as for ``Commit``.
     """
@@ -71,7 +72,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """End of one origin, whose last published note is ``before``, and start of another, named by the key ``log``.
+    """End of one origin, with its last published note ``before``, and start of another, which the key ``log`` names.
 
     ``kept`` is the number of the old origin's entries in this log, as its operator states.
     """
@@ -83,7 +84,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Part ``number`` (from 1) of a capture, closed before the next one begins, and the hash of its file."""
+    """Part ``number`` (from 1) of a capture, with the hash of its file. A part closes before the next one begins."""
 
     capture_id: str
     number: int
@@ -100,7 +101,7 @@ class PlanEntry:
 
 @dataclass(frozen=True, slots=True)
 class OpeningEntry:
-    """Opening of a plan's hold-out for the configuration with hash ``trial``; ``again`` if it had been opened before."""
+    """Opening of a plan's hold-out for the configuration with hash ``trial``. ``again`` marks a repeated opening."""
 
     plan_id: str
     plan_index: int
@@ -110,9 +111,10 @@ class OpeningEntry:
 
 @dataclass(frozen=True, slots=True)
 class Audits:
-    """Number of audit attempts that a commitment stands for, apart from its own without a result.
+    """Number of further audit attempts of a commitment.
 
-    Without a result, the audited agents but one; with a result, those whose audits failed.
+    A commitment without a result counts as one attempt already, so the number is the audited agents minus one. With a
+    result, it is the number of agents whose audits failed.
     """
 
     run_id: str
@@ -122,7 +124,7 @@ class Audits:
 
 @dataclass(frozen=True, slots=True)
 class AnswersEntry:
-    """Hash of an agent's answers over the whole tape of a committed run, noted before its audit was drawn."""
+    """Hash of an agent's answers over the whole tape of a committed run, written before the audit was drawn."""
 
     run_id: str
     commit_index: int
@@ -159,7 +161,7 @@ def read_entry(data: bytes) -> Entry:
 
 
 def entry_and_time(data: bytes) -> tuple[Entry, int]:
-    """Read an entry and its writer's time; ``EvidenceError`` unless canonical and of a known kind and schema."""
+    """Read an entry and its writer's time; ``EvidenceError`` unless it is canonical and of a known kind and schema."""
     entry = parsed(data)
     stated = {name: str(entry.get(name)) for name in ("kind", "schema")} if isinstance(entry, dict) else {}
     keys = _KEYS.get((stated.get("kind", ""), stated.get("schema", "")))

@@ -1,8 +1,8 @@
-"""The run log: a run's commitment comes before its outcome, and ends in exactly one result or abandonment.
+"""The run log: a run's commitment comes before its outcome. It has at most one outcome, a result or an abandonment.
 
-The keeper of a log writes the commitment before the tape is opened. A reader can't see that: entries show their order, not when
-anything was computed. The rules work on ``LogRows``, which a store implements inside one of its transactions, so that a run and
-its entry are written together or not at all.
+The keeper of a log writes the commitment before the tape is opened. A reader can't check that, because entries show their order
+but not the time of any computation. The rules work on ``LogRows``. A store implements them inside one of its transactions, so a
+run and its entry are written together or not at all.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LogRows(Nodes, Protocol):
     def restarts(self) -> list[tuple[int, bytes]]: ...
 
     def held_out(self) -> Mapping[str, tuple[frozenset[str], Sequence[Sequence[Any]] | None]]:
-        """Return the ticks and matches that are held out now, by plan: digests of ticks, and matches as JSON where known."""
+        """Return the ticks and matches now held out by each plan: digests of ticks, and known matches as JSON."""
         ...
 
     def add(
@@ -53,14 +53,14 @@ class LogRows(Nodes, Protocol):
     ) -> None:
         """Store an entry and the roots that it completes; ``LogBehindError`` if the log lacks published entries.
 
-        An outcome has its commitment's owner and pack and a unique ``commit_index``; a restart has neither run nor owner.
+        An outcome has a unique ``commit_index``, and the owner and pack of its commitment. A restart has no run and no owner.
         """
         ...
 
     def tally(self) -> dict[str, dict[str, int]]: ...
 
     def pack_tally(self, owner: str, content_hash: str | None, kind: str, size: int) -> int:
-        """Return the number of an owner's entries of a kind over a pack among the first ``size``; ``None`` is no named pack."""
+        """Return the number of an owner's entries of a kind over a pack (``None`` for no named pack) in the first ``size``."""
         ...
 
     def pack_entries(self, owner: str, content_hash: str | None, kind: str, size: int) -> list[bytes]: ...
@@ -68,7 +68,7 @@ class LogRows(Nodes, Protocol):
 
 class LogStore(Protocol):
     def write(self) -> AbstractContextManager[LogRows]:
-        """Begin a transaction that appends; it is durable when the context ends."""
+        """Begin a transaction that appends. It is durable when the context ends."""
         ...
 
     def read(self) -> AbstractContextManager[LogRows]: ...
@@ -85,19 +85,18 @@ def commit(
     sources: Sequence[str | None] = (),
     audited: int = 0,
 ) -> int:
-    """Commit to a run before its tape is opened; return the index that its manifest names.
+    """Commit to a run before its tape is opened, and return the index that its manifest names.
 
-    The same commitment again returns the same index: an interrupted run continues under it. An abandoned run gets a new one.
-    ``sources`` are the ``source_sha256`` of its agents in roster order; ``audited`` is the number of those audited for
-    look-ahead.
+    A repeated commitment returns the same index, so an interrupted run continues under it. An abandoned run gets a new index.
+    ``sources`` are the ``source_sha256`` of its agents in roster order. ``audited`` is the number of agents that are audited
+    for look-ahead.
     """
     content = {"inputs_hash": inputs_hash, "owner": named(owner, "the owner of a run")}
     known, ended = _newest(rows, run_id)
     entry = content | {"content_hash": content_hash, "sources_hash": sources_hash(sources), "ts_ms": ts_ms}
     if known is None:
         return _commit(rows, run_id, entry, content_hash, audited - 1)
-    # A commitment that could change pack or owner afterwards would let the owner choose, once the result is known, where it
-    # counts.
+    # If a commitment could change its pack or owner later, the owner could choose where it counts after seeing the result.
     stored = entry_of(rows, known)
     if stored.get("content_hash", content_hash) != content_hash:
         raise LogConflictError(f"run {run_id} is committed to as entry {known} over pack {stored['content_hash']}")
@@ -111,9 +110,9 @@ def commit(
 
 
 def recommit(rows: LogRows, run_id: str, ts_ms: int) -> int:
-    """Commit to an abandoned run again, with the fields of its last commitment; return the index.
+    """Commit to an abandoned run again, with the fields of its last commitment, and return the index.
 
-    A commitment that is open, or has a result, is returned as it is.
+    For a commitment that is open or has a result, return its existing index.
     """
     known, ended = _newest(rows, run_id)
     if known is None:
@@ -138,17 +137,21 @@ def _note_audits(rows: LogRows, run_id: str, committed: int, further: int, ts_ms
 
 
 def _further(rows: LogRows, run_id: str, committed: int) -> int:
-    """Return the audit attempts of the newest commitment to a run, apart from its own without a result."""
+    """Return the further audit attempts of the newest commitment to a run, as in ``Audits``."""
     noted = [index for index, kind in rows.about(run_id) if kind == EntryKind.AUDITS and index > committed]
     return int(entry_of(rows, noted[-1])["agents"]) if noted else 0
 
 
 def draw_audit(rows: LogRows, run_id: str, agent_id: str, answers_hash: str, ts_ms: int) -> tuple[int, int] | None:
-    """Note an agent's answers in a committed run, and draw its audit: the seed, and its number among attempts.
+    """Record an agent's answers in a committed run, and draw its audit: the seed, and the number of attempts.
 
-    ``None`` for a run with a result. An attempt is each audited agent of the owner's commitments over the pack that had no
-    result at this one's time (at least one each), each failed audit in a run with a result, and each other answer of an agent
-    under one commitment; this one is the last.
+    ``None`` for a run with a result. Three things count as attempts, over all of the owner's commitments over the pack:
+
+    - each audited agent of a commitment without a result when this one was made, and at least one for each commitment;
+    - each failed audit in a run with a result;
+    - each further answer of an agent under one commitment.
+
+    This audit is the last attempt.
     """
     committed, ended = _newest(rows, run_id)
     if committed is None or (ended is not None and ended[1] == EntryKind.ABANDONED):
@@ -164,24 +167,24 @@ def draw_audit(rows: LogRows, run_id: str, agent_id: str, answers_hash: str, ts_
         index = _append(rows, EntryKind.ANSWERED, run_id, owner, answer | {"ts_ms": ts_ms}, pack)
     made, sealed = (rows.pack_tally(owner, pack, kind, committed) for kind in (EntryKind.COMMIT, EntryKind.RESULT))
     audits = map(parsed, rows.pack_entries(owner, pack, EntryKind.AUDITS, committed))
-    further: dict[int, int] = {entry["commit_index"]: entry["agents"] for entry in audits}  # the last of each
+    further: dict[int, int] = {entry["commit_index"]: entry["agents"] for entry in audits}  # the last entry of each commitment
     answers = [parsed(entry) for entry in rows.pack_entries(owner, pack, EntryKind.ANSWERED, index)]
     again = len(answers) - len({(entry["commit_index"], entry["agent_id"]) for entry in answers})
     own = any(entry["commit_index"] == committed and entry["agent_id"] == agent_id for entry in answers)
-    # The seed comes from the tree up to the answers: it is unknown before them, and an interrupted run with the same answers
-    # can't draw another.
+    # The seed comes from the tree up to the answers, so it is unknown before them. An interrupted run with the same answers
+    # gets the same seed again.
     return audit_seed(tree_root(rows, index + 1)), made - sealed + sum(further.values()) + again + own + 1
 
 
 def audit_seed(root: bytes) -> int:
-    """Return the seed of audits from the root of a tree: 53 bits, which every JSON reader keeps."""
+    """Return the seed of audits from the root of a tree. It has 53 bits, which every JSON reader keeps exactly."""
     return int.from_bytes(sha256(b"clvlab-audit-seed/1" + root).digest()[:8]) & SAFE_INTEGER
 
 
 def conclude(
     rows: LogRows, run_id: str, manifest_hash: str, content_hash: str | None, ts_ms: int, *, failed_audits: int = 0
 ) -> int:
-    """Note the manifest hash and pack of a sealed run, and before it the number of failed audits; return the entry's index."""
+    """Write the number of failed audits, then the manifest hash and pack of a sealed run; return the last entry's index."""
     committed, ended = _newest(rows, run_id)
     if committed is not None and ended is None and failed_audits != _further(rows, run_id, committed):
         _note_audits(rows, run_id, committed, failed_audits, ts_ms)
@@ -278,7 +281,7 @@ def proven(rows: LogRows, run_id: str, size: int) -> list[Proven]:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """Runs committed to, sealed and abandoned; the rest are running, or were dropped."""
+    """Numbers of runs committed to, sealed and abandoned. Other runs are running, or were dropped."""
 
     committed: int
     sealed: int
@@ -290,13 +293,13 @@ class RunCounts:
 
 
 def counts(rows: LogRows) -> dict[str, RunCounts]:
-    """Return counts of runs by owner, in order of owner; never used for ranking."""
+    """Return counts of runs by owner, in order of owner. Rankings never use them."""
     return {owner: RunCounts(*(kinds.get(kind.value, 0) for kind in OF_RUNS)) for owner, kinds in sorted(rows.tally().items())}
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An owner's other commitments over the pack of one, as stated; ``unknown_pack`` are those that name no pack."""
+    """Stated counts of an owner's other commitments over one pack. ``unknown_pack`` counts those without a named pack."""
 
     earlier: int
     later: int
@@ -318,9 +321,9 @@ def claim(rows: LogRows, index: int, size: int) -> Claim | None:
     )
 
 
-# Captures in the run log: each part is noted when it is closed, before the next begins.
+# Captures in the run log: each part is recorded when it is closed, before the next part begins.
 #
-# A reader of a checkpoint knows that the messages of a part existed by then, but not whether any was left out.
+# A reader of a checkpoint knows that the messages of a part existed by then, but not whether messages were left out.
 
 
 _NOBODY = ""
@@ -332,7 +335,7 @@ def segments(rows: LogRows, capture_id: str) -> list[Segment]:
 
 
 def note_segment(rows: LogRows, capture_id: str, number: int, sha256: str, ts_ms: int) -> None:
-    """Note a closed part of a capture; the same one again changes nothing."""
+    """Record a closed part of a capture. Recording the same part again changes nothing."""
     named(capture_id, "a capture")
     known = segments(rows, capture_id)
     if 1 <= number <= len(known):

@@ -20,12 +20,12 @@ from clvlab.base.files import new_file
 from clvlab.errors import LogError, MissingExtraError
 from clvlab.law.schema import SAFE_INTEGER
 
-_NOTE, _COSIGNATURE = 1, 4  # signature types: a note by its author, and a witness's with the time
+_NOTE, _COSIGNATURE = 1, 4  # signature types: by the author of a note, and by a witness, with the time
 _DASH = "\u2014 "
 
 
 def _library() -> Any:
-    """Import the signature library at its first use: the rest works without the extra."""
+    """Import the signature library at its first use, because all else works without the extra."""
     try:
         return import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
     except ImportError as error:
@@ -56,7 +56,7 @@ class Verifier:
 
     @property
     def is_witness(self) -> bool:
-        """Whether the key cosigns, with the time."""
+        """Whether this is the key of a witness, which signs with the time."""
         return self.kind == _COSIGNATURE
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Verifier:
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """A private key with its name; the key of a witness signs with the time."""
+    """A private key with its name. The key of a witness signs with the time."""
 
     name: str
     kind: int
@@ -123,7 +123,7 @@ def write_signer(signer: Signer, path: Path) -> None:
 
 
 def read_signer(path: Path) -> Signer:
-    """Read a private key; an error never shows its content."""
+    """Read a private key. An error never shows the file's content."""
     if not path.is_file():
         raise LogError(f"no key file at {str(path)!r}")
     parts = path.read_text(encoding="utf-8", errors="replace").strip().split("+", 4)
@@ -137,7 +137,7 @@ def read_signer(path: Path) -> Signer:
 
 
 def cosigned_text(text: str, ts_s: int) -> bytes:
-    """Return the text that a witness signs: that it saw this checkpoint at this time."""
+    """Return the text that a witness signs, which states that it saw this checkpoint at this time."""
     return f"cosignature/v1\ntime {ts_s}\n{text}".encode()
 
 
@@ -166,7 +166,7 @@ def open_note(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]
 
 
 def keep_signatures(note: str, *signers: Verifier) -> str:
-    """Return a note with the first signature line of each of these keys, in their order, and no other."""
+    """Return a note with only the first signature line of each of these keys, in their order."""
     text, _, lines = note.rpartition("\n\n")
     return write_note(f"{text}\n", *(_line_of(lines, signer) for signer in signers))
 
@@ -211,10 +211,10 @@ def checkpoint(text: str) -> Checkpoint:
     return found
 
 
-# Keys whose signatures on a checkpoint count: those that a reader trusts as logs, and those trusted as witnesses.
+# Keys whose signatures on a checkpoint count: the reader trusts some as logs and some as witnesses.
 
 
-# The y of each point of small order on edwards25519: anybody can sign under such a key.
+# The y of each point of small order on edwards25519. Anybody can sign under such a key.
 _FIELD = 2**255 - 19
 _ORDER_8_Y = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")
 _SMALL_ORDER = {0, 1, _FIELD - 1, _ORDER_8_Y, _FIELD - _ORDER_8_Y}
@@ -234,7 +234,7 @@ class Keys:
         )
         names: dict[bytes, tuple[str, int]] = {}
         for key in (*keys.logs, *keys.witnesses):
-            # One signer must not count as two: as two witnesses, or as a log and its own witness.
+            # One signer must not count twice, as two witnesses or as a log and its own witness.
             if names.setdefault(key.public, (key.name, key.kind)) != (key.name, key.kind):
                 raise LogError(f"the key of {key.name!r} stands under another name, or as a log and as a witness")
         return keys

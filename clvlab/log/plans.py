@@ -1,7 +1,7 @@
-"""Search plans in the run log: a search is noted before it runs, and each opening of the hold-out before it is read.
+"""Search plans in the run log: a search is recorded before it runs, and each opening of the hold-out before it is read.
 
-So a reader of the log knows how often a plan's hold-out was opened here, and for which configurations. Whether the same odds
-were read elsewhere, the log can't know.
+A reader of the log knows how often a plan's hold-out was opened here, and for which configurations. The log can't know whether
+the same odds were read elsewhere.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def openings(rows: LogRows, plan_id: str) -> list[tuple[int, OpeningEntry]]:
 
 
 def note_plan(rows: LogRows, plan: PlanEntry, ts_ms: int) -> int:
-    """Note a plan before any of it is computed; return its index, which is the same if it is noted again."""
+    """Record a plan before any of it is computed, and return its index. Recording it again returns the same index."""
     named(plan.owner, "the owner of a plan")
     known = planned(rows, plan.plan_id)
     return _append(rows, EntryKind.PLAN, plan.plan_id, asdict(plan), ts_ms) if known is None else known
 
 
 def note_opening(rows: LogRows, plan_id: str, trial: str, ts_ms: int, *, again: bool = False) -> int:
-    """Note that a hold-out is opened for a configuration, before its first tick is read; return the entry's index.
+    """Record that a hold-out is opened for a configuration, before its first tick is read; return the entry's index.
 
-    Another configuration than before needs ``again``; the same one has the same entry.
+    After the first configuration, another one needs ``again``. A configuration that was opened before keeps its entry.
     """
     plan_index = planned(rows, plan_id)
     if plan_index is None:
@@ -62,12 +62,12 @@ def _append(rows: LogRows, kind: EntryKind, plan_id: str, stated: dict[str, obje
     return index
 
 
-# Audit of planned searches: their entries one after the other, by the rules above.
+# Audit of planned searches, entry by entry, by the rules above.
 
 
 @dataclass(slots=True)
 class PlanHistory:
-    """History of a plan in a log: its entry, and the entries that opened its hold-out with the hash of the configuration."""
+    """A plan in a log: its entry, and each entry that opened its hold-out, with the hash of the configuration."""
 
     plan_id: str
     owner: str
@@ -78,7 +78,7 @@ class PlanHistory:
 
 @dataclass(slots=True)
 class PlanAuditor:
-    """Audit of plans and openings, read in order; ``plans`` are those so far, by id."""
+    """Audit of plans and openings, read in order. ``plans`` has the plans so far, by id."""
 
     plans: dict[str, PlanHistory] = field(default_factory=dict)
 
@@ -90,7 +90,7 @@ class PlanAuditor:
         name = entry.plan_id
         if not all(map(HASH.fullmatch, (entry.plan_hash, entry.content_hash))):
             return f"entry {index} plans by no hash: {entry.plan_hash[:80]!a}, {entry.content_hash[:80]!a}"
-        # Under two ids one hold-out could be opened twice, each time as if for the first time.
+        # Under two ids, one hold-out could be opened twice, and each opening would look like the first.
         if name != plan_id_of(entry.plan_hash):
             return f"entry {index} names no plan: {name[:80]!a} is not the id of {entry.plan_hash}"
         fault = name_fault(entry.owner)

@@ -1,7 +1,7 @@
 """The newest published checkpoint of a log, kept outside its database, and the limits of a log that lacks it.
 
-A checkpoint is in the file before it is published. So even after a backup was restored, the file knows everything that others
-can hold against the log.
+A checkpoint is in the file before it is published. So even after a restored backup, the file has every checkpoint that others
+may know.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def notes_of(content: bytes) -> list[str]:
 class Publication:
     """Published state of a log, as known outside its database.
 
-    Without a ``file`` for the newest checkpoint only heard ones count; ``key`` is for a log that was never restarted.
+    ``file`` holds the newest checkpoint. Without it, only checkpoints from ``hear`` count. ``key`` is for a log that was never
+    restarted.
     """
 
     file: Path | None = None
@@ -47,25 +48,25 @@ class Publication:
     _fitting: tuple[list[str], int] = field(default=([], 0), init=False)  # notes that fit, and the size that they need
 
     def hear(self, notes: Sequence[str]) -> None:
-        """Add checkpoints from elsewhere; those that the log's key signed count."""
+        """Add checkpoints from elsewhere. Only checkpoints that the log's key signed count."""
         own = [note for note in notes if self.key is not None and self.key in open_note(note, self.key)[1]]
         known = [] if self._heard is None else [self._heard]
         self._heard = max([*known, *own], key=lambda note: checkpoint(open_note(note)[0]).size, default=None)
 
     def require(self, log: LogStore) -> None:
-        """Raise ``LogBehindError`` unless a log has all that was published of it."""
-        notes = self._notes()  # first, as another process may publish more after the log was read
+        """Raise ``LogBehindError`` unless a log has all its published entries."""
+        notes = self._notes()  # read first, because another process may publish more after the log was read
         if notes:
             with log.read() as rows:
                 self._require(rows, notes)
 
     def guard(self, rows: LogRows) -> None:
-        """Raise ``LogBehindError`` unless rows in a writing transaction have all that was published."""
+        """Raise ``LogBehindError`` unless rows in a writing transaction have all published entries."""
         self._require(rows, self._notes())
 
     @contextmanager
     def state(self, log: LogStore, sign: Callable[[LogRows], str]) -> Iterator[tuple[LogRows, str]]:
-        """Yield one state of a log and its signed checkpoint, which is in the file by then, and never goes back there."""
+        """Yield a state of a log and its signed checkpoint. The file has the checkpoint by then, and never an older one."""
         with self._alone(), log.read() as rows:
             self.guard(rows)
             note = sign(rows)

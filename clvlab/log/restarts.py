@@ -1,8 +1,8 @@
-"""Restarts of a run log: its operator's statement that a restored database lacks published entries.
+"""Restarts of a run log: its operator states that a restored database lacks published entries.
 
-Continued as before, such a log would sign a second history under its own name, which looks like fraud. So it gets a new name
-and key, and the first entry under them names the last checkpoint under the old ones. Earlier entries stay in the one tree:
-their proofs hold under the new name, and an old checkpoint of the kept part is extended.
+If such a log continued as before, it would sign a second history under its own name, which looks like fraud. So the log gets a
+new name and key, and the first entry under them names the last checkpoint under the old ones. Earlier entries stay in the same
+tree. Their proofs hold under the new name, and the new log extends any old checkpoint of the kept part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clvlab.proof.canonical import canonical
 
 @dataclass(frozen=True, slots=True)
 class RestartRecord:
-    """A restart: the last checkpoint of the ended origin (``note`` as signed), the kept part, and the key from there on."""
+    """A restart: the last checkpoint of the ended origin (``note`` as signed), the kept part, and the new key."""
 
     index: int
     note: str
@@ -49,7 +49,7 @@ def restarts(rows: LogRows) -> list[RestartRecord]:
 
 
 def require_key(rows: LogRows, key: Verifier) -> None:
-    """Raise ``LogKeyError`` unless a restarted log continues under this key; another log accepts any."""
+    """Raise ``LogKeyError`` unless a restarted log continues under this key. A log without restarts accepts any key."""
     history = restarts(rows)
     if history and history[-1].key != key:
         current = history[-1].key
@@ -59,7 +59,7 @@ def require_key(rows: LogRows, key: Verifier) -> None:
 def fault(rows: LogRows, note: str, key: Verifier | None) -> str | None:
     """Return why a log can't have published a checkpoint in its present state, or ``None``.
 
-    ``key`` is that of a log that was never restarted; without it the checkpoint must be of an origin that ended.
+    ``key`` is the key of a log that was never restarted. Without it, the checkpoint must be of an ended origin.
     """
     try:
         found, history = checkpoint(open_note(note)[0]), restarts(rows)
@@ -87,9 +87,9 @@ def _published_text(found: Checkpoint) -> str:
 
 
 def restart(rows: LogRows, notes: Sequence[str], signer: Signer, ts_ms: int) -> RestartRecord:
-    """End the origin that published these checkpoints, and start one under ``signer``; the same again changes nothing.
+    """End the origin that published these checkpoints, and start one under ``signer``. A repetition changes nothing.
 
-    The newest checkpoint is named. If the log does not extend an older one either, nothing is known to be kept.
+    The entry names the newest checkpoint. If the log does not extend an older checkpoint either, no part is known to be kept.
     """
     found = {note: checkpoint(open_note(note)[0]) for note in notes}
     if not found or len({state.origin for state in found.values()}) != 1:
@@ -115,7 +115,7 @@ def restart(rows: LogRows, notes: Sequence[str], signer: Signer, ts_ms: int) -> 
 
 
 def _require_new(signer: Signer, note: str, last: Checkpoint, history: Sequence[RestartRecord]) -> None:
-    """Require a name and a key that the log never had: readers trust one key under one name."""
+    """Require a name and a key that the log never had, because readers trust one key under one name."""
     key = signer.verifier
     before = Verifier(last.origin, key.kind, key.public)
     if key.is_witness:

@@ -1,4 +1,4 @@
-"""Standing of a run in a log: what the log's tree proves of it, and what is only stated."""
+"""Standing of a run in a log: facts that the log's tree proves, and claims that are only stated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clvlab.log.log import Claim, LogRows, claim, entry_of
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The commitment to a run in a log of ``tree_size`` entries, and the unsigned ``claim`` about the owner's others."""
+    """The commitment to a run in a log of ``tree_size`` entries, and the unsigned ``claim`` of the owner's other ones."""
 
     owner: str
     content_hash: str | None
@@ -23,10 +23,9 @@ class Standing:
         return cast("LogStanding", asdict(self))
 
     def text(self, origin: str, witnesses: int) -> str:
-        """Return what a bundle proves under a checkpoint of ``origin`` signed by ``witnesses``, and what it only states."""
-        # The holder of a bundle can write other counts into it, so they are called unsigned. Names are quoted and in ASCII, as
-        # their
-        # their maker could write sentences like these.
+        """Return the proofs and claims of a bundle as text, under a checkpoint of ``origin`` signed by ``witnesses``."""
+        # The text calls the counts unsigned, because the holder of a bundle can change them. Names are quoted and in ASCII,
+        # because their maker could imitate these sentences.
         proved = (
             f"proved: entry {self.commit_index} of {self.tree_size} that {origin!a} signed commits to this run, ahead of the "
             f"entry of its result; trusted witnesses that signed: {witnesses}; by that log's word its owner is {self.owner!a}"

@@ -1,4 +1,4 @@
-"""A Merkle tree whose complete subtrees are stored: appending and proving take O(log n)."""
+"""A Merkle tree with stored complete subtrees. Appending and proving take O(log n)."""
 
 from __future__ import annotations
 
@@ -76,5 +76,5 @@ def consistency(nodes: Nodes, first: int, second: int) -> list[bytes]:
         else:
             proof.append(_range_root(nodes, start, middle))
             start = middle
-    # The rest is the subtree that ends with the first tree; a verifier who holds that whole tree knows its root.
+    # The rest is the subtree that ends with the first tree. If it is that whole tree, the verifier knows its root.
     return ([_range_root(nodes, start, end)] if start else []) + proof[::-1]

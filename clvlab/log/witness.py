@@ -1,8 +1,8 @@
-"""A witness: remembers the last signed state of each log that it saw, and signs only what extends it.
+"""A witness remembers the last signed state of each log, and signs only checkpoints that extend it.
 
 References
 ----------
-C2SP ``tlog-witness``: the request, and when it is refused.
+C2SP ``tlog-witness``, for the request and its refusals.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MAX_PROOF = 63
 
 
 def request(old_size: int, proof: Sequence[bytes], note: str) -> str:
-    """Return a log's request to a witness: the size it last saw, the proof from there, and the new checkpoint."""
+    """Return a log's request to a witness: the size that it last saw, the proof from that size, and the new checkpoint."""
     hashes = "".join(f"{b64encode(value).decode()}\n" for value in proof)
     return f"old {old_size}\n{hashes}\n{note}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A checkpoint, and its note with the log's signature; only its text in an older state."""
+    """A checkpoint, and its note with the log's signature. An older state has the note's text only."""
 
     state: Checkpoint
     note: str
@@ -41,14 +41,14 @@ class _Seen:
 class Witness:
     """Signer of checkpoints of known logs.
 
-    ``state`` is a file of the witness, never of the log, with the last signed checkpoint of each log; contradictions are kept
-    in files next to it.
+    ``state`` is a file with the last signed checkpoint of each log. It belongs to the witness, never to a log. Contradictions
+    are kept in files next to it.
     """
 
     def __init__(self, signer: Signer, logs: Sequence[Verifier], state: Path) -> None:
         if any(log.is_witness for log in logs):
             raise LogError("the key of a witness signs for no log: name the log's own")
-        self._signer, self._state = signer, state.resolve()  # one lock for one file under all its names
+        self._signer, self._state = signer, state.resolve()  # one file has one lock under all its names
         self._logs: dict[str, list[Verifier]] = {}
         for log in logs:
             self._logs.setdefault(log.name, []).append(log)
@@ -56,8 +56,8 @@ class Witness:
     def cosign(self, body: str, ts_s: int) -> str:
         """Return the signature line of a checkpoint that extends the last one.
 
-        ``LogForkError`` if the log signed two roots of one size, or the proof of extension fails: both notes are kept.
-        ``LogError`` for a malformed request, an unknown or unsigned log, another size than the last one seen, or a smaller
+        ``LogForkError`` if the log signed two roots of one size, or the proof of extension fails. Both notes are then kept.
+        ``LogError`` for a malformed request, an unknown or unsigned log, a size other than the last one seen, or a smaller
         tree.
         """
         old, proof, note = _read_request(body)
@@ -71,7 +71,7 @@ class Witness:
         with lock(self._state.parent):
             seen = self._seen()
             self._extends(seen.get(origin), new, old, proof)
-            self._store(seen | {origin: new})  # before the signature leaves: a crash may lose a signature, never a state
+            self._store(seen | {origin: new})  # stored first: a crash may lose a signature, but never a state
         return self._signer.line(text, ts_s)
 
     def _extends(self, before: _Seen | None, offered: _Seen, old: int, proof: list[bytes]) -> None:
@@ -87,7 +87,7 @@ class Witness:
             if proof:
                 raise LogError("nothing is to be proved from an empty log")
         elif not check_consistency(known, new.size, last.root, new.root, proof):
-            # The sender may have sent a wrong proof of an honest log, so two notes of two sizes alone accuse no log.
+            # The sender may have sent a wrong proof about an honest log, so two notes of different sizes alone accuse no log.
             reason = f"the log {new.origin!r} forked, or the proof is wrong: nothing shows that its {new.size} entries extend"
             raise self._fork(before, offered, f"{reason} the {known} seen here")
 

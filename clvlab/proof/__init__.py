@@ -1,1 +1,1 @@
-"""Verify sealed bytes: from the files of a run to verdicts, by the law and without any code that makes results."""
+"""Verification of sealed bytes: from the files of a run to verdicts, by the law, without code that makes results."""

@@ -1,6 +1,6 @@
-"""Anchors: the record of one, a public chain's answer about it, and the keys that the caller trusts.
+"""Anchors: an anchor's record, a public chain's answer about it, and the keys that the caller trusts.
 
-The chain's answer arrives as a value; this module does no I/O. ``checks.anchor_check`` judges it.
+The chain's answer is passed in as a value, because this module does no I/O. ``checks.anchor_check`` judges it.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# The memo program has had three addresses; a memo under any of them is one.
+# The memo program has had three addresses. A memo under any of them counts.
 MEMO_PROGRAMS = (
     "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo",
     "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr",
     "Memo4c2pN8afCj432Lb7RMVKi9PbQnnW7ewFFaV3oAH",
 )
-# A cluster is identified by the hash of its first block, as anybody can give a chain any name.
+# The hash of its first block identifies a cluster, because anybody can give a chain any name.
 GENESIS = {
     "mainnet-beta": "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d",
     "testnet": "4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY",
@@ -31,7 +31,7 @@ class AnchorStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Record of where the manifest hash was committed; ``cluster`` is never ``None``."""
+    """Record of the commitment of a manifest hash on a chain. ``cluster`` is never ``None``."""
 
     status: str = "not_anchored"
     signature: str | None = None
@@ -48,10 +48,10 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A chain's answer about one transaction; ``signature`` is ``None`` when the chain does not hold it.
+    """A chain's answer about one transaction. ``signature`` is ``None`` if the chain does not hold the transaction.
 
-    ``signed`` is whether every signature over the bytes in ``transaction``, the source of all other fields, was checked and is
-    valid.
+    All other fields come from the bytes in ``transaction``. ``signed`` is whether every signature over these bytes was checked
+    and is valid.
     """
 
     genesis_hash: str
@@ -64,7 +64,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class AnchorTrust:
-    """The caller's trust, never the run's own word: keys that may anchor, and genesis hashes by cluster."""
+    """Keys that may anchor, and genesis hashes by cluster. They come from the caller, never from the run."""
 
     signers: frozenset[str] = frozenset()
     genesis: dict[str, str] = field(default_factory=lambda: dict(GENESIS))

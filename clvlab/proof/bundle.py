@@ -11,7 +11,7 @@ from clvlab.proof.limits import MAX_BYTES, PART_LIMITS, first_line
 from clvlab.proof.seal import SealedRun
 
 BUNDLE_SCHEMA = "clvlab-bundle/1"
-# In this order; the first four are always there.
+# Parts are in this order. The first four are always there.
 PARTS = ("context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json")
 _REQUIRED = PARTS[:4]
 _ANCHOR_SCHEMA = "clvlab-bundle-anchor/1"
@@ -19,7 +19,7 @@ _MAX_HEADER = 1 << 20
 
 
 def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: Any = None) -> bytes:
-    """Return a bundle: a header line that lists the parts, then the parts; ``anchor`` and ``log`` are JSON values."""
+    """Return a bundle: a header line that lists the parts, then the parts. ``anchor`` and ``log`` are JSON values."""
     contents = {
         "context.json": canonical(context(run)),
         "manifest.json": run.manifest,
@@ -35,7 +35,7 @@ def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: An
 
 
 def context(run: SealedRun) -> Mapping[str, object]:
-    """Return run and pack of a bundle, for readers who read no further; manifest and evidence repeat them."""
+    """Return run and pack of a bundle, for readers who read no further. Manifest and evidence repeat them."""
     started = parsed(first_line(run.events))["payload"]
     names = ("pack_id", "fixture_ids", "content_hash")
     return {
@@ -71,14 +71,14 @@ def read_bundle(text: bytes) -> dict[str, bytes]:
         contents[name], at = text[at : at + size], at + size
         if len(contents[name]) != size or sha256(contents[name]) != digest:
             raise BundleError(f"{name} is not what the header says: it has {sha256(contents[name])}, not {digest}")
-    # A byte that no part accounts for could differ between two bundles of one run, or hide something in them.
+    # A byte outside all parts could differ between two bundles of one run, or hide something.
     if at != len(text):
         raise BundleError(f"{len(text) - at} bytes follow the last part")
     try:
         expected = canonical(context(run_of(contents)))
     except (EvidenceError, KeyError, TypeError) as error:
         raise BundleError(f"the first line of events.jsonl can't be read: {error!r}") from error
-    # The context is what hurried readers see, so it may not name another run or pack than the evidence.
+    # Hurried readers see only the context, so it must name the same run and pack as the evidence.
     if contents["context.json"] != expected:
         raise BundleError("context.json does not say what the manifest and the evidence say")
     if "anchor.json" in contents:

@@ -1,7 +1,7 @@
 """Canonical JSON: one byte string per value, on every machine and in every language.
 
-RFC 8785 restricted to ASCII keys, integers within 2**53 - 1 and no floats. Under these restrictions sorting keys by byte
-equals the RFC's sorting by UTF-16 unit, and number formatting is trivial.
+The form is RFC 8785 restricted to ASCII keys, integers within 2**53 - 1 and no floats. Under these restrictions sorting keys
+by byte equals the RFC's sorting by UTF-16 unit, and number formatting is trivial.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER
 
 JsonObject: TypeAlias = dict[str, Any]
-"""An object as it was read, of any keys and values until somebody has checked them."""
+"""An object as read, with unchecked keys and values."""
 
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -28,7 +28,7 @@ def sha256(data: bytes) -> str:
 
 
 def canonical(value: Any) -> bytes:
-    """Return the canonical bytes of a value, without a line end; ``EvidenceError`` where it has none.
+    """Return the canonical bytes of a value, without a line end; ``EvidenceError`` if it has no canonical form.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def canonical(value: Any) -> bytes:
 
 
 def parsed(line: bytes) -> Any:
-    """Read a canonical value; ``EvidenceError`` unless the bytes are the canonical form of what they say."""
+    """Read a canonical value; ``EvidenceError`` unless the bytes are the canonical form of their value."""
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -61,7 +61,7 @@ def decimal_text(number: float) -> str:
     >>> decimal_text(0.4), decimal_text(1e-7), decimal_text(2.0)
     ('0.4', '0.0000001', '2')
     """
-    exact = Decimal(repr(float(number)))  # the repr of a NumPy float has its type
+    exact = Decimal(repr(float(number)))  # the repr of a NumPy float includes its type
     if not exact.is_finite():
         raise EvidenceError(f"a sealed number must be finite, not {number!r}")
     text = f"{exact:f}"

@@ -1,4 +1,4 @@
-"""The seven checks: each recomputed from the sealed bytes, each able to fail."""
+"""The seven checks. Each is recomputed from the sealed bytes and can fail."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def unreadable(reason: str) -> Check:
 
 
 def evidence_integrity(sealed: str, recomputed: str) -> Check:
-    """Compare the hash of the stored bytes, which were read as canonical lines, with the sealed one."""
+    """Compare the sealed hash with the hash of the stored bytes, which were read as canonical lines."""
     if sealed != recomputed:
         return Check(Verdict.FAIL, f"SHA-256 of events.jsonl is {recomputed}, sealed was {sealed}")
     return Check(Verdict.PASS, f"SHA-256 of events.jsonl is the sealed {sealed}")
 
 
 def llm_boundary(folder: Path | None) -> Check:
-    """Check the imports of the trust folders, and any file that Python would run in place of their sources."""
+    """Check the imports of the trust folders, and look for files that Python would run in place of their sources."""
     found = audit(folder)
     if found:
         return Check(Verdict.FAIL, "; ".join(found[:3]))
@@ -80,7 +80,7 @@ def metrics_recomputed(stored: bytes, rederived: bytes) -> Check:
 
 
 def first_difference(one: bytes, other: bytes) -> int:
-    """Return the number, from 1, of the first line in which two texts differ, without splitting them."""
+    """Return the number, from 1, of the first line that differs between two texts, without splitting them."""
     end = min(len(one), len(other))
     piece = next(
         (at for at in range(0, end, _PIECE_BYTES) if one[at : at + _PIECE_BYTES] != other[at : at + _PIECE_BYTES]), end
@@ -91,7 +91,7 @@ def first_difference(one: bytes, other: bytes) -> int:
 
 def manifest_bound(run: SealedRun, rebuilt: bytes, manifest_hash: str, started: RunStarted) -> Check:
     """Compare the rebuilt manifest with the stored one, and derive every id and hash of RUN_STARTED again."""
-    # Compared as bytes with one rebuilt from the evidence: a manifest of another run, or with one field changed, fails.
+    # The bytes must equal a manifest rebuilt from the evidence. A manifest of another run, or with one changed field, fails.
     if rebuilt != run.manifest:
         return Check(Verdict.FAIL, f"the manifest {_difference(rebuilt, run.manifest)}")
     try:
@@ -118,7 +118,7 @@ def _difference(rebuilt: bytes, stored: bytes) -> str:
 
 
 def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> Check:
-    """Judge every BACK again in both phases, and require that each receipt is for an allowed action."""
+    """Judge every BACK again in both phases, and require each receipt to be for an allowed action."""
     decisions, policy = evidence.decisions, evidence.limits.policy
     backs = int((decisions["action"] == Action.BACK).sum())
     if backs == 0 and not receipts:
@@ -142,7 +142,7 @@ def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> 
 
 
 def _check_executed(receipts: pl.DataFrame, allowed: pl.DataFrame, policy: PolicyEnvelope, run_id: str) -> str:
-    """Return how many executions were checked, or raise ``EvidenceError`` for a receipt without an allowed action."""
+    """Return the number of checked executions as text; ``EvidenceError`` for a receipt without an allowed action."""
     is_paper = policy.execution_mode == ExecutionMode.PAPER
     if receipts.is_empty():
         if is_paper and allowed.height:
@@ -152,7 +152,7 @@ def _check_executed(receipts: pl.DataFrame, allowed: pl.DataFrame, policy: Polic
         raise EvidenceError(f"the run asked no venue ({policy.execution_mode}), and has {receipts.height} receipts")
     own = allowed.select("agent_id", decision_seq="seq", run_id=pl.lit(run_id), proposed="stake")
     matched = receipts.join(own, on=["decision_seq", "agent_id", "run_id"], how="left", maintain_order="left")
-    # A receipt for more than the proposed stake, or a second one for a decision, would count money that the gate never allowed.
+    # A receipt for more than the proposed stake, or a second receipt, would count money that the gate never allowed.
     wrong = matched.filter(
         pl.col("proposed").is_null()
         | ~pl.col("stake").is_between(0, pl.col("proposed"))
@@ -163,19 +163,19 @@ def _check_executed(receipts: pl.DataFrame, allowed: pl.DataFrame, policy: Polic
         raise EvidenceError(
             f"{wrong.height} receipt(s) without an allowed action of that kind, the first for seq {wrong['decision_seq'][0]}"
         )
-    # Receipts may be lost: the seal proves decisions, not fills, so the verdict does not depend on how many there are.
+    # Receipts may be lost. The seal proves decisions, not fills, so the verdict does not depend on the number of receipts.
     missing = allowed.height - receipts.height
     without = f", and {missing} have none, of which nothing was checked" if missing > 0 else ""
     return f"each of {receipts.height} receipts is for one of them{without}"
 
 
 def receipt_separation(evidence: Evidence) -> Check:
-    # Kinds and keys are a closed set without receipts: a receipt forged into the evidence makes it unreadable, which fails.
+    # Kinds and keys are a closed set without receipts. A receipt forged into the evidence makes it unreadable, so it fails.
     return Check(Verdict.PASS, f"none of the {evidence.count} events is a receipt or carries a field of one")
 
 
 def anchor_check(anchor: Anchor, manifest_hash: str, seen: Seen | None = None, trust: AnchorTrust | None = None) -> Check:
-    """Judge an anchor by the chain's answer (``None`` if it could not be asked); without a trusted key it never passes."""
+    """Judge an anchor by the chain's answer (``None`` if not asked). It passes only with a trusted key."""
     trust = trust or AnchorTrust()
     if anchor.status == AnchorStatus.NOT_ANCHORED:
         return Check(Verdict.NOT_APPLICABLE, "the run is not anchored")
@@ -196,7 +196,7 @@ def anchor_check(anchor: Anchor, manifest_hash: str, seen: Seen | None = None, t
 
 
 def _contradiction(anchor: Anchor, manifest_hash: str, seen: Seen, trust: AnchorTrust) -> str | None:
-    # Anybody can run a private chain and call it mainnet; its first block gives it away.
+    # Anybody can run a private chain and call it mainnet. The first block reveals it.
     expected = trust.genesis.get(anchor.cluster)
     if seen.genesis_hash != expected:
         return f"the chain asked has genesis hash {seen.genesis_hash}, {anchor.cluster} has {expected or 'none that is known'}"
@@ -206,7 +206,7 @@ def _contradiction(anchor: Anchor, manifest_hash: str, seen: Seen, trust: Anchor
         return f"the transaction given for {anchor.signature} does not carry that signature, or it does not hold"
     if seen.error is not None:
         return f"transaction {seen.signature} failed on {anchor.cluster}: {seen.error}"
-    # A hash elsewhere in a transaction, or signed by other accounts than the memo's, would not be that key's commitment.
+    # The key commits only to a hash in a memo that it signed, not to a hash elsewhere in a transaction.
     memos = [instruction for instruction in seen.instructions if instruction.program_id in MEMO_PROGRAMS]
     if not memos:
         return f"transaction {seen.signature} calls no known memo program"

@@ -1,7 +1,7 @@
-"""Trust closure: the sources that decide a score, a digest over them, and an audit of what they import.
+"""Trust closure: the sources that decide a score, a digest over them, and an audit of their imports.
 
-The audit uses an allow-list, not a list of known model vendors, so that tomorrow's vendor fails too; dynamic imports are never
-allowed. It stops accidents, not attackers: code that wants to hide can change the audit, the interpreter, or a library.
+The audit uses an allow-list instead of a list of known model vendors, so that a new vendor fails too. Dynamic imports are never
+allowed. The audit stops accidents, not attackers: hostile code can change the audit, the interpreter, or a library.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IMPORTABLE = ("", ".py", ".pyc", ".pyd", ".so")  # a folder has no suffix
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """The sources, by name relative to the package folder and sorted, and other files found among them."""
+    """The sources, sorted by name relative to the package folder, and other files found among them."""
 
     sources: dict[str, bytes]
     strays: tuple[str, ...]
@@ -43,10 +43,10 @@ def read_closure(root: Path) -> Closure:
     """Read the sources of a package folder, and list files that Python could import in their place."""
     sources, strays = {}, []
     waiting = [(root / name, name) for name in TRUST]
-    for path, name in waiting:  # grows by the content of each folder
+    for path, name in waiting:  # the list grows by the content of each folder
         state = state_of(path)
         mode = state[0]
-        if S_ISLNK(mode):  # its target can be changed from elsewhere
+        if S_ISLNK(mode):  # the target of a link can be changed from elsewhere
             strays.append(f"{name}: a symbolic link")
         elif path.parent.name == _CACHE:
             if not S_ISREG(mode) or ".pyc" not in path.name:
@@ -57,7 +57,7 @@ def read_closure(root: Path) -> Closure:
             sources[name] = content_of(path, state)
         else:
             strays.append(f"{name}: only Python sources may stand in a trust folder")
-    # Python imports an extension module, or a package, before the source of the same name, so one could replace the law unseen.
+    # Python prefers an extension module or a package over a source of the same name, so one could replace the law unseen.
     for path in root.iterdir():
         guarded = path.name.split(".")[0] in _GUARDED and path.name not in (*TRUST, "__init__.py")
         if guarded and path.suffix in _IMPORTABLE:
@@ -102,10 +102,10 @@ def content_of(path: Path, state: tuple[int, ...]) -> bytes:  # noqa: ARG001
     return path.read_bytes()
 
 
-# What the trust folders may import: modules, and of each the names that they need.
+# Allowed imports of the trust folders: modules, and the needed names of each.
 #
-# Names, not modules alone: most modules hold others (``pathlib.os``, ``polars.subprocess``), and some of their functions load
-# or run code (``polars.plugins``, ``typing.get_type_hints``).
+# Modules alone would allow too much: most modules hold others (``pathlib.os``, ``polars.subprocess``), and some of their
+# functions load or run code (``polars.plugins``, ``typing.get_type_hints``).
 
 
 ALLOWED_NAMES: Mapping[str, frozenset[str]] = {
@@ -157,15 +157,15 @@ ALLOWED_NAMES: Mapping[str, frozenset[str]] = {
 }
 
 
-# Bytecode that Python would run in place of a source: it must be what the source compiles to.
+# Bytecode that Python would run in place of a source must equal the source's compiled code.
 #
-# Python runs a cached ``.pyc`` unread when its header fits the source, or promises that it does (PEP 552), so that other code
-# can hide behind an innocent source.
+# Python runs a cached ``.pyc`` without a look at the source's text if its header fits the source, or promises to fit (PEP 552).
+# So other code can hide behind an innocent source.
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """A source's cached bytecode, and the source time that its header is compared with."""
+    """A source's cached bytecode, and the time of the source, which the bytecode's header must match."""
 
     name: str
     bytecode: bytes
@@ -189,13 +189,13 @@ def _paths(root: Path, name: str) -> tuple[Path, Path]:
 
 
 def foreign_bytecode(sources: Mapping[str, bytes], found: Iterable[CacheEntry]) -> list[str]:
-    """Return the sources in whose place this Python would run other code."""
+    """Return the sources that this Python would replace by other code."""
     wrong = [entry.name for entry in found if not _runs_as_written(sources[entry.name], entry)]
     return [f"{name}: Python would run bytecode that is not compiled from it" for name in wrong]
 
 
 class _Loader(SourceLoader):
-    """Python's own choice between a source and its cache, made on bytes that were read before."""
+    """Python's own choice between a source and its cache, on bytes that were read before."""
 
     def __init__(self, source: bytes, entry: CacheEntry) -> None:
         self.source, self.entry = source, entry
@@ -220,7 +220,7 @@ def _runs_as_written(source: bytes, entry: CacheEntry) -> bool:
 
 
 def _bare(code: CodeType) -> tuple[CodeType, bytes]:
-    """Return code without file name and columns, which depend on how it was compiled."""
+    """Return code without file name and columns, which depend on the compilation."""
     inner = tuple(_bare(value) if isinstance(value, CodeType) else value for value in code.co_consts)
     return code.replace(co_filename="", co_linetable=b"", co_consts=inner), code.co_exceptiontable
 
@@ -253,7 +253,7 @@ Names = Mapping[str, Collection[str]]
 
 
 def audit(folder: Path | None = None) -> tuple[str, ...]:
-    """Return every way in which the trust folders reach beyond themselves; a missing source counts: the audit fails closed."""
+    """Return every reach of the trust folders beyond themselves. A missing source counts too, so the audit fails closed."""
     root = package_folder() if folder is None else folder
     missing = tuple(f"{name} is missing" for name in TRUST if not (root / name).exists())
     if missing:
@@ -283,7 +283,7 @@ def _module(name: str) -> str:
 
 
 def violations(source: str | bytes, name: str) -> list[str]:
-    """Return the forbidden imports and names of one source file; ``name`` is relative to the package."""
+    """Return the forbidden imports and names of one source file. ``name`` is relative to the package."""
     return list(_violations(_nodes(source), name, None))
 
 
@@ -295,8 +295,8 @@ def _nodes(source: str | bytes) -> list[ast.AST] | str:
 
 
 def _parsed(source: str | bytes) -> ast.AST:
-    """Parse without garbage collection in between: CPython 3.11 counts recursion depth once for all threads."""
-    # Only a collection of cycles lets another thread run here, and two threads at once would each turn it on for the other.
+    """Parse without garbage collection, because CPython 3.11 counts recursion depth once for all threads."""
+    # Only a collection of cycles lets another thread run here. Of two threads at once, each would turn it on for the other.
     with _PARSING:
         collects = gc.isenabled()
         gc.disable()
@@ -319,8 +319,10 @@ def _violations(nodes: list[ast.AST] | str, name: str, own: Names | None) -> Ite
 def _reached(nodes: list[ast.AST], name: str, own: Names | None) -> Iterator[tuple[int, str]]:
     """Yield the forbidden reaches of a source, each with its line.
 
-    1. an import that is not allowed; 2. a name of a module that is not allowed; 3. a module used other than before a dot, where
-    it could not be followed; 4. names and attributes that lead around imports.
+    1. An import that is not allowed.
+    2. A name in a module that is not allowed.
+    3. A module that is used without a dot after it, which the audit can't follow.
+    4. A name or attribute that leads around imports.
     """
     modules: dict[str, set[str]] = {}
     for line, bound, target, imported in _imports(nodes, name):
@@ -344,7 +346,7 @@ def _reached(nodes: list[ast.AST], name: str, own: Names | None) -> Iterator[tup
 
 
 def _imports(nodes: list[ast.AST], name: str) -> Iterator[tuple[int, str, str, str]]:
-    """Yield line, bound name, its target, and the import: ``import a.b`` binds ``a``."""
+    """Yield the line, the bound name, its target, and the import. ``import a.b`` binds ``a``."""
     for node in nodes:
         match node:
             case ast.Import():

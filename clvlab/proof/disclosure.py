@@ -1,6 +1,6 @@
 """Selective disclosure: one decision and its score, proved against the roots in the manifest, without the other decisions.
 
-It also holds the lines from which the law scores: RUN_STARTED, the close of the market, and the counts of RUN_SEALED.
+A disclosure also holds the lines that the law needs: RUN_STARTED, the close of the market, and the counts of RUN_SEALED.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clvlab.proof.seal import SealedRun
 
 
 class _LineProof(TypedDict):
-    """A line, its number in a tree of a size, and the RFC 9162 inclusion proof in hex."""
+    """A line, its number, the size of its tree, and the RFC 9162 inclusion proof in hex."""
 
     index: int
     line: str
@@ -75,7 +75,7 @@ def _proved(lines: list[bytes], leaves: list[bytes], index: int) -> _LineProof:
 
 
 def check_disclosure(text: bytes) -> str:
-    """Check a disclosure and return the manifest's hash; ``EvidenceError`` where a line or the score is not proved."""
+    """Check a disclosure and return the manifest's hash; ``EvidenceError`` if a line or the score is not proved."""
     _check_size(text)
     content = parsed(text)
     if isinstance(content, dict) and content.get("schema") == _WITHOUT_CLOSE:
@@ -90,7 +90,7 @@ def check_disclosure(text: bytes) -> str:
     for name, line in lines.items():
         _check_included(name, line, bound["evidence_root"])
     _check_included("score", content["score"], bound["score_root"])
-    # A true line at another place could pass the score of one decision off as that of another.
+    # A true line at another place could show the score of one decision as the score of another.
     _check_places(lines, content["score"], bound["event_count"])
     evidence = _alone(lines)
     rebuilt = manifest(evidence.started, **{name: bound[name] for name in _STATED})

@@ -1,8 +1,8 @@
-"""Evidence lines: decisions, closes, scores and receipts, written and read column by column, without a row loop.
+"""Lines of decisions, closes, scores and receipts, written and read column by column, without a row loop.
 
 A line is canonical JSON by construction: keys are in byte order, integers are written as integers, and texts are escaped by
-RFC 8785 3.2.2.2. Columns that were read are written again by the same functions. If the bytes are equal, every line was
-canonical and had exactly the keys and types of its kind; if not, the error names the first faulty line.
+RFC 8785 3.2.2.2. The same functions write the columns again after reading. If the bytes are equal, every line was canonical and
+had exactly the keys and types of its kind. Otherwise the error names the first faulty line.
 ``docs/reference/evidence-format.md`` describes the format.
 """
 
@@ -31,7 +31,7 @@ _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': 
 _ESCAPES = {chr(code): f"\\u{code:04x}" for code in range(0x20)} | _SHORT
 _RISKY = re.compile(r'["\\\x00-\x1f]')
 
-# Lines as templates: <column> stands for its JSON value, <column?> for one that may be null.
+# Templates of lines: <column> stands for its JSON value, and <column?> for a value that may be null.
 _SLOT = re.compile(r"<(\w+\??)>")
 _DECISION = (
     '{"kind":"DECISION","payload":{"action":{"limit_odds_milli":<limit_odds_milli?>,"market_key":<market_key?>,"side":<side?>,'
@@ -53,7 +53,7 @@ _ENTRY_STATE, _CLOSING_STATE = '{"age_ms":<age_ms>,' + _STATE, "{" + _STATE
 _VERDICT = '{"post":{"allowed":<post_allowed>,"reasons":[<post>]},"pre":{"allowed":<pre_allowed>,"reasons":[<pre>]}}'
 _SIDE = '{"odds_milli":<odds_milli?>,"prob_bps":<prob_bps?>,"side":<side>}'
 
-# What Arrow reads of each kind of line.
+# Schemas for Arrow of each kind of line.
 _INT, _TEXT, _BOOL = pa.int64(), pa.string(), pa.bool_()
 _SIDES_TYPE = pa.list_(pa.struct([("odds_milli", _INT), ("prob_bps", _INT), ("side", _TEXT)]))
 _STATE_FIELDS = [("sides", _SIDES_TYPE), ("suspended", _BOOL), ("tick_seq", _INT), ("ts_ms", _INT)]
@@ -100,7 +100,7 @@ class Kind(StrEnum):
 
 
 class Event(TypedDict):
-    """A line of a rare kind, read alone; its reader checks the payload."""
+    """A line of a rare kind, read alone. Its reader checks the payload."""
 
     kind: str
     payload: Any
@@ -110,7 +110,7 @@ class Event(TypedDict):
 # The whole market, in byte order of side.
 SIDES = pl.List(pl.Struct({"odds_milli": pl.Int64, "prob_bps": pl.Int64, "side": pl.String}))
 
-# One row per DECISION line but for the verdicts of the gate; the four last columns are null without a market state.
+# One row per DECISION line, without the verdicts of the gate. The last four columns are null without a market state.
 PROPOSAL_EVENTS: Schema = {
     "seq": pl.Int64,
     "agent_id": pl.String,
@@ -135,10 +135,10 @@ PROPOSAL_EVENTS: Schema = {
 # One row per DECISION line.
 DECISION_EVENTS: Schema = PROPOSAL_EVENTS | VERDICTS
 
-# By time, then by names: the order in which agents were asked must not shape a byte of the evidence (evidence-format.md).
+# Order by time, then by names. The order of questions to agents must not affect the evidence (evidence-format.md).
 SEALED_ORDER = ("ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action")
 
-# One row per MARKET_CLOSE line; the state as above.
+# One row per MARKET_CLOSE line, with the state as above.
 CLOSE_EVENTS: Schema = {
     "seq": pl.Int64,
     "fixture_id": pl.Int64,
@@ -158,7 +158,7 @@ def event_line(kind: Kind, payload: Mapping[str, Any], seq: int) -> bytes:
 
 
 def batches(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Cut a frame into pieces that fit the processor's cache."""
+    """Yield the frame in pieces that fit the processor's cache."""
     yield from frame.iter_slices(_BATCH_ROWS)
 
 
@@ -180,7 +180,7 @@ def receipt_lines(frame: pl.DataFrame) -> bytes:
 
 
 def _lines(frame: pl.DataFrame, template: str, state_template: str = "") -> bytes:
-    """Fill a template for every row; ``<state>`` is the filled state template, or null where that lacks a value."""
+    """Fill a template for every row. ``<state>`` is the filled state template, or null if that lacks a value."""
     line = _line(template, state_template, tuple(frame.schema.items()), frozenset(_risky(frame)))
     lines = frame.select(line).to_series()
     if lines.null_count():
@@ -211,7 +211,7 @@ def _line(template: str, state_template: str, columns: tuple[tuple[str, pl.DataT
 
 
 def _filled(template: str, values: dict[str, pl.Expr], texts: set[str]) -> pl.Expr:
-    """Put values into the slots of a template, texts in quotes; ``None`` where a value without ``?`` is ``None``."""
+    """Put values into a template's slots, with texts in quotes; ``None`` if a value without ``?`` is ``None``."""
     parts: list[pl.Expr] = []
     for number, piece in enumerate(_SLOT.split(template)):  # literals and slots alternate
         column = piece.removesuffix("?")
@@ -343,7 +343,7 @@ _READ: Mapping[Kind | None, tuple[Callable[[bytes], tuple[pl.DataFrame, bytes]],
 
 
 def _fault(text: bytes, reason: str) -> EvidenceError:
-    """Return an error that names the first line that is not canonical JSON, or else the reason for the whole batch."""
+    """Return an error that names the first line that is not canonical JSON, or otherwise the reason for the whole batch."""
     for line in text[:-1].split(b"\n"):
         try:
             parsed(line)

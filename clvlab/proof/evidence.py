@@ -1,4 +1,4 @@
-"""Read sealed evidence: the bytes of ``events.jsonl``, strictly, in order and complete."""
+"""Strict reading of sealed evidence, the bytes of ``events.jsonl``, in order and complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clvlab.proof.manifest import RunStarted, SealedAgent, run_schema
 
 _Types = dict[str, tuple[type, ...]]
 
-# Keys and types of what is read one by one.
+# Keys and types of values that are read one by one.
 _OPTIONAL_INT, _OPTIONAL_TEXT = (int, type(None)), (str, type(None))
 _STARTED: _Types = {
     "agents": (list,), "binding": (dict,), "kind": (str,), "law_version": (str,), "mode_label": (str,),
@@ -31,7 +31,7 @@ _AGENT: _Types = {
     "agent_id": (str,), "causality": (str,), "config": (dict,), "config_hash": (str,), "proof_mode": (str,),
     "source_sha256": _OPTIONAL_TEXT, "strategy": (str,), "strategy_version": (str,),
 }  # fmt: skip
-# Of an agent of one's own, where it could read files or reach a network; absent when off.
+# For a user's agent that could read files or reach a network. A key is absent if the permission is off.
 _ALLOWED: _Types = {"network": (bool,), "reads": (list,)}
 _ISOLATION: _Types = {"agent_id": (str,), "held": (list,)}
 _READ: _Types = {"name": (str,), "sha256": (str,)}
@@ -41,7 +41,7 @@ _STEP_BY_STEP = {Causality.STEPPED, Causality.STEPPED_BLOCKS}
 
 
 class SealedLimits(NamedTuple):
-    """Limits of a run, as sealed: its window, the pack's closing policy and limit on the age of a close, and the policy."""
+    """Sealed limits of a run: window, the pack's closing policy and limit on the age of a close, and policy envelope."""
 
     window: Window
     closing_policy: ClosingPolicy
@@ -88,7 +88,7 @@ class Evidence:
         Raises
         ------
         EvidenceError
-            RUN_STARTED has other content than a run seals.
+            RUN_STARTED has content that no run seals.
         """
         sealed = self.started["policy"]
         try:
@@ -107,7 +107,7 @@ class Evidence:
 
     @property
     def max_close_age_s(self) -> int | None:
-        """The pack's limit on the age of a close, as sealed; ``None`` without one."""
+        """The pack's limit on the age of a close, as sealed; ``None`` without a limit."""
         return self.limits.max_close_age_s
 
     @property
@@ -117,12 +117,12 @@ class Evidence:
 
     @cached_property
     def market(self) -> pl.Series:
-        """Row in ``closes`` of the market that each decision backs; null where it backs none.
+        """Row in ``closes`` of the market that each decision backs; null for a decision that backs no market.
 
         Raises
         ------
         EvidenceError
-            The closes are not exactly one per market that a BACK names, sorted.
+            The closes are not sorted, or not exactly one per market that a BACK names.
         """
         return market_rows(self.decisions, self.closes)
 
@@ -130,8 +130,11 @@ class Evidence:
 def read_evidence(events: bytes) -> Evidence:
     """Read the whole of ``events.jsonl``, or raise ``EvidenceError``.
 
-    Steps: 1. count bytes and lines; 2. cut the bytes into the blocks of the five kinds; 3. read decisions and closes, and write
-    them again; 4. check the content of each line, numbers, counts and order; 5. check that one tape could have given them all.
+    1. Count bytes and lines.
+    2. Cut the bytes into the blocks of the five kinds.
+    3. Read decisions and closes, and write them again.
+    4. Check the content of each line, numbers, counts and order.
+    5. Check that all lines can come from one tape.
     """
     if not events.endswith(b"\n"):
         raise EvidenceError("the evidence is empty or does not end with a line feed")
@@ -167,13 +170,13 @@ def read_evidence(events: bytes) -> Evidence:
 
 
 def _check_failures(count: int, agents: Any) -> None:
-    """Refuse more AGENT_ERROR lines than agents before any of them is read."""
+    """Refuse more AGENT_ERROR lines than agents, before reading such a line."""
     if isinstance(agents, list) and count > len(agents):
         raise EvidenceError(f"{count:,} lines stand where at most {len(agents):,} agents could have failed")
 
 
 def _check_end(events: bytes, start: int) -> None:
-    """Refuse other lines than RUN_SEALED after the closes before they are read as one."""
+    """Refuse lines other than RUN_SEALED after the closes, before they are read as one line."""
     count = events.count(b"\n", start)
     if count != 1:
         raise EvidenceError(f"{count:,} lines stand where RUN_SEALED must stand alone")
@@ -185,7 +188,7 @@ def _end_of(kind: Kind, events: bytes, start: int) -> int:
 
 
 def _start_of(kind: Kind, events: bytes, start: int) -> int:
-    """Return the first line of a kind at or after ``start``, or of the last line if no line is of that kind."""
+    """Return the start of the first line of a kind at or after ``start``, or of the last line if there is none."""
     found = events.find(b'\n{"kind":"%s"' % kind.encode(), start - 1)
     return found + 1 if found >= 0 else max(events.rfind(b"\n", start - 1, len(events) - 1) + 1, start)
 
@@ -203,18 +206,18 @@ def _check_numbers(started: Event, decisions: pl.DataFrame, errors: list[Event],
         raise EvidenceError("seq and the counts of RUN_SEALED must be integers")
     if not counted or seqs != [0, *range(n + 1, n + m + 1), n + m + k + 1]:
         raise EvidenceError("seq must count the lines from 0")
-    # Counted twice, by number and in the last line, so that evidence that was cut short is never read as complete.
+    # Lines are counted twice, by number and in the last line, so that truncated evidence is never read as complete.
     if stated != {"agent_errors": m, "decisions": n, "market_closes": k} | named:
         raise EvidenceError(f"RUN_SEALED counts {stated}, before it stand {n} decisions, {m} errors, {k} closes")
 
 
 def _check_errors(errors: list[JsonObject], agents: list[SealedAgent], deciders: set[str]) -> None:
-    """Require failed agents to be listed once, in order, without decisions; a run in which all failed is not sealed."""
-    # An agent that kept its decisions when it fails could fail whenever it loses (choices.md, "an agent that raises an error").
+    """Require each failed agent once, in order, without decisions. A run whose agents all failed is not sealed."""
+    # If a failed agent kept its decisions, it could fail whenever it loses (choices.md, "an agent that raises an error").
     failed, named = [error["agent_id"] for error in errors], {agent["agent_id"] for agent in agents}
     if not named.issuperset(failed) or len(failed) == len(named):
         raise EvidenceError("a failed agent is not named by RUN_STARTED, or all of them failed")
-    # Any freedom of order would give one run several hashes to choose from.
+    # A free order would give one run several hashes to choose from.
     if failed != sorted(set(failed)):
         raise EvidenceError("an agent fails twice, or failures are not in byte order")
     if not deciders.isdisjoint(failed):
@@ -222,7 +225,7 @@ def _check_errors(errors: list[JsonObject], agents: list[SealedAgent], deciders:
 
 
 def _check_started(started: RunStarted, size: int, errors: list[JsonObject], deciders: set[str]) -> None:
-    """Require RUN_STARTED, whose line has ``size`` bytes, to match its shape and the agents named in later lines."""
+    """Require RUN_STARTED to match its shape and the agents in later lines. Its line has ``size`` bytes."""
     isolation: _Types = {"isolation": (list,)} if "isolation" in started else {}
     _check_types(started, _STARTED | isolation, "RUN_STARTED")
     _check_types(started["binding"], _BINDING, "the binding")
@@ -250,14 +253,14 @@ def _check_started(started: RunStarted, size: int, errors: list[JsonObject], dec
 
 
 def _check_mode(started: RunStarted, captured: object) -> None:
-    """Require a live run to say so in every field, and a replay in none."""
+    """Require all fields to agree on whether the run is live or a replay."""
     binding = started["binding"]
     if (started["source_mode"], started["mode_label"]) not in MODE_LABELS.items():
         raise EvidenceError(
             f"{started['source_mode']!r} is labelled {started['mode_label']!r}; a replay is a Backtest, never live"
         )
     live = started["source_mode"] == SourceMode.LIVE
-    # A pack that existed before the run can't be a live feed; a captured one is known by its hash when the run is sealed.
+    # A pack from before the run can't be a live feed. A captured pack has a hash only when the run is sealed.
     if live and (binding["pack_id"], binding["content_hash"]) != (None, None):
         raise EvidenceError(f"a live run is bound to pack {binding['pack_id']!r} before it began")
     named = isinstance(captured, str) and HASH.fullmatch(captured) is not None
@@ -278,7 +281,7 @@ def _check_agent(agent: Any) -> None:
 
 
 def _check_isolation(started: RunStarted) -> None:
-    """Require isolation to be stated in order, each resource once, and left out where empty."""
+    """Require isolation in order, with each resource once and no empty entries."""
     stated = started.get("isolation", [])
     for one in stated:
         _check_types(one, _ISOLATION, "the isolation of an agent")
@@ -290,7 +293,7 @@ def _check_isolation(started: RunStarted) -> None:
     named = {agent["agent_id"] for agent in started["agents"]}
     if ids != sorted(named.intersection(ids)) or ("isolation" in started and not ids):
         raise EvidenceError("what was held of agents must be named in order of those, and left out when it is nothing")
-    # "stepped" promises that no later tick was within reach, which only a sandbox that withheld calls and files can keep.
+    # "stepped" promises that no later tick was within reach. Only a sandbox without calls and files can keep that promise.
     held = {one["agent_id"]: set(one["held"]) for one in stated}
     if any(
         agent["causality"] in _STEP_BY_STEP and not held.get(agent["agent_id"], set()) >= LOCKED_IN

@@ -1,6 +1,6 @@
-"""Limits of sealed files, checked by every reader before it splits, hashes or parses anything, and by the seal as well.
+"""Limits of sealed files. The seal checks them, and every reader before it splits, hashes or parses anything.
 
-``docs/reference/evidence-format.md`` states them; ``clv_verify.py`` and the browser's verifier repeat them.
+``docs/reference/evidence-format.md`` states them. ``clv_verify.py`` and the browser's verifier repeat them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from clvlab.proof.manifest import MAX_MANIFEST_BYTES, RunStarted
 MAX_BYTES = 4 << 30
 MAX_LINE_BYTES = 4 << 20
 MAX_STARTED_BYTES = 32 << 20  # RUN_STARTED holds the configurations of all agents, transcripts included
-MIN_MEAN_LINE_BYTES = 64  # every line of every kind is longer
-MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES)  # it holds a line as a text, whose quotes are escaped
+MIN_MEAN_LINE_BYTES = 64  # every line is longer
+MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES)  # it holds each line as a text with escaped quotes
 PART_LIMITS = {
     "context.json": MAX_LINE_BYTES,  # the binding of RUN_STARTED
     "manifest.json": MAX_MANIFEST_BYTES,
@@ -23,7 +23,7 @@ PART_LIMITS = {
 
 
 def check_lines(text: bytes, name: str, first: int = MAX_LINE_BYTES) -> None:
-    """Raise ``EvidenceError`` unless size, line count and line lengths are within the limits; nothing is copied."""
+    """Raise ``EvidenceError`` unless size, line count and line lengths are within the limits. No text is copied."""
     if len(text) > MAX_BYTES:
         raise EvidenceError(f"{name} has {len(text):,} bytes, the limit is {MAX_BYTES:,}")
     count = text.count(b"\n")
@@ -34,7 +34,7 @@ def check_lines(text: bytes, name: str, first: int = MAX_LINE_BYTES) -> None:
     start = text.find(b"\n", 0, first + 1) + 1
     if text and not start:
         raise EvidenceError(f"line 1 of {name} has more than {first:,} bytes")
-    while start < len(text):  # up to the last line feed in reach: every line before it is short enough
+    while start < len(text):  # each step goes to the last line feed in reach, so no line before it is too long
         end = text.rfind(b"\n", start, start + MAX_LINE_BYTES + 1)
         if end < 0:
             number = text.count(b"\n", 0, start) + 1
@@ -51,7 +51,7 @@ def first_line(events: bytes) -> bytes:
 
 
 def check_started(started: RunStarted) -> None:
-    """Raise ``EvidenceError`` if RUN_STARTED has too many agents or fixtures, or too long configurations."""
+    """Raise ``EvidenceError`` if RUN_STARTED has too many agents or fixtures, or configurations that are too long."""
     size = _line_bytes(started)
     if size > MAX_STARTED_BYTES:
         raise EvidenceError(

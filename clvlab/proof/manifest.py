@@ -1,4 +1,4 @@
-"""The manifest, which binds a run id, its evidence and its scores; and the hashes that identify agents and runs."""
+"""The manifest, which binds a run id, its evidence and its scores, and the hashes that identify agents and runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clvlab.proof.canonical import JsonObject, canonical, sha256
 
 # RUN_STARTED: everything that shapes the result of a run, known before its tape is opened.
 #
-# A dict, as its bytes are, so that nothing of it can be lost between a sealed line and what is read; its keys are typed.
+# It is a dict with typed keys, like its bytes, so that reading a sealed line loses nothing.
 
 
 class ReadFile(TypedDict):
@@ -80,7 +80,7 @@ _RUN_KEY = ("agents", "binding", "kind", "law_version", "origin_id", "policy_has
 
 
 def config_hash(strategy: str, strategy_version: str, config: Mapping[str, object]) -> str:
-    """Return the hash of an agent's configuration with its defaults filled in; fractions are decimal text."""
+    """Return the hash of an agent's configuration, with defaults filled in and fractions as decimal text."""
     return sha256(
         canonical({"schema": _CONFIG_SCHEMA, "strategy": strategy, "strategy_version": strategy_version, "config": config})
     )
@@ -91,14 +91,14 @@ def policy_hash(policy: Mapping[str, object]) -> str:
 
 
 def roster_hash(agents: list[SealedAgent]) -> str:
-    """Return the one agent's ``config_hash``, or the hash of the sorted [agent_id, config_hash] pairs of several."""
+    """Return the ``config_hash`` of a single agent, or the hash of the sorted [agent_id, config_hash] pairs of several."""
     if len(agents) == 1:
         return str(agents[0]["config_hash"])
     return sha256(canonical(sorted([agent["agent_id"], agent["config_hash"]] for agent in agents)))
 
 
 def sources_hash(sources: Sequence[str | None]) -> str:
-    """Return the hash of the agents' ``source_sha256`` in roster order, ``None`` where unknown."""
+    """Return the hash of the agents' ``source_sha256`` in roster order. An unknown one is ``None``."""
     return sha256(canonical(list(sources)))
 
 
@@ -111,13 +111,13 @@ def derived_run_id(inputs: str) -> str:
 
 
 def inputs_hash(started: RunStarted) -> str:
-    """Return the hash of everything in RUN_STARTED that shapes the result; isolation shapes nothing."""
+    """Return the hash of everything in RUN_STARTED that shapes the result. Isolation does not shape it."""
     shaping = {key: value for key, value in started.items() if key in _RUN_KEY}
     return sha256(canonical(shaping | {"schema": _RUN_SCHEMAS[_has_new_label(started)]}))
 
 
 def run_schema(started: RunStarted) -> str:
-    """Return the schema of a run: the second only where it uses labels that the first lacks, so that no run has two."""
+    """Return the schema of a run. The second is only for labels that the first lacks, so no run has two schemas."""
     return _RUN_SCHEMAS["isolation" in started or _has_new_label(started)]
 
 
@@ -126,7 +126,7 @@ def _has_new_label(started: RunStarted) -> bool:
 
 
 def check_ids(started: RunStarted) -> None:
-    """Derive every hash and id in RUN_STARTED again; ``EvidenceError`` at the first that differs."""
+    """Derive every hash and id in RUN_STARTED again; ``EvidenceError`` at the first difference."""
     for agent in started["agents"]:
         own = config_hash(agent["strategy"], agent["strategy_version"], agent["config"])
         if own != agent["config_hash"]:
@@ -148,7 +148,7 @@ def manifest(
     score_root: str,
     commit_index: int | None = None,
 ) -> Mapping[str, object]:
-    """Return the manifest of a run; ``commit_index`` is its commitment in the run log, ``None`` without a log."""
+    """Return the manifest of a run. ``commit_index`` is its commitment in the run log, ``None`` without a log."""
     return {
         "schema": _MANIFEST_SCHEMA,
         "run_id": started["run_id"],
@@ -176,7 +176,7 @@ def stated_hash(manifest: bytes) -> str:
 
 
 def stated_index(manifest: bytes) -> int | None:
-    """Return the run log's commitment that the manifest states; ``None`` without a log, or if it can't be read."""
+    """Return the index of the commitment that the manifest states; ``None`` without a log or a readable manifest."""
     if len(manifest) > MAX_MANIFEST_BYTES:
         return None
     try:

@@ -19,13 +19,13 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 def leaf_hashes(text: bytes) -> list[bytes]:
-    """Return the hash of every line, without its line feed, of a text that ends with one."""
+    """Return the hash of each line, without its line feed, of a text that ends with a line feed."""
     sha = hashlib.sha256
     return [sha(b"\0" + line).digest() for piece in pieces(text) for line in piece.removesuffix(b"\n").split(b"\n")]
 
 
 def pieces(text: bytes) -> Iterator[bytes]:
-    """Cut a text that ends with a line feed at ends of lines, into pieces that fit the processor's cache."""
+    """Cut a text at ends of lines into pieces that fit the processor's cache. The text must end with a line feed."""
     start = 0
     while start < len(text):
         end = text.find(b"\n", start + _PIECE_BYTES) + 1 or len(text)
@@ -34,7 +34,7 @@ def pieces(text: bytes) -> Iterator[bytes]:
 
 
 class Frontier:
-    """The root of a growing tree in O(log n) memory: the roots of the complete subtrees on its right edge."""
+    """The root of a growing tree. It keeps the roots of the complete subtrees on the right edge, in O(log n) memory."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -43,20 +43,20 @@ class Frontier:
     def extend(self, leaves: Sequence[bytes]) -> None:
         position = 0
         while position < len(leaves):
-            # The largest aligned complete subtree that the remaining leaves can fill.
+            # Take the largest aligned complete subtree that the remaining leaves can fill.
             left = len(leaves) - position
             aligned = self.size & -self.size if self.size else 1 << left.bit_length()
             size = min(aligned, 1 << (left.bit_length() - 1))
             subtree = _complete_root(leaves[position : position + size])
             position += size
             self.size += size
-            while self._subtrees and self._subtrees[-1][0] == size:  # two of one size make one of twice that
+            while self._subtrees and self._subtrees[-1][0] == size:  # two subtrees of one size make one of twice the size
                 _, before = self._subtrees.pop()
                 size, subtree = 2 * size, node_hash(before, subtree)
             self._subtrees.append((size, subtree))
 
     def root(self) -> bytes:
-        """Return the hash of the whole tree; of no bytes for the empty tree."""
+        """Return the hash of the whole tree. For the empty tree, it is the hash of no bytes."""
         if not self._subtrees:
             return hashlib.sha256(b"").digest()
         *rest, (_, subtree) = self._subtrees

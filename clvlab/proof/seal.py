@@ -1,4 +1,4 @@
-"""Seal a run: from decisions, closes and scores to its bytes."""
+"""Sealing of a run: from decisions, closes and scores to its bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clvlab.proof.merkle import Digest
 
 @dataclass(frozen=True, slots=True)
 class SealedRun:
-    """A sealed run as bytes, which never change after the seal.
+    """A sealed run as bytes, which never change.
 
     Attributes
     ----------
@@ -39,18 +39,18 @@ class SealedRun:
 
     @property
     def evidence_hash(self) -> str:
-        """Sealed hash: as the manifest states it, not recomputed."""
+        """Evidence hash as the manifest states it, not recomputed."""
         return stated_hash(self.manifest)
 
     @property
     def content_hash(self) -> str | None:
-        """Content hash of the pack that the run was bound to before it began, from the manifest; ``None`` without one."""
+        """Content hash, from the manifest, of the pack that the run was bound to at its start; ``None`` without a pack."""
         stated = parsed(self.manifest)["content_hash"]
         return None if stated is None else str(stated)
 
     @property
     def commit_index(self) -> int | None:
-        """Index of the run's commitment in the log, as the manifest states it; ``None`` without one, or if it can't be read."""
+        """Index of the commitment in the log, as the manifest states it; ``None`` without an index or a readable manifest."""
         return stated_index(self.manifest)
 
     @property
@@ -63,7 +63,7 @@ class Sealer(Digest):
 
     def __init__(self) -> None:
         super().__init__()
-        self._text = BytesIO()  # grows in place: joining parts at the end would hold the text twice
+        self._text = BytesIO()  # it grows in place, because joining parts at the end would hold the text twice
 
     def add(self, lines: bytes) -> None:
         self._text.write(lines)
@@ -82,7 +82,7 @@ def seal(
     commit_index: int | None = None,
     captured: str | None = None,
 ) -> SealedRun:
-    """Return the sealed run; ``EvidenceError`` where it is beyond the limits, as no reader would verify it."""
+    """Return the sealed run; ``EvidenceError`` if it is beyond the limits, because no reader would verify it."""
     check_started(started)
     evidence, marks = Sealer(), Sealer()
     evidence.add(event_line(Kind.RUN_STARTED, started, 0))
@@ -113,7 +113,7 @@ def seal(
 
 
 def ahead(write: Callable[[pl.DataFrame], bytes], frame: pl.DataFrame) -> Iterator[bytes]:
-    """Write batch n + 1 (Polars, without the interpreter's lock) while batch n is hashed (with it)."""
+    """Write batch n + 1 while batch n is hashed. Polars writes without the interpreter's lock, and hashing holds it."""
     parts = list(batches(frame))
     if len(parts) < 2:  # for one batch, a thread takes longer to start than it saves
         yield from map(write, parts)

@@ -1,4 +1,4 @@
-"""Verification: from the bytes of a sealed run to seven verdicts, without engine, agent, store or pack."""
+"""Verification of a sealed run: from its bytes to seven verdicts, without engine, agent, store or pack."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Verification:
     Attributes
     ----------
     verified
-        Whether the recomputed evidence hash equals the sealed one, whatever the other checks say.
+        Whether the recomputed evidence hash equals the sealed one. The other checks do not matter here.
     recomputed_evidence_hash
         ``recompute_error:<reason>`` when the evidence can't be read.
     manifest_hash
-        Hash of the rebuilt manifest; of the stored one when it can't be rebuilt.
+        Hash of the rebuilt manifest, or of the stored one if it can't be rebuilt.
     checks
-        Verdict and explanation under each of the seven names.
+        Verdict and explanation of each of the seven checks, by name.
     evidence
         Evidence of the run; ``None`` when it can't be read.
     scores
-        ``SCORES`` derived from the evidence again; ``None`` when it can't be read.
+        ``SCORES``, derived again from the evidence; ``None`` when the evidence can't be read.
     """
 
     run_id: str
@@ -85,9 +85,9 @@ def verify(
     trust: AnchorTrust | None = None,
     trust_folder: Path | None = None,
 ) -> Verification:
-    """Verify a sealed run, its receipts, and its anchor by the chain's answer (``seen``; ``None`` if not asked).
+    """Verify a sealed run, its receipts, and its anchor. ``seen`` is the chain's answer, ``None`` if it was not asked.
 
-    Steps: 1. hash and read the evidence; 2. derive scores; 3. rebuild roots and manifest; 4. judge the seven checks.
+    1. Hash and read the evidence. 2. Derive scores. 3. Rebuild roots and manifest. 4. Judge the seven checks.
     """
     anchor, boundary = anchor or Anchor(), checks.llm_boundary(trust_folder)
     try:
@@ -135,10 +135,10 @@ def verify(
 
 
 def _read_and_hashed(run: SealedRun) -> tuple[_Rederived, Digest, Digest | None]:
-    """Read the evidence, and hash it and the scores as stored (``None`` beyond their limits), at once if the run is large."""
+    """Read and hash the evidence, and hash the stored scores, ``None`` beyond their limits. A large run uses a thread."""
     if len(run.events) <= _SMALL_BYTES:
         return _rederived(run), _digest_of(run.events), _stored_scores(run)
-    check_lines(run.events, "events.jsonl", MAX_STARTED_BYTES)  # before a line of it is hashed
+    check_lines(run.events, "events.jsonl", MAX_STARTED_BYTES)  # checked before a line is hashed
     with ThreadPoolExecutor(1) as pool:  # reading runs outside the interpreter's lock, hashing lines inside
         reading = pool.submit(_rederived, run)
         digests = _digest_of(run.events, reading), _stored_scores(run, reading)
@@ -148,9 +148,9 @@ def _read_and_hashed(run: SealedRun) -> tuple[_Rederived, Digest, Digest | None]
 def _stored_scores(run: SealedRun, reading: Future[_Rederived] | None = None) -> Digest | None:
     try:
         check_lines(run.scores, "scores.jsonl")
-    except EvidenceError:  # the derived scores are compared with them in any case
+    except EvidenceError:  # another check compares them with the derived scores
         return None
-    if run.scores.count(b"\n") > run.events.count(b"\n"):  # more rows than events can't be scores: each is of a decision
+    if run.scores.count(b"\n") > run.events.count(b"\n"):  # each score belongs to a decision
         return None
     return _digest_of(run.scores, reading)
 
@@ -175,7 +175,7 @@ def _rederived(run: SealedRun) -> _Rederived:
 
 
 def _written(rederived: pl.DataFrame, stored: bytes) -> bytes:
-    """Return ``SCORES`` as lines; as long as they equal the stored ones, they are only compared and not held twice."""
+    """Return ``SCORES`` as lines. While they equal the stored lines, they are only compared and not held twice."""
     if len(stored) <= _SMALL_BYTES:
         return b"".join(map(score_lines, batches(rederived)))
     end = 0

@@ -1,1 +1,1 @@
-"""Runs: planned, made, sealed, and searched; live ones as well."""
+"""Replayed and live runs: specification, execution, sealing, ranking and storage."""

@@ -21,7 +21,7 @@ from clvlab.runs.spec import resolve
 def lookahead_audit(
     agent: str | Agent, tape: Tape, *, cuts: int = 24, seed: int | None = None, max_rows: int = 100_000
 ) -> LookaheadReport:
-    """Audit an agent as the engine does before it seals; an own ``seed`` repeats the same cuts."""
+    """Run the audit that the engine runs before it seals. The same ``seed`` repeats the same cuts."""
     chosen = secrets.randbelow(SAFE_INTEGER) if seed is None else seed
     return audited(resolve(agent), tape, cuts=cuts, seed=chosen, max_rows=max_rows)
 

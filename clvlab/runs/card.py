@@ -30,11 +30,11 @@ from clvlab.proof.verify import Verification
 from clvlab.store.labels import Knowledge, is_hindsight_possible
 
 ANSWERS_PUBLIC = "The answers were public when this was run"
-"""Heading of the rows of a board that may hold the past."""
+"""Heading of the leaderboard rows of agents that may contain past results."""
 
 
 def metrics(outcomes: pl.DataFrame) -> Metrics:
-    """Return the metrics pooled from ``OUTCOMES`` and per agent; they are never a check."""
+    """Return the metrics from ``OUTCOMES``, pooled and per agent. Metrics are not checks."""
     sums = outcomes.select("action_count", "valid_count", "total_clv_bps", "sim_pnl").sum().row(0, named=True)
     actions = sums["action_count"]
     return {
@@ -62,7 +62,7 @@ def anchor_info(anchor: Anchor) -> AnchorInfo:
 
 
 def lineage(started: RunStarted | None) -> Lineage:
-    """Return the origin of a run from RUN_STARTED: template and config hash of a single agent, and all agents."""
+    """Return the agents in RUN_STARTED. A run of one agent also has its template and the hash of its config."""
     agents = started["agents"] if started else []
     return {
         "template": agents[0]["strategy"] if len(agents) == 1 else None,
@@ -73,23 +73,23 @@ def lineage(started: RunStarted | None) -> Lineage:
 
 
 def card_causality(agent: AgentIdentity) -> str:
-    """Return an agent's causality to show: transcripts were once sealed as computing templates."""
+    """Return the causality to show for an agent. Older runs sealed transcripts with the causality of templates."""
     repeats = agent["causality"] == Causality.TEMPLATE and agent["strategy"] in TRANSCRIBED
     return Causality.TRANSCRIPT.value if repeats else agent["causality"]
 
 
 def knowledge(source_mode: str) -> Knowledge:
-    """Return how a run relates to known prices without its log: only a live one was decided before they were known."""
+    """Return, without a log, whether prices were known at decision time: only a live run decides before they are."""
     return Knowledge.LIVE if source_mode == SourceMode.LIVE else Knowledge.HISTORY
 
 
 def may_hold_past(agent: AgentIdentity, source_mode: str) -> bool:
-    """Return whether the results were public when an agent ran, and it may contain them."""
+    """Return whether the results were public when an agent ran and the agent may contain them."""
     return is_hindsight_possible(card_causality(agent), knowledge(source_mode), agent["config_hash"])
 
 
 def proof_card(verification: Verification, log: LogStanding | None = None) -> ProofArtifactResponse:
-    """Return the card of a verified run; ``log`` is its standing in a log, ``None`` if no log is known.
+    """Return the card of a verified run. ``log`` is the run's standing in a log, or ``None`` without a known log.
 
     References
     ----------

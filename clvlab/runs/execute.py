@@ -1,4 +1,4 @@
-"""Life of a run: committed to, performed and kept, or abandoned on the record; one at a time, or in parallel."""
+"""Execute runs, one at a time or in parallel: commit, perform, and keep. A run that fails is recorded as abandoned."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from clvlab.runs.run import Run, matched
 from clvlab.runs.spec import ReplaySpec, RunSpec, rename
 
 ABANDONED = "failed"
-"""All that the log says of a failure, as nothing can be taken back from it."""
+"""The log's only text about a failure, because a log entry can't be removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """Commitment to a run by the log's entry ``index``, ``None`` without a log.
+    """Commitment to a run. ``index`` is its log entry, or ``None`` without a log.
 
-    ``drawing`` has the log draw an agent's audit, from its id and a hash of its answers; ``None`` outside the log's process.
+    ``drawing`` lets the log draw an agent's audit from the agent's id and a hash of its answers. It is ``None`` outside the
+    log's process.
     """
 
     run_id: str
@@ -54,21 +55,21 @@ Subject = TypeVar("Subject", bound=HasRunId, contravariant=True)
 
 
 class Recorder(Protocol[Subject]):
-    """Place where runs are committed to and kept: a folder, with or without a log, a database, or none."""
+    """Place where runs are committed to and kept: a folder, a database, or nowhere. A folder may have a log."""
 
     @property
     def log(self) -> LogStore | None: ...
 
     def commit(self, spec: Subject) -> Commitment | None:
-        """Commit to a run before its data is opened, again if it was abandoned; ``None`` without a record."""
+        """Commit to a run before its data is opened. An abandoned run gets a new commitment. ``None`` without a record."""
         ...
 
     def keep(self, run: Run) -> None:
-        """Store a run and conclude its commitment; the same again changes nothing."""
+        """Store a run and conclude its commitment. A second call with the same run changes nothing."""
         ...
 
     def abandon(self, run_id: str, cause: str) -> None:
-        """Record that a run failed; a new request commits to it again."""
+        """Record that a run failed. A new request commits to the run again."""
         ...
 
 
@@ -89,7 +90,7 @@ NOWHERE = NoRecorder()
 
 
 def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> DrawingOf:
-    """Return the function that draws a committed run's audits by its log, which notes each answer first."""
+    """Return the function that draws a committed run's audits. The log records each hash of answers before the draw."""
 
     def drawing(agent_id: str, answers_hash: str) -> Draw:
         with log.write() as rows:
@@ -100,7 +101,7 @@ def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> DrawingO
 
 
 def execute(spec: ReplaySpec, recorder: Recorder[ReplaySpec] = NOWHERE, progress: OnProgress = no_progress) -> Run:
-    """Make a run over a pack and keep it, on the record; an error abandons it. ``tell`` receives its progress."""
+    """Commit to a run over a pack, make it and keep it. An error abandons the run. ``progress`` receives its progress."""
     return lifecycle(spec, recorder, lambda commitment: perform(spec, commitment, progress))
 
 
@@ -110,7 +111,7 @@ def lifecycle(
     make: Callable[[Commitment | None], Run],
     is_left: Callable[[ClvlabError], bool] = lambda error: False,  # noqa: ARG005
 ) -> Run:
-    """Commit to a run, make it, and keep it; an interrupt, or an error that ``is_left``, leaves it open to be continued."""
+    """Commit to a run, make it, and keep it. After an interrupt, or an error that ``is_left``, it can be continued."""
     commitment = recorder.commit(spec)
     try:
         made = make(commitment)
@@ -167,7 +168,7 @@ def execute_all(
     recorder_of: Callable[[ReplaySpec], Recorder[ReplaySpec]] = lambda spec: NOWHERE,  # noqa: ARG005
     executor: Executor | None = None,
 ) -> Iterator[Run]:
-    """Yield runs in order, each committed to before it is performed and kept after; an error abandons those not yet kept."""
+    """Yield runs in order. Each run is committed to first and kept last. An error abandons the runs not yet kept."""
     waiting: deque[tuple[ReplaySpec, Recorder[ReplaySpec]]] = deque()
 
     def tasks() -> Iterator[_Task]:
@@ -213,7 +214,7 @@ def arrived_pack(pack: Pack) -> Pack:
 
 
 def arrived_agent(agent: Agent) -> Agent:
-    """Make an agent of another process here; ``AgentError`` unless it is a template or isolated."""
+    """Rebuild an agent that came from another process; ``AgentError`` unless it is a template or isolated."""
     if isinstance(agent, Template):
         return rename(agent, agent.agent_id)
     if isinstance(agent, IsolatedAgent):

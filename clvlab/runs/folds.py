@@ -1,4 +1,4 @@
-"""Parts of a pack: folds in order of time, and fixtures that are held out of a search."""
+"""Parts of a pack: folds in time order, and fixtures held out of a search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def in_order_of_kickoff(
     fixtures: Iterable[int] | None = None,
     instead: str = "give a mapping from fixtures to folds as by=",
 ) -> list[int]:
-    """Return fixtures by kickoff; ``StatisticsError``, with the advice ``instead``, if one has none."""
+    """Return fixtures by kickoff; ``StatisticsError``, with the advice ``instead``, if a fixture has no kickoff."""
     ids = set(pack.fixture_ids if fixtures is None else fixtures)
     kickoffs = {one.fixture_id: one.kickoff_ts_ms for one in pack.manifest.fixtures if one.fixture_id in ids}
     unknown = [fixture_id for fixture_id, kickoff in kickoffs.items() if kickoff is None]
@@ -45,8 +45,8 @@ def folds_of(
 ) -> list[tuple[int, ...]]:
     """Return fixtures cut into folds, the earliest first.
 
-    ``by`` is ``kickoff``, for folds as equal as possible, or a mapping from fixture to fold name, in whose order folds follow.
-    ``StatisticsError`` for fewer than two folds, or one with fewer than ``MIN_CLUSTERS`` fixtures.
+    ``by`` is ``kickoff``, for folds as equal as possible, or a mapping from fixture to fold name. Folds follow the order of
+    those names. ``StatisticsError`` for fewer than two folds, or for a fold with fewer than ``MIN_CLUSTERS`` fixtures.
     """
     ids = tuple(pack.fixture_ids if fixtures is None else fixtures)
     pack.check_known(ids)
@@ -82,8 +82,8 @@ def hold_out_of(
 ) -> tuple[int, ...]:
     """Return the fixtures that a search may not use, ascending.
 
-    ``hold_out`` is a share above 0 and below 1, taken ``by`` ``kickoff`` (the last ones) or ``random``; or the fixtures
-    themselves. ``StatisticsError`` if either side has fewer than ``MIN_CLUSTERS`` fixtures.
+    ``hold_out`` is a list of fixtures, or a share above 0 and below 1. ``by`` chooses the share: the latest by ``kickoff``, or
+    at ``random``. ``StatisticsError`` if either side has fewer than ``MIN_CLUSTERS`` fixtures.
     """
     if by not in (KICKOFF, RANDOM):
         raise StatisticsError(f"a hold-out is chosen by {KICKOFF!r} or {RANDOM!r}, not {by!r:.80}")
@@ -113,7 +113,8 @@ def hold_out_of(
     return tuple(sorted(held))
 
 
-# Decisions on folds that did not choose their agent, as one run: scored by the law, and labelled as not audited.
+# One run from the decisions on each fold, by an agent that was chosen on earlier folds. The law scores it; it is labelled as
+# not audited.
 
 
 AGENT_ID = "walk-forward"
@@ -121,7 +122,7 @@ AGENT_ID = "walk-forward"
 
 @dataclass(frozen=True)
 class FoldStep:
-    """A fold, the agent chosen on those before it, and ``last_close_ms``, when the last of these closed."""
+    """A fold, and the agent chosen on the earlier folds. ``last_close_ms`` is the last close in those earlier folds."""
 
     tape: Tape
     agent: Agent
@@ -133,10 +134,10 @@ class FoldStep:
 
 
 def decided_after(step: FoldStep) -> tuple[pl.DataFrame, int]:
-    """Return ``DECISIONS`` of a step's agent on its fold, and the number left out."""
+    """Return ``DECISIONS`` of a step's agent on its fold, and the number of decisions left out."""
     with fresh(step.agent) as agent:
         decided = decisions_of(agent, step.tape)
-    # Before the last close that the choice rests on, the choice itself is hindsight.
+    # The choice of agent uses closes up to this time, so an earlier decision would have hindsight.
     later = locate(step.tape, decided)["ts_ms"] > step.last_close_ms
     return decided.filter(later).with_columns(agent_id=pl.lit(AGENT_ID)), int((~later).sum())
 
@@ -148,7 +149,7 @@ def last_close_ms(tape: Tape, window: Window) -> int:
 def pooled(
     pack: Pack, steps: Sequence[FoldStep], decided: Sequence[pl.DataFrame], window: Window, config: Mapping[str, Any]
 ) -> Run:
-    """Return the decisions of all steps as one run, of one agent of unchecked causality; ``config`` is how it was chosen."""
+    """Return all steps' decisions as the run of one agent of unchecked causality. ``config`` says how agents were chosen."""
     fixtures = sorted(fixture_id for step in steps for fixture_id in step.fixture_ids)
     tape = pack.tape(fixtures)
     policy = PolicyEnvelope()

@@ -14,12 +14,12 @@ from clvlab.proof.canonical import parsed
 from clvlab.proof.events import Kind
 from clvlab.proof.seal import SealedRun
 
-# The law's arithmetic of one decision with its numbers: integers, as they were sealed.
+# The law's arithmetic for one decision, with the sealed integers.
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A figure with its formula in words, the formula with the decision's numbers, and the result."""
+    """A figure: its formula in words, the formula with the decision's numbers, and the result."""
 
     name: str
     formula: str
@@ -28,7 +28,7 @@ class Step:
 
 
 def arithmetic(record: InspectorRecord) -> list[Step]:
-    """Return the derivation of CLV and edge of a scored decision; empty for any other.
+    """Return how CLV and edge of a scored decision are computed; empty for any other decision.
 
     Examples
     --------
@@ -58,14 +58,14 @@ def quote_of(record: InspectorRecord) -> int | None:
     return next((own["odds_milli"] for own in state["sides"] if own["side"] == side), None) if state else None
 
 
-# Entries at the closing message itself, which the law scores like any other, and statistics leave out.
+# Entries at the closing message itself. The law scores them; statistics leave them out.
 
 
 _MARKET = ["fixture_id", "market_key"]
 
 
 def at_close(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
-    """Return a Boolean per decision: whether it acted on its market's closing message, after which no price moved.
+    """Return a Boolean per decision: whether it acted on its market's closing message. No later price could move its CLV.
 
     Examples
     --------
@@ -83,8 +83,8 @@ def at_close(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
 def inspect_decision(run: SealedRun, seq: int) -> InspectorRecord:
     """Return the record of the decision at event ``seq``.
 
-    ``clv_bps`` is the sealed integer of a scored decision, ``"pending"`` for a WAIT or pending one, ``"invalid"`` for one that
-    the law refuses.
+    ``clv_bps`` is the sealed integer of a scored decision, ``"pending"`` for a WAIT or a pending decision, and ``"invalid"``
+    for a decision that the law refuses.
 
     References
     ----------
@@ -96,7 +96,7 @@ def inspect_decision(run: SealedRun, seq: int) -> InspectorRecord:
 
 
 def decision_record(run_id: str, seq: int, event_line: bytes, score_line: bytes) -> InspectorRecord:
-    """Return the record of a decision from its two lines: event ``seq`` and score row ``seq - 1``, without line feeds."""
+    """Return the record of a decision from event ``seq`` and score row ``seq - 1``, two lines without line feeds."""
     event = parsed(event_line) or {}
     if event.get("kind") != Kind.DECISION:
         raise EvidenceError(f"run {run_id} has no decision at seq {seq}")

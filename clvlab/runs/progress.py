@@ -8,18 +8,18 @@ from typing import Protocol, TypedDict
 
 from clvlab.errors import ClvlabError
 
-# The cause of a failure, in words for the owner of the run or agent.
+# The cause of a failure, as text for the owner of the run or agent.
 
 
 _MAX_CHARS = 300
 _START = r"(?:file:/|[A-Za-z]:[\\/]|\\\\|~/|\.{1,2}/|/)"
-# A path in quotes ends with them; another at the first character that is rare in paths. A slash after a letter, a colon or
-# another slash does not begin one: odds of 5/2, https://...
+# A quoted path ends at the closing quote. Any other path ends at the first character that is rare in paths. A slash after a
+# letter, a colon or another slash does not start a path, as in odds of 5/2 or https://...
 _PATH = re.compile(rf"(?P<quote>['\"`]){_START}[^'\"`]*(?P=quote)|(?<![\w:/.]){_START}[^\s'\"`,;()\[\]{{}}]+")
 
 
 def cause_of(error: Exception) -> str:
-    """Return the class and text of an error; only the class of one that is not clvlab's."""
+    """Return the class and text of an error of clvlab's, and only the class of any other error."""
     kind, message = type(error).__name__, message_of(error) if isinstance(error, ClvlabError) else ""
     return f"{kind}: {message}" if message else kind
 
@@ -38,7 +38,7 @@ def message_of(error: Exception | str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text of at most ``most`` characters; a cut shows as three dots."""
+    """Cut a text to at most ``most`` characters. Three dots show a cut."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
@@ -58,7 +58,7 @@ class Progress(TypedDict):
 
 
 class OnProgress(Protocol):
-    """Report a run's progress; ``LeaseLostError`` if the run was cancelled, or another worker has it."""
+    """Report a run's progress; ``LeaseLostError`` if the run was cancelled or another worker has taken it."""
 
     def __call__(self, stage: Stage, done: int = 0, total: int = 1) -> None: ...
 

@@ -15,15 +15,16 @@ from clvlab.store.sketches import Groups, sketches
 
 
 def leaderboard(backtests: Sequence[Run]) -> pl.DataFrame:
-    """Return ``OUTCOMES`` over several backtests with a rank, by mean CLV."""
+    """Return ``OUTCOMES`` of several backtests, ranked by mean CLV."""
     frames = [pl.DataFrame(schema=OUTCOMES), *(backtest.outcomes for backtest in backtests)]
     return rank(pl.concat(frames))
 
 
 def board(backtests: Sequence[Run]) -> pl.DataFrame:
-    """Return the leaderboard with agents that can't contain past results first, and one row for all that decide alike.
+    """Return the leaderboard with one row for each group of agents that decide alike.
 
-    Additional columns: ``hindsight_possible``, and in ``others`` how many more decide alike.
+    Agents that can't contain past results come first. Additional columns: ``hindsight_possible``, and ``others``, the number of
+    other agents in the group.
     """
     frame = pl.concat([pl.DataFrame(schema=OUTCOMES), *(backtest.outcomes for backtest in backtests)])
     rows = [row | {"position": position} for position, row in enumerate(row for one in backtests for row in _facts(one))]

@@ -1,4 +1,4 @@
-"""Reasons why a run scores nothing, and how to mend them: for reports, not part of any evidence."""
+"""Reasons why a run has no scored decision, with remedies. They appear in reports, not in evidence."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from clvlab.packs.reader import Pack
 from clvlab.proof.manifest import RunStarted, SealedAgent
 from clvlab.words import counted
 
-# Decisions near gaps of their capture: not part of the law, but needed by a reader.
+# Decisions near gaps of their capture. The law ignores gaps; a report shows them to its reader.
 #
-# Gaps are in the recorder's time and ticks in the provider's: a difference of the clocks shifts a gap by as much.
+# Gaps are in the recorder's time and ticks in the provider's time. A difference between the clocks shifts each gap.
 
 
 _SPANS = ("entry_from", "entry_to", "close_from", "close_to")
 
 
 def lasting_gaps(pack: Pack) -> list[Gap]:
-    """Return the gaps of a pack's ledger whose messages are missing for good."""
+    """Return the gaps in a pack's ledger whose messages were never sent again."""
     capture = pack.manifest.capture
     return [] if capture is None else [gap for gap in capture.gaps if not gap.replayed]
 
@@ -38,9 +38,9 @@ def in_gap(
 ) -> pl.Series:
     """Return a Boolean per decision: whether a gap touches its entry or close.
 
-    A gap touches an entry if it overlaps the time from the state acted on to the decision, and a close if it overlaps the time
-    from the closing state to the close: the price may have changed unseen. A gap that names no market in ``markets`` concerns
-    all.
+    A gap touches an entry if it overlaps the time from the state acted on to the decision. It touches a close if it overlaps
+    the time from the closing state to the close. In either case the price may have changed unseen. A gap that names no market,
+    or a market outside ``markets``, concerns all markets.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def _touched(spans: pl.DataFrame, gaps: Sequence[Gap]) -> NDArray[np.bool_]:
         return np.zeros(spans.height, dtype=np.bool_)
     ordered = sorted((gap.from_ts_ms, gap.to_ts_ms) for gap in gaps)
     begins = np.array([begin for begin, _ in ordered])
-    ends = np.maximum.accumulate(np.array([end for _, end in ordered]))  # of all gaps that have begun by then
+    ends = np.maximum.accumulate(np.array([end for _, end in ordered]))  # latest end of this gap and all earlier ones
     entry_from, entry_to, close_from, close_to = (spans[name].fill_null(-1).to_numpy() for name in _SPANS)
 
     def meets(since: NDArray[np.int64], until: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -122,7 +122,7 @@ _CLOSINGS = {
 
 
 def unscored(scores: pl.DataFrame, at_close: pl.Series, started: RunStarted, pack: Pack) -> list[str]:
-    """Return why no decision of a run is scored, and a remedy; empty if one is."""
+    """Return why no decision of a run is scored, and a remedy; empty if a decision is scored."""
     scored = scores["reason"] == Reason.SCORED
     if scored.any():
         return [_all_at_close(int(scored.sum()))] if (at_close | ~scored).all() else []
@@ -215,7 +215,7 @@ def _side(first: Mapping[str, Any], pack: Pack) -> str:
 def _sides(fixture_id: int, pack: Pack) -> dict[str, list[str]]:
     try:
         series = pack.tape([fixture_id]).series
-    except PackError:  # a plan may hold it out by now: its markets are not named then
+    except PackError:  # a plan may hold this fixture out by now, so its markets are not named
         return {}
     found: dict[str, list[str]] = {}
     for market, side in series.select("market_key", "side").iter_rows():

@@ -1,4 +1,4 @@
-"""A run as a value: a sealed run with its pack, and everything that its bytes say."""
+"""A sealed run as a value: its bytes, its pack, and the content read from them."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ from clvlab.runs.shards import sharded
 
 _HOUR_MS = 3_600_000
 _OLD_CLOSE_MS = 6 * _HOUR_MS
-_AUDITED = (Causality.AUDITED_SANDBOX, Causality.AUDITED_PROCESS, Causality.STEPPED_BLOCKS)  # whose cuts a seed draws
+_AUDITED = (Causality.AUDITED_SANDBOX, Causality.AUDITED_PROCESS, Causality.STEPPED_BLOCKS)  # a seed draws their cuts
 
 
 @dataclass(frozen=True, eq=False)  # the runs of two agents share their bytes
 class Run:
     """A sealed run and its content, made here or read back from a folder, a database or a service.
 
-    The content is read and computed on access; for a run that was made here it is known already. A copy by
-    ``dataclasses.replace`` is another run, of which only the bytes are known.
+    The content is read and computed on access. A run that was made here has it already. ``dataclasses.replace`` copies the
+    bytes only, and the copy computes its content again.
 
     Attributes
     ----------
     sealed
         The bytes.
     receipts
-        Receipts of the paper venue, as lines: not evidence, never scored.
+        Receipts of the paper venue, one a line. They are not evidence and are never scored.
     packs
-        Packs among which its own is searched, once.
+        Packs to search, once, for the run's own pack.
     anchor
         Recorded anchor; ``None`` without one.
     causes
@@ -60,7 +60,7 @@ class Run:
     audits
         Audits of agents, by agent id; empty for a run that was read back.
     is_made
-        Whether it was made here, and not read back.
+        Whether the run was made here instead of read back.
     """
 
     sealed: SealedRun
@@ -73,19 +73,19 @@ class Run:
 
     @classmethod
     def made(cls, result: RunResult, pack: Pack, markets_matched: int) -> Run:
-        """Return a run that was made over a pack; ``markets_matched`` is the number of its markets that the window allows."""
+        """Return a run made over a pack. ``markets_matched`` is the number of the pack's markets that the window allows."""
         lines = receipt_lines(result.receipts)
         return cls(result.sealed, lines, [pack], causes=result.causes, audits=result.audits, is_made=True).knowing(
             pack=pack, evidence=result.evidence, scores=result.scores, outcomes=result.outcomes, markets_matched=markets_matched
         )
 
     def knowing(self, **known: object) -> Run:
-        """Set values that need not be computed again."""
+        """Set values that are already computed."""
         vars(self).update(known)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Include the pack, if it is at hand, when pickled."""
+        """Include the pack in a pickle, if it is available."""
         try:
             packs = [self.pack]
         except (UnknownPackError, EvidenceError):
@@ -98,7 +98,7 @@ class Run:
 
     @cached_property
     def verification(self) -> Verification:
-        """The seven checks, recomputed from the sealed bytes; no chain is asked, so an anchor is pending."""
+        """The seven checks, recomputed from the sealed bytes. An anchor is pending, because no chain is asked."""
         return verify(self.sealed, self.receipts, anchor=self.anchor)
 
     @cached_property
@@ -162,7 +162,7 @@ class Run:
 
     @property
     def is_live(self) -> bool:
-        """Whether it was decided live, while its pack was captured."""
+        """Whether its agents decided live, while its pack was captured."""
         return self.started["source_mode"] == SourceMode.LIVE
 
     @property
@@ -172,7 +172,7 @@ class Run:
 
     @property
     def pack_id(self) -> str:
-        """Id of that pack at the time."""
+        """Id of that pack when the run was made."""
         return self.started["binding"]["pack_id"] or captured_pack_id(self.run_id)
 
     @cached_property
@@ -182,7 +182,7 @@ class Run:
         Raises
         ------
         UnknownPackError
-            The pack is not at hand.
+            The pack is not available.
         """
         found = next((pack for pack in self.packs if pack.content_hash == self.content_hash), None)
         if found is None:
@@ -205,7 +205,7 @@ class Run:
 
     @cached_property
     def at_close(self) -> pl.Series:
-        """Boolean per row of the scores: whether it was entered at the message that closes its market."""
+        """Boolean per row of the scores: whether the entry was at the message that closes its market."""
         return at_close(self.evidence.decisions, self.evidence.closes)
 
     @property
@@ -215,7 +215,7 @@ class Run:
 
     @property
     def failed_audits(self) -> int:
-        """Number of audited agents without which the run was sealed; each failure counts as an attempt."""
+        """Number of agents that failed their audit and are not in the sealed run. Each failure counts as an attempt."""
         return len(audited(self.started) & {error["agent_id"] for error in self.evidence.errors})
 
     def moved(self, pack: Pack) -> Run:
@@ -224,7 +224,7 @@ class Run:
         return replace(self).knowing(**known | {"packs": [pack], "pack": pack})
 
     def part(self, agent_id: str) -> Run:
-        """Return the run reduced to one of its agents; its bytes stay those of all."""
+        """Return the run reduced to one of its agents. Its bytes still cover all agents."""
         own, read = pl.col("agent_id") == agent_id, self.evidence
         agents = [agent for agent in read.started["agents"] if agent["agent_id"] == agent_id]
         evidence = replace(read, started=RunStarted({**read.started, "agents": agents}), decisions=read.decisions.filter(own))
@@ -235,7 +235,7 @@ class Run:
 
     @cached_property
     def report(self) -> BacktestReport | LiveReport:
-        """Return everything that is published of a backtest or live run, as JSON values.
+        """Return all that is published about a backtest or live run, as JSON values.
 
         References
         ----------
@@ -310,7 +310,7 @@ def matched(tape: Tape, window: Window) -> int:
 
 
 def _lost(pack: Pack) -> dict[str, int]:
-    """Return the number of a capture's gaps by cause, without those whose messages were all sent again."""
+    """Return the number of a capture's gaps by cause, without gaps whose messages were all sent again."""
     return dict(sorted(Counter(gap.cause or "unknown" for gap in lasting_gaps(pack)).items()))
 
 
@@ -354,7 +354,7 @@ def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
 
 
 def content_hash_of(sealed: SealedRun) -> str | None:
-    """Return the content hash of the pack that a readable run was bound to or captured."""
+    """Return the content hash of the pack that a run was bound to or captured; ``None`` if the run can't be read."""
     lines = sealed.events.partition(b"\n")[0], sealed.events.rstrip(b"\n").rpartition(b"\n")[2]
     started, ended = (orjson.loads(line)["payload"] for line in lines)
     found: str | None = ended.get("content_hash") or started["binding"]["content_hash"]
@@ -362,7 +362,7 @@ def content_hash_of(sealed: SealedRun) -> str | None:
 
 
 def reopen(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> Run:
-    """Read a stored run over its pack, unverified; ``PackTamperedError`` if the run has another pack."""
+    """Return a stored run with its pack, unverified; ``PackTamperedError`` if the run has another pack."""
     run = Run(sealed, receipts, [pack])
     if run.evidence.content_hash != pack.content_hash:
         raise PackTamperedError(f"the pack of {sealed.run_id}", run.content_hash, pack.content_hash)

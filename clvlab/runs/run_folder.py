@@ -26,14 +26,14 @@ from clvlab.runs.spec import ReplaySpec, RunSpec
 from clvlab.store.folder import held_of, read_receipts, read_run, read_view, write_run
 
 LOCAL = "local"
-"""Who commits, where nobody is named."""
+"""Default owner of a commitment."""
 
 
 @dataclass(frozen=True)
 class FolderRecorder:
-    """Runs kept in folders (named by run id), and committed to in a log if there is one.
+    """Keeps each run in a folder named by its run id. With a log, it also commits to each run there.
 
-    ``owner`` is named in the commitments; ``clock`` is UTC milliseconds, which enter the log and no run.
+    The commitments name ``owner``. ``clock`` returns UTC milliseconds, which enter the log but no run.
     """
 
     folder: Path
@@ -46,7 +46,7 @@ class FolderRecorder:
         if self.log is None:
             return Commitment(spec.run_id)
         with self.log.write() as rows:
-            if isinstance(spec, ReplaySpec):  # what is captured live is of no pack yet
+            if isinstance(spec, ReplaySpec):  # a live capture has no pack yet
                 quotes = quotes_of_fixtures(spec.pack, spec.fixture_ids)
                 check_open(without_held(spec.pack, held_matches(rows.held_out()), quotes), spec.fixture_ids)
             inputs, content_hash = inputs_hash(spec.started), spec.started["binding"]["content_hash"]
@@ -56,7 +56,7 @@ class FolderRecorder:
             return Commitment(spec.run_id, index, drawing_of(self.log, spec.run_id, self.clock))
 
     def keep(self, done: Run) -> None:
-        """Store a run, then conclude its commitment; the folder keeps it even if the log has another result."""
+        """Store a run, then conclude its commitment. The folder keeps the run even if the log has another result."""
         folder = keep(done.sealed, self.folder, done.receipts, view_file(done.pack))
         if self.log is not None:
             with self.log.write() as rows:
@@ -71,7 +71,7 @@ class FolderRecorder:
                     ) from error
 
     def abandon(self, run_id: str, cause: str) -> None:  # noqa: ARG002  a folder keeps no cause
-        """Abandon the commitment, if there is one without a result, which a failed repetition does not change."""
+        """Abandon the commitment if it has no result yet. A failed repetition leaves a result as it is."""
         if self.log is not None:
             with self.log.write() as rows:
                 if not is_concluded(rows, run_id):
@@ -88,7 +88,7 @@ def load(path: str | Path) -> SealedRun:
 
 
 def verify_folder(path: str | Path) -> Verification:
-    """Verify a stored run without asking a chain: an anchor is pending."""
+    """Verify a stored run without asking a chain. An anchor is then pending."""
     return verify_with_chain(Path(path))
 
 
@@ -97,7 +97,7 @@ def receipts(path: str | Path) -> bytes:
 
 
 def view(path: str | Path) -> bytes:
-    """Read the sources of a stored run's pack; empty where it is not derived from others."""
+    """Read the sources of a stored run's pack; empty if the pack is not derived from others."""
     return read_view(Path(path))
 
 
@@ -111,7 +111,7 @@ def decision(path: str | Path, seq: int) -> InspectorRecord:
 
 
 def anchor_run(path: Path, settings: AnchorSettings) -> Anchor:
-    """Anchor a stored run once, and keep the record in its folder; ``AnchorUnavailableError`` if repeating later is safe."""
+    """Anchor a stored run once, and keep the record in its folder; ``AnchorUnavailableError`` if a later retry is safe."""
     run = read_run(path)
     if not verify(run, read_receipts(path)).passed:
         raise AnchorError(f"run {run.run_id} does not verify: only what holds is anchored")
@@ -126,7 +126,7 @@ def record_of(path: Path, run_id: str) -> AnchorRecord | None:
 
 
 def verify_with_chain(path: Path, settings: AnchorSettings | None = None) -> Verification:
-    """Verify a stored run, asking the chain about its anchor where settings name one."""
+    """Verify a stored run. If the settings name a chain, ask that chain about the anchor."""
     run, settings = read_run(path), settings or AnchorSettings()
     chosen = anchorer_of(settings, FolderRecords(path))
     record = record_of(path, run.run_id)

@@ -1,4 +1,4 @@
-"""Sharding of a replay: all fixtures at once or shard by shard, depending on the agents and the memory."""
+"""Sharding of a replay: agents and memory decide whether fixtures are replayed at once or shard by shard."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from clvlab.engine.agent import Agent, decisions_of, fresh
 from clvlab.errors import ClvlabError, PackTooLargeError, SettingsError
 from clvlab.packs.reader import ROW_BYTES, Pack, shards_of
 
-WHOLE_ROWS = 12_000_000  # up to this many rows, all fixtures are replayed at once: twice as fast, in half a gigabyte
+WHOLE_ROWS = 12_000_000  # up to this many rows, one replay of all fixtures is twice as fast and takes half a gigabyte
 _SAMPLE_ROWS = 100_000
-_REPLAY_FACTOR = 8  # memory of a replay relative to the ticks alone, because agents see ticks with names in every row
+_REPLAY_FACTOR = 8  # memory of a replay over memory of the ticks alone: agents see ticks with names in every row
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 Shards = tuple[tuple[int, ...], ...]
@@ -24,9 +24,9 @@ Shards = tuple[tuple[int, ...], ...]
 def sharded(pack: Pack, fixture_ids: Sequence[int], agents: Sequence[Agent], together: int = 2) -> Shards:
     """Return the fixtures of a replay, shard by shard; a small replay is one shard.
 
-    Templates decide fixture by fixture, and are sharded. Other agents get all fixtures at once if these fit in memory. If they
-    do not fit, an agent is tried on a sample: it is sharded, and audited in each shard, if its decisions on the whole sample
-    equal those on two halves of it. ``together`` is the number of shards that share the memory.
+    Templates decide fixture by fixture, and are sharded. Other agents get all fixtures at once if these fit in memory. If the
+    fixtures do not fit, the agent first decides on a sample and on its two halves. If the decisions are equal, the agent is
+    sharded, and audited in each shard. ``together`` is the number of shards that share the memory.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def _decisions(agent: Agent, pack: Pack, fixture_ids: Sequence[int]) -> pl.DataF
 
 
 def memory_bytes() -> int:
-    """Return the memory that a replay may take: ``CLVLAB_MEMORY_MB``, or half of this machine's or container's."""
+    """Return the memory that a replay may take: ``CLVLAB_MEMORY_MB``, or half the memory of this machine or container."""
     text = os.environ.get("CLVLAB_MEMORY_MB", "")
     if text:
         if not (text.isascii() and text.isdigit() and int(text)):

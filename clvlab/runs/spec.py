@@ -1,4 +1,4 @@
-"""Specification of a run, complete before its data is opened, or exists; its hash is the run's id."""
+"""Specification of a run. It is complete before the run's data is opened or exists, and its hash is the run's id."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Settings = TypeVar("_Settings", Window, PolicyEnvelope)
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """Specification of a run, over any data; ``kind`` is ``backtest``, ``competition``, ``deploy`` or ``live``."""
+    """Specification of a run over any data. ``kind`` is ``backtest``, ``competition``, ``deploy`` or ``live``."""
 
     agents: Sequence[Agent] = field(repr=False)
     window: Window = field(default_factory=Window)
@@ -49,7 +49,7 @@ class RunSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySpec(RunSpec):
-    """Specification of a run over all or some fixtures of a pack; ``audit`` is of users' agents for look-ahead."""
+    """Specification of a run over all or some fixtures of a pack. ``audit`` audits users' agents for look-ahead."""
 
     pack: Pack
     fixtures: Sequence[int] | None = None
@@ -79,7 +79,7 @@ class ReplaySpec(RunSpec):
 
     @cached_property
     def started(self) -> RunStarted:
-        """Payload of RUN_STARTED, with the run id; sealed only if the agents pass their audit."""
+        """Payload of RUN_STARTED, with the run id. It is sealed only if the agents pass their audit."""
         return run_started(
             Binding(self.pack.pack_id, self.fixture_ids, self.pack.content_hash),
             self.pack.manifest.closing_policy,
@@ -102,7 +102,7 @@ def backtest_spec(
     policy: PolicyEnvelope | None = None,
     audit: bool = True,
 ) -> ReplaySpec:
-    """Return the specification of a backtest; a template's ``markets`` default to the window's allowlist."""
+    """Return the specification of a backtest. A template's ``markets`` default to the window's allowlist."""
     window = window or Window()
     return ReplaySpec(
         agents=[resolve(agent, params, window)],
@@ -115,7 +115,7 @@ def backtest_spec(
 
 
 def resolve(agent: str | Agent, params: Mapping[str, Any] | None = None, window: Window | None = None) -> Agent:
-    """Return an agent by template name, ``file.py:name``, or itself, with other parameters if given."""
+    """Return an agent from a template name, a ``file.py:name`` or an agent. ``params`` replaces its parameters."""
     values = dict(params or {})
     if names_template(agent):
         return template(agent, {"markets": (window or Window()).market_allowlist} | values)

@@ -1,4 +1,4 @@
-"""Versions that verification depends on here: clvlab, its sources, and libraries."""
+"""Versions that verification depends on in this installation: clvlab, its sources, and libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def judge() -> dict[str, str]:
     try:
         own = version("clvlab")
     except PackageNotFoundError:
-        own = "not installed"  # run from sources on the path
+        own = "not installed"  # the sources are run from the path
     return {
         "clvlab": own,
         "source_digest": source_digest(),
