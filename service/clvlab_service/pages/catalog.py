@@ -1,4 +1,4 @@
-"""Pages ``/``, ``/leaderboard``, ``/competitions`` and ``/replay-packs``, and what all pages load."""
+"""Pages ``/``, ``/leaderboard``, ``/competitions`` and ``/replay-packs``, and the files that all pages load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clvlab_service.pages.route import page_router
 from clvlab_service.rendering import ASSET_PATH, ASSETS, asset_digest, page
 from clvlab_service.routers.competitions import StatusFilter
 
-# What pages load: a style, a script and a picture, all of this service.
+# Files that pages load: a style, a script and a picture, all from this service.
 
 
 assets_router = APIRouter(include_in_schema=False)
