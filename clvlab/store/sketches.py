@@ -80,7 +80,7 @@ class Groups:
         self._leading = deque(leading, maxlen=GROUPS_COMPARED)
 
     def place(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the first row of a row's group; ``None`` if the row itself is first, also because it is older."""
+        """Return the first row of a row's group, ``None`` for a new group; an older row then takes the first place."""
         found = next((other for other in self._leading if _is_of_one_group(row, other)), None)
         if found is None:
             self._leading.append(row)

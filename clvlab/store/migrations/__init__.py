@@ -16,7 +16,7 @@ from clvlab.errors import StoreError
 __all__ = ["check", "downgrade", "upgrade"]
 
 _FIRST = "0010"  # older schemas were never released
-_LAST_COMMIT = "dea3e48"  # the last commit with the migrations before ``_FIRST``
+_LAST_COMMIT = "dea3e48"  # its migrations lead from older schemas to ``_FIRST``
 
 
 def upgrade(connection: Connection) -> str:
