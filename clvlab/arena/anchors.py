@@ -64,7 +64,7 @@ class RunAnchors:
         Raises
         ------
         PostponedError
-            The chain can't be reached, or accepted nothing in time: the anchor stays pending.
+            The chain can't be reached, or did not accept the transaction in time; the anchor stays pending.
         """
         with self.database.read() as connection:
             row = runs.row(connection, job.run_id)

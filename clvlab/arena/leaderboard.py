@@ -216,7 +216,7 @@ class Forest:
     _sums: BoundedCache[_Sums] = field(default_factory=_sums_cache)
 
     def page(self, after_rank: int = 0, limit: int = 50) -> ForestPage:
-        """Rank agents by their means with interval and picture; those that can't hold the past come first. Blocks.
+        """Rank agents by their means with interval and picture; agents that can't contain past prices come first. Blocks.
 
         The first of an owner's rows with the same decisions represents all of them.
         """

@@ -119,7 +119,7 @@ class BacktestOrigin:
         return request.spec(open_catalogued(self.catalog, request.pack_id))
 
     def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
-        """Announce nothing: backtests have no events."""
+        """Do nothing, as backtests have no events."""
 
     def seal_report(self, job: Job, run: Run) -> Sealing:
         report = report_of(run)

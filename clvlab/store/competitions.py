@@ -152,7 +152,7 @@ def append(
 
 def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[CompetitionEvent]:
     log, found = competition_events.c, list[CompetitionEvent]()
-    at_once = _PACKS_AT_ONCE if limit is None else min(limit // _PACK + 2, _PACKS_AT_ONCE)  # decode no more than needed
+    at_once = _PACKS_AT_ONCE if limit is None else min(limit // _PACK + 2, _PACKS_AT_ONCE)  # decodes only the needed packs
     query = select(competition_events).where(log.competition_id == competition_id).order_by(log.first_seq).limit(at_once)
     while limit is None or len(found) < limit:
         later = query.where(log.first_seq > since_seq - _PACK, log.first_seq + log.count > since_seq + 1)

@@ -103,7 +103,7 @@ _AT_ONCE = Waits(lock_s=1, statement_s=1)
 
 
 class Database:
-    """Transactions on one database, migrated to the newest schema when it can be written; ``url`` None is SQLite in memory.
+    """Transactions on one database, which is migrated to the newest schema if it is writable; without ``url`` it is in memory.
 
     ``guard`` is called with the rows of the run log before an entry is added; its exception refuses the transaction.
 
@@ -300,11 +300,11 @@ def _translated(error: DBAPIError) -> StoreError:
     return StoreError(f"the database refused: {cause}")
 
 
-# Opening a database for reading where nothing can be written: a read-only file or mount, an archive.
+# Reading a database that can't be written: a read-only file or mount, or an archive.
 
 
 def database_to_read(url: str) -> Database:
-    """Open a database; SQLite that can't be written is read as it is.
+    """Open a database for reading; a SQLite file that can't be written is opened read-only.
 
     Raises
     ------

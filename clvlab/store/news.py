@@ -22,7 +22,7 @@ _CLOSING_S = 2.0
 
 
 def announce(connection: Connection, subject: str) -> None:
-    """Announce a subject once the transaction is committed; a read-only one announces nothing."""
+    """Announce a subject once the transaction is committed; a read-only transaction announces nothing."""
     announced: set[str] | None = connection.get_execution_options().get(NEWS)
     if announced is not None:
         announced.add(subject)

@@ -83,7 +83,7 @@ class StoredLogRows:
     ) -> None:
         """Store an entry and the roots that it completes; ``LogBehindError`` if the database's guard refuses."""
         guard = guard_of(self._connection)
-        if guard is not None and kind != EntryKind.RESTART:  # a restart is what satisfies the guard
+        if guard is not None and kind != EntryKind.RESTART:  # a restart satisfies the guard
             guard(self)
         values = {"idx": index, "kind": kind, "run_id": run_id, "owner": owner, "commit_index": commit_index, "entry": entry}
         values["content_hash"] = content_hash

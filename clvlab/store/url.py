@@ -67,7 +67,7 @@ def database_url(text: str) -> URL:
     Raises
     ------
     DatabaseUrlError
-        The text is not such a URL; the message states the rule and repeats nothing of the URL.
+        The text is not such a URL; the message states the rule and contains no part of the URL.
     MissingExtraError
         The driver is not installed.
     """

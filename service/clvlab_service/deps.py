@@ -115,7 +115,7 @@ Prefer = Annotated[Preference, Depends(_preference)]
 
 
 OVER = ("sealed", "failed", "removed")
-"""Statuses of a run to which nothing is added."""
+"""Statuses of a finished run."""
 
 LOCATION = {"Location": {"schema": {"type": "string"}, "description": "Path to ask at."}}
 ACCEPTED = LOCATION | {

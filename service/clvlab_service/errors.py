@@ -128,7 +128,7 @@ def known_problem(request: HTTPConnection, error: errors.ClvlabError) -> Respons
 
 
 async def _answer_known(request: Request, error: Exception) -> Response:
-    assert isinstance(error, errors.ClvlabError)  # noqa: S101  # what it is registered for
+    assert isinstance(error, errors.ClvlabError)  # noqa: S101  # the handler is registered for it
     return known_problem(request, error)
 
 
@@ -139,7 +139,7 @@ def validation_problem(request: HTTPConnection, parameter: str, message: str, va
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)  # noqa: S101  # what it is registered for
+    assert isinstance(error, RequestValidationError)  # noqa: S101  # the handler is registered for it
     found: list[RequestFault] = [
         {
             "loc": [part for part in entry["loc"] if part not in (ONE, SEVERAL)],  # clients do not know these tags
@@ -171,7 +171,7 @@ def _short(text: str, length: int) -> str:
 
 
 async def _answer_framework(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101  # what it is registered for
+    assert isinstance(error, HTTPException)  # noqa: S101  # the handler is registered for it
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(_allowed_methods(request.scope))  # the framework names the methods of one route only

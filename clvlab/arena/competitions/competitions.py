@@ -58,7 +58,7 @@ _KEY = "competition_id"
 
 @dataclass(frozen=True, slots=True)
 class CompetitionFilter:
-    """Filters of a list of competitions, ``None`` where unused; ``owner`` is the DID of a principal."""
+    """Filters of a list of competitions; an unused one is ``None``, and ``owner`` is the DID of a principal."""
 
     status: CompetitionStatus | None = None
     owner: str | None = None
@@ -70,7 +70,7 @@ def summaries(
 ) -> tuple[list[CompetitionSummaryResponse], str | None]:
     """Return competitions oldest first, after ``cursor`` and up to ``until``, and the cursor of the next page or None.
 
-    New competitions come last, so pages miss and repeat nothing.
+    New competitions come last, so every competition is on exactly one page.
     """
     if limit is not None and not 1 <= limit <= MAX_PAGE:
         raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")

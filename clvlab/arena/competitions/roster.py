@@ -35,7 +35,7 @@ from clvlab.store.database import Connection, Database
 
 
 def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> RosterEntry:
-    """Pin an entry: its own config, or that of its instance."""
+    """Pin the config of an entry, which may come from its instance."""
     record = None if entry.instance_id is None else _record(connection, entry.instance_id, caller)
     mode = proof_mode(entry.proof_mode)
     if record is not None and record["template"] != entry.strategy:
@@ -63,7 +63,7 @@ def _record(connection: Connection, instance_id: str, caller: str) -> AgentInsta
 
 
 def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
-    """Refuse a config that contradicts that of the instance.
+    """Refuse a config that contradicts the config of the instance.
 
     The config may repeat the template's parameters or the whole configuration of the instance, in part or in full. Each of its
     keys must be a key of the instance with the same value. Values are the same if their sealed bytes are. Parameters of a
@@ -99,7 +99,7 @@ def _template_params(strategy: str, config: Mapping[str, Any], params: Mapping[s
 
 
 def _sealed_bytes(value: Any) -> bytes | None:
-    """Return a value as it would be sealed; None if it can't be."""
+    """Return the sealed form of a value; ``None`` if it can't be sealed."""
     try:
         return canonical(without_floats(value))
     except (EvidenceError, RecursionError):

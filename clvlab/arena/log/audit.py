@@ -27,7 +27,7 @@ from clvlab.proof.verify import verify
 class Statements:
     """Statements about a log, passed to the auditor and kept for the result.
 
-    ``lost`` names entries that a restart declares lost, with which nothing can be compared.
+    ``lost`` names statements about entries that a restart declares lost; they can't be compared.
     """
 
     def __init__(self, auditor: Auditor, keys: Keys, origin: str | None) -> None:

@@ -77,7 +77,7 @@ def _competitions(
 
 @router.get("/competitions/{competition_id}")
 def competition(competition_id: str, request: Request, application: ApplicationDep) -> Response:
-    """Show a competition: its roster, its standings, and its run; live until nothing can follow."""
+    """Show a competition: its roster, its standings and its run, live until its log is complete."""
     state = application.competitions.state(competition_id)
     is_over = state["status"] in _OVER and state["anchor_status"] != "pending"
     root = str(request.scope.get("root_path", "")).rstrip("/")
@@ -98,7 +98,7 @@ _HOME_ROWS, _BEST, _NEWEST = 50, 10, 8
 
 @router.get("/")
 async def home(request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
-    """Show what this is, the newest runs, and the head of the leaderboard."""
+    """Show an introduction, the newest runs, and the top of the leaderboard."""
     return await place.run(_home, request, application)
 
 

@@ -77,7 +77,7 @@ def _decisions(
 def decision(
     run_id: str, seq: Annotated[int, BeforeValidator(shortened), Path()], request: Request, application: ApplicationDep
 ) -> Response:
-    """Show one decision: what was known, what was proposed, how the law scores it, and what was only claimed."""
+    """Show one decision: the known prices, the proposed action, its score by the law, and the agent's own claims."""
     record = application.runs.inspect(run_id, seq)
     finding = REASON_FINDINGS.get(record["recompute"]["reason"])
     return page(request, "decision.html", {"record": record, "seq": seq, "steps": arithmetic(record), "finding": finding})
@@ -109,7 +109,7 @@ def runs(
 
 @router.get("/runs/{run_id}")
 async def run(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
-    """Show a run: what it says, what was checked of it, and how to check it oneself."""
+    """Show a run: its results, its checks, and instructions to check it oneself."""
     return await place.run(_run, run_id, request, application)
 
 
